@@ -83,7 +83,7 @@ class SegmentShare(LedgerData):
         return self.between(self.first_entry_id, last_entry_id)
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> list[Block]:
-        """As of any ledger; the first may begin with entries that are read of another segment."""
+        """Return the blocks with some entries, without those that are read from another segment."""
         # Without arguments, `super` would mean the class that `slots` replaces.
         first, *others = super(SegmentShare, self).blocks(first_entry_id, last_entry_id)
         least = max(first.first_entry_id, self.from_entry_id)

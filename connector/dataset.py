@@ -155,7 +155,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             tuning: As in `scanner`.
 
         Raises:
-            OptionError: As of `scanner`.
+            OptionError: See `scanner`.
             PulsarOffloadError: The rows cannot be read.
         """
         return self._keeping_report(self.scanner(columns, filter, **tuning), TopicScanner.to_table)
@@ -174,7 +174,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             tuning: As in `scanner`.
 
         Raises:
-            OptionError: As of `scanner`, when the first batch is asked for.
+            OptionError: See `scanner`; raised when the first batch is asked for.
             PulsarOffloadError: The rows cannot be read.
         """
         scanner = self.scanner(columns, filter, **tuning)
@@ -199,7 +199,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             tuning: As in `scanner`.
 
         Raises:
-            OptionError: As of `scanner`, or `num_rows` is not a whole number.
+            OptionError: `num_rows` is not a whole number; or see `scanner`.
             PulsarOffloadError: The rows cannot be read.
         """
         return self._keeping_report(
@@ -222,7 +222,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             tuning: As in `scanner`.
 
         Raises:
-            OptionError: As of `scanner`, or `num_rows` is not a whole number, or is negative.
+            OptionError: `num_rows` is not a whole number, or is negative; or see `scanner`.
             PulsarOffloadError: The rows cannot be read.
         """
         return self._keeping_report(
@@ -241,7 +241,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             tuning: As in `scanner`.
 
         Raises:
-            OptionError: As of `scanner`.
+            OptionError: See `scanner`.
             PulsarOffloadError: The rows cannot be read.
         """
         return self._keeping_report(self.scanner(None, filter, **tuning), TopicScanner.count_rows)
@@ -281,8 +281,8 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
                 the types.
 
         Raises:
-            OptionError: As of `scanner`; or with `options`, a value does not fit the types that
-                pyarrow chooses.
+            OptionError: With `options`, a value does not fit the types that pyarrow chooses; or see
+                `scanner`.
             PulsarOffloadError: The rows cannot be read.
         """
         import pandas as pd
@@ -312,7 +312,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             filter: As in `scanner`.
 
         Raises:
-            OptionError: As of `scanner`, or a column is named twice.
+            OptionError: A column is named twice; or see `scanner`.
             PulsarOffloadError: The rows cannot be read.
         """
         from connector.engines.polars_source import frame_of  # noqa: PLC0415 - as scan_polars

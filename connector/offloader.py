@@ -280,12 +280,12 @@ class LedgerOffloader:
         an offload that never completed.
 
         Args:
-            ledger: As of `offload`.
-            uuid: As of `offload`.
-            extra_metadata: As of `offload`.
+            ledger: See `offload`.
+            uuid: See `offload`.
+            extra_metadata: See `offload`.
 
         Raises:
-            Exception: As of `offload`.
+            Exception: See `offload`.
         """
         attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
         with self._undone_if_it_fails(attempt):

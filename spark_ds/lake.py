@@ -38,17 +38,17 @@ def copy_topics(
 
     Args:
         spark: The session.
-        url: As of `connector.copy_topics`; so the others.
+        url: Where the topics are, as in `connector.open_topic`.
         topic: Which topics.
         target: URL of the table's folder, or name of an Iceberg table.
-        options: As of `connector.copy_topics`.
+        options: Options of `connector.copy_topics`.
 
     Returns:
         What was done, table by table.
 
     Raises:
-        PulsarOffloadError: As of `connector.copy_topics`: an error of an executor is raised as what
-            it is there.
+        PulsarOffloadError: See `connector.copy_topics`. An error on an executor is raised here with
+            the same class.
     """
     return copy_with(url, topic, target, executor=partial(in_executors, spark), **options)
 

@@ -1,7 +1,7 @@
 """Statistics of topics that Spark's executors gather: each reads whole ledgers, and writes files.
 
-What there is to read, and what the files have, is as of `Catalog.analyze`, so either engine goes on
-where the other one stopped.
+What there is to read, and what the files have, is the same as in `Catalog.analyze`. So either
+engine continues where the other one stopped.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ def analyze(
         task_bytes: About how many bytes of data objects a Spark task should read; a ledger is never
             cut. None: by how many there are to read.
         progress: Called for each ledger that was read, once all tasks have ended.
-        options: As of `open_catalog`, such as `storage_options` and `metadata`.
+        options: Options of `open_catalog`, such as `storage_options` and `metadata`.
 
     Returns:
         What was read; see `Catalog.analyze`.
 
     Raises:
-        PulsarOffloadError: As of `Catalog.analyze`: an error of an executor is raised as what it is
-            there. What all others read is written.
+        PulsarOffloadError: See `Catalog.analyze`. An error on an executor is raised here with the
+            same class; what all others read is written.
     """
     check_with_catalog(url, TopicRequest(catalog=catalog, **options))
     if catalog is None:

@@ -91,7 +91,7 @@ class ShareTable(BlockTable):
 
     @property
     def may_lack_entries(self) -> bool:
-        """As of any table: a writer that miscounts blocks may leave no room for entries."""
+        """Whether entries may be missing: a writer that miscounts may leave no room for them."""
         return self.told_lengths is not None
 
     def header_of(self, block: int) -> StreamingBlockHeader:

@@ -137,7 +137,7 @@ def single_message_fields(
     """The SingleMessageMetadata of what a `Message` would have; no object is made for each message.
 
     Raises:
-        TypeError: As of `single_message_metadata`, and so are the others.
+        TypeError: See `single_message_metadata`.
         AttributeError: Likewise.
         ValueError: Likewise.
     """

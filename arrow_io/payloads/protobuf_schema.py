@@ -79,7 +79,7 @@ def proto_files(schema_data: str) -> tuple[DescriptorPool, list[FileDescriptorPr
         that every protobuf library brings.
 
     Raises:
-        SchemaError: As of `root_message`.
+        SchemaError: See `root_message`.
     """
     message, files = _described(schema_data)
     return message.file.pool, [file for file in files if file.name not in _LIBRARY]

@@ -413,7 +413,7 @@ class Location:
             Whether the object that has the name now has these bytes.
 
         Raises:
-            OptionError: As of `check_writes_new_objects`.
+            OptionError: See `check_writes_new_objects`.
             StorageError: The store refused, or went on failing; it may have the object then.
         """
         self.check_writes_new_objects()

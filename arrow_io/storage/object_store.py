@@ -246,7 +246,7 @@ class ObjectStore:
             name: Name of the object.
             start: First byte.
             stop: Byte behind the last one (half-open).
-            version: As of `get_object`.
+            version: See `get_object`.
             memory: Has memory for the bytes, if they come in parts; None: they have their own.
 
         Raises:

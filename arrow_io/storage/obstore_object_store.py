@@ -489,7 +489,7 @@ class ObstoreObjectStore(ObjectStore):
         """Abort a multipart upload of S3, if it is there.
 
         Raises:
-            StorageError: As of `list_uploads`.
+            StorageError: See `list_uploads`.
         """
         lister = self.lister
         if lister is self:

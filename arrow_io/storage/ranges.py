@@ -72,8 +72,8 @@ class RangeReader:
         """As `read`: the bytes, and what the first answer said of the object.
 
         Args:
-            start: As of `read`.
-            stop: As of `read`.
+            start: See `read`.
+            stop: See `read`.
             memory: May have memory for the bytes; None: each range has its own.
 
         Raises:

@@ -163,7 +163,7 @@ class RangesAhead:
 
         Raises:
             CancelledError: It was told to stop.
-            PulsarOffloadError: As of `RangeReader.read`.
+            PulsarOffloadError: See `RangeReader.read`.
         """
         self.check_wanted()
         self._adapt_window(planned)

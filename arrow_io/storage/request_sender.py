@@ -115,7 +115,7 @@ class RequestSender:
         """Send the requests of a listing: each page has attempts and time of its own.
 
         Raises:
-            PulsarOffloadError: As of `send`.
+            PulsarOffloadError: See `send`.
         """
         pages = ListingPages(self._retry, partial(self.send, None))
 

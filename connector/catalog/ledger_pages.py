@@ -50,7 +50,7 @@ class LazySequence(Sequence[_T]):
         return len(self) == len(other) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """As of the tuple."""
+        """Return the hash of the same items in a tuple."""
         return hash(tuple(self))
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -70,7 +70,7 @@ def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = Non
         trace: Counts the requests.
 
     Raises:
-        PulsarOffloadError: As of `open_catalog`.
+        PulsarOffloadError: See `open_catalog`.
     """
     counted = trace or RequestTrace()
     with progress(counted):

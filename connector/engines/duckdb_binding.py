@@ -39,7 +39,7 @@ class Catalogs:
         """The catalog of the bucket that a statement names, as it is now.
 
         Raises:
-            PulsarOffloadError: As of `open_catalog`.
+            PulsarOffloadError: See `open_catalog`.
         """
         wanted = {"url": url, **request.catalog_options()}
         with self._lock:

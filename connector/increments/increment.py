@@ -118,7 +118,7 @@ def execute_increment(
     Args:
         task: The task.
         report: Receives the counts.
-        gatherer: As of `execute`.
+        gatherer: See `execute`.
 
     Raises:
         OpenTransactionError: A transaction in it has no outcome. No row that was given may be kept

@@ -116,12 +116,12 @@ def copy_topics(
         told: Hears, task by task, how many bytes of data objects were copied, of how many.
         copied: Hears what was done, table by table, as soon as it is.
         executor: What runs the tasks.
-        topic_options: As of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and those of
-            the values, behind `__topic__` where several topics share a table, or `__partition__` if
-            the latest rows are of a partitioned topic; and `time_unit` is `us`, unless the files
-            are plain Parquet. What lies before `start` is left out for good; `end` is refused.
-            `statistics` tell which transactions are open, and what lies before `start`, without
-            reading it; those that cannot be used are told in `notices`.
+        topic_options: Options of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and
+            those of the values, behind `__topic__` if several topics share a table, or
+            `__partition__` if the latest rows are of a partitioned topic; and `time_unit` is `us`,
+            unless the files are plain Parquet. What lies before `start` is left out for good; `end`
+            is refused. `statistics` tell which transactions are open, and what lies before `start`,
+            without reading it; those that cannot be used are told in `notices`.
 
     Returns:
         What was done, table by table.
@@ -190,14 +190,14 @@ def plan_copy(
     """What `copy_topics` would copy now, table by table; writes nothing.
 
     Args:
-        url: As of `copy_topics`; so the others.
+        url: Where the topics are, as in `open_topic`.
         topic: Which topics.
         target: URL of the table's folder.
-        options: As of `copy_topics`; those of `open_topic` among them. `analyze`, `told`, `copied`
-            and `executor` have nothing to do here.
+        options: Options of `copy_topics`, including those of `open_topic`. `analyze`, `told`,
+            `copied` and `executor` have no effect.
 
     Raises:
-        PulsarOffloadError: As of `copy_topics`, as far as that can be told now.
+        PulsarOffloadError: See `copy_topics`, for errors that occur before data is read.
     """
     own = CopyRequest.__dataclass_fields__
     given = {name: value for name, value in options.items() if name in own}

@@ -65,7 +65,7 @@ class Commit:
         after: The progress that it has then.
         summary: Further words for people, which the table keeps with the commit if it can.
         removed: Files of the table, as it stood when the copy began, that it has no more then.
-        latest_per_key: As of `Standing`; the same in each commit to a table.
+        latest_per_key: See `Standing`; the same in each commit to a table.
     """
 
     files: tuple[DataFile, ...]

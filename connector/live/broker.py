@@ -139,7 +139,7 @@ class Client:
         brokers: The brokers.
 
     Raises:
-        OptionError: As of `Brokers.connected`.
+        OptionError: See `Brokers.connected`.
     """
 
     def __init__(self, brokers: Brokers) -> None:
@@ -269,7 +269,7 @@ class Client:
 
         Args:
             topic: The topic; brokers may make it if it is not there.
-            settings: As of the library's `create_producer`.
+            settings: Arguments of the library's `create_producer`.
 
         Raises:
             BrokerError: The brokers cannot be asked, or refuse; or a producer of the same name is
@@ -376,7 +376,7 @@ class BrokerReader:
         waited for its end might never reach it.
 
         Args:
-            patience_ms: As of `last_within`.
+            patience_ms: See `last_within`.
 
         Raises:
             BrokerError: The broker cannot be asked.

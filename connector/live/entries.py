@@ -117,7 +117,7 @@ class LiveEntries:
 
         Args:
             entry_id: Where it stands.
-            members: Its messages, as of `GivenEntry`.
+            members: Its messages; see `GivenEntry`.
 
         Raises:
             BrokerError: They are not in order, or one cannot stand in an entry.

@@ -181,7 +181,7 @@ class LiveTail:
             not in the cluster any more, or of a message in chunks that perhaps lacks others.
 
         Raises:
-            BrokerError: As of `entry_runs`.
+            BrokerError: See `entry_runs`.
         """
         at = EntryId(ledger_id, entry_id)
         if not self.reaches(*at):
@@ -209,7 +209,7 @@ class LiveTail:
             place of its last chunk; in the order of these places.
 
         Raises:
-            BrokerError: As of `entry_runs`.
+            BrokerError: See `entry_runs`.
         """
         wanted = set(first_chunks)
         made = self._entries(report)
@@ -229,7 +229,7 @@ class LiveTail:
             client: A client of the brokers.
 
         Raises:
-            BrokerError: As of `entry_runs`.
+            BrokerError: See `entry_runs`.
         """
         begins = (each.place.begin for each in self._given(client, self.first, self.last))
         return next(begins, None)

@@ -79,7 +79,7 @@ class InFlight:
         """Wait until all is acknowledged.
 
         Raises:
-            BrokerError: As of `begin`.
+            BrokerError: See `begin`.
         """
         self._wait(lambda: not self._batches)
 

@@ -94,7 +94,7 @@ def outgoing(batch: pa.RecordBatch, carried: Sequence[str]) -> Iterator[Outgoing
     """The messages of a record batch with `sent_columns`, in order.
 
     Raises:
-        UnsupportedFormatError: As of `places_of`.
+        UnsupportedFormatError: See `places_of`.
     """
     values, keys, ordering_keys = (
         batch.column(name) for name in ("__value__", "__key__", "__ordering_key__")

@@ -52,7 +52,7 @@ def behind(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
     """The messages of a record batch that stand behind a place.
 
     Raises:
-        UnsupportedFormatError: As of `places_of`.
+        UnsupportedFormatError: See `places_of`.
     """
     ledgers, lower = _split(batch)
     ledger_id = place >> _LEDGER_SHIFT

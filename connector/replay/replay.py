@@ -86,7 +86,7 @@ def replay_topic(
     run again. Partitions are replayed one after another.
 
     Args:
-        url: As of `open_topic`.
+        url: See `open_topic`.
         topic: Name of the topic, or of one partition.
         to: URL of the brokers, `pulsar://host:6650` or `pulsar+ssl://host:6651`.
         to_topic: Name of the target; None: that of the topic.
@@ -102,7 +102,7 @@ def replay_topic(
             replayed again. None: the topic's own name is enough.
         told: Hears how many messages of a partition were sent.
         replayed: Hears what was done, partition by partition, as soon as it is.
-        topic_options: As of `open_topic`, but for those that decide how rows look. `start` and
+        topic_options: Options of `open_topic`, except those that decide how rows look. `start` and
             `end` bound what is replayed.
 
     Returns:
@@ -137,12 +137,12 @@ def plan_replay(url: str, topic: str, **topic_options: Any) -> list[ReplayPlan]:
     """What a first replay of a topic would read now, partition by partition; asks no broker.
 
     Args:
-        url: As of `replay_topic`.
-        topic: As of `replay_topic`.
-        topic_options: As of `replay_topic`.
+        url: See `replay_topic`.
+        topic: See `replay_topic`.
+        topic_options: See `replay_topic`.
 
     Raises:
-        PulsarOffloadError: As of `replay_topic`, as far as that can be told now.
+        PulsarOffloadError: See `replay_topic`, for errors that occur before data is read.
     """
     source = _Source.of(url, topic, topic_options)
     plans = []

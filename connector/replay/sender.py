@@ -135,7 +135,7 @@ class Sender:
         """Send the batch that waits for more, if there is one; does not wait for the broker.
 
         Raises:
-            BrokerError: As of `put`.
+            BrokerError: See `put`.
         """
         batch, form = self._batch, self._batch_form
         if not batch or form is None:

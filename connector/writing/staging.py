@@ -308,7 +308,7 @@ def stage(target: WriteTarget, plan: WritePlan, ids: IdRange, messages: object) 
         target: What is written to.
         plan: The write.
         ids: The ids that this process may give.
-        messages: The messages, as of `write_messages`.
+        messages: The messages, as in `write_messages`.
 
     Raises:
         OptionError: A column or value is not usable; or a ledger id is taken, or not among `ids`.
