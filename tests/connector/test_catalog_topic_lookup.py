@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from itertools import count
 from typing import TYPE_CHECKING
 
 import pytest
 
 from arrow_io.storage.trace import RequestTrace
-from connector import open_catalog
+from connector import open_catalog, open_topic
 from connector.topic_name import TopicName
 from tests.support.cluster_model import ModelWorld, Stage
 from tests.support.saved_metadata import Form, save
@@ -77,3 +79,18 @@ def test_a_data_object_is_asked_for_again_when_others_are_new(world: ModelWorld)
     world.bucket.before_request = finish_after_the_listing
     found = catalog.refreshed().ledgers(TopicName.parse(first.name)).ledgers
     assert [each.ledger_id for each in found] == [each.ledger_id for each in first.ledgers[:2]]
+
+
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_a_dataset_keeps_no_listing_alive(world: ModelWorld, has_metadata: bool) -> None:
+    """It may outlive its catalog, and the bucket may have millions of objects of other topics."""
+    metadata = save(world, world.first).metadata if has_metadata else None
+    catalog = open_catalog(world.bucket.url, metadata=metadata)
+    topic = next(iter(world.first.topics.values()))
+    dataset = open_topic(world.bucket.url, topic.name, catalog=catalog, value="raw")
+    known = [weakref.ref(catalog), weakref.ref(catalog.bucket), weakref.ref(catalog.bucket.listing)]
+    del catalog
+    gc.collect()
+    assert [each() for each in known] == [None] * len(known)
+    assert dataset.count_rows() == len(topic.ledgers[0].rows)
