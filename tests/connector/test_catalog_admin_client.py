@@ -349,3 +349,21 @@ def test_golden_answers_have_every_topic() -> None:
 
     path = ("admin", "v2", "persistent", name.tenant, name.namespace, name.local_name)
     assert (*path, "internal-info") in golden_answers("pulsar-4.0.7")
+
+
+def test_whoever_asks_again_has_an_answer_of_later(server: AdminServer) -> None:
+    """An answer to another thread may be older: an object that it names may be deleted since."""
+    api = _api(server.url, token=TOKEN)
+    topic = TopicName.parse(golden_topic("small-chunked").name)
+    api.topic_metadata(topic)
+    count = 8
+    begin = threading.Barrier(count)
+
+    def ask(_: int) -> None:
+        begin.wait(PATIENCE_S)
+        api.topic_metadata(topic, again=True)
+
+    with ThreadPoolExecutor(count) as executor:
+        list(executor.map(ask, range(count)))
+
+    assert sum(path.endswith("/internal-info") for path in server.paths) == 1 + count

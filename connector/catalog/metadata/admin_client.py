@@ -134,9 +134,8 @@ class AdminApi:
             StorageError: The cluster cannot be reached, or refuses, or no admin API answers at the
                 URL.
         """
-        if again:
-            self._metadata.forget(topic)
-        return self._metadata.get(topic, lambda: self._ask_for(topic)).metadata
+        find = self._metadata.renew if again else self._metadata.get
+        return find(topic, lambda: self._ask_for(topic)).metadata
 
     def named_attempts(
         self, namespaces: Collection[str] | None, *, most_topics: int
@@ -322,16 +321,20 @@ class _Kept(Generic[_Key, _Value]):
         self._values: dict[_Key, _Value] = {}
 
     def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        with self._lock:
-            lock = self._locks.setdefault(key, threading.Lock())
-        with lock:
+        with self._lock_of(key):
             if key not in self._values:
                 self._values[key] = make()
             return self._values[key]
 
-    def forget(self, key: _Key) -> None:
-        """Make the value anew when it is asked for next."""
-        self._values.pop(key, None)
+    def renew(self, key: _Key, make: Callable[[], _Value]) -> _Value:
+        """Make the value anew, and not before this is called, as another thread may have begun."""
+        with self._lock_of(key):
+            self._values[key] = made = make()
+            return made
+
+    def _lock_of(self, key: _Key) -> threading.Lock:
+        with self._lock:
+            return self._locks.setdefault(key, threading.Lock())
 
     def known(self, key: _Key) -> _Value | None:
         """The value, if it was made; makes none."""
