@@ -40,6 +40,8 @@ from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.storage.trace import RequestTrace
 from arrow_io.tally import Tally
 from connector.catalog.metadata.topic_metadata import OffloadContext
+from connector.options.option import takes_options
+from connector.options.topic_request import OPTIONS
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -199,6 +201,7 @@ class LedgerOffloader:
         ()
     """
 
+    @takes_options(OPTIONS)
     def __init__(
         self,
         url: str,

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import PulsarOffloadError
 from connector.catalog.opening import open_catalog
-from connector.options.topic_request import TopicRequest, check_with_catalog
+from connector.options.option import takes_options
+from connector.options.topic_request import OPTIONS, TopicRequest, check_with_catalog
 from connector.statistics.analysis import analyze as analyze_here
 from spark_ds.executors import on_executors
 
@@ -34,6 +35,7 @@ _MAX_TASK_BYTES: Final = 16 << 30
 _WANTED_TASKS: Final = 64
 
 
+@takes_options(OPTIONS)
 def analyze(
     spark: SparkSession,
     url: str,

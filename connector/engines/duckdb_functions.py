@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING, Any
 from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.option_names import option_name, spelled
 from arrow_io.option_values import kind_of, path_or_url
-from arrow_io.storage.hidden import hidden_url
 from connector.credential_scope import HOSTLESS, origins
 from connector.engines.duckdb_binding import (
     PLACE_OPTIONS,
@@ -33,6 +32,7 @@ from connector.engines.duckdb_binding import (
     shown,
 )
 from connector.options.kinds import FLAG
+from connector.options.option import hidden_arguments, takes_options
 from connector.options.topic_request import (
     OPTIONS,
     TopicRequest,
@@ -76,6 +76,7 @@ _MACROS = {
 """The named parameters of each table function; those that read have the topic before them."""
 
 
+@takes_options(OPTIONS)
 def register_duckdb(
     con: DuckDBPyConnection | ModuleType,
     url: str | None = None,
@@ -142,8 +143,6 @@ def register_duckdb(
         >>> register_duckdb(con, url="s3://bucket/prefix", storage_options={"anon": True})
         >>> con.execute("select count(*) from read_pulsar('orders')")  # doctest: +SKIP
     """
-    options = {name: _hidden(name, value) for name, value in options.items()}
-    url = hidden_url(url)
     check_options({name: value for name, value in options.items() if value is not None})
     if url is not None:
         path_or_url("url", url)
@@ -187,11 +186,6 @@ def _of_statistics(request: TopicRequest, catalog: Catalog) -> str | os.PathLike
 
 def _in_sql(name: str, value: object) -> str:
     return name if value is None else f"{name} := {value!r}"
-
-
-def _hidden(name: str, value: object) -> object:
-    """The value of an option; no frame shows it if there may be a secret in it."""
-    return OPTIONS[name].hide(value) if name in OPTIONS else hidden_url(value)
 
 
 def _macro(name: str, function: str) -> str:
@@ -288,9 +282,9 @@ class _Binder:
             OptionError: An argument is not allowed.
             PulsarOffloadError: The topic or the listing cannot be opened.
         """
-        given: dict[str, Any] = {
-            name: _hidden(name, value)
-            for name, value in json.loads(arguments).items()
+        given = {
+            name: value
+            for name, value in hidden_arguments(OPTIONS, json.loads(arguments)).items()
             if value is not None
         }
         # It may hold secrets, which no traceback shall show.

@@ -13,7 +13,7 @@ from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.option_names import option_name
 from arrow_io.payloads.value_columns import VALUE_COLUMN
-from arrow_io.storage.hidden import hidden, hidden_url
+from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
@@ -22,7 +22,13 @@ from connector.lake.executors import in_threads
 from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import CopySizes, TableCopy
 from connector.lake.table_kinds import open_table
-from connector.options.topic_request import TopicRequest, check_options, check_with_catalog
+from connector.options.option import takes_options
+from connector.options.topic_request import (
+    OPTIONS,
+    TopicRequest,
+    check_options,
+    check_with_catalog,
+)
 from connector.scan.execution import tell
 from connector.statistics.store import open_statistics
 from connector.topic import open_request
@@ -64,6 +70,10 @@ _NOT_OF_PLANS: Final = ("told", "copied", "executor")
 """Options of a copy that say how it runs."""
 
 
+_SECRETS: Final = ("target_options", "table_options")
+
+
+@takes_options(OPTIONS, secrets=_SECRETS)
 def copy_topics(
     url: str,
     topic: str | Sequence[str],
@@ -181,6 +191,7 @@ def _analysis_of(copy: TableCopy) -> CopyAnalysis:
     return CopyAnalysis(statistics)
 
 
+@takes_options(OPTIONS, secrets=_SECRETS)
 def plan_copy(
     url: str,
     topic: str | Sequence[str],
@@ -248,9 +259,8 @@ class CopyRequest:
         check_options(self.topic_options)
         unit: dict[str, Any] = {} if self.format == "parquet" else {"time_unit": "us"}
         request = TopicRequest(**(unit | dict(self.topic_options)))
-        url = hidden_url(self.url)
-        check_with_catalog(url, request)
-        catalog = request.catalog or open_catalog(url, **request.catalog_options())
+        check_with_catalog(self.url, request)
+        catalog = request.catalog or open_catalog(self.url, **request.catalog_options())
         found = catalog.select(names)
         bases = list(dict.fromkeys(each.topic.base for each in found))
         if not any(each in self.target for each in _PLACEHOLDERS):

@@ -13,7 +13,7 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from connector.options import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from connector.options.kinds import Kind
 
@@ -154,32 +154,55 @@ def help_text(helps: Mapping[str, str]) -> str:
     )
 
 
+def hidden_arguments(
+    options: Mapping[str, Option], arguments: Mapping[str, Any], secrets: Collection[str] = ()
+) -> dict[str, Any]:
+    """Return a function's arguments by name, with what may be a secret hidden.
+
+    Args:
+        options: The options that may be among them.
+        arguments: The arguments. Those that are no options are taken for URLs.
+        secrets: Names of further arguments that are secret.
+    """
+    return {
+        name: hidden(value)
+        if name in secrets
+        else options[name].hide(value)
+        if name in options
+        else hidden_url(value)
+        for name, value in arguments.items()
+    }
+
+
 def takes_options(
-    options: Mapping[str, Option],
+    options: Mapping[str, Option], *, secrets: Collection[str] = ()
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Return a decorator for functions that have options as keyword parameters.
 
     It hides what may be a secret among the arguments, so that no frame of the function shows it.
-    It adds the help on the options to the docstring's section `Args`.
+    It adds the help on its options to the docstring's section `Args`.
 
     Args:
-        options: The options by name. Other parameters are taken for URLs.
+        options: The options by name. Other arguments are taken for URLs.
+        secrets: Names of further arguments that are secret.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:
         @wraps(function)
         def call(*args: Any, **named: Any) -> _R:  # noqa: ANN401 - those of the function
             args = tuple(hidden_url(each) if isinstance(each, str) else each for each in args)
-            named = {
-                name: options[name].hide(value) if name in options else hidden_url(value)
-                for name, value in named.items()
-            }
+            named = hidden_arguments(options, named, secrets)
             return function(*args, **named)
 
-        parameters = inspect.signature(function).parameters
-        helps = {name: each.help for name, each in options.items() if name in parameters}
-        head, raises, tail = (inspect.getdoc(function) or "").partition("\n\nRaises:")
-        call.__doc__ = f"{head}\n{help_text(helps)}{raises}{tail}"
+        doc = inspect.getdoc(function) or ""
+        helps = {
+            name: options[name].help
+            for name in inspect.signature(function).parameters
+            if name in options and f"\n    {name}: " not in doc
+        }
+        if helps and "\nArgs:\n" in doc:
+            head, raises, tail = doc.partition("\n\nRaises:")
+            call.__doc__ = f"{head}\n{help_text(helps)}{raises}{tail}"
         return call
 
     return decorate

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 
 from arrow_io.errors import OptionError
 from arrow_io.option_values import check_flag, check_one_of
-from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.live.broker import Brokers
+from connector.options.option import takes_options
 from connector.options.topic_request import (
     NOT_OF_REPLAYS,
+    OPTIONS,
     TopicRequest,
     check_options,
     check_with_catalog,
@@ -61,6 +62,7 @@ class ReplayPlan:
     notices: tuple[str, ...]
 
 
+@takes_options(OPTIONS, secrets=("to_options",))
 def replay_topic(
     url: str,
     topic: str,
@@ -133,6 +135,7 @@ def replay_topic(
     return request.replay(told or _nobody, replayed or _nobody)
 
 
+@takes_options(OPTIONS)
 def plan_replay(url: str, topic: str, **topic_options: Any) -> list[ReplayPlan]:  # noqa: ANN401
     """What a first replay of a topic would read now, partition by partition; asks no broker.
 
@@ -188,7 +191,7 @@ class ReplayRequest:
         check_one_of(get_args(Compression), "compression", self.compression)
         carried, pace, replay_id = check_carried(self.carry), Pace(self.rate), self._checked_id()
         target = None if self.to_topic is None else TopicName.parse(self.to_topic)
-        brokers = Brokers.of(self.to, hidden(dict(self.to_options or {})))
+        brokers = Brokers.of(self.to, self.to_options or {})
         source = _Source.of(self.url, self.topic, self.topic_options)
         schemas = ProducerSchemas(source.schema())
         summaries = []
@@ -257,7 +260,7 @@ class _Source:
         if not isinstance(topic, str):
             message = f"one topic is replayed at a time: give its name, not {topic!r}"
             raise OptionError(message)
-        request, url = TopicRequest(**options), hidden_url(url)
+        request = TopicRequest(**options)
         check_with_catalog(url, request)
         catalog = request.catalog or open_catalog(url, **request.catalog_options())
         found = catalog.select(topic, salvage=request.on_corruption == "salvage")

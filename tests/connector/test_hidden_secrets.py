@@ -14,10 +14,21 @@ from rich.traceback import Traceback
 
 from arrow_io.storage.hidden import HiddenBytes, HiddenText, hidden, hidden_url, shown_to_library
 from arrow_io.storage.location import Location
-from connector import open_catalog, open_topic, register_duckdb, write_messages
+from connector import (
+    LedgerOffloader,
+    copy_topics,
+    open_catalog,
+    open_topic,
+    plan_copy,
+    plan_replay,
+    register_duckdb,
+    replay_topic,
+    write_messages,
+)
 from connector.catalog.schemas.loading import load_schema
 from connector.decryption_keys import read_decryption_keys
 from spark_ds.datasource import PulsarOffloadDataSource
+from spark_ds.statistics import analyze
 from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:
@@ -106,6 +117,29 @@ CALLS: Final[dict[str, Callable[[], object]]] = {
     "brokers with password": lambda: open_topic(_URL, _TOPIC, live=_WITH_PASSWORD),
     "schema with password": lambda: load_schema(_WITH_PASSWORD),
     "no topic": lambda: open_topic(_URL, "nothing", storage_options=_OPTIONS),
+    "nothing to copy": lambda: copy_topics(
+        _URL, "nothing", "memory://copied-secrets", storage_options=_OPTIONS
+    ),
+    "no table": lambda: copy_topics(
+        _URL, "nothing", "x", target_options=_OPTIONS, table_options=_OPTIONS
+    ),
+    "nothing to plan": lambda: plan_copy(
+        _URL, "nothing", "x", target_options=_OPTIONS, storage_options=_OPTIONS
+    ),
+    "nothing to replay": lambda: replay_topic(
+        _URL, "nothing", to="pulsar://127.0.0.1:1", to_options=_TOKEN, storage_options=_OPTIONS
+    ),
+    "no replay": lambda: plan_replay(_URL, "nothing", storage_options=_OPTIONS),
+    "nothing to analyze": lambda: analyze(
+        None,  # type: ignore[arg-type]
+        _URL,
+        "nothing",
+        statistics=_WITH_PASSWORD,
+        storage_options=_OPTIONS,
+    ),
+    "nowhere to offload": lambda: LedgerOffloader(
+        f"simplecache::{_WITH_PASSWORD}", storage_options=_OPTIONS
+    ),
     "no catalog": lambda: open_catalog("/no/such", storage_options=_OPTIONS),
     "nothing to write": lambda: write_messages(
         "memory://written-secrets", _TOPIC, [], storage_options=_OPTIONS
