@@ -77,45 +77,27 @@ class SourceOptions:
     max_ledgers: int | None = None
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Self:
+    def parse(cls, options: Mapping[str, str]) -> Self:
         """Read the options that a user gave.
 
         Raises:
             OptionError: An option is unknown (similar names are listed), given twice or missing, or
                 has a value that is not allowed. No value of a storage option is shown.
         """
-        storage: list[tuple[str, str]] = []
-        metadata: list[tuple[str, str]] = []
-        values: dict[str, tuple[str, str]] = {}
-        unknown = []
-        for name, text in given.items():
-            known = _KNOWN.get(normal_name(name))
-            if known is None and (prefix := prefix_of(name, METADATA_PREFIXES)):
-                metadata.append((name[len(prefix) :], text))
-            elif known is None and (prefix := prefix_of(name, STORAGE_PREFIXES)):
-                storage.append((name[len(prefix) :], text))
-            elif known is None:
-                unknown.append(name)
-            elif known in values:
-                message = f"option {known} is given twice: as {values[known][0]} and as {name}"
-                raise OptionError(message)
-            else:
-                values[known] = name, text
-        if unknown or not given:
-            raise OptionError(_unknown_options(sorted(unknown)))
-        texts = {known: text for known, (_, text) in values.items()}
-        location = bucket_location(texts, storage)
-        fields = _fields(texts)
+        _check_passed(options)
+        passed = PassedOptions.sort(options, _PARSERS)
+        location = bucket_location(passed.texts, passed.storage)
+        fields = passed.fields(_PARSERS)
         table = fields.get("table", _MESSAGES)
         if "topics" not in fields and table == _MESSAGES:
             message = "option topic is missing: a name, a glob, or several, separated by commas"
             raise OptionError(message)
-        strange = [name for name in texts if name in _PARSERS and not _is_for_listing(name)]
-        if table != _MESSAGES and strange:
-            message = f"option {strange[0]} is for messages, not for the table {table}"
-            raise OptionError(message)
-        for name, text in metadata:
-            put_text(fields.setdefault("metadata_options", {}), "metadata option", name, text)
+        for name in passed.texts if table != _MESSAGES else ():
+            if name in _PARSERS and _PARSERS[name][0] not in _LISTING_FIELDS:
+                message = f"option {name} is for messages, not for the table {table}"
+                raise OptionError(message)
+        if isinstance(fields.get("start"), StartingOffsets):
+            fields["offsets"] = fields.pop("start")
         own = {name: fields.pop(name) for name in _OWN_FIELDS if name in fields}
         request = TopicRequest(
             **{"time_unit": "us", "storage_options": location.storage_options, **fields}
@@ -123,31 +105,87 @@ class SourceOptions:
         return cls(location=location, request=request, **own)
 
 
-def hide_secrets(given: Mapping[str, str]) -> dict[str, str]:
+@dataclass(frozen=True, slots=True, repr=False)
+class PassedOptions:
+    """The options that Spark passes, sorted by what they are about.
+
+    Attributes:
+        texts: Texts by the names that are known.
+        storage: Names and texts of options of the store.
+        metadata: Names and texts of options of the source of metadata.
+    """
+
+    texts: dict[str, str]
+    storage: list[tuple[str, str]]
+    metadata: list[tuple[str, str]]
+
+    @classmethod
+    def sort(cls, options: Mapping[str, str], known: Iterable[str], suffix: str = "") -> Self:
+        """Sort options.
+
+        Args:
+            options: The options.
+            known: Names that are known, but for those of a place.
+            suffix: What an error appends to the name of an unknown option.
+
+        Raises:
+            OptionError: An option is unknown (similar names are listed), or given twice.
+        """
+        names = {normal_name(name): name for name in (*LOCATION_OPTIONS, *known)}
+        passed = cls({}, [], [])
+        spellings: dict[str, str] = {}
+        unknown = []
+        for spelling, text in options.items():
+            name = names.get(normal_name(spelling))
+            if name in spellings:
+                message = f"option {name} is given twice: as {spellings[name]} and as {spelling}"
+                raise OptionError(message)
+            if name is not None:
+                spellings[name] = spelling
+                passed.texts[name] = text
+            elif prefix := prefix_of(spelling, METADATA_PREFIXES):
+                passed.metadata.append((spelling[len(prefix) :], text))
+            elif prefix := prefix_of(spelling, STORAGE_PREFIXES):
+                passed.storage.append((spelling[len(prefix) :], text))
+            else:
+                unknown.append(spelling)
+        if unknown:
+            raise OptionError(_unknown_options(sorted(unknown), names, suffix))
+        return passed
+
+    def fields(self, parsers: Mapping[str, tuple[str, Parser]]) -> dict[str, Any]:
+        """Return the values of the options that are not of a place, by their fields.
+
+        Args:
+            parsers: The field of each option, and how its text is read.
+
+        Raises:
+            OptionError: Two options have one field, or a value is not allowed.
+        """
+        fields: dict[str, Any] = {}
+        names: dict[str, str] = {}
+        for name, text in self.texts.items():
+            if name not in parsers:
+                continue
+            field, parse = parsers[name]
+            if field in names:
+                message = f"options {names[field]} and {name} say the same: give one of them"
+                raise OptionError(message)
+            names[field] = name
+            fields[field] = parse(name, text.strip())
+        for name, text in self.metadata:
+            put_text(fields.setdefault("metadata_options", {}), "metadata option", name, text)
+        return fields
+
+
+def hide_secrets(options: Mapping[str, str]) -> dict[str, str]:
     """The same options; tools that show the variables of a frame do not show the secret ones."""
-    return {name: _hidden(name, text) for name, text in given.items()}
+    return {name: _hidden(name, text) for name, text in options.items()}
 
 
 def _hidden(name: str, text: str) -> str:
     is_secret = prefix_of(name, (*STORAGE_PREFIXES, *METADATA_PREFIXES))
     return hidden(text) if is_secret or normal_name(name) in _SECRETS else hidden_url(text)
-
-
-def _fields(texts: Mapping[str, str]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    given_as: dict[str, str] = {}
-    for name, text in texts.items():
-        if name not in _PARSERS:
-            continue
-        field, parse = _PARSERS[name]
-        if field in given_as:
-            message = f"options {given_as[field]} and {name} say the same: give one of them"
-            raise OptionError(message)
-        given_as[field] = name
-        fields[field] = parse(name, text.strip())
-    if isinstance(fields.get("start"), StartingOffsets):
-        fields["offsets"] = fields.pop("start")
-    return fields
 
 
 def _pattern(option: str, text: str) -> re.Pattern[str]:
@@ -226,14 +264,15 @@ def _keys(_option: str, text: str) -> DecryptionKeys:
     return read_decryption_keys(text)
 
 
-_Parser: TypeAlias = "Callable[[str, str], object]"
+Parser: TypeAlias = "Callable[[str, str], object]"
 
 
-def _parser(option: Option) -> _Parser:
+def option_parser(option: Option) -> Parser:
+    """Return what reads the text of an option of a table."""
     return lambda _, text: option.read(text)
 
 
-_SPARK_OPTIONS: Final[Mapping[str, tuple[str, _Parser, str]]] = {
+_SPARK_OPTIONS: Final[Mapping[str, tuple[str, Parser, str]]] = {
     "topic": (
         "topics",
         read_names,
@@ -264,12 +303,12 @@ _SPARK_OPTIONS: Final[Mapping[str, tuple[str, _Parser, str]]] = {
     ),
     "secret.metadata_options": (
         "metadata_options",
-        _parser(OPTIONS["metadata_options"]),
+        option_parser(OPTIONS["metadata_options"]),
         "As metadata_options. Spark masks it.",
     ),
     "secret.live_options": (
         "live_options",
-        _parser(OPTIONS["live_options"]),
+        option_parser(OPTIONS["live_options"]),
         "As live_options. Spark masks it.",
     ),
     "table": (
@@ -299,10 +338,10 @@ _SPARK_OPTIONS: Final[Mapping[str, tuple[str, _Parser, str]]] = {
 }
 """The options that only Spark has: the field of each, how its text is read, and its help."""
 
-_PARSERS: Final[Mapping[str, tuple[str, _Parser]]] = {
+_PARSERS: Final[Mapping[str, tuple[str, Parser]]] = {
     **{name: (field, parse) for name, (field, parse, _) in _SPARK_OPTIONS.items()},
     **{
-        name: (name, _parser(option))
+        name: (name, option_parser(option))
         for name, option in OPTIONS.items()
         if option.in_python_only is None and name != "storage_options"
     },
@@ -368,42 +407,42 @@ _SECRETS: Final = frozenset(
     normal_name(name) for name, option in OPTIONS.items() if option.is_secret
 )
 
-_KNOWN: Final = {normal_name(name): name for name in (*LOCATION_OPTIONS, *_PARSERS)}
-
 
 def prefix_of(name: str, prefixes: Iterable[str]) -> str | None:
     """The prefix, in lower case, that a name begins with in any case; None if it has none."""
     return next((prefix for prefix in prefixes if name.lower().startswith(prefix)), None)
 
 
-def _is_for_listing(option: str) -> bool:
-    return _PARSERS[option][0] in _LISTING_FIELDS
-
-
-def _unknown_options(names: list[str]) -> str:
+def _check_passed(options: Mapping[str, str]) -> None:
+    """Refuse options that Spark passes if it is used in a way that a source cannot serve."""
     # CREATE TABLE gives a source no options at all, or the table's own properties.
-    if not names or "provider" in names:
-        return (
+    if not options or "provider" in options:
+        message = (
             "Spark passed no options, as it does for CREATE TABLE: use CREATE TEMPORARY VIEW …"
             " USING pulsar_offload OPTIONS (…), or spark.read with the options url and topic"
         )
-    if "paths" in names:
-        return (
+        raise OptionError(message)
+    if "paths" in options:
+        message = (
             "load() takes one path or URL, and was given several: read each by itself, and join the"
             " frames with union()"
         )
-    near = {name: difflib.get_close_matches(normal_name(name), _KNOWN) for name in names}
-    said = [
-        f"unknown option {name}"
-        + (f", did you mean {' or '.join(_KNOWN[each] for each in found)}?" if found else "")
-        for name, found in near.items()
+        raise OptionError(message)
+
+
+def _unknown_options(unknown: list[str], names: Mapping[str, str], suffix: str) -> str:
+    near = {each: difflib.get_close_matches(normal_name(each), names) for each in unknown}
+    sentences = [
+        f"unknown option {each}{suffix}"
+        + (f", did you mean {' or '.join(map(names.__getitem__, found))}?" if found else "")
+        for each, found in near.items()
     ]
     if not all(near.values()):
-        said.append(
-            f"there are {', '.join(_KNOWN.values())}, storage.<name>, metadata.<name>,"
+        sentences.append(
+            f"there are {', '.join(names.values())}, storage.<name>, metadata.<name>,"
             " secret.<name> and secret.metadata.<name>"
         )
-    return "; ".join(said)
+    return "; ".join(sentences)
 
 
 def bucket_location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Location:

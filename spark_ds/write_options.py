@@ -6,27 +6,19 @@ of `connector.options.write_request`.
 
 from __future__ import annotations
 
-import difflib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Final, NoReturn, Self
 
 from arrow_io.errors import OptionError
-from connector.options.kinds import read_count
-from connector.options.nested import put_text
+from connector.options.kinds import read_count, read_text
 from connector.options.write_request import WRITE_OPTIONS, WriteRequest
 from connector.writing.write_target import WriteTarget
-from spark_ds.options import (
-    LOCATION_HELP,
-    LOCATION_OPTIONS,
-    METADATA_PREFIXES,
-    STORAGE_PREFIXES,
-    bucket_location,
-    normal_name,
-    prefix_of,
-)
+from spark_ds.options import LOCATION_HELP, Parser, PassedOptions, bucket_location, option_parser
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+
+    from connector.options.option import Option
 
 DEFAULT_TASK_LEDGERS: Final = 1000
 
@@ -44,10 +36,6 @@ _OF_WRITING: Final = {
     name: each
     for name, each in WRITE_OPTIONS.items()
     if each.in_python_only is None and name != "storage_options"
-}
-_MASKED: Final = "secret."
-_KNOWN: Final = {
-    normal_name(name): name for name in (*LOCATION_OPTIONS, *OWN_WRITING_HELP, *_OF_WRITING)
 }
 WRITING_NOTES: Final = {
     "cluster": "Streams do not have it.",
@@ -67,6 +55,26 @@ WRITING_HELP: Final = (
 """Help on each option of writing."""
 
 
+def _parser(option: Option) -> Parser:
+    def refuse(name: str, _text: str) -> NoReturn:
+        message = f"option {name} is not for Spark: {option.not_in_spark}"
+        raise OptionError(message)
+
+    return option_parser(option) if option.not_in_spark is None else refuse
+
+
+_PARSERS: Final[Mapping[str, tuple[str, Parser]]] = {
+    "topic": ("topic", read_text),
+    _TASK_LEDGERS: (_TASK_LEDGERS, read_count),
+    "secret.metadata_options": (
+        "metadata_options",
+        option_parser(WRITE_OPTIONS["metadata_options"]),
+    ),
+    **{name: (name, _parser(option)) for name, option in _OF_WRITING.items()},
+}
+"""The field of each option of writing, and how its text is read."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
     """Where to write, and how. Shows no secret when it is printed.
@@ -80,26 +88,23 @@ class SinkOptions:
     task_ledgers: int = DEFAULT_TASK_LEDGERS
 
     @classmethod
-    def parse(cls, given: Mapping[str, str]) -> Self:
+    def parse(cls, options: Mapping[str, str]) -> Self:
         """Read the options that a user gave.
 
         Raises:
             OptionError: An option is unknown or not for writing, given twice, missing, or has a
                 value of another form. No value of a storage option is shown.
         """
-        texts, storage, metadata = _sorted(given)
-        location = bucket_location(texts, storage)
-        if "topic" not in texts:
+        options = {n: text for n, text in options.items() if n.lower() not in _PASSED_OVER}
+        passed = PassedOptions.sort(options, _PARSERS, suffix=" of writing")
+        location = bucket_location(passed.texts, passed.storage)
+        fields = passed.fields(_PARSERS)
+        if "topic" not in fields:
             message = "option topic is missing: the name of the topic to write to"
             raise OptionError(message)
-        fields = _fields(texts)
-        for name, text in metadata:
-            put_text(fields.setdefault("metadata_options", {}), "metadata option", name, text)
+        topic, task_ledgers = fields.pop("topic"), fields.pop(_TASK_LEDGERS, DEFAULT_TASK_LEDGERS)
         request = WriteRequest(append=True, storage_options=location.storage_options, **fields)
-        target = WriteTarget.named(location.url, texts["topic"].strip(), request)
-        task_ledgers = DEFAULT_TASK_LEDGERS
-        if _TASK_LEDGERS in texts:
-            task_ledgers = read_count(_TASK_LEDGERS, texts[_TASK_LEDGERS].strip())
+        target = WriteTarget.named(location.url, topic, request)
         if task_ledgers < len(target.names):
             message = (
                 f"{_TASK_LEDGERS} must be at least {len(target.names)}, for a task may write to"
@@ -107,56 +112,3 @@ class SinkOptions:
             )
             raise OptionError(message)
         return cls(target=target, task_ledgers=task_ledgers)
-
-
-def _sorted(
-    given: Mapping[str, str],
-) -> tuple[dict[str, str], list[tuple[str, str]], list[tuple[str, str]]]:
-    """Texts of options that are known; names and texts of those of stores, and of metadata."""
-    storage: list[tuple[str, str]] = []
-    metadata: list[tuple[str, str]] = []
-    texts: dict[str, str] = {}
-    for name, text in given.items():
-        known = _KNOWN.get(normal_name(name))
-        if name.lower() in _PASSED_OVER:
-            continue
-        if known is None and (prefix := prefix_of(name, METADATA_PREFIXES)):
-            metadata.append((name[len(prefix) :], text))
-        elif known is None and (prefix := prefix_of(name, STORAGE_PREFIXES)):
-            storage.append((name[len(prefix) :], text))
-        elif known is None:
-            raise OptionError(_unknown_option(name))
-        elif known in texts:
-            message = f"option {known} is given twice: the second time as {name}"
-            raise OptionError(message)
-        else:
-            texts[known] = text
-    return texts, storage, metadata
-
-
-def _fields(texts: Mapping[str, str]) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    for given_as, text in texts.items():
-        name = given_as.removeprefix(_MASKED)
-        if name not in _OF_WRITING:
-            continue
-        option = _OF_WRITING[name]
-        if option.not_in_spark is not None:
-            message = f"option {name} is not for Spark: {option.not_in_spark}"
-            raise OptionError(message)
-        if name in fields:
-            message = f"options {name} and {_MASKED}{name} say the same: give one of them"
-            raise OptionError(message)
-        fields[name] = option.read(text.strip())
-    return fields
-
-
-def _unknown_option(name: str) -> str:
-    near = difflib.get_close_matches(normal_name(name), _KNOWN)
-    if near:
-        meant = " or ".join(_KNOWN[each] for each in near)
-        return f"unknown option {name} of writing, did you mean {meant}?"
-    return (
-        f"unknown option {name} of writing; there are {', '.join(_KNOWN.values())},"
-        " storage.<name>, metadata.<name>, secret.<name> and secret.metadata.<name>"
-    )
