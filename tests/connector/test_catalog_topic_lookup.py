@@ -89,8 +89,9 @@ def test_a_dataset_keeps_no_listing_alive(world: ModelWorld, has_metadata: bool)
     catalog = open_catalog(world.bucket.url, metadata=metadata)
     topic = next(iter(world.first.topics.values()))
     dataset = open_topic(world.bucket.url, topic.name, catalog=catalog, value="raw")
-    known = [weakref.ref(catalog), weakref.ref(catalog.bucket), weakref.ref(catalog.bucket.listing)]
-    del catalog
+    watched: tuple[object, ...] = (catalog, catalog.bucket, catalog.bucket.listing)
+    alive = [weakref.ref(each) for each in watched]
+    del catalog, watched
     gc.collect()
-    assert [each() for each in known] == [None] * len(known)
+    assert [each() for each in alive] == [None] * len(alive)
     assert dataset.count_rows() == len(topic.ledgers[0].rows)
