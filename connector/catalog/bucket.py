@@ -192,24 +192,19 @@ class Bucket:
         data = self.listing.segment_data.items()
         return tuple(info for name, info in data if name not in complete)
 
-    def look_again(self, names: Collection[PairName] | None) -> bool:
+    def look_again(self, names: Collection[PairName] | None) -> None:
         """Ask for pairs of objects that were not listed whole: they may have come since.
 
         Args:
             names: The pairs; None: any, because nothing names them.
 
-        Returns:
-            Whether the bucket has objects that were not known.
-
         Raises:
             StorageError: The store refused, or went on failing.
         """
         with self._lock:
-            before = self.listing
             if names is not None:
-                names = {each for each in names if not before.has_both(each)} - self._deleted
+                names = {each for each in names if not self.listing.has_both(each)} - self._deleted
             self._find(names)
-            return self.listing is not before
 
     def open_all(self) -> BucketContents:
         """Read every index object that was not read until now, and give what the bucket holds.

@@ -96,22 +96,19 @@ class OtherBuckets:
             with suppress(PulsarOffloadError):
                 self._copies(bucket, ids)
 
-    def look_again(self, missing: Iterable[LedgerInfo]) -> bool:
-        """List the buckets in which ledgers may be once more; return whether they have more now.
+    def look_again(self, missing: Iterable[LedgerInfo]) -> None:
+        """List the buckets in which ledgers may be once more.
 
         What cannot be listed has nothing new. One that could not be listed before may be by now.
         """
-        is_new = False
         for name in {name for info in missing for name in self._buckets_of(info)}:
             known = self._found.get(name)
             if isinstance(known, Bucket):
                 with suppress(PulsarOffloadError):
-                    is_new |= known.look_again(None)
+                    known.look_again(None)
             elif known is not None:
                 with self._lock:
                     self._found.pop(name, None)
-                is_new |= isinstance(self._listed(name), Bucket)
-        return is_new
 
     def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:
         """The copy of an offloaded ledger of a topic in the bucket that the metadata names.

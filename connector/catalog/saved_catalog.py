@@ -383,10 +383,8 @@ class SavedBucket(Bucket):
             copy.name: copy for copy in self._told.copies if isinstance(copy.name, LedgerObjectName)
         }
 
-    def look_again(self, names: Collection[PairName] | None) -> bool:
+    def look_again(self, names: Collection[PairName] | None) -> None:
         """A snapshot stays what it is."""
-        del names
-        return False
 
     def _look_for_unfinished(self) -> None:
         """A snapshot stays what it is."""

@@ -74,12 +74,12 @@ class TopicLookup:
                 compared = dict(
                     zip(pending, executor.map(self._compare, *_columns(pending)), strict=True)
                 )
-                doubtful = {
-                    topic: pending[topic] for topic, each in compared.items() if each.unproven
-                }
-                # One look for all topics: it may be a listing.
-                unproven = [info for topic in doubtful for info in compared[topic].unproven]
-                if unproven and self._look_again(unproven):
+                unproven = {topic: each.unproven for topic, each in compared.items()}
+                doubtful = {topic: pending[topic] for topic in pending if unproven[topic]}
+                if doubtful:
+                    # One look for all topics: it may be a listing. Another thread may have found
+                    # the same before, so that nothing is new; it is still to be compared.
+                    self._look_again([info for infos in unproven.values() for info in infos])
                     again = executor.map(self._compare, *_columns(doubtful))
                     compared |= zip(doubtful, again, strict=True)
                 found |= compared
@@ -126,8 +126,8 @@ class TopicLookup:
             or not {*missing[topic]} <= {*newer.ledgers}
         }
 
-    def _look_again(self, ledgers: Collection[LedgerInfo]) -> bool:
-        """Look for ledgers in all buckets once more; return whether anything was found."""
+    def _look_again(self, ledgers: Collection[LedgerInfo]) -> None:
+        """Look for ledgers in all buckets once more."""
         names: set[PairName] = set()
         is_named = True
         for each in ledgers:
@@ -137,8 +137,8 @@ class TopicLookup:
                 names.add(LedgerObjectName(each.offload.uuid, each.ledger_id))
             elif not segments:
                 is_named = False
-        is_new = self._bucket.look_again(names if is_named else None)
-        return self._elsewhere.look_again(ledgers) or is_new
+        self._bucket.look_again(names if is_named else None)
+        self._elsewhere.look_again(ledgers)
 
 
 def _columns(

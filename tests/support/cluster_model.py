@@ -45,6 +45,9 @@ SECOND_MS: Final = 1_000
 HOUR_MS: Final = 3_600 * SECOND_MS
 DAY_MS: Final = 24 * HOUR_MS
 
+ELSEWHERE: Final = "elsewhere"
+"""How metadata names the bucket that is not looked at."""
+
 _UPLOAD_ID: Final = "0123456789abcdef"
 _BLOCK_BYTES: Final = 4_096
 
@@ -71,6 +74,8 @@ class Attempt:
     completed_ms: int | None = None
     segments: tuple[UUID, ...] = ()
     """The segments of streaming offload that have the ledger; none: PIP-17."""
+    is_here: bool = True
+    """Whether it goes to the bucket that is looked at."""
 
     @property
     def objects(self) -> list[str]:
@@ -100,6 +105,8 @@ class Attempt:
             uuid=None if self.segments else self.name.uuid,
             complete=is_complete,
             timestamp_ms=self.completed_ms,
+            driver=None if self.is_here else "aws-s3",
+            driver_properties={} if self.is_here else {"bucket": ELSEWHERE},
             segments=tuple(
                 OffloadSegment(
                     uuid=uuid,
@@ -144,12 +151,7 @@ class ModelLedger:
             return LedgerInfo(ledger_id=self.ledger_id)
         attempt, offload = self.attempt, None
         if attempt is not None:
-            offload = replace(
-                attempt.context,
-                bookkeeper_deleted=self.bookkeeper_deleted,
-                driver=None if self.owner.offloads_here else "aws-s3",
-                driver_properties={} if self.owner.offloads_here else {"bucket": "elsewhere"},
-            )
+            offload = replace(attempt.context, bookkeeper_deleted=self.bookkeeper_deleted)
         return LedgerInfo(
             ledger_id=self.ledger_id,
             entries=len(self.rows),
@@ -293,12 +295,13 @@ class ModelWorld:
         """Begin to offload a closed ledger; in segments, if its owner streams."""
         name = LedgerObjectName(uuid or next(self._uuids), ledger.ledger_id)
         segments = tuple(islice(self._uuids, ledger.owner.segments))
-        attempt = Attempt(name, ledger, stage, segments=segments)
+        is_here = ledger.owner.offloads_here
+        attempt = Attempt(name, ledger, stage, segments=segments, is_here=is_here)
         self.attempts[name] = attempt
         ledger.attempt = attempt
         if stage is Stage.UPLOAD:
             data = attempt.encoded[name.data_name]
-            self._put(ledger.owner, attempt.objects[0], data[: len(data) // 2], {})
+            self._put(attempt, attempt.objects[0], data[: len(data) // 2], {})
         else:
             self._put_encoded(attempt)
         return attempt
@@ -307,7 +310,7 @@ class ModelWorld:
         """Complete an offload."""
         written = () if attempt.stage is Stage.UPLOAD else attempt.objects
         if attempt.stage is Stage.UPLOAD:
-            self._delete(attempt.ledger.owner, *attempt.objects)
+            self.delete(*attempt.objects)
         attempt.stage, attempt.is_running = Stage.COMPLETE, False
         self._put_encoded(attempt, written)
         attempt.completed_ms = self.now_ms
@@ -327,7 +330,7 @@ class ModelWorld:
         before = ledger.attempt
         attempt = self.offload(ledger)
         if remove and before is not None:
-            self._delete(ledger.owner, *before.objects)
+            self.delete(*before.objects)
         return attempt
 
     def lose(self, ledger: ModelLedger, *, index: bool, data: bool) -> None:
@@ -335,7 +338,7 @@ class ModelWorld:
         assert ledger.attempt is not None
         name = ledger.attempt.name
         names = [name.index_name] * index + [name.data_name] * data
-        self._delete(ledger.owner, *names)
+        self.delete(*names)
 
     def delete_from_bookkeeper(self, ledger: ModelLedger) -> None:
         """Let BookKeeper forget a ledger that is offloaded."""
@@ -387,12 +390,13 @@ class ModelWorld:
     def needed(self, owner: Owner) -> set[str]:
         """Names of the objects in the bucket that somebody needs."""
         found: set[str] = set()
-        if owner.offloads_here:
-            for topic in owner.topics.values():
-                for ledger in topic.ledgers:
-                    attempt = ledger.attempt
-                    if attempt is not None and (ledger.is_offloaded or attempt.is_running):
-                        found.update(attempt.objects)
+        for topic in owner.topics.values():
+            for ledger in topic.ledgers:
+                attempt = ledger.attempt
+                if attempt is None or not attempt.is_here:
+                    continue
+                if ledger.is_offloaded or attempt.is_running:
+                    found.update(attempt.objects)
         return found
 
     def copies(self, ledger: ModelLedger) -> list[set[str]]:
@@ -427,20 +431,22 @@ class ModelWorld:
         if attempt is not None:
             attempt.is_running = False
             if remove:
-                self._delete(ledger.owner, *attempt.objects)
+                self.delete(*attempt.objects)
 
     def _put_encoded(self, attempt: Attempt, written: Collection[str] = ()) -> None:
         """Write the objects that an attempt has at its stage, but for those that are there."""
         ledger, objects = attempt.ledger, attempt.objects
         for name, data in attempt.encoded.items():
             if name in objects and name not in written:
-                self._put(ledger.owner, name, data, self._user_metadata(ledger))
+                self._put(attempt, name, data, self._user_metadata(ledger))
 
-    def _put(self, owner: Owner, name: str, data: bytes, user_metadata: dict[str, str]) -> None:
-        (self.bucket if owner.offloads_here else self.elsewhere).put(name, data, user_metadata)
+    def _put(self, attempt: Attempt, name: str, data: bytes, user_metadata: dict[str, str]) -> None:
+        (self.bucket if attempt.is_here else self.elsewhere).put(name, data, user_metadata)
 
-    def _delete(self, owner: Owner, *names: str) -> None:
-        (self.bucket if owner.offloads_here else self.elsewhere).delete(*names)
+    def delete(self, *names: str) -> None:
+        """Delete objects, whichever bucket they are in."""
+        self.bucket.delete(*names)
+        self.elsewhere.delete(*names)
 
     def _user_metadata(self, ledger: ModelLedger) -> dict[str, str]:
         cluster = ledger.owner.cluster

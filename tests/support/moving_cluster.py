@@ -9,6 +9,7 @@ import random
 import threading
 from collections import deque
 from contextlib import contextmanager
+from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from typing import TYPE_CHECKING, Final
@@ -46,21 +47,48 @@ class Move(StrEnum):
     """The topic is deleted and made anew, with a ledger that is offloaded."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """How a cluster offloads and answers.
+
+    Attributes:
+        label: How tests name it.
+        by_metadata: Whether who reads its topics asks it.
+        segments: In how many segments of streaming offload it writes a ledger; 0: by PIP-17.
+        tells_uuids: Whether it answers with the uuids of offloads.
+        buckets: How many buckets it offloads to by turns, one or two.
+        gap: How many requests come between two steps of an offload, or of a deletion.
+    """
+
+    label: str
+    by_metadata: bool = True
+    segments: int = 0
+    tells_uuids: bool = True
+    buckets: int = 1
+    gap: int = 0
+
+    def __str__(self) -> str:
+        """The label."""
+        return self.label
+
+
 class MovingCluster:
     """A cluster with two topics, offloaded but for their last ledgers.
 
     Args:
         server: Answers for it.
-        segments: In how many segments of streaming offload it writes a ledger; 0: by PIP-17.
+        setting: How it offloads and answers.
     """
 
-    def __init__(self, server: AdminServer, *, segments: int = 0) -> None:
+    def __init__(self, server: AdminServer, setting: Setting) -> None:
         self.world = ModelWorld()
-        self.world.first.segments = segments
+        self.world.first.segments = setting.segments
+        self.setting = setting
         self.server = server
         self.trimmed: set[int] = set()
         self.log: list[str] = []
         self._lock = threading.RLock()
+        self._is_done = False
         self._steps: deque[Callable[[], object]] = deque()
         self.orders = self.world.create(self.world.first, ORDERS)
         other = self.world.create(self.world.first, OTHER)
@@ -73,12 +101,17 @@ class MovingCluster:
         self.leftover = set(replaced.objects)
         self.world.offload_again(self.orders.ledgers[-2])
         self._offloaded = {each.ledger_id: each for each in self.orders.ledgers if each.rows}
-        answer_for(self.world.first, server)
+        self._answer()
 
     @property
     def url(self) -> str:
         """The bucket."""
         return self.world.bucket.url
+
+    @property
+    def is_at_rest(self) -> bool:
+        """Whether the cluster has made its last move, and taken its last step."""
+        return self._is_done and not self._steps
 
     @property
     def kept(self) -> dict[int, list[str]]:
@@ -99,21 +132,36 @@ class MovingCluster:
                 self.log.append("request")
                 if self._steps:
                     self._steps.popleft()()
-                else:
-                    self._move(next(moves, None))
-                answer_for(self.world.first, self.server)
+                elif not self._is_done:
+                    self._move_by(moves)
+                self._answer()
 
-        self.world.bucket.before_request = self.server.before_answer = move
+        buckets = (self.world.bucket, self.world.elsewhere)
+        for each in buckets:
+            each.before_request = move
+        self.server.before_answer = move
         try:
             yield
         finally:
-            self.world.bucket.before_request = self.server.before_answer = lambda: None
+            for each in buckets:
+                each.before_request = lambda: None
+            self.server.before_answer = lambda: None
 
-    def settle(self) -> None:
-        """Finish what was begun."""
-        while self._steps:
-            self._steps.popleft()()
-        answer_for(self.world.first, self.server)
+    def _answer(self) -> None:
+        answer_for(self.world.first, self.server, tells_uuids=self.setting.tells_uuids)
+
+    def _then(self, step: Callable[[], object]) -> None:
+        """Take a step after the gap; until then the cluster does nothing else."""
+        self._steps.extend([_rest] * self.setting.gap)
+        self._steps.append(step)
+
+    def _move_by(self, moves: Iterator[Move | None]) -> None:
+        try:
+            move = next(moves)
+        except StopIteration:
+            self._is_done = True
+        else:
+            self._move(move)
 
     def _move(self, move: Move | None) -> None:
         if move is None:
@@ -126,7 +174,7 @@ class MovingCluster:
                 self._offload(self.orders)
             case Move.OFFLOAD_IN_STEPS:
                 attempt = self.world.begin_offload(self._filled(self.orders), Stage.DATA)
-                self._steps.append(lambda: self.world.finish_offload(attempt))
+                self._then(lambda: self.world.finish_offload(attempt))
             case Move.TRIM | Move.TRIM_IN_STEPS:
                 self._trim(in_steps=move is Move.TRIM_IN_STEPS)
             case Move.ROLL:
@@ -154,6 +202,8 @@ class MovingCluster:
         """Close the open ledger with two messages in it, and give the oldest to be offloaded."""
         self.world.produce(topic, 2)
         self.world.roll(topic)
+        first = self.world.first
+        first.offloads_here = self.setting.buckets == 1 or not first.offloads_here
         return next(each for each in topic.ledgers if each.is_closed and not each.is_offloaded)
 
     def _offload(self, topic: ModelTopic) -> None:
@@ -170,9 +220,14 @@ class MovingCluster:
         if attempt is None:
             return
         if in_steps:
-            self._steps.extend(partial(self.world.bucket.delete, name) for name in attempt.encoded)
+            for name in attempt.encoded:
+                self._then(partial(self.world.delete, name))
         else:
-            self.world.bucket.delete(*attempt.encoded)
+            self.world.delete(*attempt.encoded)
+
+
+def _rest() -> None:
+    """Do nothing."""
 
 
 def one_move(move: Move, at: int) -> Iterator[Move | None]:

@@ -248,12 +248,12 @@ def ask_live(world: ModelWorld, owner: Owner, server: AdminServer) -> SavedMetad
     return SavedMetadata(owner, server.url, world.step, known)
 
 
-def answer_for(owner: Owner, server: AdminServer) -> None:
-    """Let a server answer as a cluster would now."""
-    server.answers = _answers(owner)
+def answer_for(owner: Owner, server: AdminServer, *, tells_uuids: bool = True) -> None:
+    """Let a server answer as a cluster would now, with the uuids of offloads or without."""
+    server.answers = _answers(owner, tells_uuids=tells_uuids)
 
 
-def _answers(owner: Owner) -> dict[Parts, bytes]:
+def _answers(owner: Owner, *, tells_uuids: bool) -> dict[Parts, bytes]:
     answers: dict[Parts, bytes] = {("clusters",): b'["standalone"]'}
     namespaces: dict[str, set[str]] = {}
     topics: dict[tuple[str, str], list[str]] = {}
@@ -263,7 +263,8 @@ def _answers(owner: Owner) -> dict[Parts, bytes]:
         namespaces.setdefault(parts.tenant, set()).add("/".join(place))
         topics.setdefault(place, []).append(name)
         path = ("persistent", *place, parts.local_name)
-        answers[*path, "internal-info"] = Form.INFO.content(topic.known)
+        info = topic.known if tells_uuids else _without_uuids(topic.known)
+        answers[*path, "internal-info"] = Form.INFO.content(info)
         answers[*path, "internalStats"] = Form.STATS.content(topic.known)
     answers["tenants",] = json.dumps(sorted(namespaces)).encode()
     for tenant, names in namespaces.items():
@@ -271,6 +272,14 @@ def _answers(owner: Owner) -> dict[Parts, bytes]:
     for place, names_of_topics in topics.items():
         answers["persistent", *place] = json.dumps(names_of_topics).encode()
     return {("admin", "v2", *path): answer for path, answer in answers.items()}
+
+
+def _without_uuids(metadata: TopicMetadata) -> TopicMetadata:
+    ledgers = tuple(
+        replace(each, offload=replace(each.offload, uuid=None)) if each.offload else each
+        for each in metadata.ledgers
+    )
+    return replace(metadata, ledgers=ledgers)
 
 
 def _written(
