@@ -347,10 +347,10 @@ class _Keeper:
     def add(self, feed: _Feed[Any]) -> None:
         """Look after a feed until it is closed."""
         with self._lock:
-            self._feeds.add(feed)
             if not self._is_running:
                 threading.Thread(target=self._work, name="pulsar-offload", daemon=True).start()
                 self._is_running = True
+            self._feeds.add(feed)
         # It may wait for as long as all others are released.
         self.messages.put(None)
 
