@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
 from arrow_io.errors import TruncatedObjectError
 from arrow_io.format.index_block import (
@@ -18,18 +19,23 @@ from arrow_io.lazy import cached_property
 from arrow_io.ledger_reader import UNKNOWN_VERSIONS, ObjectVersions, OffloadedLedger
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
 from arrow_io.open_ledger import OpenLedger
-from arrow_io.segment_walk import ForwardReader, end_of_entries
 from arrow_io.segmented_ledger import SegmentedLedger, SegmentShare
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from arrow_io.format.object_names import SegmentName
     from arrow_io.format.streaming_block import StreamingBlockHeader
     from arrow_io.format.streaming_index import SegmentIndex
     from arrow_io.storage.location import Location
+
+_FIRST_LOOK_BYTES: Final = 4 << 10
+"""Read where a block should begin; an entry, by which it may stand further behind, is small."""
+_ENTRY_HEADER: Final = struct.Struct(">iq")
+_LOOK_GROWTH: Final = 16
+_MAX_LOOK_BYTES: Final = 4 << 20
 
 
 @dataclass(frozen=True)
@@ -230,7 +236,7 @@ def _real_starts(reader: RangeReader, headers: Sequence[StreamingBlockHeader]) -
     slack = reader.size_bytes - sum(each.block_length_bytes for each in headers)
     # Each byte is looked at about once, unless blocks are not where they can be.
     left_bytes = 2 * reader.size_bytes
-    data = ForwardReader(reader)
+    data = _ForwardReader(reader)
     starts: list[int] = []
     told, shift, most = 0, 0, 0
     for place, header in enumerate(headers):
@@ -244,10 +250,78 @@ def _real_starts(reader: RangeReader, headers: Sequence[StreamingBlockHeader]) -
         start = found[0] if found else first
         if len(found) > 1:
             # An entry has the same bytes; a block begins where the entries of the one before end.
-            end = end_of_entries(data, starts[-1], headers[place - 1])
+            end = _end_of_entries(data, starts[-1], headers[place - 1])
             start = end if end in found else start
         starts.append(start)
         shift = start - told
         told += header.block_length_bytes
         most = data.entry_bytes(start + header.header_length_bytes, header.first_entry_id) or 0
     return *starts, reader.size_bytes
+
+
+def _end_of_entries(data: _ForwardReader, start: int, header: StreamingBlockHeader) -> int:
+    """Where a block ends whose last entry begins within the length that its writer counted."""
+    end = start + header.block_length_bytes
+    for _, stop in data.frames(start, header):
+        end = max(end, stop)
+    return end
+
+
+class _ForwardReader:
+    """Reads an object from its start on, some bytes more than are asked for, which it keeps."""
+
+    def __init__(self, reader: RangeReader) -> None:
+        self._reader = reader
+        self._start, self._data = 0, b""
+        self.size_bytes = reader.size_bytes
+
+    def read(self, start: int, stop: int, least_bytes: int = _FIRST_LOOK_BYTES) -> bytes:
+        """The bytes `[start, stop)`, as far as the object goes; a request asks for so many."""
+        stop = min(stop, self.size_bytes)
+        if start < self._start or stop > self._start + len(self._data):
+            ahead = min(max(stop, start + least_bytes), self.size_bytes)
+            self._start, self._data = start, self._reader.read(min(start, ahead), ahead)
+        return self._data[start - self._start : max(stop - self._start, 0)]
+
+    def places(self, wanted: bytes, first: int, last: int) -> Iterator[int]:
+        """Where some bytes stand that begin at `first … last` (inclusive), ascending."""
+        position, look_bytes = first, max(_FIRST_LOOK_BYTES - len(wanted), 1)
+        while position <= last:
+            behind = min(position + look_bytes, last + 1)
+            data = self.read(position, behind + len(wanted) - 1)
+            place = data.find(wanted)
+            while place >= 0:
+                yield position + place
+                place = data.find(wanted, place + 1)
+            position, look_bytes = behind, min(look_bytes * _LOOK_GROWTH, _MAX_LOOK_BYTES)
+
+    def entry_bytes(
+        self, position: int, entry_id: int, least_bytes: int = _FIRST_LOOK_BYTES
+    ) -> int | None:
+        """How many bytes an entry's data has whose frame begins there; None if none does."""
+        header = self.read(position, position + _ENTRY_HEADER.size, least_bytes)
+        if len(header) < _ENTRY_HEADER.size:
+            return None
+        length: int
+        length, found = _ENTRY_HEADER.unpack(header)
+        return length if length >= 0 and found == entry_id else None
+
+    def frames(self, start: int, header: StreamingBlockHeader) -> Iterator[tuple[int, int]]:
+        """Where each entry of a block begins, and where it ends.
+
+        An entry begins within the length that the block's writer counted, and may end behind it.
+
+        Args:
+            start: Where the block begins.
+            header: Its header.
+        """
+        told_stop = start + header.block_length_bytes
+        position, entry_id = start + header.header_length_bytes, header.first_entry_id
+        while position < told_stop:
+            ahead_bytes = min(told_stop - position, _MAX_LOOK_BYTES)
+            length = self.entry_bytes(position, entry_id, ahead_bytes)
+            if length is None:
+                return
+            stop = position + _ENTRY_HEADER.size + length
+            yield position, stop
+            position, entry_id = stop, entry_id + 1

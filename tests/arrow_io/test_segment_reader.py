@@ -4,20 +4,30 @@ from __future__ import annotations
 
 import struct
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from arrow_io.errors import EntryNotInLedgerError, ObjectChangedError, UnknownFormatError
 from arrow_io.format.data_block import MAX_BLOCK_HEADER_BYTES
 from arrow_io.format.index_block import FORMAT_VERSION_KEY, MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import SegmentName
+from arrow_io.format.streaming_block import StreamingBlockHeader
 from arrow_io.ledger_reader import ObjectVersions
-from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload
+from arrow_io.segment_reader import (
+    OffloadedSegment,
+    SegmentedOffload,
+    _end_of_entries,
+    _ForwardReader,
+)
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent
 from arrow_io.storage.object_version import ETag, WriteTime
+from arrow_io.storage.ranges import RangeReader
 from tests.support.buckets import memory_bucket
 from tests.support.streaming import (
     Part,
@@ -131,3 +141,53 @@ def test_entries_of_a_ledger_in_segments_are_read_by_id() -> None:
         with pytest.raises(EntryNotInLedgerError) as caught:
             list(ledger.read_entries(1, 2))
         assert caught.value.object_key == str(NAME.uuid)
+
+
+def check_starts(segment: OffloadedSegment, size_bytes: int) -> None:
+    """Each block ends with its entries, or where its writer counted; the next begins there."""
+    headers = segment.index.headers
+    told = [0]
+    for header in headers:
+        told.append(told[-1] + header.block_length_bytes)
+    starts = segment.starts or told
+    reader = RangeReader(segment.location, segment.name.data_name, size_bytes)
+    ends = [
+        _end_of_entries(_ForwardReader(reader), start, header)
+        for start, header in zip(starts, headers, strict=False)
+    ]
+    assert list(pairwise(starts)) == list(zip(starts, ends, strict=False))
+
+
+def test_entries_end_where_pulsars_writer_begins_the_next_block() -> None:
+    """Of blocks that were miscounted too."""
+    for golden in golden_segments():
+        check_starts(golden.open(), len(golden.data))
+
+
+@given(
+    sizes=st.lists(st.integers(0, 300), min_size=1, max_size=12),
+    more=st.lists(st.integers(0, 300), max_size=5),
+    per_block=st.integers(1, 5),
+    block_bytes=st.sampled_from((150, 400, 2000)),
+    miscounts=st.booleans(),
+)
+@settings(max_examples=40)
+def test_any_segment_is_walked(
+    sizes: list[int], more: list[int], per_block: int, block_bytes: int, *, miscounts: bool
+) -> None:
+    """However long entries and blocks are, and whatever entries hold."""
+    parts = []
+    for ledger_id, each in ((7, sizes), (8, more)):
+        counts = [min(per_block, len(each) - at) for at in range(0, len(each), per_block)]
+        # Within an entry, a header of a block and padding are just bytes.
+        forged = StreamingBlockHeader(200, 1, ledger_id).serialize() + b"\xfe\xdc\xde\xad" * 50
+        entries = [forged[:size] for size in each]
+        parts += [Part(ledger_id, entries, block_entries=counts)] if each else []
+    segment = write_segment(parts, block_bytes=block_bytes, miscounts=miscounts)
+    name = golden_segments()[0].uuid
+    with memory_bucket(segment_objects(name, segment)) as bucket:
+        size_bytes = len(segment.data)
+        found = OffloadedSegment.open(
+            Location(bucket.url), SegmentName(name), data_size_bytes=size_bytes
+        )
+        check_starts(found, size_bytes)
