@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
 from arrow_io.errors import EntryNotInLedgerError, MissingEntriesError, OptionError
-from arrow_io.format.data_block import BlockHeader, read_block_header
+from arrow_io.format.data_block import BlockHeader, check_block_header
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
@@ -159,7 +159,7 @@ class BlockTable:
             UnknownFormatError: The block has another magic.
             CorruptBlockError: A field of the header differs.
         """
-        read_block_header(buffer, expected=self.block_header(block), offset=offset)
+        check_block_header(buffer, expected=self.block_header(block), offset=offset)
 
     @property
     def _row_count(self) -> int:

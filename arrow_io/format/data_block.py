@@ -23,7 +23,7 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.errors import CorruptBlockError, FormatError, TruncatedObjectError
+from arrow_io.errors import CorruptBlockError, TruncatedObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES, BytesLike
 from arrow_io.format.magics import DATA_BLOCK_MAGIC, check_magic
 from arrow_io.wording import counted
@@ -66,15 +66,8 @@ def write_block_header(header: BlockHeader) -> bytes:
     return fields.ljust(header.header_length_bytes, b"\0")
 
 
-def read_block_header(
-    buffer: BytesLike,
-    *,
-    expected: BlockHeader,
-    offset: int,
-    object_key: str | None = None,
-    ledger_id: int | None = None,
-) -> BlockHeader:
-    """Read the header of a data block, which must say what the index block says.
+def check_block_header(buffer: BytesLike, *, expected: BlockHeader, offset: int) -> None:
+    """Compare the header of a data block with what the index block says.
 
     Pulsar itself never reads these headers; they alone show that an index block and a data
     object belong together.
@@ -83,20 +76,13 @@ def read_block_header(
         buffer: The data block from its first byte on; at least its header.
         expected: What the index block says of this block (`IndexBlock.block_header`).
         offset: Byte offset of the block within the data object, for errors.
-        object_key: Key of the data object, for errors.
-        ledger_id: Ledger id, for errors.
 
     Raises:
         TruncatedObjectError: `buffer` is shorter than the header.
         UnknownFormatError: The block has another magic.
         CorruptBlockError: A field differs from what is expected.
     """
-    try:
-        check_block_fields(buffer, _FIELDS, DATA_BLOCK_MAGIC, expected, offset=offset)
-    except FormatError as error:
-        error.located(object_key=object_key, ledger_id=ledger_id)
-        raise
-    return expected
+    check_block_fields(buffer, _FIELDS, DATA_BLOCK_MAGIC, expected, offset=offset)
 
 
 def parse_block_header(buffer: BytesLike, *, offset: int) -> BlockHeader:

@@ -144,15 +144,11 @@ class LedgerMetadata:
         return _encode(self) if self.raw is None else self.raw
 
 
-def parse_ledger_metadata(
-    data: bytes, *, object_key: str | None = None, ledger_id: int | None = None
-) -> LedgerMetadata:
+def parse_ledger_metadata(data: bytes) -> LedgerMetadata:
     """Read the ledger metadata of an index block.
 
     Args:
         data: The serialised LedgerMetadataFormat, nothing before or behind it.
-        object_key: Key of the index object, for errors.
-        ledger_id: Ledger id, for errors.
 
     Raises:
         UnknownFormatError: The bytes are BookKeeper's form for its metadata store.
@@ -161,15 +157,7 @@ def parse_ledger_metadata(
     """
     if data.startswith(_STORE_VERSION_LINE):
         message = "ledger metadata in the form of BookKeeper's metadata store"
-        raise UnknownFormatError(message, object_key=object_key, ledger_id=ledger_id)
-    try:
-        return _decode(data)
-    except CorruptIndexError as error:
-        error.located(object_key=object_key, ledger_id=ledger_id)
-        raise
-
-
-def _decode(data: bytes) -> LedgerMetadata:
+        raise UnknownFormatError(message)
     try:
         message = _LedgerMetadataFormat.FromString(data)
     except DecodeError as error:

@@ -31,21 +31,12 @@ _KNOWN_STRUCTURES = {
 }
 
 
-def check_magic(
-    found: int,
-    expected: int,
-    *,
-    object_key: str | None = None,
-    ledger_id: int | None = None,
-    offset: int | None = None,
-) -> None:
+def check_magic(found: int, expected: int, *, offset: int) -> None:
     """Refuse a structure that does not begin with the expected magic, by name if we know it.
 
     Args:
         found: The magic read, unsigned.
         expected: One of the magics above.
-        object_key: Key of the object, for the error.
-        ledger_id: Ledger id, for the error.
         offset: Byte offset of the magic within the object, for the error.
 
     Raises:
@@ -57,4 +48,4 @@ def check_magic(
     known = _KNOWN_STRUCTURES.get(found)
     explained = f"{values}: this is {known}" if known else values
     message = f"not {_KNOWN_STRUCTURES[expected]}: {explained}"
-    raise UnknownFormatError(message, object_key=object_key, ledger_id=ledger_id, offset=offset)
+    raise UnknownFormatError(message, offset=offset)

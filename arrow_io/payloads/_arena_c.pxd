@@ -58,7 +58,6 @@ cdef class Arena:
     cdef bint _put_bytes(self, Py_ssize_t node, const unsigned char* source, Py_ssize_t start, long long length) noexcept nogil
     cdef bint _put_constant(self, Py_ssize_t node, long long position) noexcept nogil
     cdef bint _put_text(self, Py_ssize_t node, Py_ssize_t start, long long length) noexcept nogil
-    cdef bint _close_list(self, Py_ssize_t node) noexcept nogil
     cdef bint _close_struct(self, Py_ssize_t node) noexcept nogil
     cdef bint _put_scaled(self, Py_ssize_t node, Py_ssize_t scale, long long value, Py_ssize_t offset) noexcept nogil
     cdef bint _instant(self, Py_ssize_t node, long long seconds, long long nanoseconds, long long units, Py_ssize_t offset) noexcept nogil

@@ -599,19 +599,6 @@ class Arena:
 
     @cython.final
     @cython.cfunc
-    @cython.inline
-    @cython.nogil
-    @cython.exceptval(check=False)
-    def _close_list(self, node: cython.Py_ssize_t) -> cython.bint:
-        """A list or map of all items since the last."""
-        k: cython.longlong = self._slot(node)
-        if k < 0:
-            return False
-        self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.counts[node + 1]
-        return True
-
-    @cython.final
-    @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _close_struct(self, node: cython.Py_ssize_t) -> cython.bint:

@@ -1182,7 +1182,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _put_list(self, node: cython.Py_ssize_t) -> cython.bint:
-        """As `_close_list`."""
+        """A list or map of all items since the last."""
         k: cython.longlong = self._place(node)
         if k < 0:
             return False

@@ -34,13 +34,11 @@ class _LoggedFile:
     """A file.
 
     Attributes:
-        logged_path: Its path as the log has it.
         path: Its path below the table's folder.
         size_bytes: Its length.
         values: By the names of columns, those that all its rows have, and the file has not.
     """
 
-    logged_path: str
     path: str
     size_bytes: int
     values: Mapping[str, pa.Scalar]
@@ -129,7 +127,7 @@ def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[
         bounds[name] = low, high
     partition = {str(each): value(f"partition.{each.name}").as_py() for each in partitioning.fields}
     size_bytes = value("size_bytes").as_py()
-    return TableFile(_LoggedFile(logged_path, path, size_bytes, values), bounds, partition)
+    return TableFile(_LoggedFile(path, size_bytes, values), bounds, partition)
 
 
 def _check_features(snapshot: Snapshot) -> None:

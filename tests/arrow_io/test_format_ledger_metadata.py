@@ -138,15 +138,11 @@ def test_unknown_digest_is_none() -> None:
     ],
 )
 def test_absent_fields_are_named(field: str, names: str) -> None:
-    """A field that must be there must be named, in an error that tells the place."""
-    with pytest.raises(CorruptIndexError, match=f"lacks {names}$") as caught:
+    """A field that must be there must be named, whatever else is absent."""
+    with pytest.raises(CorruptIndexError, match=f"lacks {names}$"):
         parse_ledger_metadata(VECTOR.replace(bytes.fromhex(field), b"", 1))
-    with pytest.raises(CorruptIndexError) as located:
-        parse_ledger_metadata(b"", object_key="key-index", ledger_id=5)
-
-    assert caught.value.object_key is None
-    assert (located.value.object_key, located.value.ledger_id) == ("key-index", 5)
-    assert names in located.value.message
+    with pytest.raises(CorruptIndexError, match=names):
+        parse_ledger_metadata(b"")
 
 
 @pytest.mark.parametrize(
@@ -170,10 +166,8 @@ def test_damaged_metadata_is_corrupt(damaged: bytes, words: str) -> None:
 
 def test_store_form_is_refused_by_name() -> None:
     """BookKeeper's own form in its metadata store must not be taken for protobuf."""
-    with pytest.raises(UnknownFormatError, match="metadata store") as caught:
-        parse_ledger_metadata(b"BookieMetadataFormatVersion\t3\n" + VECTOR, object_key="key")
-
-    assert caught.value.object_key == "key"
+    with pytest.raises(UnknownFormatError, match="metadata store"):
+        parse_ledger_metadata(b"BookieMetadataFormatVersion\t3\n" + VECTOR)
 
 
 @given(st.binary(max_size=100))
