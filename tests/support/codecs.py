@@ -77,3 +77,15 @@ def decompress(codec: Codec, data: bytes, uncompressed_size: int) -> bytes:
         message = f"{codec} gave {len(payload)} bytes where {uncompressed_size} were announced"
         raise ValueError(message)
     return payload
+
+
+def compressed_managed_ledger(codec: Codec, data: bytes, size: int | None = None) -> bytes:
+    """The compressed form of a ManagedLedgerInfo, by other libraries than ours."""
+    sizes = _varint(CODECS.index(codec)), _varint(len(data) if size is None else size)
+    header = b"\x08" + sizes[0] + b"\x10" + sizes[1]
+    return b"\x47\x78" + len(header).to_bytes(4) + header + compress(codec, data)
+
+
+def _varint(number: int) -> bytes:
+    groups = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
+    return bytes(group | 0x80 for group in groups[:-1]) + bytes(groups[-1:])

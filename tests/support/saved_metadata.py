@@ -15,10 +15,10 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from arrow_io.messages import codecs
 from connector import open_catalog
 from connector.catalog.metadata.admin_answers import internal_info_json, internal_stats_json
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
+from tests.support.codecs import compressed_managed_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,7 +50,7 @@ class Form(StrEnum):
             case Form.VALUE:
                 return serialize_managed_ledger_info(metadata)
             case Form.COMPRESSED_VALUE:
-                return serialize_managed_ledger_info(metadata, compression=codecs.ZSTD)
+                return compressed_managed_ledger("ZSTD", serialize_managed_ledger_info(metadata))
             case Form.INFO:
                 return internal_info_json(metadata).encode()
             case Form.STATS:

@@ -140,23 +140,21 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
     )
 
 
-def serialize_managed_ledger_info(
-    metadata: TopicMetadata, *, compression: int = codecs.NONE
-) -> bytes:
+def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
     """Write the value that a broker would put into its metadata store.
+
+    It is a bare message, which every version of Pulsar reads.
 
     Args:
         metadata: The topic's ledgers.
-        compression: CompressionType, as in `arrow_io.messages.codecs`; by default the message is
-            bare, which every version of Pulsar reads.
 
     Returns:
         The value; the same bytes again if a broker wrote them bare and `parse_managed_ledger_info`
         read them. An offload that is not known to be complete is written as one that is not.
 
     Raises:
-        OptionError: A number is outside the range of its field, an offload has properties and no
-            driver, or the codec is unknown.
+        OptionError: A number is outside the range of its field, or an offload has properties and
+            no driver.
     """
     message = _CLASSES["ManagedLedgerInfo"]()
     try:
@@ -171,13 +169,7 @@ def serialize_managed_ledger_info(
         text = f"the managed ledger of {metadata.topic} cannot be written: {error}"
         raise OptionError(text) from error
     data: bytes = message.SerializeToString()
-    if compression == codecs.NONE:
-        return data
-    compressed = codecs.compress(compression, data)
-    header = _CLASSES["ManagedLedgerInfoMetadata"](
-        compressionType=compression, uncompressedSize=len(data)
-    ).SerializeToString()
-    return b"".join((_MAGIC, len(header).to_bytes(_SIZE_BYTES), header, compressed))
+    return data
 
 
 def _uncompressed(data: memoryview) -> bytes:
