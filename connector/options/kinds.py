@@ -39,7 +39,6 @@ class Kind:
         read: Gives the value for a text; called with the option's name and the text. None if no
             text stands for a value, so that it can be given in Python only.
         allowed: All the values there are; empty if they cannot be listed.
-        is_text: Whether a value may be a text, which is then read as it stands.
         repeats: Whether it has parts, which the shell takes one by one.
     """
 
@@ -47,7 +46,6 @@ class Kind:
     check: Callable[[str, object], None]
     read: Callable[[str, str], object] | None
     allowed: tuple[str, ...] = ()
-    is_text: bool = False
     repeats: bool = False
 
 
@@ -71,7 +69,6 @@ def one_of(literal: object) -> Kind:
         check=partial(check_one_of, allowed),
         read=read_text,
         allowed=allowed,
-        is_text=True,
     )
 
 
@@ -201,14 +198,14 @@ FLAG: Final = Kind(form="true|false", check=check_flag, read=read_flag)
 COUNT: Final = Kind(form="NUMBER", check=check_count, read=read_count)
 VERSION: Final = Kind(form="NUMBER", check=_check_version, read=read_number)
 NAMES: Final = Kind(form="NAME,…", check=_check_names, read=read_names)
-DURATION: Final = Kind(form="TIME", check=_check_duration, read=read_text, is_text=True)
-BOUND: Final = Kind(form="TIME|ID", check=_check_bound, read=read_text, is_text=True)
-NAME: Final = Kind(form="NAME", check=_check_name, read=read_text, is_text=True)
-FOLDER: Final = Kind(form="FOLDER", check=_check_folder, read=read_text, is_text=True)
-SOURCE: Final = Kind(form="SOURCE", check=_unchecked, read=read_text, is_text=True)
+DURATION: Final = Kind(form="TIME", check=_check_duration, read=read_text)
+BOUND: Final = Kind(form="TIME|ID", check=_check_bound, read=read_text)
+NAME: Final = Kind(form="NAME", check=_check_name, read=read_text)
+FOLDER: Final = Kind(form="FOLDER", check=_check_folder, read=read_text)
+SOURCE: Final = Kind(form="SOURCE", check=_unchecked, read=read_text)
 BY_NAME: Final = Kind(form="KEY=VALUE", check=check_by_name, read=_read_object, repeats=True)
 URLS_BY_NAME: Final = Kind(form="NAME=URL", check=_check_urls, read=_read_object, repeats=True)
-BROKERS: Final = Kind(form="URL", check=_check_brokers, read=read_text, is_text=True)
+BROKERS: Final = Kind(form="URL", check=_check_brokers, read=read_text)
 CATALOG: Final = Kind(
     form="CATALOG",
     check=partial(check_instance, OpenedCatalog, "what open_catalog gave"),

@@ -59,9 +59,9 @@ def _check_codec(option: str, value: object) -> None:
 
 _CODECS: Final = get_args(Compression)
 _CODEC: Final = Kind(
-    form="|".join(_CODECS), check=_check_codec, read=kinds.read_text, allowed=_CODECS, is_text=True
+    form="|".join(_CODECS), check=_check_codec, read=kinds.read_text, allowed=_CODECS
 )
-_WRITE_ID: Final = Kind(form="TEXT", check=_check_write_id, read=kinds.read_text, is_text=True)
+_WRITE_ID: Final = Kind(form="TEXT", check=_check_write_id, read=kinds.read_text)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
