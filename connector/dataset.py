@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from typing import TYPE_CHECKING, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import pyarrow as pa
 import pyarrow.dataset as pads
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
     from connector.scan.topic_scan import Scan
 
+_P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 _SHOWN_TOPICS = 3
@@ -46,12 +47,14 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
     """Rows of one or more topics, as a dataset that DuckDB and other users of Arrow can scan.
 
     Immutable: `filter` returns a copy. Filters are applied exactly. The columns that they look at
-    are decoded first, the others only for the rows that are kept.
+    are decoded first, the others only for the rows that match.
 
     What reads rows raises a `PulsarOffloadError` if they cannot be read: `StorageError` or
     `MissingObjectError` for requests, `FormatError` for damage and for values that do not fit their
     schema, `EncryptedPayloadError` for want of a key, `UnknownSchemaVersionError` for want of a
     schema. It warns with `IncompleteReadWarning` if it had to leave something out.
+
+    Methods that read rows take `columns`, `filter` and `tuning` as `scanner` does.
 
     Attributes:
         scan: What the dataset reads.
@@ -147,18 +150,8 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> pa.Table:
-        """All rows that pass the filter, as a table.
-
-        Args:
-            columns: As in `scanner`.
-            filter: As in `scanner`.
-            tuning: As in `scanner`.
-
-        Raises:
-            OptionError: See `scanner`.
-            PulsarOffloadError: The rows cannot be read.
-        """
-        return self._keeping_report(self.scanner(columns, filter, **tuning), TopicScanner.to_table)
+        """Return all rows that match the filter, as a table."""
+        return self._read(self.scanner(columns, filter, **tuning), TopicScanner.to_table)
 
     def to_batches(
         self,
@@ -166,16 +159,10 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> Iterator[pa.RecordBatch]:
-        """All rows that pass the filter, as record batches that are read as they are asked for.
-
-        Args:
-            columns: As in `scanner`.
-            filter: As in `scanner`.
-            tuning: As in `scanner`.
+        """Yield all rows that match the filter, in record batches that are read on demand.
 
         Raises:
-            OptionError: See `scanner`; raised when the first batch is asked for.
-            PulsarOffloadError: The rows cannot be read.
+            OptionError: See `scanner`; raised when the first batch is requested.
         """
         scanner = self.scanner(columns, filter, **tuning)
         for batch in scanner.to_batches():
@@ -190,21 +177,12 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> pa.Table:
-        """The first rows that pass the filter.
-
-        Args:
-            num_rows: Most rows.
-            columns: As in `scanner`.
-            filter: As in `scanner`.
-            tuning: As in `scanner`.
+        """Return the first rows that match the filter, `num_rows` at most.
 
         Raises:
-            OptionError: `num_rows` is not a whole number; or see `scanner`.
-            PulsarOffloadError: The rows cannot be read.
+            OptionError: See `scanner`; or `num_rows` is not a whole number.
         """
-        return self._keeping_report(
-            self.scanner(columns, filter, **tuning), lambda scanner: scanner.head(num_rows)
-        )
+        return self._read(self.scanner(columns, filter, **tuning), TopicScanner.head, num_rows)
 
     def tail(
         self,
@@ -213,38 +191,21 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> pa.Table:
-        """The last rows of each partition that pass the filter, partition by partition.
-
-        Args:
-            num_rows: Most rows of each.
-            columns: As in `scanner`.
-            filter: As in `scanner`.
-            tuning: As in `scanner`.
+        """Return the last rows of each partition that match the filter, partition by partition.
 
         Raises:
-            OptionError: `num_rows` is not a whole number, or is negative; or see `scanner`.
-            PulsarOffloadError: The rows cannot be read.
+            OptionError: See `scanner`; or `num_rows`, the most rows of each, is not a whole number,
+                or is negative.
         """
-        return self._keeping_report(
-            self.scanner(columns, filter, **tuning), lambda scanner: scanner.tail(num_rows)
-        )
+        return self._read(self.scanner(columns, filter, **tuning), TopicScanner.tail, num_rows)
 
     def count_rows(
         self,
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> int:
-        """How many rows pass the filter; without one, no payload is decompressed.
-
-        Args:
-            filter: As in `scanner`.
-            tuning: As in `scanner`.
-
-        Raises:
-            OptionError: See `scanner`.
-            PulsarOffloadError: The rows cannot be read.
-        """
-        return self._keeping_report(self.scanner(None, filter, **tuning), TopicScanner.count_rows)
+        """Count the rows that match the filter; without one, no payload is decompressed."""
+        return self._read(self.scanner(None, filter, **tuning), TopicScanner.count_rows)
 
     def filter(self, expression: pc.Expression) -> TopicDataset:
         """The dataset of the rows that pass a further filter.
@@ -272,8 +233,8 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         """All rows as a pandas frame, with each value and null as it is.
 
         Args:
-            columns: As in `scanner`.
-            filter: As in `scanner`.
+            columns: See `scanner`.
+            filter: See `scanner`.
             arrow_types: Whether all columns keep Arrow's types (`pandas.ArrowDtype`). By default
                 only those columns do that have values which NumPy's types cannot hold, such as
                 integers with nulls (`connector.engines.pandas_frames`).
@@ -281,8 +242,8 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
                 the types.
 
         Raises:
-            OptionError: With `options`, a value does not fit the types that pyarrow chooses; or see
-                `scanner`.
+            OptionError: See `scanner`; or with `options`, a value does not fit the types that
+                pyarrow chooses.
             PulsarOffloadError: The rows cannot be read.
         """
         import pandas as pd
@@ -308,11 +269,11 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         """All rows as a Polars frame; properties are of Polars' type `Map`.
 
         Args:
-            columns: As in `scanner`.
-            filter: As in `scanner`.
+            columns: See `scanner`.
+            filter: See `scanner`.
 
         Raises:
-            OptionError: A column is named twice; or see `scanner`.
+            OptionError: See `scanner`, or a column is named twice.
             PulsarOffloadError: The rows cannot be read.
         """
         from connector.engines.polars_source import frame_of  # noqa: PLC0415 - as scan_polars
@@ -362,8 +323,14 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         message = f"a topic has no {what}; use to_table() or an engine"
         raise NotImplementedError(message)
 
-    def _keeping_report(self, scanner: TopicScanner, read: Callable[[TopicScanner], _T]) -> _T:
+    def _read(
+        self,
+        scanner: TopicScanner,
+        method: Callable[Concatenate[TopicScanner, _P], _T],
+        *args: _P.args,
+        **options: _P.kwargs,
+    ) -> _T:
         try:
-            return read(scanner)
+            return method(scanner, *args, **options)
         finally:
             self.report = scanner.report

@@ -96,14 +96,14 @@ class _Followed:
     ) -> None:
         self._topic = str(topic.topic)
         origin = Origin(self._topic, topic.topic.partition, UNTOLD)
-        self._giver = RowGiver.of(TopicRead(origin, (), (), scan.options))
+        self._row_batches = RowGiver.of(TopicRead(origin, (), (), scan.options))
         self._reader = reader
         self._until = EntryId(-1, -1) if tail is None else tail.last
         self._decryptor = PayloadDecryptor(scan.options.decryption_keys)
 
     def rows(self, report: ReadReport) -> Iterator[pa.RecordBatch]:
         """What has come since it was asked for last."""
-        options = self._giver.options
+        options = self._row_batches.options
         tally = tally_of(options, report)
         entries = LiveEntries(
             self._topic,
@@ -118,7 +118,7 @@ class _Followed:
             limits=options.limits,
             decryptor=self._decryptor,
         )
-        yield from self._giver.batches(messages, tally)
+        yield from self._row_batches.batches(messages, tally)
 
     def _messages(self) -> Iterator[_pulsar.Message]:
         count = 0

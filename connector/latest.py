@@ -72,7 +72,7 @@ class LatestView:
         self._scan = replace(scan, options=_options_of_keys(scan.options))
         self._memory_bytes = memory_bytes
         self._report = TopicReport()
-        self._found: list[_Standing] | None = None
+        self._topics: list[_LatestMessages] | None = None
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -86,7 +86,7 @@ class LatestView:
         Raises:
             PulsarOffloadError: As `narrowed`.
         """
-        self._standing()
+        self._latest_messages()
         return self._report
 
     def count(self) -> int:
@@ -95,7 +95,7 @@ class LatestView:
         Raises:
             PulsarOffloadError: As `narrowed`.
         """
-        return sum(each.count for each in self._standing())
+        return sum(each.count for each in self._latest_messages())
 
     def narrowed(self, number: int, read: TopicRead) -> TopicRead:
         """What has to be read of a topic for the messages that are left of it.
@@ -108,43 +108,43 @@ class LatestView:
             OptionError: DuckDB is not installed.
             PulsarOffloadError: The keys cannot be read.
         """
-        standing = self._standing()[number]
-        ranges = [part for each in read.ranges for part in standing.ranges(read, each)]
-        given = {own: name for name, own in read.options.filterable.columns}
-        latest = StandingFilter(tuple(given[name] for name in _POSITION), standing.codes)
+        messages = self._latest_messages()[number]
+        ranges = [part for each in read.ranges for part in messages.ranges(read, each)]
+        names = {own: name for name, own in read.options.filterable.columns}
+        latest = PositionFilter(tuple(names[name] for name in _POSITION), messages.codes)
         before = read.options.row_filter
         row_filter = latest if before is None else BothFilters(latest, before)
         options = replace(read.options, row_filter=row_filter)
         return replace(read, ranges=tuple(ranges), options=options)
 
-    def _standing(self) -> list[_Standing]:
+    def _latest_messages(self) -> list[_LatestMessages]:
         with self._lock:
-            if self._found is None:
+            if self._topics is None:
                 report = TopicReport()
-                self._found = [
-                    self._of_topic(reads, report) for reads in self._scan.reads_by_topic()
+                self._topics = [
+                    self._read_keys(reads, report) for reads in self._scan.reads_by_topic()
                 ]
                 self._report = report
-            return self._found
+            return self._topics
 
-    def _of_topic(self, reads: Sequence[TopicRead], report: TopicReport) -> _Standing:
+    def _read_keys(self, reads: Sequence[TopicRead], report: TopicReport) -> _LatestMessages:
         if not reads:
-            return _Standing({})
+            return _LatestMessages({})
         reading = ReadReport()
         tasks = [task for read in reads for task in read.tasks(DEFAULT_TASK_BYTES)]
         with closing(rows_ahead(tasks, reading)) as batches:
             found = _latest((_keyed(each, report) for each in batches), self._memory_bytes)
         report.add(replace(reading, rows=0))
-        return _Standing(_codes_by_ledger(found), is_crossed=reading.ended_beyond > 0)
+        return _LatestMessages(_codes_by_ledger(found), is_crossed=reading.ended_beyond > 0)
 
 
 @dataclass(frozen=True, slots=True)
-class StandingFilter:
-    """Keeps the messages that stand at some positions.
+class PositionFilter:
+    """A filter that matches the messages at some positions.
 
     Attributes:
         columns: Names of the columns of the ledger id, the entry id and the batch index.
-        codes: Those of entry and batch index (`_codes`) that are kept of each ledger, ascending.
+        codes: The positions of each ledger as codes of entry and batch index (`_codes`), ascending.
     """
 
     columns: tuple[str, ...]
@@ -153,15 +153,15 @@ class StandingFilter:
     literals: ClassVar[tuple[pa.Scalar, ...]] = ()
 
     def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Numbers of the rows that are kept, ascending."""
+        """Return the numbers of the rows that match, ascending."""
         ledger_ids, entry_ids, batch_indexes = (batch.column(name) for name in self.columns)
         own = _codes(entry_ids, batch_indexes)
-        kept = [
+        rows = [
             _numbers(pc.equal(ledger_ids, ledger_id), own, self.codes[ledger_id])
             for ledger_id in pc.unique(ledger_ids).to_pylist()
             if ledger_id in self.codes
         ]
-        return pa.concat_arrays(kept) if kept else pa.array([], pa.int64())
+        return pa.concat_arrays(rows) if rows else pa.array([], pa.int64())
 
     def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """It says nothing of columns but positions, which it was made of."""
@@ -170,7 +170,7 @@ class StandingFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class _Standing:
+class _LatestMessages:
     """The messages that are left of a topic.
 
     Attributes:
@@ -298,14 +298,14 @@ def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
         raise OptionError(message) from None
     failures: list[BaseException] = []
 
-    def kept() -> Iterator[pa.RecordBatch]:
+    def keyed_batches() -> Iterator[pa.RecordBatch]:
         # DuckDB would make of any error one of its own.
         try:
             yield from batches
         except BaseException as error:  # noqa: BLE001 - raised below
             failures.append(error)
 
-    reader = pa.RecordBatchReader.from_batches(_KEYED_SCHEMA, kept())
+    reader = pa.RecordBatchReader.from_batches(_KEYED_SCHEMA, keyed_batches())
     try:
         with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
             connection.execute("SET memory_limit = ?", [f"{memory_bytes}B"])

@@ -59,10 +59,10 @@ class TopicScanner:
         They are decoded ahead, in as many threads as there are cores. Nothing is read before the
         first is asked for, and little beyond the last one asked for.
         """
-        self.report = self._begun(self.scan)
+        self.report = self._new_report(self.scan)
         with self._counting() as counts, closing(rows_ahead(self.scan.plan(), counts)) as batches:
             yield from batches
-        self._tell()
+        self._warn()
 
     def to_reader(self) -> pa.RecordBatchReader:
         """The same batches, as Arrow's reader."""
@@ -83,7 +83,7 @@ class TopicScanner:
         first_rows = max(1, min(num_rows, options.limits.first_rows))
         limits = replace(options.limits, first_rows=first_rows)
         scan = replace(self.scan, options=replace(options, limits=limits))
-        self.report = self._begun(scan)
+        self.report = self._new_report(scan)
         batches = []
         missing = num_rows
         # In this thread, because no row behind them is wanted.
@@ -97,7 +97,7 @@ class TopicScanner:
                 missing -= len(batches[-1])
             found.close()
         if missing > 0:
-            self._tell()
+            self._warn()
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def tail(self, num_rows: int) -> pa.Table:
@@ -109,12 +109,12 @@ class TopicScanner:
             OptionError: `num_rows` is not a whole number, or is negative.
         """
         check_whole_number("num_rows", num_rows, 0, sys.maxsize)
-        self.report = self._begun(self.scan)
+        self.report = self._new_report(self.scan)
         batches: list[pa.RecordBatch] = []
         with self._counting() as counts:
             for reads in self.scan.reads_by_topic() if num_rows else ():
                 batches += _last_rows(reads, num_rows, counts)
-        self._tell()
+        self._warn()
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
@@ -130,18 +130,18 @@ class TopicScanner:
             finally:
                 self.report = filtered.report
         scan, known = scan.counted()
-        self.report = self._begun(scan)
+        self.report = self._new_report(scan)
         self.report.rows += known
         with self.scan.explaining():
             rows = known + count(scan.plan(), self.report)
-        self._tell()
+        self._warn()
         return rows
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         """Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _begun(self, scan: Scan) -> TopicReport:
+    def _new_report(self, scan: Scan) -> TopicReport:
         """The report of a read that begins: what was lost before, and what statistics spare."""
         skipped = scan.skipped()
         for problem in skipped.problems:
@@ -169,7 +169,7 @@ class TopicScanner:
         finally:
             self.report.add(counts.of_values(self.report))
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))
 
 
@@ -213,19 +213,19 @@ def _from_the_end(
     Entries without a row may be many: markers, or what a filter leaves out. And each part may have
     to be read on to the end of the topic, for what became of its transactions.
     """
-    taken: deque[EntryRange] = deque()
+    part: deque[EntryRange] = deque()
     left = entry_count
     for ledger_id, first, last in reversed(ranges):
         stop = last + 1
         while stop > first:
             start = max(first, stop - left)
-            taken.appendleft(EntryRange(ledger_id, start, stop - 1))
+            part.appendleft(EntryRange(ledger_id, start, stop - 1))
             left -= stop - start
             stop = start
             if not left:
-                yield tuple(taken)
-                taken.clear()
+                yield tuple(part)
+                part.clear()
                 entry_count *= 4
                 left = entry_count
-    if taken:
-        yield tuple(taken)
+    if part:
+        yield tuple(part)

@@ -35,8 +35,8 @@ class Catalogs:
         self._known: list[tuple[dict[str, Any], Catalog]] = []
         self._lock = threading.Lock()
 
-    def of(self, url: str, request: TopicRequest) -> Catalog:
-        """The catalog of the bucket that a statement names, as it is now.
+    def current(self, url: str, request: TopicRequest) -> Catalog:
+        """Return the catalog of the bucket that a statement names, as it is now.
 
         Raises:
             PulsarOffloadError: See `open_catalog`.

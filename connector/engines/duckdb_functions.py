@@ -146,8 +146,8 @@ def register_duckdb(
     check_options({name: value for name, value in options.items() if value is not None})
     if url is not None:
         path_or_url("url", url)
-    given: dict[str, Any] = {"url": url, **options}
-    defaults = {name: value for name, value in given.items() if value is not None}
+    defaults: dict[str, Any] = {"url": url, **options}
+    defaults = {name: value for name, value in defaults.items() if value is not None}
     if "url" in defaults and "catalog" in defaults:
         check_place(defaults["url"], defaults["catalog"])
     if not callable(getattr(con, "create_function", None)):
@@ -218,13 +218,13 @@ def _takes_boolean(parameter: str) -> bool:
     return parameter in OPTIONS and OPTIONS[parameter].kind is FLAG
 
 
-def _check_booleans(function: object, given: Mapping[str, object]) -> None:
+def _check_booleans(function: object, arguments: Mapping[str, object]) -> None:
     """Refuse a BOOLEAN for a parameter that takes none.
 
     Raises:
         OptionError: There is one, probably because `=` was written for `:=`.
     """
-    for name, value in given.items():
+    for name, value in arguments.items():
         if isinstance(value, bool) and not _takes_boolean(name):
             message = (
                 "use := or => to name an argument, as in start := '2026-01-31' (DuckDB takes"
@@ -269,11 +269,11 @@ class _Binder:
         self._variable = Variable()
         self._catalogs = Catalogs()
 
-    def __call__(self, arguments: str) -> str:
+    def __call__(self, text: str) -> str:
         """Open a topic, or make a listing.
 
         Args:
-            arguments: JSON object of the macro's arguments, and which macro it is.
+            text: JSON object of the macro's arguments, and which macro it is.
 
         Returns:
             The name of the Python variable, as an SQL identifier.
@@ -282,21 +282,21 @@ class _Binder:
             OptionError: An argument is not allowed.
             PulsarOffloadError: The topic or the listing cannot be opened.
         """
-        given = {
+        arguments = {
             name: value
-            for name, value in hidden_arguments(OPTIONS, json.loads(arguments)).items()
+            for name, value in hidden_arguments(OPTIONS, json.loads(text)).items()
             if value is not None
         }
         # It may hold secrets, which no traceback shall show.
-        del arguments
-        function = given.pop("function", None)
-        _check_booleans(function, given)
-        if _UNTIL in given and "end" in given:
+        del text
+        function = arguments.pop("function", None)
+        _check_booleans(function, arguments)
+        if _UNTIL in arguments and "end" in arguments:
             message = f'{_UNTIL} and "end" say the same: give one of them'
             raise OptionError(message)
-        if _UNTIL in given:
-            given["end"] = given.pop(_UNTIL)
-        topic = given.pop("topic", None)
+        if _UNTIL in arguments:
+            arguments["end"] = arguments.pop(_UNTIL)
+        topic = arguments.pop("topic", None)
         is_listing = function in {_SEGMENTS, *LISTINGS}
         is_all = is_listing and topic is None
         if not is_all and not isinstance(topic, str) and not is_texts(topic):
@@ -307,25 +307,25 @@ class _Binder:
         try:
             with spelled(_in_sql):
                 if is_listing:
-                    source = self._listing(function, topic, given)
+                    source = self._listing(function, topic, arguments)
                 elif function == _PLAN:
-                    source = self._plan(topic, given)
+                    source = self._plan(topic, arguments)
                 else:
-                    source = self._topic(topic, given)
+                    source = self._topic(topic, arguments)
         except PulsarOffloadError as error:
-            error.message = f"{what}: {error.message}{self._withheld_note(given)}"
+            error.message = f"{what}: {error.message}{self._withheld_note(arguments)}"
             raise
         name = f"{what} ({next(_NUMBERS)})"
         self._variable.set(name, source)
         quoted = name.replace('"', '""')
         return f'"{quoted}"'
 
-    def _topic(self, topic: str | list[str], given: dict[str, object]) -> object:
+    def _topic(self, topic: str | list[str], arguments: dict[str, object]) -> object:
         from connector.engines.duckdb_sources import BoundTopic, row_estimate  # noqa: PLC0415
 
-        url, request = self._request(given)
-        request = self._with_schema(request, given)
-        opened = self._open(topic, url, request, given)
+        url, request = self._request(arguments)
+        request = self._with_schema(request, arguments)
+        opened = self._open(topic, url, request, arguments)
         if not opened.schema.names:
             message = f"{option_name('columns')} names no column, and a table of DuckDB has one"
             raise OptionError(message)
@@ -338,70 +338,72 @@ class _Binder:
         if self._on_bind is not None:
             self._on_bind(opened)
         return row_estimate()(
-            BoundTopic(opened, lambda: self._open(topic, url, bound, given), self._variable.forget)
+            BoundTopic(
+                opened, lambda: self._open(topic, url, bound, arguments), self._variable.forget
+            )
         )
 
-    def _plan(self, topic: str | list[str], given: dict[str, object]) -> BoundListing:
+    def _plan(self, topic: str | list[str], arguments: dict[str, object]) -> BoundListing:
         from connector.engines.duckdb_sources import BoundListing  # noqa: PLC0415
         from connector.scan.plan_table import plan_table  # noqa: PLC0415
         from connector.where import where_expression  # noqa: PLC0415
 
-        where = given.pop(_WHERE, None)
+        where = arguments.pop(_WHERE, None)
         if where is not None and not isinstance(where, str):
             message = f"{_WHERE} must be a text, not {kind_of(where)}"
             raise OptionError(message)
-        url, request = self._request(given)
-        request = self._with_schema(request, given)
+        url, request = self._request(arguments)
+        request = self._with_schema(request, arguments)
 
         def table() -> pa.Table:
-            catalog = self._catalog(url, request, given)
+            catalog = self._catalog(url, request, arguments)
             is_raw = request.schema is None and catalog.source is None
-            asked = replace(request, value="raw") if is_raw else request
-            scan = self._open(topic, url, asked, given).scan
+            planned = replace(request, value="raw") if is_raw else request
+            scan = self._open(topic, url, planned, arguments).scan
             if where is not None:
                 scan = scan.where(where_expression(where, scan.options.filterable.schema))
-            return plan_table(scan, asked.range_bytes)
+            return plan_table(scan, planned.range_bytes)
 
         return BoundListing(table, self._variable.forget)
 
     def _listing(
-        self, function: str, topic: str | list[str] | None, given: dict[str, object]
+        self, function: str, topic: str | list[str] | None, arguments: dict[str, object]
     ) -> BoundListing:
         from connector.catalog_tables import TABLES, segments_table  # noqa: PLC0415
         from connector.engines.duckdb_sources import BoundListing  # noqa: PLC0415
 
-        url, request = self._request(given)
+        url, request = self._request(arguments)
 
         def table() -> pa.Table:
-            catalog = self._catalog(url, request, given)
+            catalog = self._catalog(url, request, arguments)
             if function == _SEGMENTS:
                 return segments_table(catalog, _of_statistics(request, catalog), topic)
             return TABLES[function.removeprefix("pulsar_")](catalog, topic)
 
         return BoundListing(table, self._variable.forget)
 
-    def _with_schema(self, request: TopicRequest, given: Mapping[str, object]) -> TopicRequest:
+    def _with_schema(self, request: TopicRequest, arguments: Mapping[str, object]) -> TopicRequest:
         """The request; a schema that lies elsewhere is read, without registered credentials."""
         of_schema = (*_CREDENTIALS["storage_options"], "schema")
-        is_foreign = "storage_options" not in given and not self._is_known(of_schema, given)
-        if not is_foreign or "schema" not in given:
+        is_foreign = "storage_options" not in arguments and not self._is_known(of_schema, arguments)
+        if not is_foreign or "schema" not in arguments:
             return request
         from connector.topic import read_schema  # noqa: PLC0415
 
         read = read_schema(request.schema, request.schema_version, None)
         return replace(request, schema=read, schema_version=None)
 
-    def _request(self, given: dict[str, object]) -> tuple[str, TopicRequest]:
+    def _request(self, arguments: dict[str, object]) -> tuple[str, TopicRequest]:
         """The URL, and the options, that hold for a statement.
 
         Raises:
             OptionError: One has a value that is not allowed, or nothing says where to look.
         """
-        read = {name: argument(name, value) for name, value in given.items()}
+        read = {name: argument(name, value) for name, value in arguments.items()}
         options: dict[str, Any] = self._defaults | read
         for name in self._withheld(read):
             del options[name]
-        if not given.keys().isdisjoint(PLACE_OPTIONS):
+        if not arguments.keys().isdisjoint(PLACE_OPTIONS):
             options.pop("catalog", None)
         if "url" not in options:
             message = "no url is given, neither in the statement (url := …) nor to register_duckdb"
@@ -412,10 +414,10 @@ class _Binder:
             n: each for n, each in read.items() if n != "url" and OPTIONS[n].is_fixed_by_catalog
         }
         check_with_catalog(url, TopicRequest(catalog=request.catalog, **fixed))
-        self._check_statistics(given, request)
+        self._check_statistics(arguments, request)
         return url, request
 
-    def _check_statistics(self, given: Mapping[str, object], request: TopicRequest) -> None:
+    def _check_statistics(self, arguments: Mapping[str, object], request: TopicRequest) -> None:
         """Refuse statistics elsewhere, to which the registered credentials would go.
 
         Raises:
@@ -424,25 +426,25 @@ class _Binder:
         catalog = request.catalog
         sent = request.storage_options if catalog is None else catalog.location.storage_options
         places = (*_CREDENTIALS["storage_options"], _STATISTICS)
-        is_own = not sent or "storage_options" in given
-        if _STATISTICS in given and not is_own and not self._is_known(places, given):
+        is_own = not sent or "storage_options" in arguments
+        if _STATISTICS in arguments and not is_own and not self._is_known(places, arguments):
             message = (
                 "the statistics lie elsewhere, and register_duckdb's storage_options are for the"
                 " URL registered with them: give storage_options in the statement"
             )
             raise OptionError(message)
 
-    def _withheld(self, given: Mapping[str, object]) -> list[str]:
+    def _withheld(self, arguments: Mapping[str, object]) -> list[str]:
         """The registered credentials that must not go to a place that a statement names."""
         return [
             name
             for name, places in _CREDENTIALS.items()
-            if name in self._defaults and name not in given
-            if not self._is_known(places, given)
+            if name in self._defaults and name not in arguments
+            if not self._is_known(places, arguments)
         ]
 
-    def _withheld_note(self, given: Mapping[str, object]) -> str:
-        withheld = self._withheld(given)
+    def _withheld_note(self, arguments: Mapping[str, object]) -> str:
+        withheld = self._withheld(arguments)
         if not withheld:
             return ""
         names = " and ".join(withheld)
@@ -451,26 +453,34 @@ class _Binder:
             f" them. Give {names} in the statement.)"
         )
 
-    def _is_known(self, places: Sequence[str], given: Mapping[str, object]) -> bool:
+    def _is_known(self, places: Sequence[str], arguments: Mapping[str, object]) -> bool:
         """Whether what a statement names leads to places that are registered.
 
         If none is registered, a store whose host the options name is known too.
         """
         registered = [self._defaults[place] for place in places if place in self._defaults]
-        new = origins([given.get(place) for place in places]) - origins(registered)
+        new = origins([arguments.get(place) for place in places]) - origins(registered)
         return not new or not (registered or new - HOSTLESS)
 
     def _open(
-        self, topic: str | list[str], url: str, request: TopicRequest, given: Mapping[str, object]
+        self,
+        topic: str | list[str],
+        url: str,
+        request: TopicRequest,
+        arguments: Mapping[str, object],
     ) -> TopicDataset:
         from connector.topic import open_request  # noqa: PLC0415
 
-        catalog = self._catalog(url, request, given)
+        catalog = self._catalog(url, request, arguments)
         return open_request(url, topic, replace(request, catalog=catalog))
 
-    def _catalog(self, url: str, request: TopicRequest, given: Mapping[str, object]) -> Catalog:
-        catalog = request.catalog or self._catalogs.of(url, request)
-        if "metadata" in given and request.statistics is None and catalog.statistics is not None:
+    def _catalog(self, url: str, request: TopicRequest, arguments: Mapping[str, object]) -> Catalog:
+        catalog = request.catalog or self._catalogs.current(url, request)
+        if (
+            "metadata" in arguments
+            and request.statistics is None
+            and catalog.statistics is not None
+        ):
             # A snapshot that a statement names, names statistics in its turn.
-            self._check_statistics({**given, _STATISTICS: catalog.statistics}, request)
+            self._check_statistics({**arguments, _STATISTICS: catalog.statistics}, request)
         return catalog

@@ -42,9 +42,9 @@ def exact_frame(table: pa.Table) -> pd.DataFrame:
     # By number, since two columns may have one name.
     table = table.rename_columns([str(number) for number in range(len(names))])
     is_numpy = {name: _is_exact_in_numpy(table[name]) for name in table.column_names}
-    kept = [name for name, is_exact in is_numpy.items() if not is_exact]
-    arrow = table.select(kept).to_pandas(types_mapper=pd.ArrowDtype)
-    numpy = table.drop_columns(kept).to_pandas()
+    inexact = [name for name, is_exact in is_numpy.items() if not is_exact]
+    arrow = table.select(inexact).to_pandas(types_mapper=pd.ArrowDtype)
+    numpy = table.drop_columns(inexact).to_pandas()
     columns = {name: (numpy if is_exact else arrow)[name] for name, is_exact in is_numpy.items()}
     frame = pd.DataFrame(columns, index=pd.RangeIndex(len(table)), copy=False)
     frame.columns = pd.Index(names)

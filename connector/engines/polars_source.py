@@ -38,7 +38,7 @@ class PolarsFilter:
     implied: ArrowFilter | None = None
 
     @classmethod
-    def of(cls, predicate: pl.Expr, schema: pa.Schema) -> PolarsFilter:
+    def from_predicate(cls, predicate: pl.Expr, schema: pa.Schema) -> PolarsFilter:
         """The filter of a predicate over some columns."""
         columns = tuple(dict.fromkeys(predicate.meta.root_names()))
         return cls(predicate, columns, _implied(predicate, schema, columns))
@@ -116,7 +116,9 @@ def lazy_frame(scan: Scan, scanner_of: Callable[[Scan], TopicScanner]) -> pl.Laz
         own = scan
         # If Polars gives both, the limit comes before the predicate.
         if predicate is not None and n_rows is None:
-            own = own.filtered(PolarsFilter.of(predicate, own.options.filterable.schema))
+            own = own.filtered(
+                PolarsFilter.from_predicate(predicate, own.options.filterable.schema)
+            )
             predicate = None
         batches = scanner_of(own if with_columns is None else own.select(with_columns)).to_batches()
         missing = n_rows

@@ -305,11 +305,11 @@ NOT_OF_REPLAYS: Final = (
 """Those that a replay fixes: all committed messages that are offloaded are sent as they are."""
 
 
-def check_options(given: Mapping[str, object]) -> None:
+def check_options(values: Mapping[str, object]) -> None:
     """Refuse values of options that no other option could make right.
 
     Args:
-        given: Values by name.
+        values: Values by name.
 
     Raises:
         OptionError: There is no option of that name, or its value is not allowed.
@@ -317,7 +317,7 @@ def check_options(given: Mapping[str, object]) -> None:
     Example:
         >>> check_options({"value": "struct", "batch_rows": 500, "catalog": None})
     """
-    for name, value in given.items():
+    for name, value in values.items():
         if name not in OPTIONS:
             message = f"there is no option {name!r}; the options are url, {', '.join(OPTIONS)}"
             raise OptionError(message)

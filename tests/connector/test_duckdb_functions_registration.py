@@ -63,7 +63,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
         return open_catalog(url)
 
     monkeypatch.setattr("connector.topic.open_request", spy)
-    monkeypatch.setattr(Catalogs, "of", spy_on_catalogs)
+    monkeypatch.setattr(Catalogs, "current", spy_on_catalogs)
     return calls
 
 

@@ -255,7 +255,7 @@ def test_polars_predicates_rule_out_what_they_imply(
     predicate: pl.Expr, answers: list[bool]
 ) -> None:
     """Polars itself says in Arrow's words what a predicate implies; the rest proves nothing."""
-    row_filter = PolarsFilter.of(predicate, _TIMES)
+    row_filter = PolarsFilter.from_predicate(predicate, _TIMES)
     noon = pa.scalar(_NOON, pa.timestamp("us", "UTC"))
 
     found = row_filter.which_may_hold([pc.field("time") < noon, pc.field("time") == noon], _TIMES)
@@ -291,7 +291,7 @@ def test_what_a_polars_predicate_implies_passes_what_it_passes(predicate: pl.Exp
     numbers, keys = (list(each) for each in zip(*rows, strict=True))
     batch = pa.record_batch({"number": pa.array(numbers, pa.int64()), "key": pa.array(keys)})
 
-    row_filter = PolarsFilter.of(predicate, batch.schema)
+    row_filter = PolarsFilter.from_predicate(predicate, batch.schema)
 
     if row_filter.implied is not None:
         kept = set(row_filter.kept(batch).to_pylist())
