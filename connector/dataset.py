@@ -42,6 +42,17 @@ _TUNING = frozenset(
 """Options of Arrow's own scanners, which engines may hand over."""
 
 
+def _refused(name: str) -> Callable[..., NoReturn]:
+    """Return a method of Arrow's datasets that topics do not have."""
+
+    def refuse(_self: TopicDataset, *_args: object, **_options: object) -> NoReturn:
+        """Not offered: use `to_table` or an engine."""
+        message = f"a topic has no {name}; use to_table() or an engine"
+        raise NotImplementedError(message)
+
+    return refuse
+
+
 # pyarrow carries no types, so its class is Any.
 class TopicDataset(pads.Dataset):  # type: ignore[misc]
     """Rows of one or more topics, as a dataset that DuckDB and other users of Arrow can scan.
@@ -290,38 +301,13 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
 
         return lazy_frame(self.scan, self.scanner_of)
 
-    @property
-    def partition_expression(self) -> pc.Expression:
-        """Not offered."""
-        self._refuse("partition_expression")
-
-    def get_fragments(self, *_args: object, **_options: object) -> NoReturn:
-        """Not offered: `connector.scan.topic_scan.Scan.plan` cuts a topic into tasks."""
-        self._refuse("get_fragments")
-
-    def take(self, *_args: object, **_options: object) -> NoReturn:
-        """Not offered: rows have no numbers; ask for message ids with a filter."""
-        self._refuse("take")
-
-    def replace_schema(self, *_args: object) -> NoReturn:
-        """Not offered."""
-        self._refuse("replace_schema")
-
-    def sort_by(self, *_args: object, **_options: object) -> NoReturn:
-        """Not offered: sort the table, or in the engine."""
-        self._refuse("sort_by")
-
-    def join(self, *_args: object, **_options: object) -> NoReturn:
-        """Not offered: join tables, or in the engine."""
-        self._refuse("join")
-
-    def join_asof(self, *_args: object, **_options: object) -> NoReturn:
-        """Not offered: join tables, or in the engine."""
-        self._refuse("join_asof")
-
-    def _refuse(self, what: str) -> NoReturn:
-        message = f"a topic has no {what}; use to_table() or an engine"
-        raise NotImplementedError(message)
+    partition_expression = property(_refused("partition_expression"))
+    get_fragments = _refused("get_fragments")
+    take = _refused("take")
+    replace_schema = _refused("replace_schema")
+    sort_by = _refused("sort_by")
+    join = _refused("join")
+    join_asof = _refused("join_asof")
 
     def _read(
         self,

@@ -65,13 +65,9 @@ class PulsarOffloadDataSource(DataSource):
     the default ones. Spark tells a source in Python nothing of what a query needs, so all of
     them are decoded, even for `count()`: name few. Filters are applied by Spark.
 
-    Rows: what the option `where` says is applied by the source, which then decodes other columns
-    only for the rows that are left, and with `statistics` reads only what may have such rows.
-    Spark's own filters spare nothing. `where` compares columns (in backticks, if a name has other
-    characters than letters, digits and underscores) with literals, by `=`, `!=`, `<`, `<=`, `>`,
-    `>=`, `IN`, `BETWEEN`, `LIKE 'prefix%'` and `IS NULL`, joined by `AND`, `OR`, `NOT`. It means
-    what it means to Spark, but that `TIMESTAMP '…'` is UTC unless it says otherwise; what is not
-    understood is an error. A time of day can only be compared with `NULL`.
+    Rows: the option `where` is a condition (`connector.where`) that the source applies itself. It
+    then decodes other columns only for the rows that match, and with `statistics` reads only what
+    may have such rows. Spark's own filters spare nothing.
 
     Values: with the option `schema`, which is not Spark's `.schema("…")`, they become typed columns
     (`arrow_io.columns`); executors get what they need of it inside their tasks. A time of day is a
@@ -81,8 +77,7 @@ class PulsarOffloadDataSource(DataSource):
     leaves out what was published before, in all its batches; other starts matter to a new query
     only, as Spark goes on from its checkpoint.
 
-    Every start is inclusive and every end exclusive. Names of options are compared without case and
-    underscores.
+    Names of options are compared without case and underscores.
 
     Secrets: nothing shows the options of a query, neither its plan nor Spark's web pages, logs and
     errors. But where a view is made (`CREATE VIEW`, `createOrReplaceTempView`), the SQL page and
@@ -91,8 +86,7 @@ class PulsarOffloadDataSource(DataSource):
     credentials as `secret.<name>`, such as `secret.key`, or set
     `spark.sql.redaction.options.regex`. `decryption_keys` therefore takes no PEM text, which
     `secret.decryption_keys` does; executors get the keys inside their tasks. The text of a SQL
-    statement is also repeated by Spark, in
-    syntax errors and debug logs.
+    statement is also repeated by Spark, in syntax errors and debug logs.
 
     Requirements: this package, on driver and executors. Spark's JVM starts with the module
     `jdk.incubator.vector`; a Java runtime that was made by `jlink` must have been given it

@@ -273,11 +273,7 @@ def option_parser(option: Option) -> Parser:
 
 
 _SPARK_OPTIONS: Final[Mapping[str, tuple[str, Parser, str]]] = {
-    "topic": (
-        "topics",
-        read_names,
-        "A short name, a full name, a glob, or several, separated by commas.",
-    ),
+    "topic": ("topics", read_names, "Names and globs, separated by commas."),
     "topics": ("topics", read_names, "The same as topic."),
     "topicsPattern": ("topics", _pattern, "Instead of topic: a regular expression of full names."),
     "startingOffsets": (
@@ -296,34 +292,17 @@ _SPARK_OPTIONS: Final[Mapping[str, tuple[str, Parser, str]]] = {
         _fail_on_data_loss,
         "Instead of on_corruption: true raises, false salvages.",
     ),
-    "secret.decryption_keys": (
-        "decryption_keys",
-        _keys,
-        "As decryption_keys, or PEM text. Spark masks it.",
-    ),
-    "secret.metadata_options": (
-        "metadata_options",
-        option_parser(OPTIONS["metadata_options"]),
-        "As metadata_options. Spark masks it.",
-    ),
-    "secret.live_options": (
-        "live_options",
-        option_parser(OPTIONS["live_options"]),
-        "As live_options. Spark masks it.",
-    ),
-    "table": (
-        "table",
-        _listing,
-        f"What the rows are: {_MESSAGES}, or a listing of {', '.join(TABLES)}.",
-    ),
-    "where": ("where", read_text, "A condition in SQL: only rows for which it is true are read."),
+    "secret.decryption_keys": ("decryption_keys", _keys, "As decryption_keys, or PEM text."),
+    **{
+        f"secret.{name}": (name, option_parser(OPTIONS[name]), f"As {name}.")
+        for name in ("metadata_options", "live_options")
+    },
+    "table": ("table", _listing, f"{_MESSAGES}, or a listing: {', '.join(TABLES)}."),
+    "where": ("where", read_text, "A condition in SQL, which rows have to meet."),
     "task_bytes": (
         "task_bytes",
         read_count,
-        (
-            "About how many bytes of data objects a partition of the frame reads. By default, the"
-            " size of the scan decides."
-        ),
+        "About how many bytes of data objects a partition of the frame reads.",
     ),
     "maxBytesPerTrigger": (
         "max_bytes",
@@ -369,9 +348,9 @@ LOCATION_HELP: Final = {
     "storage.<name>": "An option of the fsspec file system. Dots lead into nested ones. Objects,"
     " arrays, true, false, null and numbers are read as JSON, the last four not for names such as"
     " key, secret or token.",
-    "secret.<name>": "The same. Spark masks it.",
+    "secret.<name>": "The same. Spark masks options with secret in their names.",
     "metadata.<name>": "An option of the source of metadata, likewise.",
-    "secret.metadata.<name>": "The same. Spark masks it.",
+    "secret.metadata.<name>": "The same.",
 }
 """Help on the options of a place that only Spark has."""
 LOCATION_OPTIONS: Final = tuple(name for name in LOCATION_HELP if "<" not in name)

@@ -29,7 +29,7 @@ OWN_WRITING_HELP: Final = {
     "topic": "The name of the topic to write to.",
     _TASK_LEDGERS: "Maximum number of ledgers that a task may write: so many ids are kept for each."
     f" By default {DEFAULT_TASK_LEDGERS}.",
-    "secret.metadata_options": "As metadata_options. Spark masks it.",
+    "secret.metadata_options": "As metadata_options.",
 }
 """Help on the options of writing that only Spark has."""
 _OF_WRITING: Final = {
