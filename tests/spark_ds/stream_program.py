@@ -43,11 +43,13 @@ class Kill:
         step: The step at which they end.
         mark: Path of the file that tells that they did.
         group: The process group that ends; None: the process that takes the step, and it alone.
+        fails: Whether the step fails with an error instead, and no process ends.
     """
 
     step: str
     mark: str
     group: int | None = None
+    fails: bool = False
 
     def reach(self, step: str) -> None:
         """End the processes, if this is the step; Spark's workers have groups of their own."""
@@ -55,6 +57,8 @@ class Kill:
         if step != self.step or mark.exists():
             return
         mark.touch()
+        if self.fails:
+            raise RuntimeError(step)
         if self.group is not None:
             os.killpg(self.group, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)

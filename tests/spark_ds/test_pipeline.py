@@ -69,11 +69,12 @@ def _table(project: Path, name: str) -> list[tuple[object, ...]]:
 
 
 @pytest.mark.timeout(3 * TIMEOUT_SECONDS)
+@pytest.mark.parametrize("runs", [1, pytest.param(2, marks=pytest.mark.exhaustive)])
 def test_a_pipeline_keeps_its_tables_up_to_date(
-    project: Path, spark_environment: dict[str, str]
+    project: Path, spark_environment: dict[str, str], runs: int
 ) -> None:
     """The streaming table has each order once after each run, and the view is DuckDB's answer."""
-    for _ in range(2):
+    for _ in range(runs):
         _run(project, spark_environment)
 
         assert len(_table(project, "orders")) == 400
