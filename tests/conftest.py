@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, Phase, settings
 from arrow_io import threads
 from arrow_io.payloads import decoder
 from tests.support.arenas import GuardedShredding
+from tests.support.builds import is_for_another_run
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -53,8 +54,12 @@ def _guarded_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "Shredding", GuardedShredding)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Give the tests that are known to be slow the time that they need."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what another build is enough for; give slow tests the time that they need."""
+    left_out = [each for each in items if is_for_another_run(each)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [each for each in items if not is_for_another_run(each)]
     is_exhaustive = settings.get_current_profile_name() == "exhaustive"
     for item in items:
         fixtures = getattr(item, "fixturenames", ())

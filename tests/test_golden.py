@@ -35,6 +35,8 @@ if TYPE_CHECKING:
     from connector.scan.topic_scan import Scan
     from tests.support.expected import Row
 
+pytestmark = pytest.mark.both_builds
+
 _ENCRYPTED = [topic for topic in golden_topics() if "encrypted" in topic.name]
 _CLEAR = [topic for topic in golden_topics() if topic not in _ENCRYPTED]
 _OPEN_TRANSACTION = golden_topic("transactions-open")

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
     from connector import Catalog, TopicDataset
 
-pytestmark = pytest.mark.s3
+pytestmark = [pytest.mark.s3, pytest.mark.both_builds]
 
 _RANGE_BYTES = 1 << 20
 _TOPICS = [

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["build"]
 
-pytestmark = pytest.mark.usefixtures("build")
+pytestmark = [pytest.mark.usefixtures("build"), pytest.mark.both_builds]
 
 _POSITION: Final = ("__ledger_id__", "__entry_id__", "__batch_index__")
 _EVOLVED: Final = ("avro-evolved", "small-avro-evolved")
