@@ -2,9 +2,9 @@
 
 A read of a damaged topic gives the right rows, or a typed error that says where the damage is. The
 bytes that no checksum covers are told apart, with what a flip of them may change. By default, the
-compiled build meets every byte of small ledgers, but one in five in stretches that are all alike; a
-byte that a checksum covers is flipped in one of the ways in which others are. The pure build and the
-larger ledgers meet fewer.
+compiled build meets every byte of small ledgers, but one in five in stretches that are all alike.
+A byte that a checksum covers is flipped in one of the ways in which others are. The pure build and
+the larger ledgers meet fewer.
 """
 
 from __future__ import annotations

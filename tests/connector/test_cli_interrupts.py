@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -54,21 +54,34 @@ def _interrupted(
 _QUERY = "SELECT * FROM read_pulsar('orders') ORDER BY ALL"
 
 
+_LISTING: Final = {
+    "audit": ["audit", "s3://bucket"],
+    "query": ["query", "s3://bucket", _QUERY],
+    "save": ["save", "s3://bucket", "catalog.json.gz"],
+    "topics": ["topics", "s3://bucket"],
+}
+_BY_DEFAULT: Final = {("query", signal.SIGINT), ("save", signal.SIGTERM)}
+"""Each signal once, and each kind of thread that waits: DuckDB's, and those of a command."""
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("command", "by", "exit_code"),
     [
-        ["topics", "s3://bucket"],
-        ["audit", "s3://bucket"],
-        ["query", "s3://bucket", _QUERY],
-        ["save", "s3://bucket", "catalog.json.gz"],
+        pytest.param(
+            command,
+            by,
+            exit_code,
+            marks=() if (command, by) in _BY_DEFAULT else pytest.mark.exhaustive,
+        )
+        for command in _LISTING
+        for by, exit_code in _ENDS
     ],
-    ids=lambda arguments: arguments[0],
 )
-@pytest.mark.parametrize(("by", "exit_code"), _ENDS)
 def test_command_that_waits_for_a_listing_ends(
-    tmp_path: Path, arguments: list[str], by: signal.Signals, exit_code: int
+    tmp_path: Path, command: str, by: signal.Signals, exit_code: int
 ) -> None:
     """No answer ever comes, and no thread that waits for one holds the process up."""
+    arguments = _LISTING[command]
     arguments = [str(tmp_path / each) if each.endswith(".gz") else each for each in arguments]
     with stalling_server(never) as server:
         code = _interrupted(server.endpoint_url, server.arrived, *arguments, by=by)
@@ -100,7 +113,7 @@ class _NoData:
     [
         ["head", "orders"],
         ["query", _QUERY],
-        ["audit", "--verify"],
+        pytest.param(["audit", "--verify"], marks=pytest.mark.exhaustive),
     ],
     ids=lambda arguments: arguments[0],
 )

@@ -38,6 +38,8 @@ from tests.support.stopping_store import Killed, stopping
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from tests.support.grids import Grid
+
 
 _STANDING: Final = range(5)
 _ROWS: Final = range(5, 11)
@@ -106,7 +108,7 @@ def _left(url: str, folder: Path | None) -> Counter[FindingKind]:
     ("has_metadata", "partitions"), [(False, None), (True, None), (True, 2)], ids=str
 )
 def test_a_write_that_is_repeated_is_there_once(
-    *, has_metadata: bool, partitions: int | None, once: bool
+    grid: Grid, *, has_metadata: bool, partitions: int | None, once: bool
 ) -> None:
     """Stopped at any request, and stopped there once more, the third run leaves each row once.
 
@@ -114,7 +116,8 @@ def test_a_write_that_is_repeated_is_there_once(
     """
     left: Counter[FindingKind] = Counter()
     error = StorageError if once else Killed
-    for step in itertools.count(1):
+    steps = grid.steps()
+    for step in steps:
         bucket = MemoryBucket()
         with TemporaryDirectory() as name:
             folder = Path(name) if has_metadata else None
@@ -138,15 +141,16 @@ def test_a_write_that_is_repeated_is_there_once(
                 assert [each.name for each in folder.iterdir() if each.is_file()] == []
         bucket.drop()
         if not is_stopped[0]:
-            break
-    assert step > 20
+            steps.passed()
+    assert steps.count > 20
     assert has_metadata or {*left} == {FindingKind.DATA_WITHOUT_INDEX}
 
 
 @pytest.mark.parametrize("has_metadata", [False, True], ids=["bucket", "metadata"])
-def test_a_write_that_fails_and_has_no_id_is_undone(*, has_metadata: bool) -> None:
+def test_a_write_that_fails_and_has_no_id_is_undone(grid: Grid, *, has_metadata: bool) -> None:
     """Whatever request fails, all is as before, for nobody could go on with it."""
-    for step in itertools.count(1):
+    steps = grid.steps()
+    for step in steps:
         bucket = MemoryBucket()
         with TemporaryDirectory() as name:
             folder = Path(name) if has_metadata else None
@@ -162,8 +166,8 @@ def test_a_write_that_fails_and_has_no_id_is_undone(*, has_metadata: bool) -> No
                     assert _decisions(bucket.url) == []
             bucket.drop()
             if not stopped:
-                break
-    assert step > 20
+                steps.passed()
+    assert steps.count > 20
 
 
 def _decisions(url: str) -> list[str]:

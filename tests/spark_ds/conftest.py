@@ -13,12 +13,15 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.support.golden import GOLDEN, golden_topic
+from tests.support.grids import grid
 from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from pyspark.sql import SparkSession
+
+__all__ = ["grid"]
 
 REPOSITORY = Path(__file__).parents[2]
 PYTHON_PATH = os.pathsep.join((str(REPOSITORY), str(REPOSITORY / "spark_ds" / "autoload")))
