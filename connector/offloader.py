@@ -524,20 +524,19 @@ class _EntriesOf:
 
 
 def index_user_metadata(
-    data_user_metadata: Mapping[str, str], managed_ledger: str | None
+    data_user_metadata: Mapping[str, str], managed_ledger: str
 ) -> dict[str, str]:
     """User metadata of an index object that is written to a data object that is there.
 
     Args:
         data_user_metadata: User metadata of the data object, names in lower case.
-        managed_ledger: Name of the managed ledger; None: what the data object has, if it has one.
+        managed_ledger: Name of the managed ledger.
     """
-    named = {} if managed_ledger is None else {MANAGED_LEDGER_NAME_KEY: managed_ledger}
     return {
         **{key: each for key, each in data_user_metadata.items() if key != SOFTWARE_GIT_SHA_KEY},
         FORMAT_VERSION_KEY: FORMAT_VERSION,
         SOFTWARE_VERSION_KEY: _software_version(),
-        **named,
+        MANAGED_LEDGER_NAME_KEY: managed_ledger,
         ROLE_KEY: "index",
     }
 

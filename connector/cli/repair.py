@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from arrow_io.storage.location import Location
-    from connector.upkeep.attempt import Attempt, RebuiltLedger, Repair
+    from connector.upkeep.ledger_repair import Attempt, RebuiltLedger, Repair
 
 _SCHEMA: Final = pa.schema(
     {

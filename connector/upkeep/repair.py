@@ -11,8 +11,7 @@ from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError
 from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from connector.catalog.ledger_origin import ledger_metadata_of
 from connector.read_ahead import read_ahead
-from connector.upkeep.attempt import Attempt, LedgerAttempt, Repair
-from connector.upkeep.ledger_repair import planned_ledger
+from connector.upkeep.ledger_repair import Attempt, LedgerAttempt, Repair, planned_ledger
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Generator, Iterable, Iterator, Sequence

@@ -13,7 +13,7 @@ import pytest
 from connector import open_catalog
 from connector.catalog.metadata.admin_client import AdminApi as CheckedApi
 from connector.upkeep.attachment import Verdict, check_attachment
-from connector.upkeep.attempt import MADE_ANEW
+from connector.upkeep.ledger_repair import MADE_ANEW
 from connector.upkeep.repair import plan_repair, repair
 from tests.broker.admin_api import NAMESPACE
 from tests.broker.client_messages import Position, expected, read_all, read_values, receive

@@ -31,7 +31,7 @@ from arrow_io.storage.trace import RequestKind, RequestTrace
 from arrow_io.tally import Tally
 from connector import LedgerOffloader, open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
-from connector.upkeep.attempt import FROM_DAMAGED, MADE_ANEW
+from connector.upkeep.ledger_repair import FROM_DAMAGED, MADE_ANEW
 from connector.upkeep.repair import plan_repair, repair
 from tests.support.buckets import TOPIC, memory_bucket, offload_ledger
 from tests.support.damage import WOVEN

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from connector.upkeep.attempt import Repair
+    from connector.upkeep.ledger_repair import Repair
     from tests.support.damage import Specimen
 
 METADATA_FILE: Final = "managed-ledger-info.bin"
