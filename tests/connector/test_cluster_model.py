@@ -57,7 +57,7 @@ _DAMAGES: Final = st.builds(
 _EXAMPLES: Final = settings().max_examples
 _IS_EXHAUSTIVE: Final = _EXAMPLES > 1_000
 MACHINE_SETTINGS: Final = settings(
-    max_examples=_EXAMPLES // 5 if _IS_EXHAUSTIVE else _EXAMPLES,
+    max_examples=_EXAMPLES // (5 if _IS_EXHAUSTIVE else 2),
     stateful_step_count=50 if _IS_EXHAUSTIVE else 30,
     # To make a sequence shorter takes minutes: the exhaustive profile does it.
     phases=tuple(Phase) if _IS_EXHAUSTIVE else (Phase.reuse, Phase.generate),
