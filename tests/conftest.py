@@ -1,6 +1,6 @@
 """What holds for every test: how many examples are tried, how Spark is run, when a test hangs.
 
-Payloads are decoded in an arena whose regions are guarded.
+Payloads are decoded in an arena whose regions are guarded, and files are written to memory.
 """
 
 from __future__ import annotations
@@ -8,7 +8,8 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from typing import TYPE_CHECKING
+import tempfile
+from typing import TYPE_CHECKING, Final
 
 import pytest
 from hypothesis import HealthCheck, Phase, settings
@@ -36,6 +37,23 @@ settings.register_profile(
 # To know that a test fails is enough, if nobody reads with what.
 settings.register_profile("mutation", settings.get_profile("default"), phases=[Phase.generate])
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default"))
+
+_MEMORY: Final = "/dev/shm"  # noqa: S108 - it is asked for a folder of its own
+_LEAST_FREE_BYTES: Final = 4 << 30
+
+
+def _can_hold_tests(folder: str) -> bool:
+    """Whether a folder has room for what tests write, and programs in it can be run."""
+    if not os.access(folder, os.W_OK):
+        return False
+    volume = os.statvfs(folder)
+    is_large = volume.f_bavail * volume.f_frsize >= _LEAST_FREE_BYTES
+    return is_large and not volume.f_flag & os.ST_NOEXEC
+
+
+# What must outlive a crash waits for the disk, in thousands of tests, none of which cuts the power.
+if "TMPDIR" not in os.environ and _can_hold_tests(_MEMORY):
+    tempfile.tempdir = os.environ["TMPDIR"] = _MEMORY
 
 # Tests that look for threads that were left behind wait for those that only may be used again.
 threads._MOST_IDLE_S = 0.1
