@@ -268,9 +268,9 @@ class TestFolder:
             with scandir(path) as entries:
                 yield map(Entry, entries)
 
-        monkeypatch.setattr("arrow_io.storage.object_store.os.scandir", spying)
-
-        found = Location(str(tmp_path)).unfinished_uploads("a")
+        with monkeypatch.context() as patch:
+            patch.setattr("arrow_io.storage.object_store.os.scandir", spying)
+            found = Location(str(tmp_path)).unfinished_uploads("a")
 
         assert [each.name for each in found] == ["a"]
         assert sorted(looked_at) == [aside_path(name, "0123456789abcdef") for name in ("a", "ab")]
