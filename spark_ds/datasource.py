@@ -260,8 +260,8 @@ class PulsarOffloadDataSource(DataSource):
         available = from_arrow_schema(spark_schema(named))
         for field, own in zip(schema, available, strict=True):
             if field.dataType != own.dataType:
-                given, right = field.dataType.simpleString(), own.dataType.simpleString()
-                message = f"column {field.name} is of type {right}, not {given}"
+                type_, own_type = field.dataType.simpleString(), own.dataType.simpleString()
+                message = f"column {field.name} is of type {own_type}, not {type_}"
                 raise OptionError(message)
             if not field.nullable:
                 message = f"column {field.name} cannot be NOT NULL: all columns are nullable"
@@ -269,7 +269,7 @@ class PulsarOffloadDataSource(DataSource):
 
 
 PulsarOffloadDataSource.__doc__ = (
-    f"{inspect.getdoc(PulsarOffloadDataSource)}\n\n"
+    f"{inspect.cleandoc(PulsarOffloadDataSource.__doc__ or '')}\n\n"
     f"Options of reading:\n{help_text(READING_HELP)}\n\n"
     f"Options of writing:\n{help_text(WRITING_HELP)}\n"
 )

@@ -57,13 +57,13 @@ class OptionGroup:
         Raises:
             OptionError: A text is not of its option's form.
         """
-        given = {name: texts.pop(_shell_name(self.options[name])) for name in self.names}
-        read: dict[str, Any] = {
-            name: _read(self.options[name], each)
-            for name, each in given.items()
+        arguments = {name: texts.pop(_shell_name(self.options[name])) for name in self.names}
+        values: dict[str, Any] = {
+            name: _value(self.options[name], each)
+            for name, each in arguments.items()
             if each not in (None, [], False)
         }
-        return self.make(**read)
+        return self.make(**values)
 
 
 _HOW_TO_REPEAT: Final = {
@@ -211,13 +211,13 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-def bucket_urls(given: Iterable[str] | None) -> dict[str, str]:
+def bucket_urls(texts: Iterable[str] | None) -> dict[str, str]:
     """URLs of buckets from `name=url` texts.
 
     Raises:
         OptionError: A text is not a pair.
     """
-    pairs = [each.partition("=") for each in given or ()]
+    pairs = [each.partition("=") for each in texts or ()]
     for pair in pairs:
         name, _, url = pair
         if not (name and url):
@@ -229,19 +229,19 @@ def bucket_urls(given: Iterable[str] | None) -> dict[str, str]:
     return {name: url for name, _, url in pairs}
 
 
-def key_values(option: str, given: Iterable[str] | None) -> dict[str, object]:
+def key_values(option: str, texts: Iterable[str] | None) -> dict[str, object]:
     """Options from `key=value` texts; no message shows a value, which may be a secret.
 
     Args:
         option: Name of the command's option, for messages.
-        given: The texts.
+        texts: The texts.
 
     Raises:
         OptionError: A text is not a pair, or a name is given twice or lacks a part; or a value
             begins as JSON and is not JSON.
     """
     options: dict[str, object] = {}
-    for each in given or ():
+    for each in texts or ():
         name, is_pair, text = each.partition("=")
         if not is_pair:
             message = f"{option} must be KEY=VALUE"
@@ -256,23 +256,23 @@ def _is_switch(option: Option) -> bool:
 
 
 def _parameter(option: Option) -> inspect.Parameter:
-    given: Any = (list[str] if option.kind.repeats else str) | None
+    type_: Any = (list[str] if option.kind.repeats else str) | None
     default = None
     if _is_switch(option):
-        given, default = bool, False
+        type_, default = bool, False
     return inspect.Parameter(
         _shell_name(option),
         inspect.Parameter.KEYWORD_ONLY,
         default=default,
-        annotation=Annotated[given, shell_option(option)],
+        annotation=Annotated[type_, shell_option(option)],
     )
 
 
-def _read(option: Option, given: Any) -> object:  # noqa: ANN401 - a text, a list of them, a flag
-    if given is True:
-        return given
+def _value(option: Option, argument: Any) -> object:  # noqa: ANN401 - a text, several, a flag
+    if argument is True:
+        return argument
     if option.kind is URLS_BY_NAME:
-        return bucket_urls(given)
+        return bucket_urls(argument)
     if option.kind.repeats:
-        return key_values(f"--{_shell_name(option).replace('_', '-')}", given)
-    return option.read(given)
+        return key_values(f"--{_shell_name(option).replace('_', '-')}", argument)
+    return option.read(argument)

@@ -271,7 +271,7 @@ def test_every_error_ends_with_a_code_that_says_what_it_is(
     def fail(*_arguments: object, **_options: object) -> NoReturn:
         raise error(message)
 
-    monkeypatch.setattr(messages, "open_topic", fail)
+    monkeypatch.setattr(messages, "open_request", fail)
     result = CliRunner().invoke(APP, ["head", URL, "orders"])
 
     assert result.stderr == "error: this\n"
