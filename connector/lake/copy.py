@@ -22,7 +22,7 @@ from connector.lake.executors import in_threads
 from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import CopySizes, TableCopy
 from connector.lake.table_kinds import open_table
-from connector.options.option import takes_options
+from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import (
     OPTIONS,
     TopicRequest,
@@ -145,25 +145,12 @@ def copy_topics(
             several tables, the error is that of the first that failed, once all others are copied;
             a note on it names each that failed.
     """
-    wanted = CopyRequest(
-        url=url,
-        topic=topic,
-        target=target,
-        format=format,
-        partition_by=partition_by,
-        dead_letters=dead_letters,
-        latest_per_key=latest_per_key,
-        target_options=target_options,
-        table_options=table_options,
-        sizes=sizes,
-        analyze=analyze,
-        topic_options=topic_options,
-    )
+    request = CopyRequest(**selected_options(CopyRequest.__dataclass_fields__, locals()))
     summaries: list[TableSummary] = []
     failures: dict[str, PulsarOffloadError] = {}
     analysis: CopyAnalysis | None = None
     with ExitStack() as stack:
-        for table, opened in wanted.copies():
+        for table, opened in request.copies():
             try:
                 copy = replace(opened(), told=told, executor=executor)
                 if analyze and analysis is None:
@@ -210,13 +197,10 @@ def plan_copy(
     Raises:
         PulsarOffloadError: See `copy_topics`, for errors that occur before data is read.
     """
-    own = CopyRequest.__dataclass_fields__
-    given = {name: value for name, value in options.items() if name in own}
-    of_topic = {
-        name: value for name, value in options.items() if name not in {*own, *_NOT_OF_PLANS}
-    }
-    wanted = CopyRequest(url=url, topic=topic, target=target, topic_options=of_topic, **given)
-    return [opened().plan() for _, opened in wanted.copies()]
+    own = selected_options(CopyRequest.__dataclass_fields__, options)
+    topic_options = {n: each for n, each in options.items() if n not in {*own, *_NOT_OF_PLANS}}
+    request = CopyRequest(url=url, topic=topic, target=target, topic_options=topic_options, **own)
+    return [opened().plan() for _, opened in request.copies()]
 
 
 @dataclass(frozen=True, kw_only=True)

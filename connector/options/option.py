@@ -13,7 +13,7 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from connector.options import kinds
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping
+    from collections.abc import Callable, Collection, Container, Mapping
 
     from connector.options.kinds import Kind
 
@@ -134,7 +134,7 @@ TRACE: Final = described(
 )
 
 
-def selected_options(options: Mapping[str, Option], arguments: Mapping[str, Any]) -> dict[str, Any]:
+def selected_options(options: Container[str], arguments: Mapping[str, Any]) -> dict[str, Any]:
     """Return those of a function's arguments that are options, by name."""
     return {name: value for name, value in arguments.items() if name in options}
 

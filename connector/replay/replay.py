@@ -11,7 +11,7 @@ from arrow_io.option_values import check_flag, check_one_of
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.live.broker import Brokers
-from connector.options.option import takes_options
+from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import (
     NOT_OF_REPLAYS,
     OPTIONS,
@@ -118,20 +118,7 @@ def replay_topic(
         PulsarOffloadError: Data cannot be read. What was sent stays, and another run goes on
             behind it.
     """
-    request = ReplayRequest(
-        url=url,
-        topic=topic,
-        to=to,
-        to_topic=to_topic,
-        to_options=to_options,
-        by_key=by_key,
-        keep_batches=keep_batches,
-        carry=carry,
-        compression=compression,
-        rate=rate,
-        replay_id=replay_id,
-        topic_options=topic_options,
-    )
+    request = ReplayRequest(**selected_options(ReplayRequest.__dataclass_fields__, locals()))
     return request.replay(told or _nobody, replayed or _nobody)
 
 
