@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.benchmarks import __main__ as bench
 from tests.benchmarks.__main__ import measure, measure_singles, measure_threads
 from tests.benchmarks.decoding import SCANS, TYPED_SCANS, decompress_all, payloads, scan, store
 from tests.benchmarks.resident import RESIDENT_URL
@@ -54,12 +55,16 @@ def test_floor(benchmark: BenchmarkFixture, ledger: BenchmarkLedger) -> None:
     assert len(found) == -(-MESSAGES // (ledger.batch_size or 1))
 
 
-def test_measure_gives_each_scan_of_each_ledger() -> None:
+def test_measure_gives_each_scan_of_each_ledger(monkeypatch: pytest.MonkeyPatch) -> None:
     """The table that `make bench` prints has a row for each ledger and a figure for each scan."""
+    plain = next(each for each in BENCHMARK_LEDGERS if not each.schema)
+    ledgers = [plain, next(each for each in BENCHMARK_LEDGERS if each.schema)]
+    monkeypatch.setattr(bench, "BENCHMARK_LEDGERS", ledgers)
+
     rows = measure(messages=MESSAGES, rounds=1)
 
-    assert [row.ledger for row in rows] == [ledger.name for ledger in BENCHMARK_LEDGERS]
-    for row, ledger in zip(rows, BENCHMARK_LEDGERS, strict=True):
+    assert [row.ledger for row in rows] == [ledger.name for ledger in ledgers]
+    for row, ledger in zip(rows, ledgers, strict=True):
         assert set(row.seconds) == {*SCANS, *(TYPED_SCANS if ledger.schema else ())}
     assert all(row.peak_bytes > 0 for row in rows)
 
