@@ -6,7 +6,7 @@ import contextlib
 import re
 import shlex
 from typing import TYPE_CHECKING
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import pyarrow as pa
 import pyarrow.feather as pf
@@ -190,12 +190,9 @@ def test_more_is_written_to_a_topic_only_if_asked_for(tmp_path: Path, parquet: s
 
 def test_a_warning_is_a_note(tmp_path: Path, parquet: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What went wrong without harm goes to stderr, behind what was done."""
-
-    def refuse(*_arguments: object, **_options: object) -> None:
-        message = "access denied"
-        raise StorageError(message)
-
-    monkeypatch.setattr(Location, "unfinished_uploads", refuse)
+    monkeypatch.setattr(
+        Location, "unfinished_uploads", Mock(side_effect=StorageError("access denied"))
+    )
 
     result = run("write", str(tmp_path / "bucket"), "orders", parquet)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -90,12 +91,9 @@ def test_the_requests_of_a_failure_are_counted() -> None:
 
 def test_deleting_what_was_published_is_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     """A failure of the index object takes both objects away: two requests, and none is left."""
-
-    def refuse(*_args: object, **_options: object) -> None:
-        message = "no"
-        raise StorageError(message)
-
-    monkeypatch.setattr("arrow_io.storage.location.Location.write_object", refuse)
+    monkeypatch.setattr(
+        "arrow_io.storage.location.Location.write_object", Mock(side_effect=StorageError("no"))
+    )
     trace = RequestTrace()
     offloader = memory_offloader(trace=trace)
 

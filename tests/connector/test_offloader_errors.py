@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -215,16 +216,8 @@ class TestFailures:
 
     def test_a_clean_up_that_fails_hides_no_error(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """The cause leaves, with a note of what is left; data is kept as long as its index is."""
-
-        def fail(*_arguments: object, **_options: object) -> None:
-            message = "read only"
-            raise StorageError(message)
-
-        def interrupted(*_arguments: object, **_options: object) -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(Location, "delete_objects", fail)
-        monkeypatch.setattr(Location, "write_object", interrupted)
+        monkeypatch.setattr(Location, "delete_objects", Mock(side_effect=StorageError("read only")))
+        monkeypatch.setattr(Location, "write_object", Mock(side_effect=KeyboardInterrupt))
         offloader = memory_offloader()
 
         with pytest.raises(KeyboardInterrupt) as raised:
@@ -237,12 +230,9 @@ class TestFailures:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """That a store lists no uploads to us makes an offload that is complete no failure."""
-
-        def fail(*_arguments: object, **_options: object) -> None:
-            message = "access denied"
-            raise StorageError(message)
-
-        monkeypatch.setattr(Location, "unfinished_uploads", fail)
+        monkeypatch.setattr(
+            Location, "unfinished_uploads", Mock(side_effect=StorageError("access denied"))
+        )
         offloader = memory_offloader()
 
         result = offloader.offload(ledger_of(ENTRIES), UUID_1)
@@ -257,16 +247,10 @@ class TestFailures:
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """What a failed offload published is deleted, whatever else the store refuses."""
-
-        def fail(*_arguments: object, **_options: object) -> None:
-            message = "access denied"
-            raise StorageError(message)
-
-        def interrupted(*_arguments: object, **_options: object) -> None:
-            raise KeyboardInterrupt
-
-        monkeypatch.setattr(Location, "unfinished_uploads", fail)
-        monkeypatch.setattr(Location, "write_object", interrupted)
+        monkeypatch.setattr(
+            Location, "unfinished_uploads", Mock(side_effect=StorageError("access denied"))
+        )
+        monkeypatch.setattr(Location, "write_object", Mock(side_effect=KeyboardInterrupt))
         offloader = memory_offloader()
 
         with pytest.raises(KeyboardInterrupt) as raised:

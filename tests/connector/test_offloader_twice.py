@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -123,14 +124,10 @@ def test_data_that_was_never_published_is_not_deleted(
 ) -> None:
     """Data of another offload, whose index object is still to come, stays."""
 
-    def refused(*_arguments: object, **_options: object) -> None:
-        message = "refused"
-        raise StorageError(message)
-
     def then() -> None:
         with monkeypatch.context() as patch:
-            patch.setattr(Location, "write_object", refused)
-            patch.setattr(Location, "delete_objects", refused)
+            patch.setattr(Location, "write_object", Mock(side_effect=StorageError("refused")))
+            patch.setattr(Location, "delete_objects", Mock(side_effect=StorageError("refused")))
             with pytest.raises(StorageError, match="refused"):
                 offloader.offload(ledger_of(ENTRIES), UUID_1)
         raise ZeroDivisionError

@@ -8,6 +8,7 @@ from collections import Counter
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -273,13 +274,10 @@ class TestNote:
         self, bucket: MemoryBucket, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The error names the file; the note stays until all is undone."""
-
-        def failing(*_args: object, **_options: object) -> None:
-            message = "the disk is full"
-            raise StorageError(message)
-
         with monkeypatch.context() as patch:
-            patch.setattr(Location, "write_object", failing)
+            patch.setattr(
+                Location, "write_object", Mock(side_effect=StorageError("the disk is full"))
+            )
             with pytest.raises(StorageError, match="could not be made what it was: the disk"):
                 _write(bucket.url, folder, _NEXT, append=True, partitions=None)
 

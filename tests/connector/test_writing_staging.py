@@ -6,6 +6,7 @@ import errno
 import os
 import tempfile
 from typing import TYPE_CHECKING
+from unittest.mock import Mock
 from uuid import UUID, uuid4
 
 import pytest
@@ -213,11 +214,9 @@ def test_what_cannot_be_deleted_is_told(monkeypatch: pytest.MonkeyPatch) -> None
         for entry in (b"one", b"two", b"three"):
             filler.add(entry, publish_time_ms=1)
 
-    def refuse(*_arguments: object, **_options: object) -> None:
-        message = "refused"
-        raise StorageError(message)
-
-    monkeypatch.setattr(offloader.location.__class__, "delete_objects", refuse)
+    monkeypatch.setattr(
+        offloader.location.__class__, "delete_objects", Mock(side_effect=StorageError("refused"))
+    )
     error = KeyboardInterrupt()
     stager.undo(error)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from typing import TYPE_CHECKING, Any
+from unittest.mock import Mock
 
 import pyarrow as pa
 import pytest
@@ -133,12 +134,9 @@ class TestWarnings:
         self, bucket: MemoryBucket, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A store that lists no uploads to us is told of once, however many ledgers there are."""
-
-        def refuse(*_arguments: object, **_options: object) -> None:
-            message = "access denied"
-            raise StorageError(message)
-
-        monkeypatch.setattr(Location, "unfinished_uploads", refuse)
+        monkeypatch.setattr(
+            Location, "unfinished_uploads", Mock(side_effect=StorageError("access denied"))
+        )
 
         written = write_messages(bucket.url, TOPIC, _TABLE, batch_messages=1, ledger_entries=1)
 
@@ -150,15 +148,13 @@ class TestWarnings:
     ) -> None:
         """Ledgers that are deleted are not told to be there."""
 
-        def refuse(*_arguments: object, **_options: object) -> None:
-            message = "access denied"
-            raise StorageError(message)
-
         def rows() -> Iterator[pa.RecordBatch]:
             yield from _TABLE.to_batches()
             raise ZeroDivisionError
 
-        monkeypatch.setattr(Location, "unfinished_uploads", refuse)
+        monkeypatch.setattr(
+            Location, "unfinished_uploads", Mock(side_effect=StorageError("access denied"))
+        )
 
         with pytest.raises(ZeroDivisionError) as raised:
             write_messages(bucket.url, TOPIC, rows(), batch_messages=1, ledger_entries=1)
