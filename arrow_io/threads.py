@@ -34,9 +34,16 @@ def workers(most: int) -> SideBySide:
         return _workers.setdefault(most, SideBySide(most))
 
 
-def in_thread(call: Callable[[], _Result]) -> Future[_Result]:
-    """Have a thread call something, at once, in a copy of the context."""
-    return _threads.run(partial(copy_context().run, call))
+def in_thread(
+    call: Callable[[], _Result], result: Future[_Result] | None = None
+) -> Future[_Result]:
+    """Have a thread call something, at once, in a copy of the context.
+
+    Args:
+        call: What is called, unless the result is cancelled before.
+        result: Takes the result; None: a new one.
+    """
+    return _threads.run(partial(copy_context().run, call), result)
 
 
 class SideBySide:
@@ -131,9 +138,11 @@ class _Threads:
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
         self._idle = threading.Semaphore(0)
 
-    def run(self, call: Callable[[], _Result]) -> Future[_Result]:
+    def run(
+        self, call: Callable[[], _Result], result: Future[_Result] | None = None
+    ) -> Future[_Result]:
         """Have a thread call something."""
-        result: Future[_Result] = Future()
+        result = Future() if result is None else result
         self._calls.put((call, result))
         if not self._idle.acquire(blocking=False):
             threading.Thread(target=self._work, name=_NAME, daemon=True).start()

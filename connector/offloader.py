@@ -33,7 +33,7 @@ from arrow_io.ledger_writer import (
 )
 from arrow_io.messages import layout
 from arrow_io.option_values import check_whole_number
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.store_kinds import StoreKind, store_kind

@@ -1,4 +1,4 @@
-"""One request at a time to Google Cloud Storage through gcsfs, or to Azure through adlfs.
+"""Google Cloud Storage through gcsfs, and Azure through adlfs: no retries of ours.
 
 Neither library checks what a listing is answered with. gcsfs takes any JSON object for a page, and
 one without keys for the last; what else a proxy or a busy server sends, either stumbles over. So
@@ -8,33 +8,34 @@ its errors are sorted here.
 
 from __future__ import annotations
 
-import copy
 import errno
 import json
 import os
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from fsspec.asyn import sync
 
-from arrow_io.errors import StorageError
 from arrow_io.storage.failures import (
     RANGE_NOT_SATISFIABLE,
     BrokenAnswerError,
     http_status,
     storage_errors,
 )
-from arrow_io.storage.object_store import ObjectContent, ObjectStore, WithoutLeftovers, protocols
-from arrow_io.storage.store_uploads import ClosingUpload, ObjectAttributes, StoreUpload
-from arrow_io.storage.time_limit import TimeLimit, bounded
+from arrow_io.storage.listing_pages import ListingPage, ListingPages
+from arrow_io.storage.object_store import (
+    ObjectContent,
+    ObjectInfo,
+    WithoutLeftovers,
+    protocols,
+)
+from arrow_io.storage.store_uploads import ClosingUpload, StoreUpload
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
-    from arrow_io.storage.attempts import Attempts
-    from arrow_io.storage.listing_pages import ListingPages
-    from arrow_io.storage.object_version import ObjectVersion
-    from arrow_io.storage.time_limit import BodyTime
+    from arrow_io.storage.attempts import Attempt
+    from arrow_io.storage.request import Request
 
 _PAGE_KEYS: Final = 1000
 _LISTING_KIND: Final = "storage#objects"
@@ -46,36 +47,36 @@ class CloudObjectStore(WithoutLeftovers):
 
     puts_new: ClassVar[bool] = True
 
-    def get_object(
-        self, name: str, limit_bytes: int, version: ObjectVersion | None = None
-    ) -> ObjectContent:
-        """The first `limit_bytes` bytes of an object, or all of it if it is shorter."""
+    def get_object(self, request: Request, attempt: Attempt) -> ObjectContent:
+        """The first `stop` bytes of an object, or all of it if it is shorter."""
         try:
-            return super().get_object(name, limit_bytes, version)
+            return super().get_object(request, attempt)
         except storage_errors() as error:
             # Of an object without a byte no range can be asked for.
             if http_status(error) != RANGE_NOT_SATISFIABLE:
                 raise
         return ObjectContent(b"", None)
 
-    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+    def put_new_object(self, request: Request, attempt: Attempt) -> None:
         """Write a whole object unless there is one of its name: its last request is conditional."""
-        upload = self._begin_file(name, attributes, "xb")
+        upload = self._begin_file(request, "xb")
         try:
-            upload.write_part(1, data)
-            upload.complete()
+            upload.write_part(request, attempt)
+            upload.complete(request, attempt)
         finally:
-            upload.abort()
+            upload.discard(request, attempt)
 
-    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+    def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
         """Begin an object that is written in parts."""
-        return self._begin_file(name, attributes, "wb")
+        del attempt
+        return self._begin_file(request, "wb")
 
-    def _begin_file(self, name: str, attributes: ObjectAttributes, mode: str) -> ClosingUpload:
+    def _begin_file(self, request: Request, mode: str) -> ClosingUpload:
+        attributes = request.attributes
         options: dict[str, object] = {"metadata": dict(attributes.user_metadata)}
         if "gs" in protocols(self._file_system):
             options["content_type"] = attributes.content_type
-        return ClosingUpload(self._file_system.open(self._path(name), mode, **options))
+        return ClosingUpload(self._file_system.open(self._path(request.name), mode, **options))
 
 
 class AzureObjectStore(CloudObjectStore):
@@ -95,123 +96,99 @@ class AzureObjectStore(CloudObjectStore):
 
 
 class GcsObjectStore(CloudObjectStore):
-    """A bucket of Google Cloud Storage, or a prefix in it.
-
-    Args:
-        file_system: A gcsfs file system.
-        root: Bucket and prefix, without protocol.
-    """
+    """A bucket of Google Cloud Storage, or a prefix in it."""
 
     PROTOCOLS: ClassVar = frozenset({"gcs", "gs"})
 
-    def __init__(self, file_system: Any, root: str) -> None:  # noqa: ANN401 - gcsfs has no types
-        super().__init__(file_system, root)
-        self._limit = TimeLimit()
-        self._pages_of_listing: ListingPages | None = None
+    def list_objects(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects directly in the folder, in the store's order: one page."""
+        page, count, marker = self._page(request, attempt)
+        bucket, _ = self._bucket_and_folder()
+        entries = [
+            {**item, "name": f"{bucket}/{item['name']}", "size": int(item["size"]), "type": "file"}
+            for item in page["items"]
+        ]
+        objects = [self._object_info(entry, attempt) for entry in entries if self._is_object(entry)]
+        return ListingPage(objects, count, marker)
 
-    def within(self, seconds: float, least_bytes_per_s: float, attempts: Attempts) -> Self:
-        """The same bucket, whose listings are given up when their time is over.
+    def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
+        """Names of the folders directly in the folder, in the store's order: one page."""
+        page, count, marker = self._page(request, attempt)
+        _, folder = self._bucket_and_folder()
+        names = (prefix.removeprefix(folder).rstrip("/") for prefix in page["prefixes"])
+        return ListingPage([name for name in names if name and "/" not in name], count, marker)
 
-        Args:
-            seconds: Time for a page, in seconds.
-            least_bytes_per_s: So many bytes of a body add one second.
-            attempts: Not looked at: gcsfs does not show what it sends.
-        """
-        del attempts
-        limited = copy.copy(self)
-        limited._limit = TimeLimit(seconds, least_bytes_per_s)  # noqa: SLF001
-        return limited
-
-    def in_pages(self, pages: ListingPages) -> ObjectStore:
-        """The same bucket, for a listing whose pages `pages` fetches."""
-        paged = copy.copy(self)
-        paged._pages_of_listing = pages  # noqa: SLF001
-        return paged
-
-    def has_objects_from(self, key: str) -> bool:
+    def has_objects_from(self, key: str, pages: ListingPages, attempt: Attempt) -> bool:
         """Return whether the folder has an object whose key follows another in their order.
 
         Args:
             key: The other key, with the folder; whether that exists does not matter.
+            pages: Bounds the pages that it takes.
+            attempt: The attempt to which the requests belong.
         """
-        # A page of two has another key beside that one, unless the server makes shorter ones.
-        pages = self._listing_pages(startOffset=key, maxResults=2)
-        return any(item["name"] != key for page in pages for item in page["items"])
-
-    def _entries(self) -> list[Mapping[str, Any]]:
-        bucket, folder = self._bucket_and_folder()
-        entries: list[Mapping[str, Any]] = []
-        for page in self._listing_pages(delimiter="/", maxResults=_PAGE_KEYS):
-            entries += [
-                {"name": f"{bucket}/{prefix}", "type": "directory"} for prefix in page["prefixes"]
-            ]
-            entries += [
-                {**item, "name": f"{bucket}/{item['name']}", "size": int(item["size"])}
-                | {"type": "file"}
-                for item in page["items"]
-            ]
-        if folder and not entries:
-            key = folder.rstrip("/")
-            page = self._fetch_page(bucket, prefix=key, maxResults=1)
-            if any(item["name"] == key for item in page["items"]):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return entries
+        _, folder = self._bucket_and_folder()
+        marker: tuple[str] | None = None
+        while True:
+            # A page of two has another key beside that one, unless the server makes shorter ones.
+            page = self._fetch_page(attempt, marker, prefix=folder, startOffset=key, maxResults=2)
+            if any(item["name"] != key for item in page["items"]):
+                return True
+            marker = _next_marker(page)
+            pages.count(ListingPage([], len(page["items"]), marker))
+            if marker is None:
+                return False
 
     def _bucket_and_folder(self) -> tuple[str, str]:
         bucket, _, folder = self._folder.partition("/")
         return bucket, folder
 
-    def _listing_pages(self, **options: object) -> Iterator[Mapping[str, Any]]:
-        bucket, folder = self._bucket_and_folder()
-        token: dict[str, str] = {}
-        seen: set[str] = set()
-        while True:
-            page = self._page(bucket, {"prefix": folder, **options, **token})
-            yield page
-            following = page.get("nextPageToken")
-            if following is None:
-                return
-            if following in seen:
-                message = "the server lists the same page of objects over and over"
-                raise StorageError(message)
-            seen.add(following)
-            token = {"pageToken": following}
+    def _page(
+        self, request: Request, attempt: Attempt
+    ) -> tuple[Mapping[str, Any], int, tuple[str] | None]:
+        """A page of objects and folders, how many names it has, and where the next one starts."""
+        _, folder = self._bucket_and_folder()
+        page = self._fetch_page(
+            attempt, request.marker, prefix=folder, delimiter="/", maxResults=_PAGE_KEYS
+        )
+        count, marker = len(page["items"]) + len(page["prefixes"]), _next_marker(page)
+        if folder and marker is None and not request.listed_keys + count:
+            key = folder.rstrip("/")
+            page = self._fetch_page(attempt, None, prefix=key, maxResults=1)
+            if any(item["name"] == key for item in page["items"]):
+                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        return page, count, marker
 
-    def _page(self, bucket: str, options: Mapping[str, object]) -> Mapping[str, Any]:
-        def send(store: ObjectStore) -> Mapping[str, Any]:
-            # This one, with the time of the page.
-            lister: Any = store.lister
-            answer: Mapping[str, Any] = lister._fetch_page(bucket, **options)  # noqa: SLF001
-            return answer
-
-        pages = self._pages_of_listing
-        if pages is None:
-            return send(self)
-        page = pages.fetch(send)
-        pages.count(len(page["items"]) + len(page["prefixes"]))
-        return page
-
-    def _fetch_page(self, bucket: str, **options: object) -> Mapping[str, Any]:
+    def _fetch_page(
+        self, attempt: Attempt, marker: tuple[str, ...] | None, **options: object
+    ) -> Mapping[str, Any]:
         """Return one page of a listing.
 
         Raises:
             BrokenAnswerError: The answer is cut, or something else.
         """
+        bucket, _ = self._bucket_and_folder()
+        sent = {name: value for name, value in options.items() if value != ""}
+        if marker is not None:
+            sent["pageToken"] = marker[0]
 
-        async def send(_time: BodyTime) -> bytes:
-            sent = {name: value for name, value in options.items() if value != ""}
-            try:
-                _, body = await self._file_system._call(  # noqa: SLF001
-                    "GET", "b/{}/o", bucket, **sent
-                )
-            except ValueError as error:
-                # Of gcsfs, for a request that the server calls invalid.
-                raise OSError(errno.EINVAL, str(error)) from None
+        async def fetch() -> bytes:
+            async with attempt.limiting("gcsfs"):
+                try:
+                    _, body = await self._file_system._call(  # noqa: SLF001
+                        "GET", "b/{}/o", bucket, **sent
+                    )
+                except ValueError as error:
+                    # Of gcsfs, for a request that the server calls invalid.
+                    raise OSError(errno.EINVAL, str(error)) from None
             return bytes(body)
 
-        body = sync(self._file_system.loop, lambda: bounded(self._limit.begin(), send, "gcsfs"))
-        return _checked_page(body)
+        return _checked_page(sync(self._file_system.loop, fetch))
+
+
+def _next_marker(page: Mapping[str, Any]) -> tuple[str] | None:
+    token = page.get("nextPageToken")
+    return None if token is None else (token,)
 
 
 def _checked_page(body: bytes) -> Mapping[str, Any]:

@@ -33,7 +33,7 @@ from arrow_io.storage.turns import turns_of
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
 
-    from arrow_io.storage.failures import RetryPolicy
+    from arrow_io.storage.attempts import RetryPolicy
 
 
 def open_store(

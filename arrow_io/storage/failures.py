@@ -24,16 +24,11 @@ no credentials, unusable bucket name        botocore `BotoCoreError`; **not** an
 from __future__ import annotations
 
 import errno
-import random
 import sys
-import time
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Final, TypeVar
+from collections.abc import Mapping
+from typing import Final
 
 from arrow_io.errors import PulsarOffloadError
-
-_Result = TypeVar("_Result")
 
 _LIBRARY_ERRORS = {
     "aiohttp": ("ClientError",),
@@ -90,7 +85,6 @@ RANGE_NOT_SATISFIABLE: Final = 416
 """HTTP status of an object that ends before the range that was asked for."""
 PRECONDITION_FAILED: Final = 412
 """HTTP status of an object that is not of the version that a request is for."""
-DEFAULT_ATTEMPTS: Final = 5
 _HTTP_SERVER_ERRORS = 500
 _HTTP_REQUEST_TIMEOUT = 408
 HTTP_TRY_LATER: Final = frozenset({429, 503})
@@ -172,11 +166,6 @@ def _s3_response(error: BaseException) -> Mapping[str, Mapping[str, object]]:
     return {}
 
 
-def _any_share(longest_s: float) -> float:
-    """A time between nothing and so many seconds."""
-    return random.uniform(0, longest_s)  # noqa: S311 - it is no secret
-
-
 class RequestGivenUpError(ConnectionAbortedError):
     """A request whose time was over before it was answered."""
 
@@ -185,98 +174,5 @@ class BrokenAnswerError(ConnectionError):
     """An answer that is cut, or is not the store's: the page of a proxy, for instance."""
 
 
-@dataclass(frozen=True, slots=True)
-class RetryPolicy:
-    """How often and after which pauses a request that failed is sent again, and for how long.
-
-    An answer that says to try later is no failure of the store: it is waited for until the
-    deadline, unless `attempts` is given. Pauses after such an answer are random, so that requests
-    that were refused together do not come back together.
-
-    Libraries send some requests again by themselves (botocore up to five times, s3fs each of those
-    up to five times): `attempts` counts none of that, `deadline_s` bounds it all.
-    """
-
-    attempts: int | None = None
-    """Greatest number of times that a request is sent, the first time included; at least 1. None:
-    5, without those that were answered by "try later"."""
-    first_delay_s: float = 0.1
-    """Pause before the second attempt, in seconds; doubled before each further one."""
-    max_delay_s: float = 5.0
-    """Longest pause, in seconds."""
-    deadline_s: float = 60.0
-    """Time for a request with all its attempts, in seconds; after it no attempt begins. On S3 an
-    attempt that is under way is then given up, unless bytes have come."""
-    least_bytes_per_s: float = 8 << 10
-    """So many bytes of a body, received or to be sent, extend the deadline by one second."""
-    sleep: Callable[[float], object] = time.sleep
-    """What waits for a number of seconds."""
-    clock: Callable[[], float] = time.monotonic
-    """A clock, in seconds from any beginning."""
-    jitter: Callable[[float], float] = _any_share
-    """Makes, of the longest pause after "try later", the one that is kept; both in seconds."""
-
-    @property
-    def most_failures(self) -> int:
-        """How many failures that count end a request."""
-        return DEFAULT_ATTEMPTS if self.attempts is None else self.attempts
-
-    def counts(self, error: BaseException) -> bool:
-        """Whether a failure is one of those whose number is bounded."""
-        return self.attempts is not None or not says_try_later(error)
-
-    def call(self, request: Callable[[], _Result]) -> _Result:
-        """Send a request, and send it again as long as it fails in a way that may pass.
-
-        Args:
-            request: Sends the request once.
-
-        Returns:
-            What `request` returned.
-
-        Raises:
-            Exception: What the last attempt raised, as the library raised it.
-        """
-        return self.call_within(lambda _seconds: request())
-
-    def call_within(self, request: Callable[[float], _Result], sent_bytes: int = 0) -> _Result:
-        """Send a request as `call` does, and give it up when its time is over.
-
-        Args:
-            request: Sends the request once, and gives it up after so many seconds and the time for
-                its body.
-            sent_bytes: Length of the body that each attempt sends, in bytes.
-
-        Returns:
-            What `request` returned.
-
-        Raises:
-            Exception: What the last attempt raised, as the library raised it; or what the one
-                before it did, if the last was given up.
-        """
-        body_s = sent_bytes / self.least_bytes_per_s
-        stop = self.clock() + self.deadline_s + body_s
-        delay_s = self.first_delay_s
-        failure: Exception | None = None
-        failure_count = 0
-        while True:
-            try:
-                return request(stop - self.clock() - body_s)
-            except storage_errors() as error:
-                if not is_transient(error):
-                    raise
-                if failure is None or not isinstance(error, RequestGivenUpError):
-                    failure = error
-                failure_count += self.counts(error)
-                pause_s = min(delay_s, self.max_delay_s)
-                if says_try_later(error):
-                    pause_s = self.jitter(pause_s)
-            if failure_count >= self.most_failures or self.clock() + pause_s >= stop:
-                raise failure
-            self.sleep(pause_s)
-            delay_s *= 2
-
-    def is_too_late(self, begun: float, received_bytes: int) -> bool:
-        """Whether what began at a time of `clock` has brought too few bytes until now."""
-        allowed_s = self.deadline_s + received_bytes / self.least_bytes_per_s
-        return self.clock() - begun > allowed_s
+class OtherBytesError(OSError):
+    """The answer is not the range that was asked for."""

@@ -6,18 +6,16 @@ brings keys extends it. A server that goes on with pages that bring nothing is g
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from arrow_io.errors import StorageError
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from arrow_io.storage.attempts import RetryPolicy
 
-    from arrow_io.storage.failures import RetryPolicy
-    from arrow_io.storage.object_store import ObjectStore
-
-_Result = TypeVar("_Result")
+_Item = TypeVar("_Item")
 
 KEY_BYTES: Final = 512
 """About what a key takes in the XML of a page, in bytes."""
@@ -27,56 +25,62 @@ MAX_PAGES: Final = 1_000_000
 """Most pages of a listing, each of which has up to 1,000 keys."""
 
 
-class Request(Protocol):
-    """Sends a request, and again if it fails in a way that may pass."""
+@dataclass(frozen=True, slots=True)
+class ListingPage(Generic[_Item]):
+    """One page of a listing; all of it if a library fetches the pages by itself."""
 
-    def __call__(self, send: Callable[[ObjectStore], _Result]) -> _Result:
-        """Send it; raises typed errors."""
+    items: list[_Item]
+    key_count: int = 0
+    """Number of keys that the store sent, with those that are not items; 0 if it is not known."""
+    next_marker: tuple[str, ...] | None = None
+    """Where the next page starts (`Request.marker`); None: there is none."""
 
 
 class ListingPages:
-    """Fetches the pages of one listing.
+    """Bounds the pages of one listing, whose time starts now.
 
     Args:
         policy: How long they may take.
-        request: Sends a request for a page, and sends it again if that may help.
+
+    Attributes:
+        key_count: Number of keys of all pages.
     """
 
-    def __init__(self, policy: RetryPolicy, request: Request) -> None:
+    def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
-        self._request = request
-        self._begun: float | None = None
-        self._key_count = 0
+        self._begun = policy.clock()
+        self.key_count = 0
         self._page_count = 0
+        self._markers: set[tuple[str, ...]] = set()
 
-    def fetch(self, send: Callable[[ObjectStore], _Result]) -> _Result:
-        """Fetch a page.
+    def check_time(self) -> None:
+        """Check, before a page is requested, that there is time for one.
 
         Raises:
             StorageError: The pages before brought too few keys for the time that they took.
-            PulsarOffloadError: The request failed.
         """
-        # To connect, which the first page may wait for, is not the store's time.
-        if self._begun is None:
-            self._begun = self._policy.clock()
-        if self._policy.is_too_late(self._begun, self._key_count * KEY_BYTES):
+        if self._policy.is_too_late(self._begun, self.key_count * KEY_BYTES):
             message = (
                 f"{counted(self._page_count, 'page')} of a listing, with"
-                f" {counted(self._key_count, 'key')} in all, took"
+                f" {counted(self.key_count, 'key')} in all, took"
                 f" longer than {self._policy.deadline_s:g} s and the time for so many keys"
             )
             raise StorageError(message)
-        return self._request(send)
 
-    def count(self, keys: int) -> None:
+    def count(self, page: ListingPage[Any]) -> None:
         """Count a page that came.
 
         Raises:
-            StorageError: There are more pages or keys than a listing may have.
+            StorageError: There are more pages or keys than a listing may have, or a page leads to
+                one that was there before.
         """
         self._page_count += 1
-        self._key_count += keys
-        if self._key_count > MAX_KEYS or self._page_count > MAX_PAGES:
+        self.key_count += page.key_count
+        if page.next_marker in self._markers:
+            raise StorageError("the server lists the same page over and over")
+        if page.next_marker is not None:
+            self._markers.add(page.next_marker)
+        if self.key_count > MAX_KEYS or self._page_count > MAX_PAGES:
             message = (
                 f"a listing of more than {MAX_KEYS} keys or {MAX_PAGES} pages: the server has no"
                 " end of them"

@@ -14,40 +14,36 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from arrow_io.errors import FormatError, MissingObjectError, OptionError
+from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError, OptionError
 from arrow_io.option_values import check_whole_number, kind_of, path_or_url
-from arrow_io.storage.failures import (
-    RANGE_NOT_SATISFIABLE,
-    RetryPolicy,
-    http_status,
-    storage_errors,
-)
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
     ObjectInfo,
-    ObjectStore,
     RangeContent,
     UnfinishedUpload,
 )
+from arrow_io.storage.object_version import agree
 from arrow_io.storage.obstore_options import check_obstore_writes
 from arrow_io.storage.option_aliases import with_known_names
-from arrow_io.storage.own_options import max_connections, uses_obstore, with_options
+from arrow_io.storage.own_options import max_connections, uses_obstore
 from arrow_io.storage.redaction import redacted_urls
-from arrow_io.storage.request_errors import check_version, no_bytes, of_version
+from arrow_io.storage.request import DEFAULT_CONTENT_TYPE, ObjectAttributes, Operation, Request
+from arrow_io.storage.request_errors import OtherObjectError, changed
 from arrow_io.storage.request_sender import RequestSender
 from arrow_io.storage.served_versions import ServedVersions
 from arrow_io.storage.store_kinds import check_url
-from arrow_io.storage.store_uploads import DEFAULT_CONTENT_TYPE, ObjectAttributes
-from arrow_io.storage.trace import RequestKind, RequestTrace
+from arrow_io.storage.trace import RequestTrace
 from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Iterable
 
     from arrow_io.storage.attempts import Refusals
+    from arrow_io.storage.listing_pages import ListingPage
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.range_memory import RangeMemory
 
@@ -55,8 +51,6 @@ FIRST_RANGE_BYTES = 1 << 20
 LONGEST_RANGE_BYTES = 3 << 20
 MAX_RANGE_BYTES = 1 << 30
 """Positions in a buffer are kept in 31 bits."""
-
-_Result = TypeVar("_Result")
 
 
 @dataclass(frozen=True)
@@ -107,13 +101,20 @@ class Location:
             check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)
         options = with_known_names(self.url, self.storage_options or {})
         object.__setattr__(self, "storage_options", options)
-        object.__setattr__(self, "retry", with_options(self.retry, options))
+        object.__setattr__(self, "retry", self.retry.with_options(options))
         object.__setattr__(self, "max_connections", max_connections(options))
         uses_obstore(options)
         if "://" not in self.url and "::" not in self.url:
             object.__setattr__(self, "url", str(Path(self.url).expanduser().absolute()))
         check_url(self.url, str(self))
-        sender = RequestSender(self.url, str(self), options, self.retry, self.max_connections)
+        sender = RequestSender(
+            self.url,
+            str(self),
+            options,
+            self.retry,
+            max_connections=self.max_connections,
+            trace=self.trace,
+        )
         object.__setattr__(self, "_sender", sender)
 
     def __str__(self) -> str:
@@ -192,7 +193,7 @@ class Location:
             MissingObjectError: There is no such folder, or no object below the prefix.
             StorageError: The store refused, or went on failing.
         """
-        infos = self._sender.listing(lambda store: store.list_objects(), self.trace)
+        infos: list[ObjectInfo] = self._sender.listing(Operation.LIST_OBJECTS)
         self._versions.forget_listings()
         return sorted(infos, key=lambda info: info.name)
 
@@ -205,7 +206,7 @@ class Location:
             MissingObjectError: There is no such folder, or no object below the prefix.
             StorageError: The store refused, or went on failing.
         """
-        return sorted(self._sender.listing(lambda store: store.list_folders(), self.trace))
+        return sorted(self._sender.listing(Operation.LIST_FOLDERS))
 
     def child(self, name: str) -> Location:
         """The folder of this name in this one, reached in the same way."""
@@ -239,18 +240,15 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, or went on failing.
         """
-
-        def send(store: ObjectStore, wanted: ObjectVersion | None) -> ObjectContent:
-            self.trace.sent(RequestKind.INDEX_GET, name)
-            content = of_version(
-                name, wanted, lambda: store.get_object(name, max_bytes + 1, wanted)
-            )
-            self.trace.received(RequestKind.INDEX_GET, len(content.data))
-            return content
-
-        content = self._as_served(
-            name, version, lambda v: self._sender.send(name, partial(send, wanted=v))
-        )
+        wanted = self._versions.served(name, version)
+        request = Request(Operation.GET_OBJECT, name, stop=max_bytes + 1, version=wanted)
+        try:
+            content: ObjectContent = self._sender.send(request)
+        except ObjectChangedError:
+            served = self._served_otherwise(name, version, wanted)
+            if served is None:
+                raise
+            content = self._sender.send(replace(request, version=served))
         if len(content.data) > max_bytes:
             message = f"the object is longer than the {max_bytes} bytes allowed"
             raise FormatError(message, object_key=name)
@@ -284,30 +282,16 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, went on failing, or sent something else than the range.
         """
-
-        def send(store: ObjectStore, wanted: ObjectVersion | None) -> RangeContent:
-            self.trace.sent(RequestKind.RANGE_GET, name, start, stop)
-            try:
-                content = of_version(
-                    name, wanted, lambda: store.get_range(name, start, stop, wanted, memory)
-                )
-            except storage_errors() as error:
-                if http_status(error) != RANGE_NOT_SATISFIABLE:
-                    raise
-                content = RangeContent(b"", None)
-            self.trace.received(RequestKind.RANGE_GET, len(content.data))
-            if not content.data:
-                self.trace.sent(RequestKind.HEAD, name)
-                head = store.head(name)
-                check_version(name, wanted, head.version)
-                raise no_bytes(name, start, head)
-            return content
-
-        return self._as_served(
-            name,
-            version,
-            lambda v: self._sender.send(name, partial(send, wanted=v), offset=start),
-        )
+        wanted = self._versions.served(name, version)
+        request = Request(Operation.GET_RANGE, name, start, stop, wanted, memory)
+        try:
+            content: RangeContent = self._sender.send(request)
+        except ObjectChangedError:
+            served = self._served_otherwise(name, version, wanted)
+            if served is None:
+                raise
+            content = self._sender.send(replace(request, version=served))
+        return content
 
     def check_version(self, name: str, version: ObjectVersion) -> None:
         """Ask whether an object is still of a version, by a HEAD request.
@@ -318,7 +302,11 @@ class Location:
             StorageError: The store refused, or went on failing.
         """
         found = self._head(name).version
-        self._as_served(name, version, lambda v: check_version(name, v, found))
+        wanted = self._versions.served(name, version)
+        if not agree(wanted, found):
+            served = self._served_otherwise(name, version, wanted)
+            if served is None or not agree(served, found):
+                raise changed(name)
 
     def size_bytes(self, name: str) -> int:
         """Length of an object, in bytes.
@@ -388,13 +376,8 @@ class Location:
         """
         self.check_writable()
         attributes = ObjectAttributes(user_metadata, content_type)
-
-        def send(store: ObjectStore) -> None:
-            self.trace.sent(RequestKind.PUT, name)
-            store.put_object(name, data, attributes)
-            self.trace.written(RequestKind.PUT, len(data))
-
-        run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data)))
+        request = Request(Operation.PUT_OBJECT, name, data=data, attributes=attributes)
+        run_to_its_end(partial(self._sender.send, request))
 
     def write_new_object(
         self, name: str, data: bytes, *, user_metadata: Mapping[str, str] | None = None
@@ -419,7 +402,7 @@ class Location:
         self.check_writes_new_objects()
         attributes = ObjectAttributes(user_metadata or {})
         return self._write_if(
-            name, data, lambda store: store.put_new_object(name, data, attributes)
+            Request(Operation.PUT_NEW_OBJECT, name, data=data, attributes=attributes)
         )
 
     def replace_object(
@@ -447,25 +430,21 @@ class Location:
         self.check_writable()
         attributes = ObjectAttributes(user_metadata)
         return self._write_if(
-            name, data, lambda store: store.put_object_over(name, data, attributes, version)
+            Request(
+                Operation.REPLACE_OBJECT, name, version=version, data=data, attributes=attributes
+            )
         )
 
-    def _write_if(self, name: str, data: bytes, put: Callable[[ObjectStore], None]) -> bool:
+    def _write_if(self, request: Request) -> bool:
         """Write on a condition; whether the object has these bytes now."""
-
-        def send(store: ObjectStore) -> bool:
-            self.trace.sent(RequestKind.PUT, name)
-            try:
-                put(store)
-            except FileExistsError:
-                return False
-            self.trace.written(RequestKind.PUT, len(data))
-            return True
-
-        is_ours = run_to_its_end(lambda: self._sender.send(name, send, sent_bytes=len(data)))
-        with suppress(FormatError):
-            is_ours = is_ours or self.read_object(name, max_bytes=len(data)).data == data
-        return is_ours
+        try:
+            run_to_its_end(partial(self._sender.send, request))
+        except OtherObjectError:
+            with suppress(FormatError):
+                max_bytes = len(request.data)
+                return self.read_object(request.name, max_bytes=max_bytes).data == request.data
+            return False
+        return True
 
     def upload(
         self,
@@ -491,12 +470,8 @@ class Location:
             OptionError: The location is a chain of URLs.
         """
         self.check_writable()
-        return ObjectUpload(
-            name,
-            ObjectAttributes(user_metadata, content_type),
-            partial(self._sender.send, name),
-            self.trace,
-        )
+        attributes = ObjectAttributes(user_metadata, content_type)
+        return ObjectUpload(name, attributes, self._sender.send)
 
     def delete_objects(self, names: Iterable[str]) -> None:
         """Delete objects, one after the other in the order given; one may be gone already.
@@ -507,13 +482,8 @@ class Location:
         Raises:
             StorageError: The store refused, or went on failing; later objects were not deleted.
         """
-
-        def send(store: ObjectStore, name: str) -> None:
-            self.trace.sent(RequestKind.DELETE, name)
-            store.delete_object(name)
-
         for name in names:
-            self._sender.send(name, partial(send, name=name))
+            self._sender.send(Request(Operation.DELETE_OBJECT, name))
 
     def unfinished_uploads(self, prefix: str = "") -> list[UnfinishedUpload]:
         """What was written of objects that are not complete: under way, or left by a process.
@@ -528,7 +498,7 @@ class Location:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        return self._sender.listing(lambda store: store.list_uploads(prefix), self.trace)
+        return self._sender.listing(Operation.LIST_UPLOADS, prefix)
 
     def abort_upload(self, name: str, upload_id: str) -> None:
         """Remove what was written of an object that is not complete; it may be gone already.
@@ -540,40 +510,21 @@ class Location:
         Raises:
             StorageError: The store refused, or went on failing.
         """
+        self._sender.send(Request(Operation.ABORT_UPLOAD, name, upload_id=upload_id))
 
-        def send(store: ObjectStore) -> None:
-            self.trace.sent(RequestKind.DELETE, name)
-            store.abort_upload(name, upload_id)
+    def _served_otherwise(
+        self, name: str, version: ObjectVersion | None, wanted: ObjectVersion | None
+    ) -> ObjectVersion | None:
+        """Return the version as which the store serves a listed one, if not as `wanted`."""
+        return self._versions.resolve(name, version, wanted, self._relist, self._head)
 
-        self._sender.send(name, send)
-
-    def _as_served(
-        self,
-        name: str,
-        version: ObjectVersion | None,
-        read: Callable[[ObjectVersion | None], _Result],
-    ) -> _Result:
-        """What `read` gives of a version, which the store may serve under another name."""
-
-        def send(store: ObjectStore) -> list[ObjectInfo]:
-            self.trace.sent(RequestKind.LIST, "")
-            return store.listed_with(name)
-
-        return self._versions.read(
-            name,
-            version,
-            read,
-            relist=partial(self._sender.send, None, send),
-            head=partial(self._head, name),
-        )
+    def _relist(self, name: str) -> list[ObjectInfo]:
+        page: ListingPage[ObjectInfo] = self._sender.send(Request(Operation.LIST_OBJECT, name))
+        return page.items
 
     def _head(self, name: str) -> ObjectHead:
-
-        def send(store: ObjectStore) -> ObjectHead:
-            self.trace.sent(RequestKind.HEAD, name)
-            return store.head(name)
-
-        return self._sender.send(name, send)
+        head: ObjectHead = self._sender.send(Request(Operation.HEAD, name))
+        return head
 
 
 def folder_and_name(path: str) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""One request at a time to a store, as its library gives it: no retries, the library's errors.
+"""Stores: one method for each operation of a request, no retries, the library's errors.
 
 Every fsspec file system can list, say a size, and read a range. Some have a class of their own, for
 the way in which an object gets there whole or not at all (`store_uploads`), or because an answer
@@ -15,35 +15,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fsspec.implementations.memory import MemoryFile
 
 from arrow_io.errors import StorageError
 from arrow_io.storage.failures import storage_errors
-from arrow_io.storage.object_version import WriteTime, modified_in, version_in
+from arrow_io.storage.listing_pages import ListingPage
+from arrow_io.storage.object_version import WriteTime, agree, modified_in, version_in
+from arrow_io.storage.request import Operation, Request
 from arrow_io.storage.store_uploads import (
     AsideUpload,
     LocalUpload,
     MemoryUpload,
-    ObjectAttributes,
     StoreUpload,
     aside_path,
     parse_aside_name,
     remove,
 )
-from arrow_io.storage.turns import send_at_once
 
 if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from fsspec.spec import AbstractFileSystem
 
-    from arrow_io.storage.attempts import Attempts
-    from arrow_io.storage.listing_pages import ListingPages
+    from arrow_io.storage.attempts import Attempt
     from arrow_io.storage.object_version import ObjectVersion
-    from arrow_io.storage.range_memory import RangeMemory
-    from arrow_io.storage.turns import SendRequest
+    from arrow_io.storage.request_threads import SendInThread
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,43 +126,39 @@ class ObjectStore:
         """Whether the file system sends requests from an event loop of its own."""
         return bool(self._file_system.async_impl)
 
-    def turn(self, patience_s: float) -> AbstractContextManager[SendRequest]:
+    def turn(
+        self, patience_s: float, upload: StoreUpload | None
+    ) -> AbstractContextManager[SendInThread | None]:
         """Wait for the turn of a request; most stores take any number at once.
 
         Args:
             patience_s: Longest wait for a request that was given up and still runs, in seconds.
-        """
-        del patience_s
-        return contextlib.nullcontext(send_at_once)
+            upload: The upload that sends the request; None: this store.
 
-    def within(self, seconds: float, least_bytes_per_s: float, attempts: Attempts) -> Self:
-        """The same store. Most can neither give up a request that is under way nor watch it."""
-        del seconds, least_bytes_per_s, attempts
-        return self
+        Returns:
+            What sends the request in a thread that can be given up; None: the calling thread.
+        """
+        return contextlib.nullcontext()
 
     @property
     def lister(self) -> ObjectStore:
         """The store that lists: this one, unless another library's listings can be trusted more."""
         return self
 
-    def in_pages(self, pages: ListingPages) -> ObjectStore:
-        """The store that lists, for one listing. Most libraries fetch its pages by themselves."""
-        del pages
-        return self
-
     def _path(self, name: str) -> str:
         return self._folder + name
 
-    def list_objects(self) -> list[ObjectInfo]:
+    def list_objects(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """List the objects directly in the folder, in the store's order."""
-        return [self._object_info(entry) for entry in self._entries() if self._is_object(entry)]
+        entries = [entry for entry in self._entries() if self._is_object(entry)]
+        return ListingPage([self._object_info(entry, attempt) for entry in entries])
 
-    def list_folders(self) -> list[str]:
+    def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
         """Names of the folders directly in the folder, in the store's order."""
         names = (entry["name"] for entry in self._entries() if entry["type"] == "directory")
         relative = (self._relative(name).rstrip("/") for name in names)
         # Some stores list the folder itself too.
-        return [name for name in relative if name and "/" not in name]
+        return ListingPage([name for name in relative if name and "/" not in name])
 
     def _entries(self) -> list[Mapping[str, Any]]:
         # A listing is never taken from the cache, nor left in it: it may be of a million objects.
@@ -187,145 +181,112 @@ class ObjectStore:
         name = entry["name"]
         return entry["type"] == "file" and name.startswith(self._folder) and not name.endswith("/")
 
-    def _object_info(self, entry: Mapping[str, Any]) -> ObjectInfo:
+    def _object_info(self, entry: Mapping[str, Any], attempt: Attempt) -> ObjectInfo:
         name = self._relative(entry["name"])
         size_bytes = entry["size"]
         version = version_in(entry, size_bytes)
         if size_bytes is None:
-            head = self.head(name)
+            head = self.head(Request(Operation.HEAD, name), attempt)
             size_bytes, version = head.size_bytes, version or head.version
         return ObjectInfo(name, size_bytes, modified_in(entry), version)
 
-    def listed_with(self, name: str) -> list[ObjectInfo]:
+    def list_object(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """A listing that has an object, if it is there; and perhaps others."""
-        del name
-        return self.list_objects()
+        return self.list_objects(request, attempt)
 
-    def head(self, name: str) -> ObjectHead:
+    def head(self, request: Request, attempt: Attempt) -> ObjectHead:
         """Size, user metadata and version of an object.
 
         Raises:
             FileNotFoundError: There is no such object, or it is a folder.
         """
-        path = self._path(name)
         self._file_system.invalidate_cache(self._root)
-        info = self._file_system.info(path)
+        info = self._file_system.info(self._path(request.name))
         if info["type"] == "directory":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if info["size"] is None:
-            raise StorageError("the server does not say how long the object is", object_key=name)
+            message = "the server does not say how long the object is"
+            raise StorageError(message, object_key=request.name)
         size_bytes = int(info["size"])
         version = version_in(info, size_bytes)
         metadata = lower_names(info.get("metadata"))
         return ObjectHead(size_bytes, metadata, version, modified_in(info))
 
-    def get_object(
-        self, name: str, limit_bytes: int, version: ObjectVersion | None = None
-    ) -> ObjectContent:
-        """The first `limit_bytes` bytes of an object, or all of it if it is shorter.
+    def get_object(self, request: Request, attempt: Attempt) -> ObjectContent:
+        """The first `stop` bytes of an object, or all of it if it is shorter.
 
-        Args:
-            name: Name of the object.
-            limit_bytes: Most bytes that are read.
-            version: The version wanted: a store that can be asked for it alone fails if it is gone.
+        A store that can be asked for the version alone fails if that is gone.
         """
-        content = self._content(name, 0, limit_bytes, version)
+        content = self.get_range(request, attempt)
         return ObjectContent(bytes(content.data), content.user_metadata, content.version)
 
-    def get_range(
-        self,
-        name: str,
-        start: int,
-        stop: int,
-        version: ObjectVersion | None = None,
-        memory: RangeMemory | None = None,
-    ) -> RangeContent:
-        """The bytes `[start, stop)` of an object, or fewer, as the store answers.
-
-        Args:
-            name: Name of the object.
-            start: First byte.
-            stop: Byte behind the last one (half-open).
-            version: See `get_object`.
-            memory: Has memory for the bytes, if they come in parts; None: they have their own.
-
-        Raises:
-            StorageError: The answer is longer than what was asked for.
-        """
-        del memory
-        content = self._content(name, start, stop, version)
-        if len(content.data) > stop - start:
-            raise range_ignored(name, start, stop)
-        return content
-
-    def _content(
-        self, name: str, start: int, stop: int, version: ObjectVersion | None
-    ) -> RangeContent:
-        del version
+    def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
+        """The bytes `[start, stop)` of an object, or fewer or more, as the store answers."""
         # Not copied: a range may have tens of megabytes, and a file system in memory has them.
-        data = self._file_system.cat_file(self._path(name), start=start, end=stop)
+        data = self._file_system.cat_file(
+            self._path(request.name), start=request.start, end=request.stop
+        )
         return RangeContent(data, None)
 
-    def put_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+    def put_object(self, request: Request, attempt: Attempt) -> None:
         """Write a whole object, in place of one that has its name."""
-        upload = self.begin_upload(name, attributes)
+        upload = self.begin_upload(request, attempt)
         try:
-            upload.write_part(1, data)
-            upload.complete()
+            upload.write_part(request, attempt)
+            upload.complete(request, attempt)
         except BaseException as error:
             try:
-                upload.abort()
+                upload.discard(request, attempt)
             except storage_errors() as failure:
                 error.add_note(f"a file of it is left ({type(failure).__name__})")
             raise
 
-    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+    def put_new_object(self, request: Request, attempt: Attempt) -> None:
         """Write a whole object unless there is one of its name, in one step.
 
         Raises:
             FileExistsError: There is one.
         """
-        raise NotImplementedError(name, data, attributes)
+        raise NotImplementedError(request, attempt)
 
-    def put_object_over(
-        self, name: str, data: bytes, attributes: ObjectAttributes, version: ObjectVersion
-    ) -> None:
+    def replace_object(self, request: Request, attempt: Attempt) -> None:
         """Write a whole object in place of a version of it, in one step if the store knows how.
 
         Raises:
             FileExistsError: It is of another version.
             FileNotFoundError: It is not there any more.
         """
-        if not version.agrees_with(self.head(name).version):
+        if not agree(request.version, self.head(request, attempt).version):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        self.put_object(name, data, attributes)
+        self.put_object(request, attempt)
 
-    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+    def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
         """Begin an object that is written in parts."""
-        del attributes
         self._file_system.makedirs(self._root, exist_ok=True)
-        return AsideUpload(self._file_system, self._path(name))
+        return AsideUpload(self._file_system, self._path(request.name))
 
-    def delete_object(self, name: str) -> None:
+    def delete_object(self, request: Request, attempt: Attempt) -> None:
         """Delete an object, if it is there."""
-        remove(self._file_system, self._path(name))
+        remove(self._file_system, self._path(request.name))
 
-    def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+    def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
         """What is not complete of the objects directly in the folder whose names begin so."""
         try:
-            infos = self.list_objects()
+            infos = self.list_objects(request, attempt).items
         except FileNotFoundError:
-            return []
+            return ListingPage([])
         parsed = ((info, parse_aside_name(info.name)) for info in infos)
-        return [
-            UnfinishedUpload(*aside, info.modified)
-            for info, aside in parsed
-            if aside is not None and aside[0].startswith(prefix)
-        ]
+        return ListingPage(
+            [
+                UnfinishedUpload(*aside, info.modified)
+                for info, aside in parsed
+                if aside is not None and aside[0].startswith(request.name)
+            ]
+        )
 
-    def abort_upload(self, name: str, upload_id: str) -> None:
+    def abort_upload(self, request: Request, attempt: Attempt) -> None:
         """Remove what was written of an object that is not complete, if it is there."""
-        remove(self._file_system, aside_path(self._path(name), upload_id))
+        remove(self._file_system, aside_path(self._path(request.name), request.upload_id))
 
 
 class LocalObjectStore(ObjectStore):
@@ -333,21 +294,19 @@ class LocalObjectStore(ObjectStore):
 
     puts_new: ClassVar[bool] = True
 
-    def _content(
-        self, name: str, start: int, stop: int, version: ObjectVersion | None
-    ) -> RangeContent:
-        del version
-        with Path(self._path(name)).open("rb") as file:
-            file.seek(start)
-            data = file.read(stop - start)
+    def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
+        """The bytes `[start, stop)` of a file, or those up to its end."""
+        with Path(self._path(request.name)).open("rb") as file:
+            file.seek(request.start)
+            data = file.read(request.stop - request.start)
             # Asked for behind the bytes, so that it shows whether the file was written meanwhile.
             status = os.fstat(file.fileno())
         modified = datetime.fromtimestamp(status.st_mtime, tz=UTC)
         return RangeContent(data, None, WriteTime(status.st_size, modified))
 
-    def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+    def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
         """Files written aside whose names begin so; no other file is looked at closely."""
-        found = []
+        found, prefix = [], request.name
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root) as entries:
             for entry in entries:
                 aside = parse_aside_name(entry.name) if entry.name.startswith(prefix) else None
@@ -357,37 +316,31 @@ class LocalObjectStore(ObjectStore):
                 with contextlib.suppress(FileNotFoundError):
                     modified = datetime.fromtimestamp(entry.stat().st_mtime, tz=UTC)
                     found.append(UnfinishedUpload(*aside, modified))
-        return found
+        return ListingPage(found)
 
-    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+    def begin_upload(self, request: Request, attempt: Attempt) -> LocalUpload:
         """Begin an object that is written in parts."""
-        del attributes
-        return self._begin_file(name)
+        self._file_system.makedirs(self._root, exist_ok=True)
+        return LocalUpload(self._file_system, self._path(request.name))
 
-    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+    def put_new_object(self, request: Request, attempt: Attempt) -> None:
         """Write a file aside, and link it to its name, which fails if that is taken."""
-        del attributes
-        upload = self._begin_file(name)
+        upload = self.begin_upload(request, attempt)
         try:
-            upload.write_part(1, data)
+            upload.write_part(request, attempt)
             upload.link()
         finally:
-            upload.abort()
-
-    def _begin_file(self, name: str) -> LocalUpload:
-        self._file_system.makedirs(self._root, exist_ok=True)
-        return LocalUpload(self._file_system, self._path(name))
+            upload.discard(request, attempt)
 
 
 class WithoutLeftovers(ObjectStore):
     """A store that shows nothing of objects that are not complete."""
 
-    def list_uploads(self, prefix: str) -> list[UnfinishedUpload]:
+    def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
         """There are none."""
-        del prefix
-        return []
+        return ListingPage([])
 
-    def abort_upload(self, name: str, upload_id: str) -> None:
+    def abort_upload(self, request: Request, attempt: Attempt) -> None:
         """There is nothing to remove."""
 
 
@@ -396,27 +349,23 @@ class MemoryObjectStore(WithoutLeftovers):
 
     puts_new: ClassVar[bool] = True
 
-    def _content(
-        self, name: str, start: int, stop: int, version: ObjectVersion | None
-    ) -> RangeContent:
-        del version
-        path = self._path(name)
+    def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
+        """The bytes `[start, stop)` of an object, or those up to its end."""
+        path = self._path(request.name)
         file = self._file_system.store.get(path)
         if file is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
-        data = bytes(file.getbuffer()[start:stop])
+        data = bytes(file.getbuffer()[request.start : request.stop])
         return RangeContent(data, None, version_in({"created": file.created}, file.size))
 
-    def begin_upload(self, name: str, attributes: ObjectAttributes) -> StoreUpload:
+    def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
         """Begin an object that is written in parts."""
-        del attributes
-        return MemoryUpload(MemoryFile(self._file_system, self._path(name)))
+        return MemoryUpload(MemoryFile(self._file_system, self._path(request.name)))
 
-    def put_new_object(self, name: str, data: bytes, attributes: ObjectAttributes) -> None:
+    def put_new_object(self, request: Request, attempt: Attempt) -> None:
         """Take the name, which only the first can."""
-        del attributes
-        path = self._path(name)
-        file = MemoryFile(self._file_system, path, data)
+        path = self._path(request.name)
+        file = MemoryFile(self._file_system, path, request.data)
         if self._file_system.store.setdefault(path, file) is not file:
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), path)
 
@@ -425,16 +374,6 @@ def protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
     """Names of a file system in URLs."""
     protocol = file_system.protocol
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
-
-
-def range_ignored(name: str, start: int, stop: int) -> StorageError:
-    """The error for a server that sends something else than the range asked for.
-
-    The bytes are dropped even if the right ones could be cut out of them: such a server would
-    send the whole object for each range of it.
-    """
-    message = f"the server does not answer with the bytes [{start}, {stop}) that it was asked for"
-    return StorageError(message, object_key=name, offset=start)
 
 
 def lower_names(metadata: object) -> dict[str, str] | None:

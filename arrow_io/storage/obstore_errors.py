@@ -23,7 +23,7 @@ from typing import Final
 
 from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 
-from arrow_io.storage.failures import BrokenAnswerError
+from arrow_io.storage.failures import BrokenAnswerError, OtherBytesError
 
 OBSTORE_ERRORS: Final = (BaseError, FileNotFoundError, ValueError, RuntimeError)
 """What its functions raise; a name that it takes for no path is a `ValueError`."""
@@ -60,10 +60,6 @@ class AnsweredError(OSError):
 
 class NotThereError(AnsweredError, FileNotFoundError):
     """There is no such object, or no such bucket."""
-
-
-class OtherBytesError(ConnectionError):
-    """The answer is not the range that was asked for."""
 
 
 def translated(error: Exception) -> OSError:

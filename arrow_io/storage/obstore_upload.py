@@ -15,6 +15,9 @@ from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, translated
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from arrow_io.storage.attempts import Attempt
+    from arrow_io.storage.request import Request
+
 PART_BYTES: Final = 16 << 20
 """Length of the blocks: 50,000 of them, the most of a blob, are 781 GiB."""
 _PARTS_AT_A_TIME: Final = 2
@@ -51,22 +54,21 @@ class ObstoreUpload:
         # Who waits for room hears that there will be none.
         self._sent.add_done_callback(lambda _sent: self._room.release())
 
-    def write_part(self, number: int, data: bytes) -> None:
+    def write_part(self, request: Request, attempt: Attempt) -> None:
         """Hand over the next part, as soon as the one before is taken."""
-        del number
         self._room.acquire()
         if self._sent.done():
             self._room.release()
             self._sent.result()
-        self._parts.put(data)
+        self._parts.put(request.data)
 
-    def complete(self) -> None:
+    def complete(self, request: Request, attempt: Attempt) -> None:
         """Say that this was all, and wait until the object is there."""
         self._parts.put(None)
         self._executor.shutdown()
         self._sent.result()
 
-    def abort(self) -> None:
+    def discard(self, request: Request, attempt: Attempt) -> None:
         """Have obstore abort the upload, as it does by itself if it fails."""
         if self._sent.done():
             self._executor.shutdown()

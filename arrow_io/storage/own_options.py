@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-
-    from arrow_io.storage.failures import RetryPolicy
 
 ATTEMPTS_OPTION: Final = "request_attempts"
 DEADLINE_OPTION: Final = "request_deadline_s"
@@ -26,23 +23,21 @@ _MAX_CONNECTIONS: Final = 1024
 _CLIENTS: Final = ("fsspec", OBSTORE)
 
 
-def with_options(policy: RetryPolicy, storage_options: Mapping[str, object]) -> RetryPolicy:
-    """The policy that storage options ask for.
+def retry_options(storage_options: Mapping[str, object]) -> dict[str, Any]:
+    """The fields of a `RetryPolicy` that storage options set.
 
     Args:
-        policy: What holds unless they say otherwise.
         storage_options: Options of the file system, and perhaps ours; numbers may be text.
 
     Raises:
         OptionError: An option is not a number, or out of bounds.
     """
+    fields: dict[str, Any] = {}
     if ATTEMPTS_OPTION in storage_options:
-        attempts = _whole_number(storage_options, ATTEMPTS_OPTION, _MAX_ATTEMPTS)
-        policy = replace(policy, attempts=attempts)
+        fields["attempts"] = _whole_number(storage_options, ATTEMPTS_OPTION, _MAX_ATTEMPTS)
     if DEADLINE_OPTION in storage_options:
-        deadline_s = _number(storage_options, DEADLINE_OPTION, 0.001, _MAX_DEADLINE_S)
-        policy = replace(policy, deadline_s=deadline_s)
-    return policy
+        fields["deadline_s"] = _number(storage_options, DEADLINE_OPTION, 0.001, _MAX_DEADLINE_S)
+    return fields
 
 
 def max_connections(storage_options: Mapping[str, object]) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import (
     MissingObjectError,
@@ -16,27 +16,29 @@ from arrow_io.errors import (
 from arrow_io.extras import install_command
 from arrow_io.storage.failures import (
     PRECONDITION_FAILED,
+    OtherBytesError,
     http_status,
     is_transient,
     s3_error_code,
-    storage_errors,
 )
 from arrow_io.storage.object_version import agree
 from arrow_io.storage.option_aliases import similar_name
 from arrow_io.storage.own_options import uses_obstore
 from arrow_io.storage.redaction import redacted
+from arrow_io.storage.request import CONDITIONAL_PUTS, Operation, Request
 from arrow_io.storage.store_kinds import StoreKind, store_kind
+from arrow_io.storage.store_uploads import NO_SUCH_UPLOAD
 from arrow_io.wording import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
     from arrow_io.storage.attempts import Attempts
-    from arrow_io.storage.object_store import ObjectHead, RangeContent
+    from arrow_io.storage.object_store import ObjectHead
     from arrow_io.storage.object_version import ObjectVersion
 
 _UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(?P<name>\w+)'")
-_Content = TypeVar("_Content", bound="RangeContent")
+_GETS: Final = frozenset({Operation.GET_OBJECT, Operation.GET_RANGE})
 _PACKAGES: Final[Mapping[StoreKind | None, tuple[str, str]]] = {
     StoreKind.S3: ("s3fs", "s3"),
     StoreKind.GCS: ("gcsfs", "gcs"),
@@ -45,8 +47,22 @@ _PACKAGES: Final[Mapping[StoreKind | None, tuple[str, str]]] = {
 """Package of a store's file system, and our extra that brings it."""
 
 
+class UploadGoneError(StorageError):
+    """A multipart upload that cannot be completed, because it or its bucket is gone.
+
+    Attributes:
+        code: S3's code.
+    """
+
+    code: str | None = None
+
+
+class OtherObjectError(StorageError):
+    """An object that was not written, because its name has another one."""
+
+
 class RequestErrors:
-    """Makes the errors of one location.
+    """Makes the errors of one location, of a request and what a library raised.
 
     Args:
         url: The location, as the user gave it.
@@ -59,31 +75,43 @@ class RequestErrors:
         self._shown_url = shown_url
         self._options = storage_options
 
-    def typed(
-        self, error: Exception, name: str | None, offset: int | None, attempts: Attempts
-    ) -> PulsarOffloadError:
+    def typed(self, error: Exception, request: Request, attempts: Attempts) -> PulsarOffloadError:
         """The error for what a library raised.
 
         Args:
             error: What it raised, at last.
-            name: Name of the object; None for a listing.
-            offset: First byte that is missing, in bytes, if the request was for a range.
+            request: What was requested.
             attempts: The attempts at the request.
         """
         if isinstance(error, PulsarOffloadError):
             return error
-        if isinstance(error, FileNotFoundError) and s3_error_code(error) != "NoSuchBucket":
+        name, status = request.object_key, http_status(error)
+        if status == PRECONDITION_FAILED and request.operation in _GETS:
+            return changed(request.name)
+        if isinstance(error, OtherBytesError):
+            return range_ignored(request)
+        if isinstance(error, FileNotFoundError) and not _is_container(error, request):
             what = "object" if name else "folder or prefix"
             message = f"no such {what} at {self._shown_url}"
             return MissingObjectError(message, object_key=name)
+        return self._failed(error, request, attempts)
+
+    def _failed(self, error: Exception, request: Request, attempts: Attempts) -> StorageError:
         again = advice = ""
         if is_transient(error):
             again, advice = f", after {attempts.described()}", attempts.advice()
         message = f"request to {self._shown_url} failed{again}: {self.shown(error)}{advice}"
-        typed = StorageError(message, object_key=name, offset=offset)
+        offset = request.start if request.operation is Operation.GET_RANGE else None
+        typed = _class_of(error, request)(message, object_key=request.object_key, offset=offset)
+        if isinstance(typed, UploadGoneError):
+            typed.code = s3_error_code(error)
         for note in getattr(error, "__notes__", ()):
             typed.add_note(redacted(note, self._options))
         return typed
+
+    def not_written(self) -> OptionError:
+        """The error for a file system that is only read."""
+        return OptionError(f"{self._shown_url}: its file system is only read, not written to")
 
     def unusable(self, error: Exception) -> OptionError:
         """The error for options or a URL that a library refuses."""
@@ -114,6 +142,20 @@ class RequestErrors:
         return redacted(text, self._options)
 
 
+def _is_container(error: FileNotFoundError, request: Request) -> bool:
+    """Return whether the bucket or the upload is missing, and not the object."""
+    code = s3_error_code(error)
+    is_complete = request.operation is Operation.COMPLETE_UPLOAD
+    return code == "NoSuchBucket" or (is_complete and code == NO_SUCH_UPLOAD)
+
+
+def _class_of(error: Exception, request: Request) -> type[StorageError]:
+    if request.operation is Operation.COMPLETE_UPLOAD and isinstance(error, FileNotFoundError):
+        return UploadGoneError
+    is_other = isinstance(error, FileExistsError) or http_status(error) == PRECONDITION_FAILED
+    return OtherObjectError if is_other and request.operation in CONDITIONAL_PUTS else StorageError
+
+
 def check_version(name: str, wanted: ObjectVersion | None, found: ObjectVersion | None) -> None:
     """Compare two versions of an object; of one that is not known, nothing can be said.
 
@@ -121,33 +163,32 @@ def check_version(name: str, wanted: ObjectVersion | None, found: ObjectVersion 
         ObjectChangedError: They differ.
     """
     if not agree(wanted, found):
-        raise _changed(name)
+        raise changed(name)
 
 
-def of_version(name: str, wanted: ObjectVersion | None, get: Callable[[], _Content]) -> _Content:
-    """What a request gives, if its version is the one wanted, or one of the two is not known.
-
-    Raises:
-        ObjectChangedError: Its version is another, or the store says that the one wanted is gone.
-    """
-    try:
-        content = get()
-    except storage_errors() as error:
-        if http_status(error) == PRECONDITION_FAILED:
-            raise _changed(name) from None
-        raise
-    check_version(name, wanted, content.version)
-    return content
-
-
-def _changed(name: str) -> ObjectChangedError:
+def changed(name: str) -> ObjectChangedError:
+    """The error for an object that is of another version."""
     message = "the object was replaced since it was listed or first read: open the topic anew"
     return ObjectChangedError(message, object_key=name)
 
 
-def no_bytes(name: str, start: int, head: ObjectHead) -> Exception:
+def range_ignored(request: Request) -> StorageError:
+    """The error for a server that sends something else than the range asked for.
+
+    The bytes are dropped even if the right ones could be cut out of them: such a server would
+    send the whole object for each range of it.
+    """
+    start, stop = request.start, request.stop
+    message = f"the server does not answer with the bytes [{start}, {stop}) that it was asked for"
+    return StorageError(message, object_key=request.name, offset=start)
+
+
+def no_bytes(request: Request, head: ObjectHead) -> Exception:
     """The error for an empty answer: the object's end, or a failure that may pass."""
-    if head.size_bytes <= start:
-        message = f"the object ends after {counted(head.size_bytes, 'byte')}, before byte {start}"
-        return TruncatedObjectError(message, object_key=name, offset=head.size_bytes)
-    return ConnectionError(f"no bytes were sent of an object of {counted(head.size_bytes, 'byte')}")
+    size_bytes = head.size_bytes
+    if size_bytes <= request.start:
+        message = (
+            f"the object ends after {counted(size_bytes, 'byte')}, before byte {request.start}"
+        )
+        return TruncatedObjectError(message, object_key=request.name, offset=size_bytes)
+    return ConnectionError(f"no bytes were sent of an object of {counted(size_bytes, 'byte')}")

@@ -4,28 +4,27 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.attempts import Attempts, Refusals
 from arrow_io.storage.connection import open_store
-from arrow_io.storage.failures import RequestGivenUpError, says_try_later, storage_errors
+from arrow_io.storage.failures import RANGE_NOT_SATISFIABLE, http_status, storage_errors
 from arrow_io.storage.listing_pages import ListingPages
-from arrow_io.storage.request_errors import RequestErrors
+from arrow_io.storage.object_store import RangeContent
+from arrow_io.storage.request import LISTER_OPERATIONS, Operation, Request
+from arrow_io.storage.request_errors import RequestErrors, check_version, no_bytes, range_ignored
 from arrow_io.storage.s3_object_store import S3ObjectStore
-from arrow_io.storage.time_limit import TimeLimit
 from arrow_io.storage.trace import RequestKind
-from arrow_io.storage.turns import LISTING_DEADLINES
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
 
-    from arrow_io.storage.failures import RetryPolicy
+    from arrow_io.storage.attempts import Attempt, RetryPolicy
     from arrow_io.storage.object_store import ObjectStore
+    from arrow_io.storage.request_threads import SendInThread
+    from arrow_io.storage.store_uploads import StoreUpload
     from arrow_io.storage.trace import RequestTrace
-
-_Result = TypeVar("_Result")
 
 
 class RequestSender:
@@ -37,6 +36,7 @@ class RequestSender:
         storage_options: Options of the file system, and ours.
         retry: How often a request is sent again, and how long it may take.
         max_connections: Most requests at a time.
+        trace: Counts the requests.
 
     Attributes:
         refusals: How often the store answered that it is asked for too much now.
@@ -48,82 +48,144 @@ class RequestSender:
         shown_url: str,
         storage_options: Mapping[str, object],
         retry: RetryPolicy,
+        *,
         max_connections: int,
+        trace: RequestTrace,
     ) -> None:
         self._url = url
-        self._shown_url = shown_url
         self._storage_options = storage_options
         self._retry = retry
         self._max_connections = max_connections
+        self._trace = trace
         self._errors = RequestErrors(url, shown_url, storage_options)
         self._opened: tuple[int, ObjectStore] | None = None
         self.refusals = Refusals()
 
-    def send(
-        self,
-        name: str | None,
-        send: Callable[[ObjectStore], _Result],
-        offset: int | None = None,
-        *,
-        repeat: bool = True,
-        sent_bytes: int = 0,
-    ) -> _Result:
+    def send(self, request: Request, upload: StoreUpload | None = None) -> Any:  # noqa: ANN401 - of the operation
         """Send a request, and send it again as long as it fails in a way that may pass.
 
         Args:
-            name: Name of the object; None for a listing.
-            send: Sends the request once.
-            offset: First byte asked for, in bytes, if it is for a range.
-            repeat: Whether it may be sent again.
-            sent_bytes: Length of the body that each attempt sends, in bytes.
+            request: The request.
+            upload: The upload that it is about; None: the store.
+
+        Returns:
+            What the method of the store returns that the operation names.
 
         Raises:
             PulsarOffloadError: The request failed, or the options do not fit the store. Its class
                 says what is wrong.
         """
-        store = self.store()
-        attempts = Attempts(self._retry, can_repeat=repeat, refusals=self.refusals)
-
-        def attempt(seconds: float) -> _Result:
-            attempts.count += 1
-            least = self._retry.least_bytes_per_s
-            limit = TimeLimit(seconds * (LISTING_DEADLINES if name is None else 1), least)
-            try:
-                return send_in_turn(
-                    partial(send, store.within(seconds, least, attempts)),
-                    partial(limit.begin, sent_bytes),
-                )
-            except storage_errors() as error:
-                attempts.is_late = isinstance(error, RequestGivenUpError)
-                attempts.failure_count += self._retry.counts(error)
-                if says_try_later(error):
-                    self.refusals.note()
-                raise
-
+        attempts = Attempts(
+            self._retry, request.can_repeat, len(request.data), refusals=self.refusals
+        )
         try:
-            retry = self._retry if repeat else replace(self._retry, attempts=1)
-            with store.turn(self._retry.deadline_s) as send_in_turn:
-                return retry.call_within(attempt, sent_bytes)
+            store = self._store_for(request)
+            method = getattr(upload or store, request.operation)
+            with store.turn(self._retry.deadline_s, upload) as in_thread:
+                while True:
+                    attempt = attempts.begin()
+                    self._count(request)
+                    try:
+                        try:
+                            # Nothing lies between here and the method that sends the request, so a
+                            # stack shows what happens.
+                            if in_thread is None:
+                                answer = method(request, attempt)
+                            else:
+                                answer = in_thread(method, request, attempt)
+                        except storage_errors() as error:
+                            if not _is_past_end(request, error):
+                                raise
+                            answer = RangeContent(b"", None)
+                        self._check(request, answer)
+                        if request.operation is not Operation.GET_RANGE or answer.data:
+                            return answer
+                        raise self._why_empty(store, request, attempt, in_thread)
+                    except storage_errors() as error:
+                        if not attempts.pause_after(error):
+                            attempts.raise_earlier()
+                            raise
         except NotImplementedError:
-            message = f"{self._shown_url}: its file system is only read, not written to"
-            raise OptionError(message) from None
+            raise self._errors.not_written() from None
         except storage_errors() as error:
             # Not chained: a traceback would print the library's own text, which may hold secrets.
-            raise self._errors.typed(error, name, offset, attempts) from None
+            raise self._errors.typed(error, request, attempts) from None
 
-    def listing(self, listed: Callable[[ObjectStore], _Result], trace: RequestTrace) -> _Result:
+    def listing(self, operation: Operation, name: str = "") -> list[Any]:
         """Send the requests of a listing: each page has attempts and time of its own.
 
+        Args:
+            operation: One of `LISTINGS`.
+            name: See `Request.name`.
+
+        Returns:
+            The items of all pages.
+
         Raises:
-            PulsarOffloadError: See `send`.
+            PulsarOffloadError: See `send`; or the pages have no end.
         """
-        pages = ListingPages(self._retry, partial(self.send, None))
+        # To connect, which the first page may wait for, is not the store's time.
+        self.store()
+        pages, items = ListingPages(self._retry), []
+        request = Request(operation, name)
+        while True:
+            pages.check_time()
+            page = self.send(request)
+            pages.count(page)
+            items += page.items
+            if page.next_marker is None:
+                return items
+            request = replace(request, marker=page.next_marker, listed_keys=pages.key_count)
 
-        def send(store: ObjectStore) -> _Result:
-            trace.sent(RequestKind.LIST, "")
-            return listed(store.in_pages(pages))
+    def _count(self, request: Request) -> None:
+        kind = request.kind
+        if kind in {RequestKind.RANGE_GET, RequestKind.PART}:
+            self._trace.sent(kind, request.name, request.start, request.stop)
+        elif kind is not RequestKind.LIST:
+            self._trace.sent(kind, request.name)
+        elif request.marker is None:
+            # A listing counts as one, whatever pages it takes.
+            self._trace.sent(kind, "")
 
-        return self.send(None, send)
+    def _check(self, request: Request, answer: object) -> None:
+        """Check an answer, and count its bytes or those that were sent.
+
+        Raises:
+            ObjectChangedError: It is of another version than the one that was requested.
+            StorageError: It is longer than what was requested.
+        """
+        if isinstance(answer, RangeContent):
+            is_range = request.operation is Operation.GET_RANGE
+            if is_range and len(answer.data) > request.stop - request.start:
+                raise range_ignored(request)
+            check_version(request.name, request.version, answer.version)
+            self._trace.received(request.kind, len(answer.data))
+        elif request.data:
+            self._trace.written(request.kind, len(request.data))
+
+    def _why_empty(
+        self,
+        store: ObjectStore,
+        request: Request,
+        attempt: Attempt,
+        in_thread: SendInThread | None,
+    ) -> Exception:
+        """Ask by a HEAD why an answer has no byte of a range."""
+        head = Request(Operation.HEAD, request.name)
+        self._count(head)
+        try:
+            if in_thread is None:
+                found = store.head(head, attempt)
+            else:
+                found = in_thread(store.head, head, attempt)
+            check_version(request.name, request.version, found.version)
+        except storage_errors() as error:
+            return error
+        return no_bytes(request, found)
+
+    def _store_for(self, request: Request) -> ObjectStore:
+        store = self.store()
+        return store.lister if request.operation in LISTER_OPERATIONS else store
 
     def store(self) -> ObjectStore:
         """The store, connected in this process.
@@ -147,5 +209,10 @@ class RequestSender:
             raise self._errors.unusable(error) from None
         except storage_errors() as error:
             once = Attempts(self._retry, can_repeat=False, count=1)
-            raise self._errors.typed(error, None, None, once) from None
+            raise self._errors.typed(error, Request(Operation.LIST_OBJECTS), once) from None
         return store
+
+
+def _is_past_end(request: Request, error: Exception) -> bool:
+    """Return whether the store says that an object ends before a range."""
+    return request.operation is Operation.GET_RANGE and http_status(error) == RANGE_NOT_SATISFIABLE

@@ -7,7 +7,9 @@ limits end the request, and keeps no process from ending.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeVar
+from concurrent.futures import Future
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from arrow_io.storage.failures import RequestGivenUpError
 from arrow_io.threads import in_thread
@@ -15,33 +17,58 @@ from arrow_io.threads import in_thread
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from arrow_io.storage.time_limit import BodyTime
+    from arrow_io.storage.attempts import Attempt
+    from arrow_io.storage.request import Request
 
-_Result = TypeVar("_Result")
+    Send = Callable[[Request, Attempt], Any]
+    """A method of a store that sends a request once."""
+
+LISTING_DEADLINES: Final = 10
+"""How many times the time of a request a listing may take, whose pages a library fetches itself."""
 
 
-def wait_for(send: Callable[[BodyTime], _Result], body_time: BodyTime) -> _Result:
-    """Send a request in another thread, and wait for what it gives.
+class SendInThread(Protocol):
+    """Sends a request in another thread."""
+
+    def __call__(self, send: Send, request: Request, attempt: Attempt) -> Any:  # noqa: ANN401 - any answer
+        """Return what `send` returns, or raise what it raises, unless the time is over."""
+
+
+def send_in_thread(
+    send: Send,
+    request: Request,
+    attempt: Attempt,
+    hold_until: Callable[[Future[Any]], object] | None = None,
+) -> Any:  # noqa: ANN401 - as `send`
+    """Send a request in another thread, and wait for its answer until the time is over.
 
     Args:
-        send: Sends the request; is told what puts off the end of its time.
-        body_time: The time, which has begun.
+        send: Sends the request.
+        request: The request.
+        attempt: The attempt, whose time starts now.
+        hold_until: Keeps others from sending until an answer has come or is cancelled.
 
     Raises:
         RequestGivenUpError: The time was over.
         Exception: What `send` raised.
     """
-    answer = in_thread(lambda: send(body_time))
+    attempt.start(LISTING_DEADLINES if request.is_listing else 1)
+    answer: Future[Any] = Future()
     try:
+        if hold_until is not None:
+            hold_until(answer)
+        in_thread(partial(send, request, attempt), answer)
         while True:
             try:
-                return answer.result(body_time.left_s())
+                return answer.result(attempt.left_s())
             except TimeoutError:
                 if answer.done():
                     return answer.result()
-                if body_time.left_s():
+                if attempt.left_s():
                     continue
-            message = f"no sound and whole answer within {body_time.seconds:.3g} s"
+            message = f"no sound and whole answer within {attempt.seconds:.3g} s"
             raise RequestGivenUpError(message)
     finally:
-        body_time.is_over = True
+        attempt.is_over = True
+        # What no thread has begun to send is not sent any more.
+        answer.cancel()

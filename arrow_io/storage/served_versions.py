@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import os
 from concurrent.futures import CancelledError, Future
-from typing import TYPE_CHECKING, TypeVar
-
-from arrow_io.errors import ObjectChangedError
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
 
     from arrow_io.storage.object_store import ObjectHead, ObjectInfo
     from arrow_io.storage.object_version import ObjectVersion
-
-_Result = TypeVar("_Result")
 
 
 class ServedVersions:
@@ -35,44 +31,45 @@ class ServedVersions:
         """Forget what was listed until now: it no longer shows that an object was replaced."""
         self._relisted.clear()
 
-    def read(
-        self,
-        name: str,
-        version: ObjectVersion | None,
-        read: Callable[[ObjectVersion | None], _Result],
-        *,
-        relist: Callable[[], Iterable[ObjectInfo]],
-        head: Callable[[], ObjectHead],
-    ) -> _Result:
-        """What `read` gives of a version, which the store may serve under another name.
+    def served(self, name: str, version: ObjectVersion | None) -> ObjectVersion | None:
+        """The version to ask the store for: the one as which it serves a version, if that is known.
 
         Args:
             name: Name of the object.
             version: The version as listed, or first read; None: any.
-            read: Reads the object if it is of a version, as served.
-            relist: Lists the object anew, perhaps with others.
-            head: Asks what the store says of the object.
-
-        Raises:
-            ObjectChangedError: It is of another version.
         """
-        known = None if version is None else self._served.get((name, version))
-        try:
-            return read(known or version)
-        except ObjectChangedError:
-            if version is None or known is not None:
-                raise
-            served = self._served_version(name, version, relist, head)
-            if served is None:
-                raise
-        return read(served)
+        return None if version is None else self._served.get((name, version), version)
+
+    def resolve(
+        self,
+        name: str,
+        version: ObjectVersion | None,
+        tried: ObjectVersion | None,
+        relist: Callable[[str], Iterable[ObjectInfo]],
+        head: Callable[[str], ObjectHead],
+    ) -> ObjectVersion | None:
+        """Ask as which other version the store serves one that it did not serve as `tried`.
+
+        Args:
+            name: Name of the object.
+            version: The version as listed, or first read; None: any.
+            tried: What `served` returned for it.
+            relist: Lists the object of a name anew, perhaps with others.
+            head: Asks what the store says of the object of a name.
+
+        Returns:
+            The version; None if the object was replaced.
+        """
+        if version is None or self._served.get((name, version)) == tried:
+            return None
+        return self._served_version(name, version, relist, head)
 
     def _served_version(
         self,
         name: str,
         version: ObjectVersion,
-        relist: Callable[[], Iterable[ObjectInfo]],
-        head: Callable[[], ObjectHead],
+        relist: Callable[[str], Iterable[ObjectInfo]],
+        head: Callable[[str], ObjectHead],
     ) -> ObjectVersion | None:
         """As which version the store serves the one that is listed; None if that is gone.
 
@@ -105,18 +102,18 @@ class ServedVersions:
         self,
         name: str,
         version: ObjectVersion,
-        relist: Callable[[], Iterable[ObjectInfo]],
-        head: Callable[[], ObjectHead],
+        relist: Callable[[str], Iterable[ObjectInfo]],
+        head: Callable[[str], ObjectHead],
     ) -> ObjectVersion | None:
         """What a HEAD says of the version that is still listed; None if that is gone."""
         # A listing that was made for another object may show that this one was replaced too. It
         # cannot show the contrary: this one may have been replaced after that listing.
         if self._relisted.get(name, version) != version:
             return None
-        infos = {info.name: info for info in relist()}
+        infos = {info.name: info for info in relist(name)}
         self._relisted.update((info.name, info.version) for info in infos.values())
         info = infos.get(name)
         if info is None or info.version != version:
             return None
-        found = head()
+        found = head(name)
         return found.version if found.size_bytes == info.size_bytes else None

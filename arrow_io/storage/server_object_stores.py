@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 
     from fsspec.spec import AbstractFileSystem
 
-    from arrow_io.storage.turns import SendRequest, Turns
+    from arrow_io.storage.request_threads import SendInThread
+    from arrow_io.storage.store_uploads import StoreUpload
+    from arrow_io.storage.turns import Turns
 
 
 class BlockingObjectStore(ObjectStore):
@@ -35,7 +37,9 @@ class BlockingObjectStore(ObjectStore):
         """Whether the file system sends requests from an event loop of its own: it does not."""
         return False
 
-    def turn(self, patience_s: float) -> AbstractContextManager[SendRequest]:
+    def turn(
+        self, patience_s: float, upload: StoreUpload | None
+    ) -> AbstractContextManager[SendInThread]:
         """Wait until no other request to the file system is under way."""
         return self._turns.turn(patience_s)
 

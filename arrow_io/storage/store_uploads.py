@@ -20,7 +20,6 @@ import errno
 import os
 import re
 import secrets
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from arrow_io.storage.failures import s3_error_code
@@ -31,10 +30,10 @@ if TYPE_CHECKING:
     from fsspec.implementations.memory import MemoryFile
     from fsspec.spec import AbstractBufferedFile, AbstractFileSystem
 
-    CallS3 = Callable[..., Mapping[str, Any]]
+    from arrow_io.storage.attempts import Attempt
+    from arrow_io.storage.request import Request
 
-DEFAULT_CONTENT_TYPE = "application/octet-stream"
-"""Pulsar's offloaders ask for it; nothing reads it."""
+    CallS3 = Callable[..., Mapping[str, Any]]
 
 NO_SUCH_UPLOAD = "NoSuchUpload"
 """S3's code for a multipart upload that was completed, aborted, or never begun."""
@@ -43,27 +42,19 @@ NO_SUCH_UPLOAD = "NoSuchUpload"
 _ASIDE = re.compile(r"(?P<name>.+)\.(?P<upload_id>[0-9a-f]{16})\.unfinished", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectAttributes:
-    """What is kept with an object besides its bytes, if the store keeps such things."""
-
-    user_metadata: Mapping[str, str]
-    content_type: str = DEFAULT_CONTENT_TYPE
-
-
 class StoreUpload(Protocol):
     """An object that a store is being given. Nothing is seen of it before `complete`."""
 
     is_repeatable: ClassVar[bool]
     """Whether a request that failed can be sent again."""
 
-    def write_part(self, number: int, data: bytes) -> None:
+    def write_part(self, request: Request, attempt: Attempt) -> None:
         """Write the next part, numbered from 1, or write it again."""
 
-    def complete(self) -> None:
+    def complete(self, request: Request, attempt: Attempt) -> None:
         """Publish the object, in place of one that has its name."""
 
-    def abort(self) -> None:
+    def discard(self, request: Request, attempt: Attempt) -> None:
         """Remove what was written; a second call, or one after `complete`, does nothing."""
 
 
@@ -71,7 +62,7 @@ class S3Upload:
     """A multipart upload.
 
     Args:
-        call: Sends a request: its name in botocore, then its parameters.
+        call: Sends a request: its name in botocore, the attempt, then its parameters.
         address: `Bucket` and `Key`.
         upload_id: The upload's id.
     """
@@ -83,20 +74,24 @@ class S3Upload:
         self._upload = {**address, "UploadId": upload_id}
         self._etags: dict[int, str] = {}
 
-    def write_part(self, number: int, data: bytes) -> None:
+    def write_part(self, request: Request, attempt: Attempt) -> None:
         """Upload one part."""
-        answer = self._call("upload_part", **self._upload, PartNumber=number, Body=data)
+        number = request.part_number
+        answer = self._call(
+            "upload_part", attempt, **self._upload, PartNumber=number, Body=request.data
+        )
         self._etags[number] = answer["ETag"]
 
-    def complete(self) -> None:
+    def complete(self, request: Request, attempt: Attempt) -> None:
         """Complete the upload."""
         parts = [{"PartNumber": number, "ETag": etag} for number, etag in self._etags.items()]
-        self._call("complete_multipart_upload", **self._upload, MultipartUpload={"Parts": parts})
+        parameters = {**self._upload, "MultipartUpload": {"Parts": parts}}
+        self._call("complete_multipart_upload", attempt, **parameters)
 
-    def abort(self) -> None:
+    def discard(self, request: Request, attempt: Attempt) -> None:
         """Abort the upload."""
         try:
-            self._call("abort_multipart_upload", **self._upload)
+            self._call("abort_multipart_upload", attempt, **self._upload)
         except FileNotFoundError as error:
             if s3_error_code(error) != NO_SUCH_UPLOAD:
                 raise
@@ -118,17 +113,16 @@ class AsideUpload:
         self._aside = aside_path(path, secrets.token_hex(8))
         self._file = self._file_system.open(self._aside, "wb")
 
-    def write_part(self, number: int, data: bytes) -> None:
+    def write_part(self, request: Request, attempt: Attempt) -> None:
         """Write on."""
-        del number
-        self._file.write(data)
+        self._file.write(request.data)
 
-    def complete(self) -> None:
+    def complete(self, request: Request, attempt: Attempt) -> None:
         """Move the file."""
         self._file.close()
         self._file_system.mv(self._aside, self._path)
 
-    def abort(self) -> None:
+    def discard(self, request: Request, attempt: Attempt) -> None:
         """Remove the file."""
         try:
             self._file.close()
@@ -139,14 +133,14 @@ class AsideUpload:
 class LocalUpload(AsideUpload):
     """A local file of another name, renamed when the disk has it whole."""
 
-    def complete(self) -> None:
+    def complete(self, request: Request, attempt: Attempt) -> None:
         """Rename the file."""
         self._keep_bytes()
-        super().complete()
+        super().complete(request, attempt)
         self._keep_name()
 
     def link(self) -> None:
-        """Give the file its name too, unless another has it: `abort` removes the first one.
+        """Give the file its name too, unless another has it: `discard` removes the first one.
 
         Raises:
             FileExistsError: Another has it.
@@ -176,16 +170,15 @@ class MemoryUpload:
     def __init__(self, file: MemoryFile) -> None:
         self._file: Any = file
 
-    def write_part(self, number: int, data: bytes) -> None:
+    def write_part(self, request: Request, attempt: Attempt) -> None:
         """Write on."""
-        del number
-        self._file.write(data)
+        self._file.write(request.data)
 
-    def complete(self) -> None:
+    def complete(self, request: Request, attempt: Attempt) -> None:
         """Put the buffer in its place."""
         self._file.commit()
 
-    def abort(self) -> None:
+    def discard(self, request: Request, attempt: Attempt) -> None:
         """Nothing is left of a buffer that nobody holds."""
 
 
@@ -197,18 +190,17 @@ class ClosingUpload:
     def __init__(self, file: AbstractBufferedFile) -> None:
         self._file: Any = file
 
-    def write_part(self, number: int, data: bytes) -> None:
+    def write_part(self, request: Request, attempt: Attempt) -> None:
         """Write on."""
-        del number
         with _of_adlfs():
-            self._file.write(data)
+            self._file.write(request.data)
 
-    def complete(self) -> None:
+    def complete(self, request: Request, attempt: Attempt) -> None:
         """Close the file."""
         with _of_adlfs():
             self._file.close()
 
-    def abort(self) -> None:
+    def discard(self, request: Request, attempt: Attempt) -> None:
         """Discard the file."""
         if not self._file.closed:
             # When it is collected, a file closes itself, and so publishes itself.

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from fsspec.asyn import AsyncFileSystem
 from fsspec.implementations.local import LocalFileSystem
@@ -18,27 +19,16 @@ from fsspec.implementations.memory import MemoryFileSystem
 from fsspec.spec import AbstractFileSystem
 
 from arrow_io.storage.failures import RequestGivenUpError
-from arrow_io.storage.request_threads import wait_for
+from arrow_io.storage.request_threads import send_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from concurrent.futures import Future
 
-    from arrow_io.storage.time_limit import BodyTime
-
-_Result = TypeVar("_Result")
-
-LISTING_DEADLINES: Final = 10
-"""How many times the time of a request a listing may take, whose pages a library fetches itself."""
+    from arrow_io.storage.request_threads import SendInThread
 
 _ANY_NUMBER_OF_THREADS: Final = (AsyncFileSystem, LocalFileSystem, MemoryFileSystem)
 """File systems that several threads may use at once."""
-
-
-class SendRequest(Protocol):
-    """Sends a request within a time."""
-
-    def __call__(self, send: Callable[[], _Result], body_time: Callable[[], BodyTime]) -> _Result:
-        """Send it; `body_time` starts the time. Raises what `send` raises."""
 
 
 class Turns:
@@ -49,7 +39,7 @@ class Turns:
         self._current: _Turn | None = None
 
     @contextmanager
-    def turn(self, patience_s: float) -> Iterator[SendRequest]:
+    def turn(self, patience_s: float) -> Iterator[SendInThread]:
         """Wait until no other request is under way, and keep others out in the context.
 
         A request that is within its time is waited for without a limit, because it has its own.
@@ -65,7 +55,7 @@ class Turns:
         """
         turn = self._begin(patience_s)
         try:
-            yield turn.send
+            yield partial(send_in_thread, hold_until=turn.hold_until)
         finally:
             turn.leave()
 
@@ -100,47 +90,28 @@ class _Turn:
     def __init__(self, changed: threading.Condition, end: Callable[[], None]) -> None:
         self._changed = changed
         self._end = end
-        self._is_running = False
+        self._unanswered: set[Future[Any]] = set()
         self.is_left = False
 
-    def send(self, send: Callable[[], _Result], body_time: Callable[[], BodyTime]) -> _Result:
-        """Send a request in another thread, and wait until its time is over."""
-
-        def run(_time: BodyTime) -> _Result:
-            self._start()
-            try:
-                return send()
-            finally:
-                self._stop()
-
-        return wait_for(run, body_time())
+    def hold_until(self, answer: Future[Any]) -> None:
+        """Keep the file system until a request is answered or cancelled, even if it is given up."""
+        answer.add_done_callback(self._release)
+        with self._changed:
+            self._unanswered.add(answer)
 
     def leave(self) -> None:
         """End the turn, or have the request end it that was given up and still runs."""
         with self._changed:
             self.is_left = True
             self._changed.notify_all()
-            if not self._is_running:
+            if not self._unanswered:
                 self._end()
 
-    def _start(self) -> None:
+    def _release(self, answer: Future[Any]) -> None:
         with self._changed:
-            if self.is_left:
-                message = "the request was given up before it was sent"
-                raise RequestGivenUpError(message)
-            self._is_running = True
-
-    def _stop(self) -> None:
-        with self._changed:
-            self._is_running = False
-            if self.is_left:
+            self._unanswered.discard(answer)
+            if self.is_left and not self._unanswered:
                 self._end()
-
-
-def send_at_once(send: Callable[[], _Result], body_time: Callable[[], BodyTime]) -> _Result:
-    """Send a request to a store that limits its time itself, or cannot."""
-    del body_time
-    return send()
 
 
 _TURNS: Final = "_pulsar_offload_turns"

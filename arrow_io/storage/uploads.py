@@ -7,30 +7,26 @@ none of them off half way: the store has done what it was asked for before the u
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
-from arrow_io.errors import PulsarOffloadError, StorageError
-from arrow_io.storage.failures import s3_error_code
-from arrow_io.storage.store_uploads import NO_SUCH_UPLOAD, ObjectAttributes, StoreUpload
-from arrow_io.storage.trace import RequestKind, RequestTrace
+from arrow_io.errors import MissingObjectError, PulsarOffloadError, StorageError
+from arrow_io.storage.request import ObjectAttributes, Operation, Request
+from arrow_io.storage.request_errors import UploadGoneError
+from arrow_io.storage.store_uploads import NO_SUCH_UPLOAD, StoreUpload
 
 if TYPE_CHECKING:
     from collections.abc import Callable
     from concurrent.futures import Future
     from types import TracebackType
 
-    from arrow_io.storage.object_store import ObjectStore
-
 _Result = TypeVar("_Result")
 
 
-class Requests(Protocol):
-    """Sends requests about one object, and again if they fail in a way that may pass."""
+class SendRequest(Protocol):
+    """Sends a request, and again if it fails in a way that may pass (`RequestSender.send`)."""
 
-    def __call__(
-        self, send: Callable[[ObjectStore], _Result], *, repeat: bool = True, sent_bytes: int = 0
-    ) -> _Result:
-        """Send a request; `repeat`: whether it may be sent again. Raises typed errors."""
+    def __call__(self, request: Request, upload: StoreUpload | None = None) -> Any:  # noqa: ANN401 - of the operation
+        """Return the answer; raise typed errors."""
 
 
 class ObjectUpload:
@@ -45,17 +41,13 @@ class ObjectUpload:
     Args:
         name: Name of the object.
         attributes: What is kept with it.
-        request: Sends the requests.
-        trace: Counts them.
+        send: Sends the requests.
     """
 
-    def __init__(
-        self, name: str, attributes: ObjectAttributes, request: Requests, trace: RequestTrace
-    ) -> None:
+    def __init__(self, name: str, attributes: ObjectAttributes, send: SendRequest) -> None:
         self._name = name
         self._attributes = attributes
-        self._request = request
-        self._trace = trace
+        self._send = send
         self._executor = ThreadPoolExecutor(1)
         self._upload: StoreUpload | None = None
         self._under_way: Future[None] | None = None
@@ -131,60 +123,51 @@ class ObjectUpload:
                 error.add_note(f"what was written of {self._name} could not be removed: {failure}")
 
     def _begin(self) -> None:
-        def send(store: ObjectStore) -> StoreUpload:
-            self._trace.sent(RequestKind.UPLOAD, self._name)
-            return store.begin_upload(self._name, self._attributes)
-
-        self._upload = self._request(send)
+        request = Request(Operation.BEGIN_UPLOAD, self._name, attributes=self._attributes)
+        self._upload = self._send(request)
 
     def _write(self, number: int, start: int, data: bytes) -> None:
         upload = self._begun
-
-        def send(_store: ObjectStore) -> None:
-            self._trace.sent(RequestKind.PART, self._name, start, start + len(data))
-            upload.write_part(number, data)
-            self._trace.written(RequestKind.PART, len(data))
-
-        self._request(send, repeat=upload.is_repeatable, sent_bytes=len(data))
+        request = Request(
+            Operation.WRITE_PART,
+            self._name,
+            start,
+            start + len(data),
+            data=data,
+            part_number=number,
+            can_repeat=upload.is_repeatable,
+        )
+        self._send(request, upload)
 
     def _complete(self) -> None:
         upload = self._begun
-
-        def send(store: ObjectStore) -> None:
-            self._trace.sent(RequestKind.UPLOAD, self._name)
-            self.may_be_published = True
-            try:
-                upload.complete()
-            except FileNotFoundError as error:
-                self.may_be_published = False
-                if s3_error_code(error) != NO_SUCH_UPLOAD:
-                    raise
-                self._check_completed(store)
-                self.may_be_published = True
-
-        self._request(send, repeat=upload.is_repeatable)
-
-    def _check_completed(self, store: ObjectStore) -> None:
-        """An upload that is gone was completed if the object is there: only the answer was lost."""
-        self._trace.sent(RequestKind.HEAD, self._name)
+        request = Request(Operation.COMPLETE_UPLOAD, self._name, can_repeat=upload.is_repeatable)
+        self.may_be_published = True
         try:
-            size_bytes = store.head(self._name).size_bytes
-        except FileNotFoundError:
+            self._send(request, upload)
+        except MissingObjectError:
+            self.may_be_published = False
+            raise
+        except UploadGoneError as error:
+            self.may_be_published = False
+            if error.code != NO_SUCH_UPLOAD:
+                raise
+            self._check_completed()
+            self.may_be_published = True
+
+    def _check_completed(self) -> None:
+        """An upload that is gone was completed if the object is there: only the answer was lost."""
+        try:
+            size_bytes = self._send(Request(Operation.HEAD, self._name)).size_bytes
+        except MissingObjectError:
             size_bytes = None
         if size_bytes != self._size_bytes:
             message = "the upload was aborted by someone else, or has expired"
             raise StorageError(message, object_key=self._name)
 
     def _abort(self) -> None:
-        upload = self._upload
-        if upload is None:
-            return
-
-        def send(_store: ObjectStore) -> None:
-            self._trace.sent(RequestKind.DELETE, self._name)
-            upload.abort()
-
-        self._request(send)
+        if self._upload is not None:
+            self._send(Request(Operation.DISCARD_UPLOAD, self._name), self._upload)
 
     @property
     def _begun(self) -> StoreUpload:

@@ -13,7 +13,7 @@ import pytest
 
 from arrow_io.errors import MissingObjectError, OptionError, StorageError
 from arrow_io.storage import connection
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from tests.support.stalling_server import StallingServer, answer_with, never, stalling_server
 

@@ -11,7 +11,8 @@ from botocore.parsers import ResponseParserError
 
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage import listing_pages
-from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
+from arrow_io.storage.attempts import Attempts, RetryPolicy
+from arrow_io.storage.failures import RequestGivenUpError
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
@@ -59,18 +60,22 @@ class _Clock:
         self.now_s += seconds
 
 
+def _try(attempts: Attempts, times: list[float], pass_by: Callable[[], None]) -> None:
+    """Fail until there is no further attempt, and note how long each may take."""
+    times.append(attempts.begin().seconds)
+    pass_by()
+    while attempts.pause_after(s3_error(503, "SlowDown")):
+        times.append(attempts.begin().seconds)
+        pass_by()
+
+
 def test_attempts_end_at_the_deadline() -> None:
     """However many attempts are left, and each attempt is told how long it may take."""
-    clock, told = _Clock(), []
+    clock = _Clock()
+    told: list[float] = []
     policy = RetryPolicy(attempts=100, sleep=clock.pass_by, clock=clock, jitter=whole)
 
-    def request(seconds: float) -> None:
-        told.append(seconds)
-        clock.pass_by(20)
-        raise s3_error(503, "SlowDown")
-
-    with pytest.raises(OSError, match="no"):
-        policy.call_within(request)
+    _try(Attempts(policy), told, lambda: clock.pass_by(20))
     assert told == pytest.approx([60, 39.9, 19.7])
     assert clock.now_s <= 1000 + 60 + 0.3
 
@@ -267,16 +272,11 @@ def test_bytes_that_are_sent_extend_the_deadline(what: str) -> None:
 
 def test_an_attempt_that_sends_a_body_is_given_up_at_the_end() -> None:
     """What the body is allowed is added once: a second attempt gets what the first has left."""
-    clock, told = _Clock(), []
+    clock = _Clock()
+    told: list[float] = []
     policy = RetryPolicy(least_bytes_per_s=10, sleep=clock.pass_by, clock=clock, jitter=whole)
 
-    def request(seconds: float) -> None:
-        told.append(seconds + 100)
-        clock.pass_by(90)
-        raise s3_error(503, "SlowDown")
-
-    with pytest.raises(OSError, match="no"):
-        policy.call_within(request, sent_bytes=1000)
+    _try(Attempts(policy, sent_bytes=1000), told, lambda: clock.pass_by(90))
     assert told == pytest.approx([160, 69.9])
 
 

@@ -14,13 +14,8 @@ from botocore.parsers import ResponseParserError
 from fsspec.exceptions import FSTimeoutError
 
 from arrow_io.errors import MissingObjectError, StorageError
-from arrow_io.storage.failures import (
-    RetryPolicy,
-    http_status,
-    is_transient,
-    s3_error_code,
-    storage_errors,
-)
+from arrow_io.storage.attempts import RetryPolicy
+from arrow_io.storage.failures import http_status, is_transient, s3_error_code, storage_errors
 from tests.support.faulty_storage import s3_error
 
 

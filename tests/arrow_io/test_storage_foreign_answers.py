@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from tests.support.stalling_server import StallingServer, stalling_server, without_pauses
 

@@ -188,6 +188,26 @@ def test_a_folder_of_replaced_objects_is_listed_anew_once(scheme: str, tmp_path:
     location.delete_objects(names)
 
 
+def _read(
+    versions: ServedVersions,
+    name: str,
+    version: ObjectVersion,
+    get: Callable[[ObjectVersion | None], str],
+    *,
+    relist: Callable[[str], list[ObjectInfo]],
+    head: Callable[[str], ObjectHead],
+) -> str:
+    """Read an object as a location does."""
+    wanted = versions.served(name, version)
+    try:
+        return get(wanted)
+    except ObjectChangedError:
+        served = versions.resolve(name, version, wanted, relist, head)
+        if served is None:
+            raise
+    return get(served)
+
+
 def test_an_object_that_is_replaced_again_is_listed_anew() -> None:
     """A listing proves nothing of versions that are younger than it."""
     versions = ServedVersions()
@@ -198,12 +218,13 @@ def test_an_object_that_is_replaced_again_is_listed_anew() -> None:
                 raise ObjectChangedError("replaced")
             return served
 
-        return versions.read(
+        return _read(
+            versions,
             "a",
             ETag(listed),
             get,
-            relist=lambda: [ObjectInfo("a", 4, None, ETag(relisted))],
-            head=lambda: ObjectHead(4, None, ETag(served)),
+            relist=lambda name: [ObjectInfo(name, 4, None, ETag(relisted))],
+            head=lambda _name: ObjectHead(4, None, ETag(served)),
         )
 
     with pytest.raises(ObjectChangedError):
@@ -238,16 +259,16 @@ class _ListedOtherwise:
                 raise ObjectChangedError("replaced")
             return name
 
-        def relist() -> list[ObjectInfo]:
+        def relist(name: str) -> list[ObjectInfo]:
             self.listings += 1
             listed()
             return [ObjectInfo(name, 4, None, ETag("listed"))]
 
-        def head() -> ObjectHead:
+        def head(_name: str) -> ObjectHead:
             self.heads += 1
             return ObjectHead(4, None, ETag("served"))
 
-        return self.versions.read(name, ETag("listed"), get, relist=relist, head=head)
+        return _read(self.versions, name, ETag("listed"), get, relist=relist, head=head)
 
 
 def test_threads_that_meet_another_version_ask_once() -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import re
 import threading
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pytest
 
@@ -17,11 +17,12 @@ from arrow_io.errors import (
     StorageError,
 )
 from arrow_io.extras import install_command
-from arrow_io.storage.failures import RequestGivenUpError, RetryPolicy
+from arrow_io.storage.attempts import Attempt, Attempts, RetryPolicy
+from arrow_io.storage.failures import RequestGivenUpError
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent
-from arrow_io.storage.request_threads import wait_for
-from arrow_io.storage.time_limit import BodyTime, TimeLimit
+from arrow_io.storage.request import Operation, Request
+from arrow_io.storage.request_threads import send_in_thread
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from tests.support.faulty_s3 import Fault, S3Faults
@@ -336,40 +337,44 @@ def test_a_forked_process_hears_that_obstore_does_not_follow(s3_server: S3Server
     assert os.waitpid(child, 0)[1] == 0
 
 
-class TestWaitFor:
+_REQUEST: Final = Request(Operation.HEAD, "a")
+
+
+class TestSendInThread:
     """A request that blocks ends for whoever waits for it."""
 
     def test_what_is_late_is_given_up(self) -> None:
         """The thread hears of it, and sends the next request when it is free."""
         free, heard = threading.Event(), []
 
-        def send(time: BodyTime) -> None:
+        def send(_request: Request, attempt: Attempt) -> None:
             free.wait()
-            heard.append(time.is_over)
+            heard.append(attempt.is_over)
 
         with pytest.raises(RequestGivenUpError, match=r"within 0\.01 s"):
-            wait_for(send, TimeLimit(0.01).begin())
+            send_in_thread(send, _REQUEST, Attempts(RetryPolicy(deadline_s=0.01)).begin())
         free.set()
-        wait_for(send, TimeLimit().begin())
+        send_in_thread(send, _REQUEST, Attempts(RetryPolicy()).begin())
         wait_until(lambda: len(heard) == 2)
         assert sorted(heard) == [False, True]
 
     def test_bytes_put_off_the_end(self) -> None:
         """What is received does, and what is to be sent."""
-        limit = TimeLimit(0.0, least_bytes_per_s=1)
+        policy = RetryPolicy(deadline_s=0, least_bytes_per_s=1)
 
-        def send(time: BodyTime) -> float:
-            time.received(1000)
-            return time.left_s() or 0
+        def send(_request: Request, attempt: Attempt) -> float:
+            attempt.received(1000)
+            return attempt.left_s() or 0
 
-        assert 1000 < wait_for(send, limit.begin(100)) <= 1100
+        attempt = Attempts(policy, sent_bytes=100).begin()
+        assert 1000 < send_in_thread(send, _REQUEST, attempt) <= 1100
 
     def test_an_error_is_raised_as_it_is(self) -> None:
         """One of a time that is over too, if the time is not."""
 
-        def send(_time: BodyTime) -> None:
+        def send(_request: Request, _attempt: Attempt) -> None:
             raise TimeoutError
 
         with pytest.raises(TimeoutError) as raised:
-            wait_for(send, TimeLimit(60).begin())
+            send_in_thread(send, _REQUEST, Attempts(RetryPolicy()).begin())
         assert not isinstance(raised.value, RequestGivenUpError)

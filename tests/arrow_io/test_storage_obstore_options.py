@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arrow_io.errors import OptionError
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.location import Location
 from arrow_io.storage.obstore_object_store import ObstoreObjectStore

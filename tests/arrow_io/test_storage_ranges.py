@@ -16,7 +16,7 @@ from arrow_io.errors import (
     StorageError,
     TruncatedObjectError,
 )
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 import fsspec.asyn
 
 from arrow_io.storage import s3_object_store
+from arrow_io.storage.attempts import Attempt
 from arrow_io.storage.location import Location
-from arrow_io.storage.time_limit import BodyTime, TimeLimit
 from tests.support.stalling_server import StallingServer, answer_with, stalling_server
 
 if TYPE_CHECKING:
@@ -27,16 +27,18 @@ def test_the_wait_for_other_readers_is_not_the_stores_time(
 ) -> None:
     """All locations with the same options share one pool of s3fs: time begins with a connection."""
     asked, gate = threading.Semaphore(0), threading.Event()
-    begun: list[BodyTime] = []
-    begin, send = TimeLimit.begin, fsspec.asyn.sync
+    begun: list[Attempt] = []
+    start, send = Attempt.start, fsspec.asyn.sync
 
-    def counted(limit: TimeLimit, sent_bytes: int = 0) -> BodyTime:
-        begun.append(begin(limit, sent_bytes))
-        return begun[-1]
+    def counted(attempt: Attempt) -> None:
+        begun.append(attempt)
+        start(attempt)
 
-    def told(loop: asyncio.AbstractEventLoop, call: Callable[[], Awaitable[object]]) -> object:
+    def told(
+        loop: asyncio.AbstractEventLoop, call: Callable[..., Awaitable[object]], *arguments: object
+    ) -> object:
         asked.release()
-        return send(loop, call)
+        return send(loop, call, *arguments)
 
     def held(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
         assert gate.wait(timeout=30)
@@ -47,7 +49,7 @@ def test_the_wait_for_other_readers_is_not_the_stores_time(
             Location("s3://bucket/folder", server.storage_options | {"max_connections": 2})
             for _ in range(2)
         ]
-        monkeypatch.setattr(TimeLimit, "begin", counted)
+        monkeypatch.setattr(Attempt, "start", counted)
         monkeypatch.setattr(s3_object_store, "sync", told)
         reads = [
             readers.submit(locations[n % 2].read_object, "name", max_bytes=10) for n in range(6)

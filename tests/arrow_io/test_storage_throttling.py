@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import RetryPolicy, is_transient, says_try_later
+from arrow_io.storage.attempts import RetryPolicy
+from arrow_io.storage.failures import is_transient, says_try_later
 from arrow_io.storage.location import Location
-from arrow_io.storage.own_options import with_options
 from tests.support.faulty_storage import FaultScript, raising, s3_error
 from tests.support.simulated_time import SimulatedTime
 
@@ -229,7 +229,7 @@ def test_other_failures_are_bounded_however_busy_the_store_is() -> None:
 def test_attempts_that_were_asked_for_bound_all() -> None:
     """Whoever names a number gets no more requests than that."""
     sent: list[int] = []
-    policy = with_options(RetryPolicy(sleep=lambda _seconds: None), {"request_attempts": 3})
+    policy = RetryPolicy(sleep=lambda _seconds: None).with_options({"request_attempts": 3})
 
     def request() -> None:
         sent.append(1)

@@ -13,12 +13,14 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from arrow_io.errors import StorageError
+from arrow_io.storage import request_threads
 from arrow_io.storage.location import Location
 from arrow_io.storage.turns import turns_of
 from tests.support.faulty_storage import FaultScript, FaultyAsyncFileSystem, FaultyFileSystem
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from concurrent.futures import Future
 
     from tests.support.faulty_storage import Fault
 
@@ -104,3 +106,17 @@ def test_which_file_systems_take_turns() -> None:
     for free in (LocalFileSystem(), MemoryFileSystem(), FaultyAsyncFileSystem(script)):
         assert turns_of(free) is None
         assert turns_of(DirFileSystem("a", free)) is None
+
+
+def test_a_request_that_no_thread_has_begun_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Once it is given up it leaves the connection to the next request."""
+    script = FaultScript({"a": b"data"})
+    hasty, patient = _locations(script, SHORT_S, 60)
+    begun: list[Future[object]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(request_threads, "in_thread", lambda _send, answer: begun.append(answer))
+        with pytest.raises(StorageError, match="no sound and whole answer"):
+            hasty.read_range("a", 0, 4)
+    assert [answer.cancelled() for answer in begun] == [True]
+    assert patient.read_range("a", 1, 4).data == b"ata"
+    assert script.requests == [(1, 4)]

@@ -12,15 +12,18 @@ import pytest
 
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import parse_object_name
+from arrow_io.storage.attempts import Attempt, Attempts, RetryPolicy
 from arrow_io.storage.location import Location
-from arrow_io.storage.store_uploads import ObjectAttributes
+from arrow_io.storage.request import ObjectAttributes, Request
 from arrow_io.storage.trace import RequestCounts, RequestKind, RequestRecord, RequestTrace
 from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
 from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
+
+    from arrow_io.storage.store_uploads import StoreUpload
 
 NAME = "00000000-0000-0000-0000-000000000001-ledger-42"
 METADATA = {"role": "data", "managedledgername": "public/default/persistent/orders"}
@@ -277,35 +280,38 @@ class BlockedUpload:
         self.started = threading.Event()
         self.go = threading.Event()
 
-    def begin_upload(self, _name: str, _attributes: ObjectAttributes) -> BlockedUpload:
+    def begin_upload(self, _request: Request, _attempt: Attempt) -> BlockedUpload:
         """It is the store, too."""
         return self
 
-    def write_part(self, number: int, _data: bytes) -> None:
+    def write_part(self, request: Request, attempt: Attempt) -> None:
         """Wait."""
+        del attempt
         self.started.set()
         assert self.go.wait(timeout=30)
-        self.log.append(f"part {number}")
+        self.log.append(f"part {request.part_number}")
 
-    def complete(self) -> None:
+    def complete(self, request: Request, attempt: Attempt) -> None:
         """Note it."""
+        del request, attempt
         self.log.append("complete")
 
-    def abort(self) -> None:
+    def discard(self, request: Request, attempt: Attempt) -> None:
         """Note it."""
-        self.log.append("abort")
+        del request, attempt
+        self.log.append("discard")
 
 
 def blocked_upload() -> tuple[BlockedUpload, ObjectUpload]:
     """An upload that waits."""
     store = BlockedUpload()
 
-    def request(send: Callable[[Any], Any], *, repeat: bool = True, sent_bytes: int = 0) -> Any:  # noqa: ANN401
-        del sent_bytes
-        assert repeat
-        return send(store)
+    def send(request: Request, upload: StoreUpload | None = None) -> Any:  # noqa: ANN401
+        assert request.can_repeat
+        attempt = Attempts(RetryPolicy()).begin()
+        return getattr(upload or store, request.operation)(request, attempt)
 
-    return store, ObjectUpload("x", ObjectAttributes({}), request, RequestTrace())
+    return store, ObjectUpload("x", ObjectAttributes({}), send)
 
 
 def test_an_interrupt_waits_for_what_is_under_way() -> None:
@@ -327,7 +333,7 @@ def test_an_interrupt_waits_for_what_is_under_way() -> None:
     store.go.set()
     writer.join(timeout=30)
 
-    assert store.log == ["part 1", "abort"]
+    assert store.log == ["part 1", "discard"]
 
 
 def test_the_next_part_is_made_while_one_is_under_way() -> None:

@@ -11,16 +11,26 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arrow_io.errors import StorageError
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import UnfinishedUpload
 from arrow_io.storage.store_uploads import aside_path
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from tests.support.faulty_storage import FakeS3, s3_error
 from tests.support.s3_server import S3Server, running_s3_server
+from tests.support.stalling_server import (
+    StallingServer,
+    answer_with,
+    fail_503,
+    stalling_server,
+    without_pauses,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from http.server import BaseHTTPRequestHandler
+
+    from arrow_io.storage.request import Request
 
 NAME = "00000000-0000-0000-0000-000000000001-ledger-42"
 
@@ -96,6 +106,32 @@ class TestRetries:
         assert raised.value.object_key == "x"
         assert [call["method"] for call in store.calls][-1] == "abort_multipart_upload"
         assert not store.answers
+
+    def test_a_part_that_fails_tells_of_its_own_requests(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Those that botocore sent again are counted for the part, as is its last status."""
+        without_pauses(monkeypatch)
+
+        def answer(request: BaseHTTPRequestHandler, server: StallingServer) -> None:
+            if request.command == "PUT":
+                fail_503(request, server)
+            elif request.command == "POST":
+                root = "InitiateMultipartUploadResult"
+                answer_with(request, f"<{root}><UploadId>u</UploadId></{root}>".encode())
+            else:
+                answer_with(request, b"", status=204)
+
+        with stalling_server(answer) as server:
+            location = Location("s3://bucket", server.storage_options | {"request_attempts": 1})
+            with (
+                pytest.raises(StorageError) as raised,
+                location.upload("x", user_metadata={}) as upload,
+            ):
+                upload.write_part(b"1st")
+
+        sent = f"after 1 attempt with {server.requests - 2} requests, the last answer of status 503"
+        assert sent in str(raised.value)
 
     def test_a_lost_complete_is_found_by_its_size(self) -> None:
         """An upload that is gone, with the object there, was completed."""
@@ -328,8 +364,8 @@ class TestFolder:
         """How far a file was written when that failed is unknown: nothing is written behind it."""
         written: list[bytes] = []
 
-        def fail(_self: object, _number: int, data: bytes) -> None:
-            written.append(data)
+        def fail(_self: object, request: Request, _attempt: object) -> None:
+            written.append(request.data)
             raise TimeoutError
 
         monkeypatch.setattr("arrow_io.storage.store_uploads.AsideUpload.write_part", fail)

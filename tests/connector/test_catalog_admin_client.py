@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from arrow_io.errors import CorruptMetadataError, StorageError
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.catalog.metadata.admin_connection import AdminConnection, AdminOptions
 from connector.topic_name import TopicName

@@ -13,7 +13,7 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 
 from arrow_io.errors import FormatError, OptionError, StorageError
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.hidden import HiddenText
 from connector.catalog.metadata import admin_connection
 from connector.catalog.metadata.admin_client import AdminApi

@@ -11,7 +11,7 @@ import pytest
 from arrow_io.errors import ChecksumError, MissingObjectError, OptionError, StorageError
 from arrow_io.messages.entry_writer import EntryWriter
 from arrow_io.messages.message_metadata import Message
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.trace import RequestTrace
 from connector import LedgerOffloader, LedgerToOffload
 from connector.offloader import MAX_STORE_BLOCKS
@@ -44,7 +44,7 @@ def test_the_retry_policy_reaches_the_requests() -> None:
     """The user's own, or else the default one."""
     policy = RetryPolicy(attempts=7)
 
-    assert memory_offloader(retry=policy).location.retry is policy
+    assert memory_offloader(retry=policy).location.retry == policy
     assert memory_offloader().location.retry == RetryPolicy()
 
 

@@ -8,7 +8,7 @@ import pytest
 from s3fs import S3FileSystem
 
 from arrow_io.errors import MissingObjectError, OptionError, StorageError
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from connector import LedgerOffloader
 from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.offloads import LEDGER_ID, NAME, UUID_1, entries_of, ledger_of, names

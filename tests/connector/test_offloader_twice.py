@@ -10,7 +10,7 @@ from unittest.mock import Mock
 import pytest
 
 from arrow_io.errors import OptionError, StorageError
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from connector import LedgerOffloader
 from tests.support.offloads import (

@@ -20,7 +20,7 @@ from fsspec.asyn import AsyncFileSystem, sync_wrapper
 from fsspec.spec import AbstractFileSystem
 from s3fs.errors import translate_boto_error
 
-from arrow_io.storage.failures import RetryPolicy
+from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 
 if TYPE_CHECKING:

@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from arrow_io.errors import FormatError, OptionError, StorageError
-from arrow_io.storage.failures import DEFAULT_ATTEMPTS, RetryPolicy, http_status, is_transient
+from arrow_io.storage.attempts import DEFAULT_ATTEMPTS, RetryPolicy
+from arrow_io.storage.failures import http_status, is_transient
 from arrow_io.storage.hidden import HiddenText
 from arrow_io.storage.redaction import redacted, redacted_urls
 from arrow_io.wording import counted

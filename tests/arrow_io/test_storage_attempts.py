@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arrow_io.storage.time_limit import BodyTime
+from arrow_io.storage.attempts import Attempt, Attempts, RetryPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Iterator
@@ -36,9 +36,9 @@ class _Clock(selectors.DefaultSelector):
 
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
-    """The clock of `BodyTime`."""
+    """The clock of attempts."""
     clock = _Clock()
-    monkeypatch.setattr("arrow_io.storage.time_limit.time", clock)
+    monkeypatch.setattr("arrow_io.storage.attempts.time", clock)
     return clock
 
 
@@ -55,13 +55,20 @@ def run(clock: _Clock) -> Iterator[Callable[[Awaitable[bool]], bool]]:
     assert (left, errors) == ([], [])
 
 
-async def _is_given_up(time: BodyTime, parts: list[tuple[float, int]]) -> bool:
+def _attempt(seconds: float, least_bytes_per_s: float) -> Attempt:
+    retry = RetryPolicy(deadline_s=seconds, least_bytes_per_s=least_bytes_per_s)
+    attempt = Attempts(retry).begin()
+    attempt.start()
+    return attempt
+
+
+async def _is_given_up(attempt: Attempt, parts: list[tuple[float, int]]) -> bool:
     """Receive parts, each after a wait in seconds and of so many bytes."""
     try:
-        async with time.bounding() as limit:
+        async with attempt.bounding() as limit:
             for wait_s, size_bytes in parts:
                 await asyncio.sleep(wait_s)
-                time.received(size_bytes)
+                attempt.received(size_bytes)
     except TimeoutError:
         assert limit.expired()
         return True
@@ -90,7 +97,7 @@ def test_bytes_put_off_the_end(
     given_up_s: float | None,
 ) -> None:
     """Ten bytes by one second: exactly then what waits longer is cancelled, and never sooner."""
-    given_up = run(_is_given_up(BodyTime(10, least_bytes_per_s=10), parts))
+    given_up = run(_is_given_up(_attempt(10, least_bytes_per_s=10), parts))
 
     passed_s = clock.now_s - 1000
     if given_up_s is None:
@@ -117,14 +124,9 @@ def test_timers_of_a_loop_may_be_coarse(
 
     monkeypatch.setattr(asyncio.SelectorEventLoop, "call_at", rounded)
 
-    assert not run(_is_given_up(BodyTime(10.0004, least_bytes_per_s=10), [(9, 100), (10.9, 0)]))
-    assert run(_is_given_up(BodyTime(10.0004, least_bytes_per_s=10), [(9, 100), (11.1, 0)]))
+    assert not run(_is_given_up(_attempt(10.0004, least_bytes_per_s=10), [(9, 100), (10.9, 0)]))
+    assert run(_is_given_up(_attempt(10.0004, least_bytes_per_s=10), [(9, 100), (11.1, 0)]))
     assert clock.now_s == pytest.approx(1000 + 19.9 + 20, abs=0.002)
-
-
-def test_no_time_is_no_bound(run: Callable[[Awaitable[bool]], bool]) -> None:
-    """Nothing is cancelled, however long it takes."""
-    assert not run(_is_given_up(BodyTime(None, least_bytes_per_s=1), [(1e6, 0), (1e6, 1)]))
 
 
 def test_a_cancellation_of_somebody_else_stays_one(
@@ -133,7 +135,7 @@ def test_a_cancellation_of_somebody_else_stays_one(
     """It is not taken for the end of the time."""
 
     async def cancelled() -> bool:
-        task = asyncio.ensure_future(_is_given_up(BodyTime(10, least_bytes_per_s=1), [(5, 0)]))
+        task = asyncio.ensure_future(_is_given_up(_attempt(10, least_bytes_per_s=1), [(5, 0)]))
         await asyncio.sleep(1)
         task.cancel()
         await asyncio.wait([task])
