@@ -199,7 +199,12 @@ def _wait_for_threads() -> None:
         if thread.name == threads._NAME:
             thread.join(_SILENCE_S)
             frame = sys._current_frames().get(thread.ident or 0)
-            is_idle = frame is None or frame.f_code is threads._Threads._work.__code__
+            # Another thread may have the number of one that has ended.
+            is_idle = (
+                frame is None
+                or not thread.is_alive()
+                or frame.f_code is threads._Threads._work.__code__
+            )
             assert is_idle, "".join(traceback.format_stack(frame))
 
 
