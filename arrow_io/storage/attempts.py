@@ -68,7 +68,8 @@ class RetryPolicy:
         Raises:
             OptionError: An option is not a number, or out of bounds.
         """
-        return replace(self, **retry_options(storage_options))
+        fields = retry_options(storage_options)
+        return replace(self, **fields) if fields else self
 
     @property
     def most_failures(self) -> int:
