@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from arrow_io.core import builds
 from arrow_io.errors import CorruptBlockError, TruncatedObjectError
@@ -16,7 +16,7 @@ from arrow_io.wording import counted
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.format.block_table import BlockTable
     from arrow_io.offset_memory import OffsetMemory
     from arrow_io.storage.range_stream import RangeStream
 
@@ -28,6 +28,34 @@ _STOPPED = {
     layout.PADDING: "padding, or the next block, where the entry must stand",
     layout.WRONG_ENTRY_ID: "another entry id where the entry must stand",
 }
+
+
+class WalkedData(Protocol):
+    """A data object whose blocks a table describes, as far as a walk needs it."""
+
+    @property
+    def ledger_id(self) -> int:
+        """BookKeeper ledger id."""
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data object."""
+
+    @property
+    def data_stop(self) -> int:
+        """End of the data object, in bytes (exclusive)."""
+
+    @property
+    def length_bytes(self) -> int:
+        """Sum of the lengths of all entries' data; 0 if nothing says it."""
+
+    @property
+    def table(self) -> BlockTable:
+        """The blocks."""
+
+    @property
+    def memory_key(self) -> object:
+        """The key of its entries in the offset memory."""
 
 
 class BlockWalk:
@@ -45,7 +73,7 @@ class BlockWalk:
         is_told: Whether it begins at a remembered entry, which may be wrong.
     """
 
-    def __init__(self, ledger: LedgerData, first_entry_id: int, offsets: OffsetMemory) -> None:
+    def __init__(self, ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -> None:
         table = ledger.table
         self._ledger = ledger
         self._first = first_entry_id
@@ -55,7 +83,7 @@ class BlockWalk:
         self._inside = self.is_told
         mean_bytes = ENTRY_HEADER_BYTES + (ledger.length_bytes // table.entry_count)
         self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
-        self._data_name = ledger.name.data_name
+        self._data_name = ledger.data_name
         self._offsets = offsets
         self._memory_key = ledger.memory_key
         self._remembered = 0
@@ -152,7 +180,7 @@ class BlockWalk:
         return run, needed if status == layout.CUT else ENTRY_HEADER_BYTES
 
 
-def walk_start(ledger: LedgerData, first_entry_id: int, offsets: OffsetMemory) -> tuple[int, int]:
+def walk_start(ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -> tuple[int, int]:
     """The entry at which a walk to an entry begins, and where that, or its block, begins.
 
     Args:

@@ -9,6 +9,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.location import Location
+    from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.ranges_ahead import RangesAhead
     from arrow_io.tally import Tally
@@ -24,6 +25,45 @@ class Block(NamedTuple):
     """First byte in the object that holds them."""
     stop: int
     """Byte behind the last one (half-open)."""
+
+
+class DataPart(Protocol):
+    """The entries of one ledger in one data object."""
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data object."""
+
+    @property
+    def data_stop(self) -> int:
+        """End of the ledger in the data object, in bytes (exclusive)."""
+
+    @property
+    def version(self) -> ObjectVersion | None:
+        """The only version of the data object that is read; None if none is known."""
+
+    @property
+    def first_entry_id(self) -> int:
+        """Id of the first entry that is read of it."""
+
+    @property
+    def last_entry_id(self) -> int:
+        """Id of the last entry (inclusive), whether it is stored or lost."""
+
+    @property
+    def block_count(self) -> int:
+        """Number of blocks that hold entries."""
+
+    @property
+    def missing_from_entry_id(self) -> int | None:
+        """First entry that the offloader lost, with all after it; None if it lost none."""
+
+    @property
+    def may_lack_entries(self) -> bool:
+        """Whether the offloader lost entries, or may have."""
+
+    def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
+        """See `Ledger.blocks`."""
 
 
 class Ledger(Protocol):
@@ -43,6 +83,10 @@ class Ledger(Protocol):
     @property
     def last_entry_id(self) -> int:
         """Id of the last entry (inclusive), whether it is stored or lost."""
+
+    @property
+    def parts(self) -> Sequence[DataPart]:
+        """Its data objects, ascending by entry; none if no object holds it."""
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
         """The blocks that hold at least one of some entries, ascending; lost entries have none.

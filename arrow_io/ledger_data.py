@@ -97,6 +97,36 @@ class LedgerData:
         return self.table.last_entry_id
 
     @property
+    def parts(self) -> tuple[Self, ...]:
+        """Itself: one data object has all of it."""
+        return (self,)
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data object."""
+        return self.name.data_name
+
+    @property
+    def first_entry_id(self) -> int:
+        """Id of the first entry."""
+        return self.table.least_entry_id
+
+    @property
+    def block_count(self) -> int:
+        """Number of blocks that hold entries."""
+        return self.table.block_count
+
+    @property
+    def missing_from_entry_id(self) -> int | None:
+        """First entry that the offloader lost, with all after it; None if it lost none."""
+        return self.table.missing_from_entry_id
+
+    @property
+    def may_lack_entries(self) -> bool:
+        """Whether the offloader lost entries, or may have."""
+        return self.table.may_lack_entries
+
+    @property
     def data_stop(self) -> int:
         """Where the data object ends, in bytes (exclusive)."""
         whole = self.table.data_object_length_bytes
@@ -321,7 +351,7 @@ class LedgerData:
         if behind is None:
             range_bytes = self.location.first_range_bytes
             behind = position - (position - start - share) // range_bytes * range_bytes
-        reader = RangeReader(self.location, self.name.data_name, self.data_stop, self.version)
+        reader = RangeReader(self.location, self.data_name, self.data_stop, self.version)
         return reader.span(min(position, stop), stop, sure_stop=min(behind, stop))
 
     def _check_padding(self, stream: RangeStream, position: int, block: int, tally: Tally) -> None:
@@ -361,7 +391,7 @@ class LedgerData:
         """The key under which offsets of its entries are remembered."""
         return (
             self.location.url,
-            self.name.data_name,
+            self.data_name,
             self.table.data_object_length_bytes,
             self.version,
         )
@@ -370,7 +400,7 @@ class LedgerData:
         self, error: PulsarOffloadError, entry_id: int | None = None, offset: int | None = None
     ) -> PulsarOffloadError:
         return error.located(
-            object_key=self.name.data_name,
+            object_key=self.data_name,
             ledger_id=self.ledger_id,
             entry_id=entry_id,
             offset=offset,

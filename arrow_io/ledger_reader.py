@@ -183,11 +183,6 @@ class OffloadedLedger(OpenLedger):
         """BookKeeper's metadata of it."""
         return self.index.ledger_metadata
 
-    @property
-    def parts(self) -> tuple[LedgerData, ...]:
-        """What each object has of it: one has all."""
-        return (self.data,)
-
 
 def _check_owner(index: IndexBlock, user_metadata: Mapping[str, str], *, object_key: str) -> None:
     """Compare the two places that name the managed ledger: no checksum covers either of them."""

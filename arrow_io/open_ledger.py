@@ -17,14 +17,16 @@ from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
-    from arrow_io.ledger import Ledger
-    from arrow_io.ledger_data import LedgerData
+    from arrow_io.format.ledger_metadata import LedgerMetadata
+    from arrow_io.format.object_names import CopyName
+    from arrow_io.ledger import DataPart, Ledger
     from arrow_io.messages.encryption import DecryptionKeys
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +39,29 @@ class Entry:
 
 
 class OpenLedger:
-    """What every kind of ledger has that is open for reading."""
+    """A ledger that is open for reading, of any kind."""
+
+    if TYPE_CHECKING:
+        # Fields of its dataclasses, which would take properties of a base class for their defaults.
+        @property
+        def location(self) -> Location:
+            """Where its objects are."""
+
+        @property
+        def name(self) -> CopyName:
+            """Names of its objects."""
+
+        @property
+        def ledger_metadata(self) -> LedgerMetadata | None:
+            """BookKeeper's metadata of it; None if its objects do not have that."""
+
+        @property
+        def user_metadata(self) -> Mapping[str, str] | None:
+            """That of its index object, names in lower case, if the store gave it."""
+
+        @property
+        def warnings(self) -> tuple[str, ...]:
+            """What is odd, yet harmless, in words."""
 
     @property
     def data(self) -> Ledger:
@@ -45,14 +69,14 @@ class OpenLedger:
         raise NotImplementedError
 
     @property
-    def parts(self) -> Sequence[LedgerData]:
-        """What each object has of it, ascending."""
-        raise NotImplementedError
+    def parts(self) -> Sequence[DataPart]:
+        """Its data objects, ascending by entry."""
+        return self.data.parts
 
     @property
     def data_names(self) -> str:
         """Names of the data objects, with commas between."""
-        return ", ".join(dict.fromkeys(part.name.data_name for part in self.parts))
+        return ", ".join(dict.fromkeys(part.data_name for part in self.parts))
 
     @property
     def ledger_id(self) -> int:
@@ -100,7 +124,7 @@ class OpenLedger:
                 f"entries {first_entry_id} … {last_entry_id} were asked for; the ledger has the"
                 f" entries 0 … {data.last_entry_id}"
             )
-            key = self.parts[0].name.data_name
+            key = self.parts[0].data_name
             raise EntryNotInLedgerError(message, object_key=key, ledger_id=data.ledger_id)
         with RangesAhead(at_once=True) as ahead:
             for run in data.entry_runs(first_entry_id, last_entry_id, Tally(), ahead=ahead):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass, field, replace
 from itertools import islice
-from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from typing import TYPE_CHECKING, Final, Self
 
 from arrow_io.errors import TruncatedObjectError
 from arrow_io.format.index_block import (
@@ -16,7 +16,7 @@ from arrow_io.format.index_block import (
 from arrow_io.format.object_names import ShareName
 from arrow_io.format.streaming_index import read_segment_index
 from arrow_io.lazy import cached_property
-from arrow_io.ledger_reader import UNKNOWN_VERSIONS, ObjectVersions, OffloadedLedger
+from arrow_io.ledger_reader import UNKNOWN_VERSIONS, ObjectVersions
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
 from arrow_io.open_ledger import OpenLedger
 from arrow_io.segmented_ledger import SegmentedLedger, SegmentShare
@@ -215,15 +215,6 @@ class SegmentedOffload(OpenLedger):
     def ledger_metadata(self) -> None:
         """BookKeeper's metadata of it, which segments do not have."""
         return
-
-    @property
-    def parts(self) -> tuple[SegmentShare, ...]:
-        """What each object has of it, ascending."""
-        return self.data.shares
-
-
-AnyLedger: TypeAlias = OffloadedLedger | SegmentedOffload
-"""A ledger that is open for reading, of either kind."""
 
 
 def _real_starts(reader: RangeReader, headers: Sequence[StreamingBlockHeader]) -> tuple[int, ...]:

@@ -143,6 +143,11 @@ class SegmentedLedger:
         return self.shares[0].ledger_id
 
     @property
+    def parts(self) -> tuple[SegmentShare, ...]:
+        """Its shares, one for each data object."""
+        return self.shares
+
+    @property
     def stored_bytes(self) -> int:
         """How many bytes its blocks take of the data objects."""
         return sum(each.stored_bytes for each in self.shares)
@@ -249,7 +254,7 @@ class SegmentedLedger:
         table = share.table
         return MissingEntriesError(
             f"no segment has entries {first} … {last} of the ledger",
-            object_key=share.name.data_name,
+            object_key=share.data_name,
             ledger_id=self.ledger_id,
             entry_id=first,
             offset=table.block_start(0) if place < 0 else table.data_object_length_bytes,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
-    from arrow_io.segment_reader import AnyLedger
+    from arrow_io.open_ledger import OpenLedger
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
@@ -350,13 +350,13 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
     return row
 
 
-def _read_row(ledger: AnyLedger) -> Row:
+def _read_row(ledger: OpenLedger) -> Row:
     """What the index object of a ledger says."""
     metadata = ledger.ledger_metadata
     return {
         "first_entry_id": 0,
         "last_entry_id": ledger.last_entry_id,
-        "blocks": sum(part.table.block_count for part in ledger.parts),
+        "blocks": sum(part.block_count for part in ledger.parts),
         "entry_bytes": ledger.length_bytes,
         "created": None if metadata is None else _told_time(metadata.ctime_ms),
         "cluster": (ledger.user_metadata or {}).get(CLUSTER_NAME_KEY),
@@ -364,28 +364,31 @@ def _read_row(ledger: AnyLedger) -> Row:
     }
 
 
-def _lost_entries(ledger: AnyLedger) -> list[str]:
-    first = ledger.parts[-1].table.missing_from_entry_id
+def _lost_entries(ledger: OpenLedger) -> list[str]:
+    first = ledger.parts[-1].missing_from_entry_id
     if first is None:
         return []
     lost = f"entries {first} … {ledger.last_entry_id} were lost when the ledger was offloaded"
     return [f"{lost} (ledger {ledger.ledger_id})"]
 
 
-def _block_rows(topic: TopicLedgers, ledger: AnyLedger) -> Iterable[Row]:
-    blocks = ((part, block) for part in ledger.parts for block in range(part.table.block_count))
+def _block_rows(topic: TopicLedgers, ledger: OpenLedger) -> Iterable[Row]:
+    blocks = (
+        (part, block)
+        for part in ledger.parts
+        for block in part.blocks(part.first_entry_id, part.last_entry_id)
+    )
     for number, (part, block) in enumerate(blocks):
-        start = part.table.block_start(block)
         yield {
             "topic": str(topic.topic),
             "partition": topic.topic.partition,
             "ledger_id": ledger.ledger_id,
             "block": number,
-            "first_entry_id": part.table.first_entry_id(block),
-            "last_entry_id": part.table.last_entry_id_of_block(block),
-            "offset": start,
-            "bytes": part.table.block_stop(block) - start,
-            "object": part.name.data_name,
+            "first_entry_id": block.first_entry_id,
+            "last_entry_id": block.last_entry_id,
+            "offset": block.start,
+            "bytes": block.stop - block.start,
+            "object": part.data_name,
         }
 
 

@@ -26,6 +26,7 @@ from tests.support.golden_datasets import (
     reference_rows,
 )
 from tests.support.golden_entries import golden_entries
+from tests.support.reading import block_table
 from tests.support.reference import encrypted_batches
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def _table(scan: Scan, tasks: Iterable[ScanTask]) -> tuple[pa.Table, ReadReport]
 
 
 def _block_count(scan: Scan) -> int:
-    return sum(each.parts[0].table.block_count for topic in scan.topics for each in topic.ledgers)
+    return sum(block_table(each).block_count for topic in scan.topics for each in topic.ledgers)
 
 
 def test_golden_topics_are_all_there() -> None:

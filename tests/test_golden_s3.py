@@ -21,6 +21,7 @@ from tests.support.expected import COLUMNS, rows_of
 from tests.support.golden import GOLDEN, GoldenTopic, golden_topic, golden_topics
 from tests.support.golden_datasets import open_golden
 from tests.support.golden_entries import golden_entries
+from tests.support.reading import block_table
 from tests.support.reference import decode_topic
 from tests.support.s3_server import S3Address, S3Server, running_s3_server
 
@@ -151,7 +152,7 @@ def _positions(topic: GoldenTopic) -> list[tuple[int, int]]:
     """Where each entry of a topic of one ledger begins in the data object, and where it ends."""
     ((_, data_object, _),) = topic.offloaded_objects()
     (ledger,) = open_golden(topic).scan.topics[0].ledgers
-    data, index, places = data_object.read_bytes(), ledger.parts[0].table, []
+    data, index, places = data_object.read_bytes(), block_table(ledger), []
     for block in range(index.block_count):
         position = index.block_start(block) + index.data_header_length_bytes
         for _ in range(index.first_entry_id(block), index.last_entry_id_of_block(block) + 1):

@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Protocol
 from uuid import UUID
 
 from arrow_io.errors import OptionError
@@ -32,6 +33,26 @@ _NAME = re.compile(
     r"(?:-ledger-(?P<ledger_id>0|[1-9][0-9]{0,18}))?"
     r"(?P<index>-index)?"
 )
+
+
+class CopyName(Protocol):
+    """What names the objects of one ledger, whatever their kind."""
+
+    @property
+    def uuid(self) -> UUID:
+        """Id of the offload."""
+
+    @property
+    def ledger_id(self) -> int:
+        """BookKeeper ledger id."""
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data object."""
+
+    @property
+    def index_name(self) -> str:
+        """Name of the index object."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,7 @@ from connector.topic_name import managed_ledger_owner
 
 if TYPE_CHECKING:
     from arrow_io.format.object_names import LedgerObjectName, SegmentName, ShareName
-    from arrow_io.segment_reader import AnyLedger
+    from arrow_io.open_ledger import OpenLedger
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.topic_name import AnyTopic
@@ -49,9 +49,9 @@ class LedgerCopy:
     index: ObjectInfo
     data: ObjectInfo | None
     topic: AnyTopic | None
-    ledger: AnyLedger | None
+    ledger: OpenLedger | None
     error: PulsarOffloadError | None = None
-    cut: AnyLedger | None = None
+    cut: OpenLedger | None = None
 
     @property
     def modified(self) -> datetime | None:
@@ -82,7 +82,7 @@ class LedgerCopy:
     def may_lack_entries(self) -> bool:
         """Whether its writer lost entries, or may have."""
         parts = () if self.ledger is None else self.ledger.parts
-        return any(each.table.may_lack_entries for each in parts)
+        return any(each.may_lack_entries for each in parts)
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""

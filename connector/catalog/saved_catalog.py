@@ -42,7 +42,7 @@ from connector.topic_name import TopicName
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
-    from arrow_io.segment_reader import AnyLedger
+    from arrow_io.open_ledger import OpenLedger
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.bucket_listing import PairName
     from connector.catalog.ledger_copy import LedgerCopy
@@ -447,7 +447,7 @@ class SnapshotSource:
         return self._saved.schema(topic.base)
 
 
-def _offloaded_of(ledger: TopicLedger) -> AnyLedger:
+def _offloaded_of(ledger: TopicLedger) -> OpenLedger:
     if ledger.copy is None or ledger.copy.ledger is None:
         message = f"ledger {ledger.ledger_id} cannot be read, and is among those that can"
         raise CorruptSnapshotError(message)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from arrow_io.ledger import Ledger
-    from arrow_io.segment_reader import AnyLedger
+    from arrow_io.open_ledger import OpenLedger
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.topic_name import TopicName
 
@@ -133,9 +133,9 @@ class TopicLedgers:
     """
 
     topic: TopicName
-    ledgers: Sequence[AnyLedger]
+    ledgers: Sequence[OpenLedger]
     problems: tuple[PulsarOffloadError, ...] = ()
-    cut: tuple[AnyLedger, ...] = ()
+    cut: tuple[OpenLedger, ...] = ()
     states: Sequence[TopicLedger] = ()
     unread: Sequence[TopicLedger] = ()
     metadata: TopicMetadata | None = None
@@ -159,7 +159,7 @@ class TopicLedgers:
         return replace(self, problems=(error, *self.problems), metadata_error=error)
 
     @property
-    def substitutes(self) -> tuple[AnyLedger, ...]:
+    def substitutes(self) -> tuple[OpenLedger, ...]:
         """Other copies, sound and as the metadata says, of ledgers whose own copy cannot be read.
 
         As far as is known, they are of the same ledger; but another cluster may have one of the
@@ -464,7 +464,7 @@ def _ambiguity(
     return CorruptMetadataError(message, ledger_id=info.ledger_id)
 
 
-def _contradiction(info: LedgerInfo, ledger: AnyLedger) -> PulsarOffloadError | None:
+def _contradiction(info: LedgerInfo, ledger: OpenLedger) -> PulsarOffloadError | None:
     """The error if an index object contradicts the metadata, which leaves numbers out at times."""
     for what, said, found in (
         ("entries", info.entries, ledger.entry_count),
@@ -541,7 +541,7 @@ def _gathered(topic: TopicName, states: Sequence[TopicLedger]) -> TopicLedgers:
 
 def gathered(
     topic: TopicName,
-    ledgers: Sequence[AnyLedger],
+    ledgers: Sequence[OpenLedger],
     states: Sequence[TopicLedger],
     unread: Sequence[TopicLedger],
 ) -> TopicLedgers:

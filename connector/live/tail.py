@@ -14,7 +14,7 @@ from connector.live.entries import LiveEntries
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from arrow_io.ledger import Block
+    from arrow_io.ledger import Block, DataPart
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.read_report import ReadReport
     from arrow_io.storage.ranges import ByteSpan
@@ -86,6 +86,11 @@ class LiveTail:
         """The same: there are no requests for ranges of bytes."""
         del range_bytes
         return self
+
+    @property
+    def parts(self) -> Sequence[DataPart]:
+        """No object holds it."""
+        return ()
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
         """There are none."""

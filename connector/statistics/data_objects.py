@@ -4,33 +4,28 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import defaultdict
+from operator import attrgetter
 from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from arrow_io.ledger_data import LedgerData
-from arrow_io.segmented_ledger import SegmentedLedger, SegmentShare
 from connector.statistics.segments import IDENTITY, version_text
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledger import DataPart, Ledger
 
     _Identity: TypeAlias = tuple[str, int, str | None]
     """Name, length, and version of a data object."""
 
 
-def parts_of(ledger: Ledger) -> Sequence[LedgerData]:
-    """A ledger by its data objects: itself, or of streaming offload its shares of segments."""
-    if isinstance(ledger, SegmentedLedger):
-        return ledger.shares
-    return [ledger] if isinstance(ledger, LedgerData) else []
+_first_entry_id = attrgetter("first_entry_id")
 
 
-def part_with(ledger: Ledger, entry_id: int) -> LedgerData:
+def part_with(ledger: Ledger, entry_id: int) -> DataPart:
     """The part of a ledger that has an entry; or the one before it."""
-    parts = parts_of(ledger)
+    parts = ledger.parts
     return parts[max(0, bisect_right(parts, entry_id, key=_first_entry_id) - 1)]
 
 
@@ -44,8 +39,7 @@ class DataObjects:
     def __init__(self, ledgers: Iterable[tuple[str, Ledger]]) -> None:
         self._data = {
             (topic, each.ledger_id): [
-                (part.name.data_name, part.data_stop, version_text(part.version))
-                for part in parts_of(each)
+                (part.data_name, part.data_stop, version_text(part.version)) for part in each.parts
             ]
             for topic, each in ledgers
         }
@@ -63,10 +57,6 @@ class DataObjects:
             told[key].append(identity)
         same = {key: _are_same(found, self._data.get(key, ())) for key, found in told.items()}
         return pa.array((same[key] for key in keys), pa.bool_())
-
-
-def _first_entry_id(data: LedgerData) -> int:
-    return data.first_entry_id if isinstance(data, SegmentShare) else 0
 
 
 def _are_same(told: Iterable[_Identity], own: Iterable[_Identity]) -> bool:

@@ -59,7 +59,7 @@ def segment_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> Segment
     row: SegmentRow = {
         "topic": topic,
         "ledger_id": ledger.ledger_id,
-        "object": data.name.data_name,
+        "object": data.data_name,
         "object_bytes": data.data_stop,
         "object_version": version_text(data.version),
         "first_entry_id": entry_id,

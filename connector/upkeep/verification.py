@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from arrow_io.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.segment_reader import AnyLedger
+    from arrow_io.open_ledger import OpenLedger
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.statistics.gathering import SegmentRow
     from connector.statistics.store import Statistics
@@ -95,7 +95,7 @@ def verify(
 
 
 def _read(
-    ledgers: Sequence[tuple[str, AnyLedger]],
+    ledgers: Sequence[tuple[str, OpenLedger]],
     unknown: Collection[tuple[str, int]],
     writer: SegmentWriter | None,
 ) -> Generator[VerifiedLedger, None, None]:
@@ -114,7 +114,7 @@ def _read(
 
 
 def _unknown(
-    statistics: Statistics, ledgers: Iterable[tuple[str, AnyLedger]]
+    statistics: Statistics, ledgers: Iterable[tuple[str, OpenLedger]]
 ) -> Iterator[tuple[str, int]]:
     """The ledgers that statistics do not know."""
     for topic, mine in groupby(ledgers, key=itemgetter(0)):
@@ -171,7 +171,7 @@ def _checked(
 
 
 def _verified(
-    ledger: AnyLedger, whole: WholeLedger[Ledger, _Checked], problems: Sequence[str]
+    ledger: OpenLedger, whole: WholeLedger[Ledger, _Checked], problems: Sequence[str]
 ) -> VerifiedLedger:
     """What was found of a ledger."""
     report = ReadReport().add(whole.report)
@@ -218,10 +218,10 @@ def _compared(verified: VerifiedLedger, before: VerifiedLedger | None) -> Verifi
     return replace(verified, problems=(*verified.problems, str(error)))
 
 
-def _wrong_metadata(ledger: AnyLedger) -> list[str]:
+def _wrong_metadata(ledger: OpenLedger) -> list[str]:
     """What a broker would refuse in the user metadata of the data objects."""
     found = []
-    for name in dict.fromkeys(part.name.data_name for part in ledger.parts):
+    for name in dict.fromkeys(part.data_name for part in ledger.parts):
         try:
             metadata = ledger.location.user_metadata(name)
             wrong = None if metadata is None else check_format_version(metadata, object_key=name)

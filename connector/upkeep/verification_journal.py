@@ -11,7 +11,7 @@ from arrow_io.errors import OptionError, StorageError
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from arrow_io.segment_reader import AnyLedger
+    from arrow_io.open_ledger import OpenLedger
 
 _LINE_START = b'{"url": '
 
@@ -83,7 +83,7 @@ class VerificationJournal:
         message = f"{self._path} is not a journal of a verification: {reason}"
         raise OptionError(message)
 
-    def find(self, ledger: AnyLedger) -> VerifiedLedger | None:
+    def find(self, ledger: OpenLedger) -> VerifiedLedger | None:
         """What was found of a ledger before; None if its objects were not verified."""
         size_bytes, ledger_id = ledger.data.stored_bytes, ledger.ledger_id
         return self._done.get((str(ledger.location), ledger.data_names, ledger_id, size_bytes))

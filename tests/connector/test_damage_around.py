@@ -27,7 +27,7 @@ from connector.scan import execution as scan_module
 from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, object_name, offload_ledger
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry, encode_marker
-from tests.support.reading import read
+from tests.support.reading import block_table, read
 from tests.support.reference import TXN_COMMIT
 
 if TYPE_CHECKING:
@@ -104,7 +104,7 @@ def _values(
         dataset = open_topic(bucket.url, TOPIC, on_corruption=on_corruption, **options)
         scan = dataset.scan.select(["__value__"])
         if broken_block is not None:
-            index = scan.topics[0].ledgers[0].parts[0].table
+            index = block_table(scan.topics[0].ledgers[0])
             damaged = bytearray(objects[name.data_name])
             damaged[index.block_start(broken_block) + 4] ^= 0xFF
             bucket.rot(name.data_name, bytes(damaged))

@@ -24,7 +24,7 @@ from tests.support.expected import COLUMNS
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
 from tests.support.large_ledgers import large_ledgers
-from tests.support.reading import read
+from tests.support.reading import block_table, read
 
 if TYPE_CHECKING:
     from arrow_io.core.builds import Build
@@ -195,11 +195,11 @@ def test_plan_takes_each_block_once(task_bytes: int) -> None:
     blocks = [
         (
             ledger.ledger_id,
-            ledger.parts[0].table.block_start(i),
-            ledger.parts[0].table.block_stop(i),
+            block_table(ledger).block_start(i),
+            block_table(ledger).block_stop(i),
         )
         for ledger in scan.topics[0].ledgers
-        for i in range(ledger.parts[0].table.block_count)
+        for i in range(block_table(ledger).block_count)
     ]
 
     tasks = scan.plan(task_bytes)

@@ -25,7 +25,7 @@ from tests.support.buckets import (
     with_lost_entries,
 )
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
-from tests.support.reading import read
+from tests.support.reading import block_table, read
 
 if TYPE_CHECKING:
     from arrow_io.core.builds import Build
@@ -205,7 +205,7 @@ def test_damage_behind_a_task_is_counted_once(build: Build, task_bytes: int) -> 
 
     with memory_bucket(objects) as bucket:
         scan = open_topic(bucket.url, TOPIC, on_corruption="salvage").scan.select(["__value__"])
-        block = scan.topics[0].ledgers[0].parts[0].table.block_start(1)
+        block = block_table(scan.topics[0].ledgers[0]).block_start(1)
         damaged = bytearray(objects[data_name])
         damaged[block + 128] ^= 0xFF
         bucket.rot(data_name, bytes(damaged))

@@ -22,6 +22,7 @@ from connector.scan.execution import count, execute
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, memory_bucket, object_name
 from tests.support.encoded_ledgers import encode_ledger
 from tests.support.entries import Message, encode_entry
+from tests.support.reading import block_table
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -201,7 +202,7 @@ def _rows(task: ScanTask, report: ReadReport) -> Iterator[tuple[Position, bytes]
 
 def _blocks_bytes(dataset: TopicDataset, entries: Iterable[tuple[Layout, int]]) -> int:
     """Length of the blocks that hold the entries to look at."""
-    indexes = {each.ledger_id: each.parts[0].table for each in dataset.scan.topics[0].ledgers}
+    indexes = {each.ledger_id: block_table(each) for each in dataset.scan.topics[0].ledgers}
     blocks = {
         (ledger.ledger_id, indexes[ledger.ledger_id].block_of(entry))
         for ledger, entry in entries
@@ -331,7 +332,7 @@ def test_last_block_before_lost_entries_is_planned(stored: int) -> None:
     """What has to be read goes up to the last entry that was stored, be it alone in its block."""
     with memory_bucket(Layout(5, (0, 0, 0, 0), stored, 140).objects()) as bucket:
         dataset = open_topic(bucket.url, TOPIC, columns=_COLUMNS)
-        index = dataset.scan.topics[0].ledgers[0].parts[0].table
+        index = block_table(dataset.scan.topics[0].ledgers[0])
         planned = sum(task.data_bytes for task in dataset.scan.plan(1))
 
     assert index.block_count == stored

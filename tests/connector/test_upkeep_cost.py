@@ -30,6 +30,7 @@ from tests.support.buckets import golden_objects, memory_bucket, object_name, of
 from tests.support.command_line import lines_of, run
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topic
+from tests.support.reading import block_table
 from tests.support.s3_server import running_s3_server
 
 if TYPE_CHECKING:
@@ -126,15 +127,14 @@ def test_bounds_between_blocks_are_foreseen() -> None:
     with memory_bucket(_again("json-orders", 1 << 14)) as bucket:
         [ledger] = open_topic(bucket.url, ORDERS, value="raw").scan.topics[0].ledgers
         bounds = {
-            "start": (ledger.ledger_id, ledger.parts[0].table.first_entry_id(1)),
-            "end": (ledger.ledger_id, ledger.parts[0].table.first_entry_id(3)),
+            "start": (ledger.ledger_id, block_table(ledger).first_entry_id(1)),
+            "end": (ledger.ledger_id, block_table(ledger).first_entry_id(3)),
         }
         foreseen, counted = foreseen_and_counted(ORDERS, bucket.url, **bounds)
 
     assert foreseen == counted
-    assert foreseen.range_bytes == ledger.parts[0].table.block_stop(2) - ledger.parts[
-        0
-    ].table.block_start(1)
+    table = block_table(ledger)
+    assert foreseen.range_bytes == table.block_stop(2) - table.block_start(1)
 
 
 def test_a_bound_within_a_block_costs_no_more_than_foreseen() -> None:
@@ -181,7 +181,7 @@ def test_a_cut_between_tasks_adds_its_request() -> None:
 
     whole, cut = read_cost(scan), read_cost(scan, task_bytes=1)
 
-    assert (whole.tasks, cut.tasks) == (1, ledger.parts[0].table.block_count)
+    assert (whole.tasks, cut.tasks) == (1, block_table(ledger).block_count)
     assert whole.reading.range_bytes == cut.reading.range_bytes
     assert whole.reading.requests <= cut.reading.requests < whole.reading.requests + cut.tasks
 

@@ -42,7 +42,7 @@ from tests.support.reference import BROKER_METADATA_MAGIC, TXN_COMMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from arrow_io.segment_reader import AnyLedger
+    from arrow_io.open_ledger import OpenLedger
     from connector import TopicDataset
     from connector.scan.topic_scan import Scan
 
@@ -195,7 +195,7 @@ def unversioned(scan: Scan) -> Scan:
     Bytes rot in a store without its telling of another version.
     """
 
-    def forget(ledger: AnyLedger) -> AnyLedger:
+    def forget(ledger: OpenLedger) -> OpenLedger:
         assert isinstance(ledger, OffloadedLedger)
         return replace(ledger, versions=UNKNOWN_VERSIONS)
 

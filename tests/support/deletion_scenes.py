@@ -48,7 +48,7 @@ def golden() -> tuple[LedgerCopy, ...]:
 
 def named(copy: LedgerCopy, cluster: str | None) -> LedgerCopy:
     """The copy, of a cluster of this name."""
-    assert copy.ledger is not None
+    assert isinstance(copy.ledger, OffloadedLedger)
     told = {} if cluster is None else {CLUSTER_NAME_KEY: cluster}
     return replace(copy, ledger=replace(copy.ledger, user_metadata=told))
 

@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from arrow_io.ledger_reader import OffloadedLedger
 from arrow_io.read_report import ReadReport
 from connector.scan.execution import execute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from arrow_io.format.block_table import BlockTable
+    from arrow_io.open_ledger import OpenLedger
     from connector.scan.topic_read import ScanTask
     from connector.scan.topic_scan import Scan
 
@@ -30,3 +33,9 @@ def read(
     planned = scan.plan() if tasks is None else tasks
     batches = [batch for task in planned for batch in execute(task, counted)]
     return pa.Table.from_batches(batches, scan.options.projection.schema)
+
+
+def block_table(ledger: OpenLedger) -> BlockTable:
+    """The blocks of a ledger of PIP-17."""
+    assert isinstance(ledger, OffloadedLedger)
+    return ledger.index.block_table
