@@ -41,7 +41,7 @@ JSON text is rounded, to the nearest number of a floating-point field. `unit` is
 JSON has the types of Avro, whose schemas Pulsar keeps for it. Types are of the set that all engines
 take, however deep they are nested: no view, large, dictionary or unsigned types. In pandas, Arrow's
 type stays (`ArrowDtype`) if the table says so (in brackets: if there are nulls), and whenever a
-value has no place in the type below (`connector.engines.pandas_frames`). With `arrow_types=True`
+value has no place in the type below (`connector.frames.pandas_frames`). With `arrow_types=True`
 all types stay. What is `str` in pandas 3 is `object` in pandas 2, which Spark takes.
 
 | Arrow | DuckDB | Spark | pandas | Polars |
@@ -80,9 +80,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arrow_io.column_names import DEFAULT_COLUMNS, NAMINGS
 from arrow_io.errors import OptionError
 from arrow_io.messages import layout
+from arrow_io.messages.column_names import DEFAULT_COLUMNS, NAMINGS
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
 from arrow_io.messages.message_columns import TIMESTAMP
 from arrow_io.messages.message_reader import Needs

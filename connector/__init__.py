@@ -42,7 +42,7 @@ from arrow_io.errors import (
     UnusedStatisticsWarning,
 )
 from arrow_io.messages.message_metadata import Message
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 
 if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
@@ -52,19 +52,19 @@ if TYPE_CHECKING:
     from connector.lake.copy import copy_topics, plan_copy
     from connector.lake.copy_plan import CopyPlan
     from connector.lake.table_copy import CopySizes, TableSummary
-    from connector.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
     from connector.replay.partition_replay import ReplaySummary
     from connector.replay.replay import ReplayPlan, plan_replay, replay_topic
     from connector.topic import open_topic
+    from connector.writing.offloader import LedgerOffloader, LedgerToOffload, OffloadResult
     from connector.writing.topic_writer import WrittenTopic, write_messages
 else:
     _MODULES = {
         "Catalog": "catalog.catalog",
         "CopyPlan": "lake.copy_plan",
         "CopySizes": "lake.table_copy",
-        "LedgerOffloader": "offloader",
-        "LedgerToOffload": "offloader",
-        "OffloadResult": "offloader",
+        "LedgerOffloader": "writing.offloader",
+        "LedgerToOffload": "writing.offloader",
+        "OffloadResult": "writing.offloader",
         "ReplayPlan": "replay.replay",
         "ReplaySummary": "replay.partition_replay",
         "TableSummary": "lake.table_copy",

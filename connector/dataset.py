@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Concatenate, NoReturn, ParamSpec, TypeVar
 import pyarrow as pa
 import pyarrow.dataset as pads
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
-from arrow_io.wording import counted
-from connector.plain_text import size_text
-from connector.scanner import TopicScanner
-from connector.shown_html import html_table
-from connector.topic_report import TopicReport
+from connector.display.html import html_table
+from connector.display.text import size_text
+from connector.display.topic_report import TopicReport
+from connector.scan.scanner import TopicScanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -248,7 +248,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             filter: See `scanner`.
             arrow_types: Whether all columns keep Arrow's types (`pandas.ArrowDtype`). By default
                 only those columns do that have values which NumPy's types cannot hold, such as
-                integers with nulls (`connector.engines.pandas_frames`).
+                integers with nulls (`connector.frames.pandas_frames`).
             options: Options of `pyarrow.Table.to_pandas`; with any of them, pyarrow alone chooses
                 the types.
 
@@ -259,7 +259,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         """
         import pandas as pd
 
-        from connector.engines.pandas_frames import exact_frame  # noqa: PLC0415 - as Polars is
+        from connector.frames.pandas_frames import exact_frame  # noqa: PLC0415 - as Polars is
 
         table = self.to_table(columns, filter)
         if arrow_types:
@@ -287,7 +287,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             OptionError: See `scanner`, or a column is named twice.
             PulsarOffloadError: The rows cannot be read.
         """
-        from connector.engines.polars_source import frame_of  # noqa: PLC0415 - as scan_polars
+        from connector.frames.polars_source import frame_of  # noqa: PLC0415 - as scan_polars
 
         return frame_of(self.to_table(columns, filter))
 
@@ -297,7 +297,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         Raises:
             OptionError: The dataset has two columns of one name.
         """
-        from connector.engines.polars_source import lazy_frame  # noqa: PLC0415 - an optional engine
+        from connector.frames.polars_source import lazy_frame  # noqa: PLC0415 - an optional engine
 
         return lazy_frame(self.scan, self.scanner_of)
 

@@ -7,31 +7,31 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from arrow_io.columns import every_column, projection
+from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, TopicNotFoundError, UndecodedValuesWarning
 from arrow_io.messages.message_reader import BatchLimits
-from arrow_io.option_names import option_name
 from arrow_io.payloads.decoder import is_decodable
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.storage.hidden import hidden, hidden_url
-from connector.bounds import Bounds
 from connector.catalog.opening import open_catalog
 from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
-from connector.decryption_keys import read_decryption_keys
-from connector.latest import LatestView
+from connector.display.topic_report import TopicReport
+from connector.display.warnings import warn_of_read
+from connector.inputs.bounds import Bounds
+from connector.inputs.decryption_keys import read_decryption_keys
+from connector.inputs.message_ids import MessageId
+from connector.inputs.times import duration
+from connector.inputs.topic_names import topic_names
 from connector.live.broker import Brokers
 from connector.live.opening import live_tails, partitions_of_brokers
-from connector.message_ids import MessageId
 from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import OPTIONS, TopicRequest, check_with_catalog
-from connector.pulsar_time import duration
-from connector.read_warnings import warn_of_read
+from connector.scan.latest import LatestView
 from connector.scan.read_options import ReadOptions, most_rows
 from connector.scan.topic_scan import Scan
 from connector.statistics.store import open_existing_statistics, open_remembered_statistics
-from connector.topic_name import topic_names
-from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     import os
@@ -39,12 +39,12 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.encryption import DecryptionKeys
     from arrow_io.storage.trace import RequestTrace
-    from connector.bounds import Bound
     from connector.catalog.catalog import Catalog
     from connector.catalog.catalog_options import Metadata
     from connector.catalog.schemas.loading import SchemaSource
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.decryption_keys import KeySource
+    from connector.inputs.bounds import Bound
+    from connector.inputs.decryption_keys import KeySource
     from connector.statistics.store import Statistics
 
 
@@ -89,7 +89,8 @@ def open_topic(  # noqa: D417 - the decorator describes the options
 
     In Python, a bound may also be a datetime, a date or a tuple; `metadata` a mapping of topic
     names to folders; `schema` a SchemaInfo as a dict (`connector.catalog.schemas.loading`);
-    `decryption_keys` PEM text, a mapping by name or a callable (`connector.decryption_keys`).
+    `decryption_keys` PEM text, a mapping by name or a callable
+    (`connector.inputs.decryption_keys`).
 
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector.catalog.live_cluster import explaining_topic
 from connector.scan.execution import execute
 from connector.scan.topic_read import task_of

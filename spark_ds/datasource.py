@@ -17,17 +17,17 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.pandas.types import from_arrow_schema
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import MissingObjectError, OptionError
-from arrow_io.lazy import cached_property
-from connector.bounds import Bounds
 from connector.catalog.opening import open_catalog
-from connector.catalog_tables import TABLES
+from connector.catalog.tables import TABLES
+from connector.filters.where import where_expression
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
+from connector.inputs.bounds import Bounds
+from connector.inputs.topic_names import matching_topics
 from connector.options.option import help_text
 from connector.topic import open_request
-from connector.topic_name import matching_topics
-from connector.where import where_expression
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.column_types import spark_schema
 from spark_ds.listing_reader import ListingReader
@@ -65,9 +65,9 @@ class PulsarOffloadDataSource(DataSource):
     the default ones. Spark tells a source in Python nothing of what a query needs, so all of
     them are decoded, even for `count()`: name few. Filters are applied by Spark.
 
-    Rows: the option `where` is a condition (`connector.where`) that the source applies itself. It
-    then decodes other columns only for the rows that match, and with `statistics` reads only what
-    may have such rows. Spark's own filters spare nothing.
+    Rows: the option `where` is a condition (`connector.filters.where`) that the source applies
+    itself. It then decodes other columns only for the rows that match, and with `statistics` reads
+    only what may have such rows. Spark's own filters spare nothing.
 
     Values: with the option `schema`, which is not Spark's `.schema("…")`, they become typed columns
     (`arrow_io.columns`); executors get what they need of it inside their tasks. A time of day is a

@@ -15,15 +15,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 from arrow_io.errors import CorruptProgressError, OptionError
-from connector.bounds import Bounds
 from connector.increments.progress import Position, Progress
-from connector.topic_name import TopicName
+from connector.inputs.bounds import Bounds
+from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from connector.bounds import Bound
     from connector.increments.increment import Amount, Increment, Increments
+    from connector.inputs.bounds import Bound
 
 _Name = TypeVar("_Name")
 _Place = TypeVar("_Place")

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any, Final, Self, TypeAlias
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location
-from connector.catalog_tables import TABLES
-from connector.decryption_keys import read_decryption_keys
+from connector.catalog.tables import TABLES
+from connector.inputs.decryption_keys import read_decryption_keys
+from connector.inputs.times import time_of
 from connector.options.kinds import read_count, read_flag, read_names, read_number, read_text
 from connector.options.nested import put_text, put_value
 from connector.options.topic_request import OPTIONS, TopicRequest
-from connector.pulsar_time import time_of
 from spark_ds.offsets import LATEST, StartingOffsets, read_message_id, read_starting_offsets
 
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from arrow_io.messages.encryption import DecryptionKeys
-    from connector.bounds import Bound
+    from connector.inputs.bounds import Bound
     from connector.options.option import Option
 
 _MESSAGES: Final = "messages"

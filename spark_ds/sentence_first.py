@@ -7,8 +7,8 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.option_names import spelled
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.option_names import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.catalog.catalog import Catalog
     from connector.statistics.analysis import Analyzed
     from connector.statistics.store import Statistics

@@ -20,8 +20,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from arrow_io.lazy import cached_property
-from arrow_io.read_report import ReadReport
+from arrow_io.core.lazy import cached_property
+from arrow_io.read_metrics import ReadReport
 from connector.catalog.live_cluster import explaining_topic
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-from arrow_io import threads
+from arrow_io.core import threads
 from arrow_io.payloads import decoder
 from tests.support.arenas import GuardedShredding
 from tests.support.builds import is_for_another_run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from connector.topic_report import TopicReport
+from connector.display.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,20 +36,23 @@ _GREATER_THAN_ONE: Final = {
     ("arrow_io/format/index_block.py", "table_stop"): "behind the fixed fields",
     ("arrow_io/format/streaming_index.py", "header_length"): "36 at least",
     ("arrow_io/format/streaming_index.py", "len(data)"): "more than any index object has",
-    ("arrow_io/ledger_writer.py", "self._block_bytes"): "a block has a header",
-    ("arrow_io/ledger_writer.py", "self._metadata.length_bytes"): "a repr",
+    ("arrow_io/ledgers/writer.py", "self._block_bytes"): "a block has a header",
+    ("arrow_io/ledgers/writer.py", "self._metadata.length_bytes"): "a repr",
     ("arrow_io/messages/entry_writer.py", "len(whole)"): "more than an entry may have",
     ("arrow_io/messages/entry_writer.py", "size_bytes"): "more than a message may have",
     ("connector/catalog/metadata/admin_answers.py", "len(data)"): "more than an answer may have",
     ("connector/catalog/metadata/admin_connection.py", "count"): "more than answers may have",
     ("connector/catalog/metadata/managed_ledger.py", "size_bytes"): "more than metadata may have",
-    ("connector/catalog/snapshot.py", "len(text)"): "more than a snapshot may have",
+    ("connector/catalog/snapshot/snapshot.py", "len(text)"): "more than a snapshot may have",
     ("connector/catalog/topic_ledgers.py", "len(told)"): "they differ",
-    ("connector/offloader.py", "metadata.length_bytes"): "more than the blocks allowed hold",
-    ("connector/bucket_report/charts.py", "len(spans)"): "one is told by its id",
-    ("connector/bucket_report/charts.py", "per_bar"): "one is told without a number",
-    ("connector/bucket_report/render.py", "len(lanes)"): "more than those drawn",
-    ("connector/bucket_report/render.py", "len(names)"): "one is told by its name",
+    (
+        "connector/writing/offloader.py",
+        "metadata.length_bytes",
+    ): "more than the blocks allowed hold",
+    ("connector/report/charts.py", "len(spans)"): "one is told by its id",
+    ("connector/report/charts.py", "per_bar"): "one is told without a number",
+    ("connector/report/render.py", "len(lanes)"): "more than those drawn",
+    ("connector/report/render.py", "len(names)"): "one is told by its name",
 }
 """Why a count cannot be one, by file and expression."""
 

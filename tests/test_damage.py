@@ -26,7 +26,7 @@ from arrow_io.errors import (
     TruncatedObjectError,
 )
 from arrow_io.format.index_block import read_index_block
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.builds import BUILDS, using_build
 from tests.support.damage import (

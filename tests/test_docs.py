@@ -18,9 +18,9 @@ from arrow_io.columns import ALL_COLUMNS
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.cli import load_app
 from connector.cli.app import ExitCode
+from connector.inputs.topic_names import TopicName
 from connector.options.topic_request import OPTIONS
 from connector.options.write_request import WRITE_OPTIONS
-from connector.topic_name import TopicName
 from spark_ds.options import NOTES, OWN_HELP
 from spark_ds.write_options import OWN_WRITING_HELP, WRITING_NOTES
 from tests.support.command_line import run

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pytest
 
 from arrow_io.errors import DecryptionError, EncryptedPayloadError, IncompleteReadWarning
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from connector import open_topic
-from connector.decryption_keys import read_decryption_keys
+from connector.inputs.decryption_keys import read_decryption_keys
 from connector.scan.execution import execute
 from tests.support.buckets import memory_bucket, offload
 from tests.support.builds import BUILDS, using_build

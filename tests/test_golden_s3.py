@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_catalog, open_topic
 from connector.scan.execution import execute

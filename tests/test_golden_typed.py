@@ -12,7 +12,7 @@ import pytest
 
 from arrow_io.errors import IncompleteReadWarning, PayloadDecodeError
 from arrow_io.payloads.value_columns import KEY_COLUMN, VALUE_COLUMN, ValueColumns
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from connector.catalog.schemas.loading import load_schema
 from tests.support.avro_schemas import Reading, without_logical
 from tests.support.builds import build

@@ -19,23 +19,23 @@ from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.storage.location import Location, folder_and_name
 from arrow_io.storage.redaction import redacted, redacted_urls
 from arrow_io.storage.store_uploads import parse_aside_name
-from connector.bounds import Bounds
 from connector.catalog.schemas.forms import parse_json
 from connector.catalog.schemas.loading import load_schema
 from connector.cli import sql
 from connector.cli.output import cell_text
-from connector.credential_scope import origins
+from connector.display.text import printable
+from connector.engines.credential_scope import origins
+from connector.filters.where import where_expression
+from connector.inputs.bounds import Bounds
+from connector.inputs.message_ids import MessageId
+from connector.inputs.times import duration
+from connector.inputs.topic_names import TopicName, namespaces_of, select_topics, topic_names
 from connector.lake.transforms import Partitioning
-from connector.message_ids import MessageId
 from connector.options.nested import put_text
 from connector.options.option import options_of
 from connector.options.topic_request import OPTIONS
 from connector.options.write_request import WriteRequest
-from connector.plain_text import printable
-from connector.pulsar_time import duration
-from connector.topic_name import TopicName, namespaces_of, select_topics, topic_names
-from connector.upkeep.policy_settings import settings_of_conf
-from connector.where import where_expression
+from connector.upkeep.forecast.policy_settings import settings_of_conf
 from tests.support.linear_time import first_excess
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT: dict[str, Any] = PYPROJECT["project"]
 SETUPTOOLS: dict[str, Any] = PYPROJECT["tool"]["setuptools"]
 TOP_PACKAGES = ("arrow_io", "connector", "spark_ds")
-READING_MODULES = ("arrow_io.ledger_reader", "arrow_io.ledger_writer", "connector")
+READING_MODULES = ("arrow_io.ledgers.reader", "arrow_io.ledgers.writer", "connector")
 DOTTED_NAME = re.compile(rf"`((?:{'|'.join(TOP_PACKAGES)})(?:\.\w+)+)(?:\(\))?`")
 ENGINES = {"cryptography", "duckdb", "pandas", "polars", "pyspark", "rich", "s3fs", "typer"}
 

@@ -12,9 +12,9 @@ from bisect import bisect_right
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, NamedTuple
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import EntryNotInLedgerError, MissingEntriesError, OptionError
 from arrow_io.format.data_block import BlockHeader, check_block_header
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from arrow_io.format.entry_frame import BytesLike

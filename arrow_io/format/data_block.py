@@ -23,10 +23,10 @@ import struct
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptBlockError, TruncatedObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES, BytesLike
 from arrow_io.format.magics import DATA_BLOCK_MAGIC, check_magic
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

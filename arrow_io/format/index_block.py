@@ -31,6 +31,7 @@ import struct
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NoReturn
 
+from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import (
     CorruptIndexError,
     PulsarOffloadError,
@@ -51,7 +52,6 @@ from arrow_io.format.data_block import (
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.format.ledger_metadata import LedgerMetadata, parse_ledger_metadata
 from arrow_io.format.magics import INDEX_BLOCK_MAGIC, check_magic
-from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping

@@ -31,9 +31,9 @@ from typing import TYPE_CHECKING, Any
 
 from google.protobuf.message import DecodeError
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptIndexError, OptionError, UnknownFormatError
-from arrow_io.protobuf_messages import message_classes
-from arrow_io.wording import counted
+from arrow_io.format.protobuf_messages import message_classes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

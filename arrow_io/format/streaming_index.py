@@ -34,6 +34,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from google.protobuf.message import DecodeError
 
+from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import CorruptIndexError, PulsarOffloadError, TruncatedObjectError
 from arrow_io.format.block_table import INDEX_ENTRY, INDEX_ENTRY_BYTES, BlockEntry, BlockTable
 from arrow_io.format.data_block import BLOCK_HEADER_BYTES, MAX_BLOCK_HEADER_BYTES
@@ -45,13 +46,12 @@ from arrow_io.format.index_block import (
     MAX_INDEX_OBJECT_BYTES,
 )
 from arrow_io.format.magics import STREAMING_INDEX_BLOCK_MAGIC, check_magic
+from arrow_io.format.protobuf_messages import message_classes
 from arrow_io.format.streaming_block import (
     STREAMING_FIELDS_BYTES,
     StreamingBlockHeader,
     check_streaming_header,
 )
-from arrow_io.protobuf_messages import message_classes
-from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

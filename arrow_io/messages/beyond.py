@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
 
 
 class Beyond(Protocol):

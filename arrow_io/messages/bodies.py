@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import zstandard
 
 from arrow_io.core import builds
-from arrow_io.memory import allocate
+from arrow_io.core.memory import allocate
 from arrow_io.messages import layout
 from arrow_io.messages._inflate_py import SCRATCH_WIDTH
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, MAX_RATIO

@@ -10,9 +10,9 @@ from collections import OrderedDict
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple, Self
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import layout
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -12,10 +12,10 @@ from functools import cache
 import pyarrow as pa
 
 from arrow_io.core import builds
+from arrow_io.core.memory import allocate
+from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptEntryError, OptionError
-from arrow_io.memory import allocate
 from arrow_io.messages import layout
-from arrow_io.wording import counted
 
 NONE, LZ4, ZLIB, ZSTD, SNAPPY = 0, layout.LZ4, layout.ZLIB, layout.ZSTD, layout.SNAPPY
 """CompressionType of PulsarApi.proto."""

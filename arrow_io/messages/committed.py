@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from arrow_io.messages.beyond import Beyond
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.transactions import TransactionLookahead
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
     from arrow_io.tally import Tally
 
 _KNOWN_WIDTH: Final = 4

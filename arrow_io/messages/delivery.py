@@ -14,7 +14,7 @@ from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkAssembler
 from arrow_io.messages.committed import CommittedTransactions, KnownTransactions
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator

@@ -34,12 +34,12 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 from google.protobuf.message import DecodeError
 
+from arrow_io.core.extras import install_command
+from arrow_io.core.option_names import option_name
+from arrow_io.core.wording import counted
 from arrow_io.errors import DecryptionError, EncryptedPayloadError, OptionError, PulsarOffloadError
-from arrow_io.extras import install_command
+from arrow_io.format.protobuf_messages import message_classes
 from arrow_io.messages import layout
-from arrow_io.option_names import option_name
-from arrow_io.protobuf_messages import message_classes
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -8,9 +8,9 @@ from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 from arrow_io.core import builds
+from arrow_io.core.memory import allocate
 from arrow_io.errors import ChecksumError, CorruptEntryError, PulsarOffloadError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
-from arrow_io.memory import allocate
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:

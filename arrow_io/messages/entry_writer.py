@@ -23,6 +23,7 @@ from typing import Final, NamedTuple
 
 import crc32c
 
+from arrow_io.core.option_values import check_whole_number
 from arrow_io.errors import EntryTooLargeError, OptionError
 from arrow_io.messages.codecs import COMPRESSION_TYPES, MAX_MESSAGE_BYTES, NONE, ZLIB, compress
 from arrow_io.messages.message_metadata import (
@@ -33,7 +34,6 @@ from arrow_io.messages.message_metadata import (
     message_metadata,
     single_message_metadata,
 )
-from arrow_io.option_values import check_whole_number
 
 DEFAULT_BATCH_MESSAGES: Final = 1000
 DEFAULT_BATCH_BYTES: Final = 128 << 10

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from arrow_io.core import builds
 from arrow_io.core.ipc_message import message_begin
+from arrow_io.core.memory import allocate
 from arrow_io.errors import CorruptEntryError
-from arrow_io.memory import allocate
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
 
 _TEXT: Final = pa.string()
 PROPERTIES: Final = pa.map_(pa.string(), pa.string())

@@ -18,17 +18,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.core import builds
+from arrow_io.core.memory import allocate
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
-from arrow_io.memory import allocate
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.messages.gathering import Gathered, Gathering, valid_text
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
     from arrow_io.tally import Tally
 
 _T = TypeVar("_T")

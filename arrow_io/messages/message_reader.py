@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core import builds
+from arrow_io.core.option_values import BATCH_BYTES, BATCH_ROWS
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.bodies import decompress_bodies
@@ -13,8 +14,7 @@ from arrow_io.messages.chunks import MAX_HELD_BYTES
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, decompress
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_columns import MessageColumns, Place
-from arrow_io.option_values import BATCH_BYTES, BATCH_ROWS
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

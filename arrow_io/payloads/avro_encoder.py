@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError, SchemaError
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads import tables
@@ -33,7 +34,6 @@ from arrow_io.payloads.avro import avro_program, avro_shape
 from arrow_io.payloads.avro_binary import encode_default, long_bytes, sized
 from arrow_io.payloads.avro_schema import LOGICAL_UNITS, MISSING, parse_avro
 from arrow_io.payloads.shredding import Shredding
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import (
     PayloadDecodeError,
     PulsarOffloadError,
     SchemaError,
     UnknownSchemaVersionError,
 )
-from arrow_io.lazy import cached_property
 from arrow_io.messages.gathering import as_text
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape
@@ -27,7 +27,7 @@ from arrow_io.payloads.json import json_program, json_shape
 from arrow_io.payloads.primitive import PRIMITIVE_TYPES, primitive_program, primitive_shape
 from arrow_io.payloads.protobuf_native import protobuf_program, protobuf_shape
 from arrow_io.payloads.shredding import Shredding
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.payloads.shape import Shape
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
     from arrow_io.tally import Tally
 
 _VERSION_BYTES = 8

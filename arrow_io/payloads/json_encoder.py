@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from arrow_io.payloads.arrow_values import (
     check_there,
@@ -26,7 +27,6 @@ from arrow_io.payloads.arrow_values import (
 )
 from arrow_io.payloads.avro_schema import LOGICAL_UNITS, parse_avro
 from arrow_io.payloads.json import json_shape
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_io.core.ipc_message import message_begin
-from arrow_io.lazy import cached_property
+from arrow_io.core.lazy import cached_property
 from arrow_io.payloads import tables
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import SchemaError
-from arrow_io.lazy import cached_property
 from arrow_io.payloads import tables
 
 if TYPE_CHECKING:

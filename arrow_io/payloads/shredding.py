@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, Self
 import pyarrow as pa
 
 from arrow_io.core import builds
+from arrow_io.core.memory import allocate
+from arrow_io.core.wording import counted
 from arrow_io.errors import SchemaError
-from arrow_io.memory import allocate
 from arrow_io.messages.message_columns import last_of_equal
 from arrow_io.payloads import tables
 from arrow_io.payloads.program import POWERS_OF_TEN
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

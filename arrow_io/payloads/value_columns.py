@@ -14,8 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.core import builds
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import PayloadDecodeError, SchemaError
-from arrow_io.lazy import cached_property
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads.decoder import (

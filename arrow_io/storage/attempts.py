@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from arrow_io.core.wording import counted
 from arrow_io.storage.failures import (
     RequestGivenUpError,
     is_transient,
@@ -16,7 +17,6 @@ from arrow_io.storage.failures import (
     storage_errors,
 )
 from arrow_io.storage.own_options import ATTEMPTS_OPTION, DEADLINE_OPTION, retry_options
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Mapping

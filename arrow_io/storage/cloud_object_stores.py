@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from fsspec.asyn import sync
 
+from arrow_io.core.wording import counted
 from arrow_io.storage.failures import (
     RANGE_NOT_SATISFIABLE,
     BrokenAnswerError,
@@ -29,7 +30,6 @@ from arrow_io.storage.object_store import (
     protocols,
 )
 from arrow_io.storage.store_uploads import ClosingUpload, StoreUpload
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -12,8 +12,8 @@ from fsspec.core import url_to_fs
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
+from arrow_io.core.extras import install_command
 from arrow_io.errors import OptionError
-from arrow_io.extras import install_command
 from arrow_io.storage.cloud_object_stores import AzureObjectStore, GcsObjectStore
 from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.object_store import (

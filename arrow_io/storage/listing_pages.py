@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import StorageError
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from arrow_io.storage.attempts import RetryPolicy

@@ -16,8 +16,8 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from arrow_io.core.option_values import check_whole_number, kind_of, path_or_url
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError, OptionError
-from arrow_io.option_values import check_whole_number, kind_of, path_or_url
 from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.object_store import (
     ObjectContent,

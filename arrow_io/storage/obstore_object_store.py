@@ -21,8 +21,9 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 import obstore
 from obstore.store import AzureStore, GCSStore, S3Store
 
+from arrow_io.core.lazy import cached_property
+from arrow_io.core.wording import counted
 from arrow_io.errors import StorageError
-from arrow_io.lazy import cached_property
 from arrow_io.storage.cloud_object_stores import GcsObjectStore
 from arrow_io.storage.failures import BrokenAnswerError, OtherBytesError, http_status, s3_error_code
 from arrow_io.storage.listing_pages import ListingPage, ListingPages
@@ -42,7 +43,6 @@ from arrow_io.storage.range_memory import RangeMemory
 from arrow_io.storage.received_range import ReceivedRange
 from arrow_io.storage.request_threads import send_in_thread
 from arrow_io.storage.store_kinds import StoreKind
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

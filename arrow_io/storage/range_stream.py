@@ -11,10 +11,10 @@ from collections import deque
 from dataclasses import replace
 from typing import TYPE_CHECKING, Self
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError, TruncatedObjectError
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.request_errors import check_version
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from arrow_io.storage.object_store import RangeContent

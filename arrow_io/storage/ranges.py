@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
 from arrow_io.storage.object_store import RangeContent
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location

@@ -18,9 +18,9 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
-from arrow_io.shared_budget import process_budgets
+from arrow_io.core.shared_budget import process_budgets
+from arrow_io.core.threads import SideBySide
 from arrow_io.storage.range_memory import RangeMemory
-from arrow_io.threads import SideBySide
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.extras import install_command
+from arrow_io.core.wording import counted
 from arrow_io.errors import (
     MissingObjectError,
     ObjectChangedError,
@@ -13,7 +15,6 @@ from arrow_io.errors import (
     StorageError,
     TruncatedObjectError,
 )
-from arrow_io.extras import install_command
 from arrow_io.storage.failures import (
     PRECONDITION_FAILED,
     OtherBytesError,
@@ -28,7 +29,6 @@ from arrow_io.storage.redaction import redacted
 from arrow_io.storage.request import CONDITIONAL_PUTS, Operation, Request
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.storage.store_uploads import NO_SUCH_UPLOAD
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

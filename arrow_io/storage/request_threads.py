@@ -11,8 +11,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
+from arrow_io.core.threads import in_thread
 from arrow_io.storage.failures import RequestGivenUpError
-from arrow_io.threads import in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Final
 from xml.parsers import expat
 
+from arrow_io.core.wording import counted
 from arrow_io.storage.failures import HTTP_TRY_LATER, BrokenAnswerError
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

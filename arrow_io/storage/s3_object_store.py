@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 
 from fsspec.asyn import sync
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import StorageError
 from arrow_io.storage.failures import (
     OtherBytesError,
@@ -37,7 +38,6 @@ from arrow_io.storage.object_version import ETag, etag_in, modified_in
 from arrow_io.storage.request import Operation
 from arrow_io.storage.s3_answers import under_way, watch
 from arrow_io.storage.store_uploads import S3Upload, StoreUpload
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Mapping

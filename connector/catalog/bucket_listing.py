@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, TypeAlias
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import LedgerObjectName, SegmentName, parse_object_name
-from arrow_io.lazy import cached_property
 from connector.catalog.ledger_copy import age_rank
 
 if TYPE_CHECKING:

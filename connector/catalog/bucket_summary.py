@@ -6,9 +6,9 @@ import re
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError, UnsupportedFormatError
-from arrow_io.wording import counted
-from connector.plain_text import printable
+from connector.display.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -7,17 +7,17 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
+from arrow_io.core.lazy import cached_property
+from arrow_io.core.option_names import option_name
+from arrow_io.core.option_values import check_instance, path_or_url
+from arrow_io.core.wording import agreeing
 from arrow_io.errors import (
     OptionError,
     PulsarOffloadError,
     TopicNotFoundError,
 )
 from arrow_io.format.object_names import MAX_LEDGER_ID
-from arrow_io.lazy import cached_property
-from arrow_io.option_names import option_name
-from arrow_io.option_values import check_instance, path_or_url
 from arrow_io.storage.redaction import redacted_urls
-from arrow_io.wording import agreeing
 from connector.catalog.bucket import Bucket, Opening
 from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.bucket_summary import what_lies_there
@@ -28,18 +28,18 @@ from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.schemas.loading import load_schema
 from connector.catalog.segment_copies import SegmentedCopy, nameless_error
 from connector.catalog.shown_catalog import catalog_line, catalog_table
-from connector.catalog.snapshot import (
+from connector.catalog.snapshot.json import Snapshot
+from connector.catalog.snapshot.snapshot import (
     save_snapshot,
 )
-from connector.catalog.snapshot_json import Snapshot
 from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import topic_of
 from connector.catalog.topic_lookup import TopicLookup
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
+from connector.display.topic_report import TopicReport
+from connector.inputs.topic_names import TopicName, namespaces_of, select_topics
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
 from connector.statistics.store import open_existing_statistics, open_statistics
-from connector.topic_name import TopicName, namespaces_of, select_topics
-from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     import os

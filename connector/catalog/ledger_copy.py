@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from arrow_io.core.wording import OR_DELETION
 from arrow_io.errors import (
     CorruptIndexError,
     FormatError,
@@ -17,16 +18,15 @@ from arrow_io.errors import (
     PulsarOffloadError,
 )
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
-from arrow_io.ledger_reader import ObjectVersions, OffloadedLedger
-from arrow_io.wording import OR_DELETION
-from connector.topic_name import managed_ledger_owner
+from arrow_io.ledgers.reader import ObjectVersions, OffloadedLedger
+from connector.inputs.topic_names import managed_ledger_owner
 
 if TYPE_CHECKING:
     from arrow_io.format.object_names import LedgerObjectName, SegmentName, ShareName
-    from arrow_io.open_ledger import OpenLedger
+    from arrow_io.ledgers.open_ledger import OpenLedger
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.topic_name import AnyTopic
+    from connector.inputs.topic_names import AnyTopic
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

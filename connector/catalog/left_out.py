@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import MissingObjectError
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.tally import Tally
 
 if TYPE_CHECKING:
@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.topic_name import TopicName
-    from connector.topic_report import TopicReport
+    from connector.display.topic_report import TopicReport
+    from connector.inputs.topic_names import TopicName
 
 
 def count_left_out(

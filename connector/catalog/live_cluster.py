@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import MissingObjectError, PulsarOffloadError, TrimmedEntriesError
 from connector.catalog.metadata.source import open_metadata_source
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError
-from arrow_io.option_names import option_name
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.catalog import Catalog
 from connector.catalog.catalog_options import CatalogOptions
-from connector.catalog.snapshot import is_snapshot, load_snapshot
+from connector.catalog.snapshot.snapshot import is_snapshot, load_snapshot
 from connector.catalog.snapshot_catalog import SnapshotCatalog
 from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import OPTIONS, TopicRequest

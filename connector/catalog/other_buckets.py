@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from connector.catalog.bucket import BucketContents
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 
 class OtherBuckets:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from arrow_io.core.lazy import cached_property
+from arrow_io.core.wording import OR_DELETION
 from arrow_io.errors import (
     CorruptIndexError,
     FormatError,
@@ -18,12 +20,10 @@ from arrow_io.errors import (
 )
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import SegmentName, ShareName
-from arrow_io.lazy import cached_property
-from arrow_io.segment_reader import OffloadedSegment, SegmentedOffload
-from arrow_io.segmented_ledger import SegmentedLedger
-from arrow_io.wording import OR_DELETION
+from arrow_io.ledgers.segments.ledger import SegmentedLedger
+from arrow_io.ledgers.segments.reader import OffloadedSegment, SegmentedOffload
 from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions
-from connector.topic_name import managed_ledger_owner
+from connector.inputs.topic_names import managed_ledger_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from arrow_io.format.streaming_index import LedgerGroup
-    from arrow_io.segmented_ledger import SegmentShare
+    from arrow_io.ledgers.segments.ledger import SegmentShare
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.metadata.topic_metadata import OffloadSegment
-    from connector.topic_name import AnyTopic
+    from connector.inputs.topic_names import AnyTopic
 
 
 @dataclass(frozen=True)

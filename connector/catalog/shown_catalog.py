@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from arrow_io.wording import counted
+from arrow_io.core.wording import counted
 from connector.catalog.segment_copies import SegmentedCopy
-from connector.plain_text import size_text
-from connector.shown_html import html_table
-from connector.topic_name import TopicName
+from connector.display.html import html_table
+from connector.display.text import size_text
+from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import Bucket
-    from connector.topic_name import AnyTopic
+    from connector.inputs.topic_names import AnyTopic
 
 
 def catalog_line(bucket: Bucket, *, has_metadata: bool) -> str:

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING
 from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.catalog import Catalog
-from connector.catalog.saved_catalog import SavedBucket, SnapshotSource
 from connector.catalog.shown_catalog import counted_line
+from connector.catalog.snapshot.saved_catalog import SavedBucket, SnapshotSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from arrow_io.errors import PulsarOffloadError
     from connector.catalog.catalog_options import CatalogOptions
-    from connector.catalog.saved_catalog import SavedCatalog
+    from connector.catalog.snapshot.saved_catalog import SavedCatalog
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 
 class SnapshotCatalog(Catalog):

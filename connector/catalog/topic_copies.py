@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import PulsarOffloadError
 from connector.catalog.segment_copies import SegmentedCopy
-from connector.topic_name import AnyTopic, ForeignTopic, TopicName
+from connector.inputs.topic_names import AnyTopic, ForeignTopic, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping

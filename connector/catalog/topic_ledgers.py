@@ -18,6 +18,7 @@ from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import (
     CorruptIndexError,
     CorruptMetadataError,
@@ -26,7 +27,6 @@ from arrow_io.errors import (
     PulsarOffloadError,
 )
 from arrow_io.format.object_names import LedgerObjectName, SegmentName
-from arrow_io.lazy import cached_property
 from connector.catalog.ledger_copy import LedgerCopy
 from connector.catalog.ledger_origin import is_foreign
 from connector.catalog.segment_copies import SegmentedCopy, joined, uuids_of
@@ -34,10 +34,10 @@ from connector.catalog.segment_copies import SegmentedCopy, joined, uuids_of
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from arrow_io.ledger import Ledger
-    from arrow_io.open_ledger import OpenLedger
+    from arrow_io.ledgers.ledger import Ledger
+    from arrow_io.ledgers.open_ledger import OpenLedger
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 
 class LedgerStanding(StrEnum):

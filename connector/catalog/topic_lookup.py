@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.catalog.other_buckets import OtherBuckets
     from connector.catalog.topic_copies import TopicCopies
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
     Answer: TypeAlias = TopicMetadata | FormatError | None
     """The metadata of a topic; why it is malformed; None if nothing is known of the topic."""

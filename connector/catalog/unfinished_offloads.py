@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import FormatError
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
-from connector.topic_name import managed_ledger_owner
+from connector.inputs.topic_names import managed_ledger_owner
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
-    from connector.topic_name import AnyTopic
+    from connector.inputs.topic_names import AnyTopic
 
 
 class UnfinishedOffloads:

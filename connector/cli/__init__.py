@@ -6,7 +6,7 @@ import importlib
 import sys
 from typing import TYPE_CHECKING
 
-from arrow_io.extras import install_command
+from arrow_io.core.extras import install_command
 from connector.cli import interrupts, streams
 
 if TYPE_CHECKING:

@@ -39,7 +39,7 @@ from connector.cli import interrupts, streams
 from connector.cli.options import with_options
 from connector.cli.output import say
 from connector.cli.program import app, spell_options
-from connector.plain_text import printable
+from connector.display.text import printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -8,10 +8,10 @@ from typing import Annotated, Final
 import pyarrow as pa
 import typer
 
+from arrow_io.core.option_values import path_or_url
 from arrow_io.errors import OptionError
-from arrow_io.option_values import path_or_url
 from connector.catalog.metadata.admin_client import AdminApi
-from connector.catalog_tables import table_of
+from connector.catalog.tables import table_of
 from connector.cli.app import ExitCode, command
 from connector.cli.options import Place, Printing, Topic, Url, key_values
 from connector.cli.output import print_rows, print_table

@@ -10,25 +10,25 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 import typer
 
+from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.wording import agreeing, counted
-from connector.bucket_report.render import render_report
-from connector.catalog.snapshot import is_snapshot
-from connector.catalog_tables import counted_topics
+from connector.catalog.snapshot.snapshot import is_snapshot
+from connector.catalog.tables import counted_topics
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Place, Printing, Url, Verbose  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, print_table, progress, say, shows_each_ledger
 from connector.cli.place import catalog_at, check_no_snapshot, tell_place
-from connector.plain_text import size_text
-from connector.pulsar_time import duration, time_of
+from connector.display.text import size_text
+from connector.inputs.times import duration, time_of
+from connector.inputs.topic_names import TopicName
+from connector.report.render import render_report
 from connector.statistics.store import open_statistics
-from connector.topic_name import TopicName
-from connector.upkeep.audit import audit
-from connector.upkeep.cleaning import DEFAULT_SAFETY_AGE, clean, plan_cleaning
-from connector.upkeep.findings import Finding, FindingKind, findings_table
-from connector.upkeep.verification import verify
-from connector.upkeep.verification_journal import VerificationJournal, VerifiedLedger
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.cleaning import DEFAULT_SAFETY_AGE, clean, plan_cleaning
+from connector.upkeep.audit.findings import Finding, FindingKind, findings_table
+from connector.upkeep.verify.journal import VerificationJournal, VerifiedLedger
+from connector.upkeep.verify.verification import verify
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from connector.cli.forms import Form
     from connector.options.topic_request import TopicRequest
     from connector.statistics.store import Statistics
-    from connector.upkeep.audit import Audit
+    from connector.upkeep.audit.audit import Audit
 
 _GOLDEN = "tests/data/golden/pulsar-4.0.7"
 _OneCluster = Annotated[

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arrow_io.wording import counted
-from connector.catalog_tables import (
+from arrow_io.core.wording import counted
+from connector.catalog.tables import (
     TEXTS,
     blocks_table,
     counted_topics,

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 import typer
 
+from arrow_io.core.wording import counted
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import AsJson, Reading, Topic, Url, key_values
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
+from connector.display.text import size_text
 from connector.lake.copy import copy_topics, plan_copy
 from connector.lake.evolution import TableKind  # noqa: TC001 - as above
 from connector.lake.table_copy import CopySizes
-from connector.plain_text import size_text
-from connector.upkeep.cost import EXAMPLE_PRICES, load_prices
+from connector.upkeep.forecast.cost import EXAMPLE_PRICES, load_prices
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -13,37 +13,37 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 import typer
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from arrow_io.wording import counted
-from connector.catalog.snapshot import is_snapshot
+from connector.catalog.snapshot.snapshot import is_snapshot
 from connector.cli.app import command
 from connector.cli.options import Place, Printing, PrintingWhole, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
 from connector.cli.sql import bound_topics
-from connector.plain_text import printable, size_text
-from connector.pulsar_time import milliseconds_of
+from connector.display.text import printable, size_text
+from connector.filters.where import where_expression
+from connector.inputs.times import milliseconds_of
+from connector.inputs.topic_names import select_topics
 from connector.scan.execution import tell
 from connector.topic import open_request
-from connector.topic_name import select_topics
-from connector.upkeep.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes_of
-from connector.upkeep.policy import Action, apply_policy, bucket_metadata
-from connector.upkeep.policy_settings import (
+from connector.upkeep.forecast.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes_of
+from connector.upkeep.forecast.policy import Action, apply_policy, bucket_metadata
+from connector.upkeep.forecast.policy_settings import (
     SETTING_NAMES,
     OffloadPolicy,
     broker_defaults,
     settings_of_conf,
 )
-from connector.where import where_expression
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from connector.cli.forms import Form
-    from connector.topic_name import TopicName
-    from connector.upkeep.cost import PriceTable, ReadCost
-    from connector.upkeep.policy import LedgerFate
+    from connector.inputs.topic_names import TopicName
+    from connector.upkeep.forecast.cost import PriceTable, ReadCost
+    from connector.upkeep.forecast.policy import LedgerFate
 
 _POSITION = re.compile(r"(\d{1,19}):(-?\d{1,19})")
 _MAX_CONF_BYTES = 1 << 20

@@ -20,19 +20,19 @@ from connector.cli.app import ExitCode, command
 from connector.cli.options import Printing, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_records, print_rows, progress, say
 from connector.cli.place import tell_read, tell_snapshot
-from connector.following import new_in_bucket, new_of_brokers
+from connector.display.topic_report import TopicReport
+from connector.increments.following import new_in_bucket, new_of_brokers
+from connector.inputs.message_ids import MessageId
+from connector.inputs.times import duration
 from connector.live.opening import partitions_of_brokers
-from connector.message_ids import MessageId
-from connector.pulsar_time import duration
 from connector.topic import brokers_from_request, open_request
-from connector.topic_report import TopicReport
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
-    from connector.following import NewRows
+    from connector.increments.following import NewRows
     from connector.options.topic_request import TopicRequest
 
 _POSITION = ("__ledger_id__", "__entry_id__", "__batch_index__", "__partition__")

@@ -24,9 +24,9 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from arrow_io.wording import counted
+from arrow_io.core.wording import counted
 from connector.cli.forms import csv_line, markdown_head, markdown_line
-from connector.plain_text import printable, size_text
+from connector.display.text import printable, size_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -8,7 +8,7 @@ from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector.catalog.bucket_summary import check_no_map_files, what_lies_there
 from connector.catalog.opening import open_catalog
-from connector.catalog.snapshot import is_snapshot
+from connector.catalog.snapshot.snapshot import is_snapshot
 from connector.cli.output import progress, say
 from connector.scan.execution import tell
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.catalog.catalog_options import Metadata
+    from connector.display.topic_report import TopicReport
     from connector.options.topic_request import TopicRequest
     from connector.scan.topic_scan import Scan
-    from connector.topic_report import TopicReport
 
 
 def tell_place(catalog: Catalog) -> None:

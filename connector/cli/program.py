@@ -13,12 +13,12 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from arrow_io.option_names import spelled
+from arrow_io.core.option_names import spelled
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from arrow_io.option_names import Spelling
+    from arrow_io.core.option_names import Spelling
 
 COMMANDS: Final = {
     "topics": ("contents", "List topics, and what of them is offloaded."),

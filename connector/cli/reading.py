@@ -11,8 +11,8 @@ from typing import Annotated, Final
 import pyarrow as pa
 import typer
 
+from arrow_io.core.wording import counted
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import Printing, PrintingWhole, Reading, Topic, Url, Where  # noqa: TC001 - typer reads annotations
 from connector.cli.output import (
@@ -25,10 +25,10 @@ from connector.cli.output import (
 )
 from connector.cli.place import catalog_at, tell_read, tell_snapshot
 from connector.cli.sql import run_sql, sql_text
-from connector.plain_text import size_text
+from connector.display.text import size_text
+from connector.filters.where import where_expression
 from connector.topic import open_request
-from connector.upkeep.cost import read_cost
-from connector.where import where_expression
+from connector.upkeep.forecast.cost import read_cost
 
 PLAN_SCHEMA = pa.schema(
     {"topic": pa.string()}

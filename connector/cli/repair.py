@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING, Annotated, Final
 import pyarrow as pa
 import typer
 
-from arrow_io.wording import counted
-from connector.catalog_tables import table_of
+from arrow_io.core.wording import counted
+from connector.catalog.tables import table_of
 from connector.cli.app import ExitCode, command
 from connector.cli.options import Place, Printing, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at, check_no_snapshot, tell_place
-from connector.upkeep.repair import plan_repair, repair
+from connector.upkeep.repair.repair import plan_repair, repair
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from arrow_io.storage.location import Location
-    from connector.upkeep.ledger_repair import Attempt, RebuiltLedger, Repair
+    from connector.upkeep.repair.ledger_repair import Attempt, RebuiltLedger, Repair
 
 _SCHEMA: Final = pa.schema(
     {

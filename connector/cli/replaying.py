@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING, Annotated
 import pyarrow as pa
 import typer
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import Printing, Replaying, Topic, Url, key_values
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
+from connector.display.text import size_text
 from connector.options.kinds import read_names
 from connector.options.write_request import Compression  # noqa: TC001 - typer looks it up
-from connector.plain_text import size_text
 from connector.replay.replay import plan_replay, replay_topic
 
 if TYPE_CHECKING:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Final
 import pyarrow as pa
 import typer
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError, SchemaError
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
-from arrow_io.wording import counted
 from connector.catalog.schemas.answers import registered_versions
 from connector.catalog.schemas.files import schema_files
 from connector.cli.app import command, group

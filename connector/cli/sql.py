@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_io import errors
-from arrow_io.column_names import COLUMN_NAMES
+from arrow_io.core.extras import install_command
 from arrow_io.errors import (
     OptionError,
     PulsarOffloadError,
     TopicNotFoundError,
     UndecodedValuesWarning,
 )
-from arrow_io.extras import install_command
+from arrow_io.messages.column_names import COLUMN_NAMES
 from connector.engines.duckdb_functions import register_duckdb
-from connector.topic_name import TopicName, select_topics
+from connector.inputs.topic_names import TopicName, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from arrow_io.wording import agreeing, counted
+from arrow_io.core.wording import agreeing, counted
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Place, Url, Verbose  # noqa: TC001 - typer reads annotations
 from connector.cli.output import say, shows_each_ledger
 from connector.cli.place import catalog_at, tell_place
-from connector.plain_text import size_text
+from connector.display.text import size_text
 
 if TYPE_CHECKING:
     from connector.statistics.analysis import Analyzed

@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.dataset as pads
 import typer
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.wording import counted
 from connector.cli.app import command
 from connector.cli.options import Printing, Url, Verbose, Writing  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, progress, say
-from connector.plain_text import size_text
+from connector.display.text import size_text
 from connector.writing.message_rows import FileRows
 from connector.writing.topic_writer import write_to
 from connector.writing.write_target import WriteTarget

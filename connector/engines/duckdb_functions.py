@@ -19,10 +19,10 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from arrow_io.core.option_names import option_name, spelled
+from arrow_io.core.option_values import kind_of, path_or_url
 from arrow_io.errors import OptionError, PulsarOffloadError
-from arrow_io.option_names import option_name, spelled
-from arrow_io.option_values import kind_of, path_or_url
-from connector.credential_scope import HOSTLESS, origins
+from connector.engines.credential_scope import HOSTLESS, origins
 from connector.engines.duckdb_binding import (
     PLACE_OPTIONS,
     Catalogs,
@@ -63,7 +63,7 @@ _UNTIL = "until"
 _SEGMENTS = "pulsar_segments"
 _STATISTICS = "statistics"
 LISTINGS = ("pulsar_topics", "pulsar_ledgers", "pulsar_blocks", "pulsar_objects")
-"""The table functions of `connector.catalog_tables.TABLES`."""
+"""The table functions of `connector.catalog.tables.TABLES`."""
 _CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
 """Options that hold credentials, and those that name the places that they are for."""
 _READING = ("url", *(n for n, each in OPTIONS.items() if each.in_python_only is None), _UNTIL)
@@ -103,22 +103,23 @@ def register_duckdb(
     `read_pulsar` can be kept in it. Registering a connection again replaces what was given before.
 
     `pulsar_topics()`, `pulsar_ledgers()`, `pulsar_blocks()` and `pulsar_objects()` give the bucket
-    as tables (`connector.catalog_tables`), as it is then too. Their parameters are `topic`, a
+    as tables (`connector.catalog.tables`), as it is then too. Their parameters are `topic`, a
     name, a glob or a list of these, and the options that say where: `url`, `storage_options`,
     `metadata`, `metadata_options`, `buckets`. `pulsar_segments()` gives what statistics know, and
     takes `statistics` too, unless that is registered.
 
     `pulsar_plan(topic, option := …, …)` says what `read_pulsar` of the same would read, and what it
     leaves out and why, in `connector.scan.plan_table.PLAN_SCHEMA`. It takes a condition besides, as
-    `"where"`: a VARCHAR in SQL (`connector.where`), for it does not see the WHERE of a statement.
+    `"where"`: a VARCHAR in SQL (`connector.filters.where`), for it does not see the WHERE of a
+    statement.
 
     Credentials that are registered go to no other host than the one registered with them. If a
     statement names `url`, `buckets` or `metadata` without the options for it, the registered
     `storage_options` and `metadata_options` hold only if that is the same place
-    (`connector.credential_scope`). The same goes for files that it names as `schema`; `statistics`
-    elsewhere are refused unless the statement has the options for them, and for the bucket. Another
-    bucket of the same store is the same place. Credentials that are registered without a place
-    hold for stores whose host is not in the URL, such as S3.
+    (`connector.engines.credential_scope`). The same goes for files that it names as `schema`;
+    `statistics` elsewhere are refused unless the statement has the options for them, and for the
+    bucket. Another bucket of the same store is the same place. Credentials that are registered
+    without a place hold for stores whose host is not in the URL, such as S3.
 
     DuckDB quotes the statement in its errors, so secrets belong in `storage_options`,
     `metadata_options` and `decryption_keys` here, or in a parameter of the statement, not in its
@@ -345,8 +346,8 @@ class _Binder:
 
     def _plan(self, topic: str | list[str], arguments: dict[str, object]) -> BoundListing:
         from connector.engines.duckdb_sources import BoundListing  # noqa: PLC0415
+        from connector.filters.where import where_expression  # noqa: PLC0415
         from connector.scan.plan_table import plan_table  # noqa: PLC0415
-        from connector.where import where_expression  # noqa: PLC0415
 
         where = arguments.pop(_WHERE, None)
         if where is not None and not isinstance(where, str):
@@ -369,7 +370,7 @@ class _Binder:
     def _listing(
         self, function: str, topic: str | list[str] | None, arguments: dict[str, object]
     ) -> BoundListing:
-        from connector.catalog_tables import TABLES, segments_table  # noqa: PLC0415
+        from connector.catalog.tables import TABLES, segments_table  # noqa: PLC0415
         from connector.engines.duckdb_sources import BoundListing  # noqa: PLC0415
 
         url, request = self._request(arguments)

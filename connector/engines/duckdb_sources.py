@@ -9,7 +9,7 @@ import pyarrow.dataset as pads
 
 from arrow_io.errors import PulsarOffloadError
 from connector.dataset import TopicDataset
-from connector.scanner import TopicScanner
+from connector.scan.scanner import TopicScanner
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

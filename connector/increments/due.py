@@ -20,17 +20,17 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import LateLedgerError, MissingObjectError, PulsarOffloadError
-from arrow_io.wording import agreeing, counted
 from connector.increments.progress import TopicProgress
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 
 @dataclass(frozen=True)

@@ -15,33 +15,33 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OpenTransactionError, OptionError
-from arrow_io.read_report import ReadReport
-from arrow_io.wording import agreeing, counted
+from arrow_io.read_metrics import ReadReport
 from connector.increments.due import due_ledgers, lost_error, unfinished_ledgers
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.increments.settled import OpenTransactions, behind, probe_all
+from connector.inputs.topic_names import matching_topics, namespaces_of, select_topics
 from connector.scan.execution import execute
 from connector.scan.outcomes import with_outcomes
 from connector.scan.pruning import topic_read
 from connector.scan.topic_read import EntryRange
 from connector.statistics.transactions import KnownTransactions
-from connector.topic_name import matching_topics, namespaces_of, select_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.due import DueLedgers
+    from connector.inputs.topic_names import TopicName
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
     from connector.statistics.ledger_parts import PassingGatherer
     from connector.statistics.store import Statistics
-    from connector.topic_name import TopicName
 
 _ReadOf: TypeAlias = "Callable[[TopicLedgers, Position, Position], TopicRead]"
 _ledger_id: Final = attrgetter("ledger_id")

@@ -24,10 +24,10 @@ from itertools import accumulate, pairwise
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
+from arrow_io.core.json_checksum import json_crc32
 from arrow_io.errors import CorruptProgressError, OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
-from connector.json_checksum import json_crc32
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

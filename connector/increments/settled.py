@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from arrow_io.errors import CorruptEntryError
-    from arrow_io.ledger import Block, Ledger
+    from arrow_io.ledgers.ledger import Block, Ledger
     from arrow_io.messages.entry_run import EntryRun
     from connector.statistics.transactions import KnownTransactions, SegmentTransactions
 

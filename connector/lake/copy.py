@@ -10,13 +10,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from arrow_io.columns import ALL_COLUMNS
+from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, PulsarOffloadError
-from arrow_io.option_names import option_name
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
+from connector.inputs.topic_names import TopicName, topic_names
 from connector.lake.copy_analysis import CopyAnalysis
 from connector.lake.executors import in_threads
 from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
@@ -32,7 +33,6 @@ from connector.options.topic_request import (
 from connector.scan.execution import tell
 from connector.statistics.store import open_statistics
 from connector.topic import open_request
-from connector.topic_name import TopicName, topic_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -7,14 +7,14 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, Self
 
 from arrow_io.errors import PulsarOffloadError, UnusedStatisticsWarning
-from connector.read_warnings import warn_of_read
+from connector.display.warnings import warn_of_read
 from connector.statistics.analysis import unknown_ledgers
 from connector.statistics.segment_writer import SegmentWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.scan.topic_read import TopicRead
     from connector.statistics.ledger_parts import LedgerPart
     from connector.statistics.store import Statistics

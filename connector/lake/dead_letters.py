@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from arrow_io.columns import every_column
 from arrow_io.messages.message_columns import TIMESTAMP
 from arrow_io.payloads.value_columns import VALUE_COLUMN
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from connector.scan.execution import execute
 from connector.scan.topic_read import EntryRange
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from arrow_io.errors import PulsarOffloadError
-    from arrow_io.ledger import Block
+    from arrow_io.ledgers.ledger import Block
     from connector.scan.topic_read import ScanTask, TopicRead
 
 POSITION_COLUMNS: Final = ("__ledger_id__", "__entry_id__", "__batch_index__")

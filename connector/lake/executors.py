@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
 from contextvars import copy_context
 from typing import TYPE_CHECKING, TypeAlias
 
-from arrow_io.processors import processor_count
+from arrow_io.core.processors import processor_count
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

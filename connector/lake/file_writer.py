@@ -16,8 +16,8 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.wording import counted
 from connector.lake.column_stats import FileStats
 from connector.lake.data_file import DataFile
 from connector.lake.evolution import fitted

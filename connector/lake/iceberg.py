@@ -32,6 +32,7 @@ from pyiceberg.table import Table, TableProperties, Transaction
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import AssertTableUUID
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import (
     ConcurrentCopyError,
     LakeTableError,
@@ -39,7 +40,6 @@ from arrow_io.errors import (
     PulsarOffloadError,
     StorageError,
 )
-from arrow_io.lazy import cached_property
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.lake.evolution import storable_schema, widened

@@ -23,11 +23,11 @@ from connector.lake.transforms import Partitioning
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from connector.inputs.topic_names import TopicName
     from connector.lake.data_file import DataFile
     from connector.lake.file_writer import FileSettings
     from connector.lake.latest_rows import KeySet
     from connector.lake.table import RewritableTable, Standing, TableFile
-    from connector.topic_name import TopicName
 
 STAGED_COLUMNS = (*POSITION_COLUMNS, NULL_VALUE)
 """What is staged of each row besides its columns in the table."""

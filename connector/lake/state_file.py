@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from connector.json_checksum import json_crc32
+from arrow_io.core.json_checksum import json_crc32
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

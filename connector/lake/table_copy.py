@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from arrow_io.core.option_values import check_whole_number
+from arrow_io.core.wording import counted
 from arrow_io.errors import (
     ConcurrentCopyError,
     CorruptProgressError,
     LakeTableError,
     OptionError,
 )
-from arrow_io.option_values import check_whole_number
-from arrow_io.read_report import ReadReport
-from arrow_io.wording import counted
+from arrow_io.read_metrics import ReadReport
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
 from connector.lake.copy_plan import plan_of

@@ -5,8 +5,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from arrow_io.core.extras import install_command
 from arrow_io.errors import OptionError
-from arrow_io.extras import install_command
 from arrow_io.storage.location import Location
 from connector.lake.parquet import ParquetTable
 

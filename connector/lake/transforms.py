@@ -28,8 +28,8 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.core.extras import install_command
 from arrow_io.errors import LakeTableError, OptionError
-from arrow_io.extras import install_command
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

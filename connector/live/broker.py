@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 from urllib.parse import urlsplit
 
+from arrow_io.core.extras import install_command
 from arrow_io.errors import BrokerError, OptionError
-from arrow_io.extras import install_command
 from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.redaction import redacted, redacted_urls
-from connector.cluster_access import ClusterAccess, read_access
-from connector.message_ids import ClientMessageId
-from connector.topic_name import TopicName
+from connector.inputs.cluster_access import ClusterAccess, read_access
+from connector.inputs.message_ids import ClientMessageId
+from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import _pulsar
 
     from arrow_io.payloads.value_columns import ValueColumns
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
     from connector.live.broker import GivenEntry
 
 UNTOLD: Final = frozenset(

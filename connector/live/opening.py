@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import TopicNotFoundError
+from connector.inputs.topic_names import TopicName, namespaces_of, select_topics, topic_names
 from connector.live.broker import BEGINNING, EntryId
 from connector.live.entries import has_binary_keys
 from connector.live.tail import LiveTail
-from connector.topic_name import TopicName, namespaces_of, select_topics, topic_names
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

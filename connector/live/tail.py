@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import TrimmedEntriesError
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.storage.location import Location
 from connector.live.broker import EntryId, by_entry
 from connector.live.entries import LiveEntries
@@ -14,14 +14,14 @@ from connector.live.entries import LiveEntries
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from arrow_io.ledger import Block, DataPart
+    from arrow_io.ledgers.ledger import Block, DataPart
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
     from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.ranges_ahead import RangesAhead
     from arrow_io.tally import Tally
+    from connector.inputs.topic_names import TopicName
     from connector.live.broker import Brokers, Client, GivenEntry, Place
-    from connector.topic_name import TopicName
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,8 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol, cast, get_args, runtime_checkable
 
-from arrow_io.column_names import DEFAULT_COLUMNS
-from arrow_io.errors import OptionError
-from arrow_io.option_names import option_name
-from arrow_io.option_values import (
+from arrow_io.core.option_names import option_name
+from arrow_io.core.option_values import (
     check_by_name,
     check_count,
     check_flag,
@@ -20,13 +18,15 @@ from arrow_io.option_values import (
     check_whole_number,
     path_or_url,
 )
+from arrow_io.errors import OptionError
+from arrow_io.messages.column_names import DEFAULT_COLUMNS
 from arrow_io.storage.trace import RequestTrace
+from connector.inputs.times import duration
 from connector.options.nested import json_object
-from connector.pulsar_time import duration
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
-    from connector.bounds import Bound
+    from connector.inputs.bounds import Bound
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -173,7 +173,7 @@ def _check_names(option: str, value: object) -> None:
 
 def _check_bound(option: str, value: object) -> None:
     # Arrow takes long to import, and most requests have no bounds.
-    from connector.bounds import Bounds  # noqa: PLC0415
+    from connector.inputs.bounds import Bounds  # noqa: PLC0415
 
     bound = cast("Bound", value)
     Bounds.parse(*((bound, None) if option == "start" else (None, bound)))

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
-from arrow_io.column_names import COLUMN_NAMES, Naming
+from arrow_io.core.option_names import option_name
+from arrow_io.core.option_values import BATCH_BYTES, BATCH_ROWS
 from arrow_io.errors import OptionError
-from arrow_io.option_names import option_name
-from arrow_io.option_values import BATCH_BYTES, BATCH_ROWS
+from arrow_io.messages.column_names import COLUMN_NAMES, Naming
 from arrow_io.storage.store_kinds import store_kind
 from connector.options import kinds
 from connector.options.option import STORAGE_OPTIONS, TRACE, described, options_of
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
 
     from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.trace import RequestTrace
-    from connector.bounds import Bound
     from connector.catalog.catalog import Catalog
     from connector.catalog.catalog_options import Metadata
     from connector.catalog.schemas.loading import SchemaSource
-    from connector.decryption_keys import KeySource
+    from connector.inputs.bounds import Bound
+    from connector.inputs.decryption_keys import KeySource
 
 ValueShape: TypeAlias = Literal["flat", "struct", "raw"]
 TimeUnit: TypeAlias = Literal["ns", "us"]

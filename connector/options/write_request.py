@@ -6,9 +6,11 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Literal, TypeAlias, get_args
 
+from arrow_io.core.option_names import option_name
+from arrow_io.core.option_values import check_one_of
 from arrow_io.errors import OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
-from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES
+from arrow_io.ledgers.writer import DEFAULT_BLOCK_BYTES, MAX_BLOCK_BYTES, MIN_BLOCK_BYTES
 from arrow_io.messages.entry_writer import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_BATCH_MESSAGES,
@@ -16,8 +18,6 @@ from arrow_io.messages.entry_writer import (
     MAX_ENTRY_BYTES,
     MIN_MAX_MESSAGE_BYTES,
 )
-from arrow_io.option_names import option_name
-from arrow_io.option_values import check_one_of
 from connector.options import kinds
 from connector.options.kinds import Kind
 from connector.options.option import STORAGE_OPTIONS, TRACE, described, options_of

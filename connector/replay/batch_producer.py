@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from arrow_io.payloads.schema_info import SchemaInfo
+    from connector.inputs.topic_names import TopicName
     from connector.live.broker import Client
     from connector.replay.outgoing import Outgoing
-    from connector.topic_name import TopicName
 
 BATCH_BYTES: Final = 128 << 10
 """Bytes of messages after which a batch ends, as by default in Pulsar's clients."""

@@ -6,8 +6,8 @@ import time
 from threading import Condition
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import BrokerError
-from arrow_io.wording import agreeing, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -6,9 +6,9 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OpenTransactionError
-from arrow_io.read_report import ReadReport
-from arrow_io.wording import agreeing, counted
+from arrow_io.read_metrics import ReadReport
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.replay import places
 from connector.replay.outgoing import base64_keys, outgoing
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.increment import Increment, Increments
+    from connector.inputs.topic_names import TopicName
     from connector.replay.outgoing import Outgoing
     from connector.replay.sender import Sending
     from connector.scan.topic_read import TopicRead
-    from connector.topic_name import TopicName
 
 
 @dataclass(slots=True)

@@ -6,10 +6,11 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Final, get_args
 
+from arrow_io.core.option_values import check_flag, check_one_of
 from arrow_io.errors import OptionError
-from arrow_io.option_values import check_flag, check_one_of
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
+from connector.inputs.topic_names import TopicName
 from connector.live.broker import Brokers
 from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import (
@@ -29,7 +30,6 @@ from connector.replay.routes import Routes
 from connector.replay.sender import Sending
 from connector.scan.execution import tell
 from connector.topic import open_request, read_schema
-from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
-from arrow_io.wording import counted
 from connector.replay.places import entry_of
 from connector.writing.message_router import java_string_hash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from connector.inputs.topic_names import TopicName
     from connector.replay.outgoing import Outgoing
-    from connector.topic_name import TopicName
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arrow_io.payloads.schema_info import SchemaInfo
+    from connector.inputs.topic_names import TopicName
     from connector.live.broker import Client
     from connector.replay.in_flight import InFlight
     from connector.replay.outgoing import Outgoing
     from connector.replay.pace import Pace
     from connector.replay.producer_schemas import ProducerSchemas
-    from connector.topic_name import TopicName
 
 BATCH_MESSAGES: Final = 1000
 """Messages after which a batch ends, as by default in Pulsar's clients."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from arrow_io.lazy import cached_property
+from arrow_io.core.lazy import cached_property
 from arrow_io.messages.broker_order import BrokerOrder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.storage.ranges_ahead import RangesAhead
     from arrow_io.tally import Tally

@@ -14,10 +14,10 @@ from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
-from connector.read_warnings import warn_of_read
+from connector.display.warnings import warn_of_read
 from connector.scan.entry_stream import EntryStream
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from arrow_io.columns import Assembly
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.storage.ranges import ByteSpan
-    from connector.filters import RowFilter
+    from connector.filters.row_filters import RowFilter
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
     from connector.statistics.ledger_parts import PassingGatherer

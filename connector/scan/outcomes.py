@@ -20,7 +20,7 @@ from connector.statistics.transactions import KnownTransactions
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.scan.topic_read import TopicRead
     from connector.statistics.store import Statistics
 

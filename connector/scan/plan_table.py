@@ -10,7 +10,7 @@ from connector.scan.planned_ranges import planned_ranges
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 
 if TYPE_CHECKING:
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.scan.topic_read import TopicRead
     from connector.scan.topic_scan import Scan
 

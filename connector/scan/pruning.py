@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from arrow_io.columns import Origin
 from arrow_io.messages import layout
+from connector.filters.passing import passing
 from connector.scan import skipping
-from connector.scan.passing import passing
 from connector.scan.segment_lookup import STRETCH, sum_of, unread_segments
 from connector.scan.skipping import Asked, Counted
 from connector.scan.topic_read import EntryRange, Skipped, TopicRead
@@ -26,10 +26,10 @@ from connector.statistics.segments import LEDGER_SCHEMA
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.ledger import Ledger
-    from connector.bounds import Bounds
+    from arrow_io.ledgers.ledger import Ledger
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.scan.passing import Cell, Combination
+    from connector.filters.passing import Cell, Combination
+    from connector.inputs.bounds import Bounds
     from connector.scan.read_options import ReadOptions
     from connector.statistics.store import Statistics
 

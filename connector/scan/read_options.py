@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.messages.encryption import DecryptionKeys
 from arrow_io.messages.message_reader import BatchLimits, Needs
-from connector.bounds import Bounds
+from connector.inputs.bounds import Bounds
 
 if TYPE_CHECKING:
     from datetime import timedelta
 
     from arrow_io.columns import Projection
     from arrow_io.payloads.value_columns import ValueColumns
-    from connector.filters import RowFilter
+    from connector.filters.row_filters import RowFilter
 
 _MOST_CELLS: Final = 8 << 20
 

@@ -13,14 +13,14 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from arrow_io.core.memory import of_the_system
+from arrow_io.core.prefetch import most_units, read_ahead
+from arrow_io.core.processors import processor_count
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.memory import of_the_system
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader
-from arrow_io.processors import processor_count
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from arrow_io.storage.ranges_ahead import RangesAhead
-from connector.read_ahead import most_units, read_ahead
 from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RowGiver, byte_spans, delivered, tally_of
 from connector.scan.read_options import most_rows

@@ -12,14 +12,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.messages.key_filters import filters_with
-from connector.scan.passing import Cell
+from connector.filters.passing import Cell
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from connector.bounds import Bounds
-    from connector.scan.passing import Combination
+    from connector.filters.passing import Combination
+    from connector.inputs.bounds import Bounds
 
 KEY: Final = "__key__"
 _SPECIAL: Final = ("chunks", "encrypted", "damaged")

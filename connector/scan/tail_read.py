@@ -13,7 +13,7 @@ from connector.scan.topic_read import EntryRange, TopicRead
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
 
 
 _ADOPTED_BLOCKS: Final = 1

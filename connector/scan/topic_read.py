@@ -15,16 +15,16 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from arrow_io.core.lazy import cached_property
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
-from arrow_io.lazy import cached_property
-from arrow_io.wording import counted
-from connector.plain_text import size_text
+from connector.display.text import size_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from arrow_io.columns import Origin
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.beyond import Beyond
     from arrow_io.messages.transactions import KnownOutcome
     from connector.scan.read_options import ReadOptions

@@ -7,10 +7,10 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
 
-from arrow_io.lazy import cached_property
+from arrow_io.core.lazy import cached_property
 from connector.catalog.live_cluster import explaining
 from connector.catalog.topic_ledgers import topic_of
-from connector.filters import ArrowFilter, BothFilters
+from connector.filters.row_filters import ArrowFilter, BothFilters
 from connector.scan.outcomes import with_outcomes
 from connector.scan.pruning import topic_read, uncounted
 from connector.scan.tail_read import continued, tail_read
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
     from connector.catalog.live_cluster import LiveCluster
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.filters import RowFilter
+    from connector.filters.row_filters import RowFilter
+    from connector.inputs.topic_names import TopicName
     from connector.live.tail import LiveTail
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
     from connector.statistics.store import Statistics
-    from connector.topic_name import TopicName
 
 DEFAULT_TASK_BYTES = 256 << 20
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
-from arrow_io.wording import agreeing, counted
+from arrow_io.core.wording import agreeing, counted
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.gathering import segment_row
 from connector.statistics.segment_writer import SegmentWriter
@@ -14,7 +14,7 @@ from connector.statistics.whole_ledgers import unexplained, whole_ledgers
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.statistics.gathering import SegmentRow
     from connector.statistics.store import Statistics
     from connector.statistics.whole_ledgers import Explaining

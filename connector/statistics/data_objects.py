@@ -14,7 +14,7 @@ from connector.statistics.segments import IDENTITY, version_text
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arrow_io.ledger import DataPart, Ledger
+    from arrow_io.ledgers.ledger import DataPart, Ledger
 
     _Identity: TypeAlias = tuple[str, int, str | None]
     """Name, length, and version of a data object."""

@@ -24,7 +24,7 @@ from connector.statistics.segments import version_text
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
 
     SegmentRow: TypeAlias = dict[str, Any]

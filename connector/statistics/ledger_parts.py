@@ -11,7 +11,7 @@ from connector.statistics.whole_ledgers import SegmentCutter
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
     from connector.statistics.gathering import SegmentRow
 

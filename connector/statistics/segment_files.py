@@ -25,8 +25,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import CorruptStatisticsError
-from arrow_io.lazy import cached_property
 from connector.statistics.segments import LEDGER_SCHEMA, SEGMENT_SCHEMA, ledgers_of
 
 if TYPE_CHECKING:

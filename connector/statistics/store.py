@@ -6,12 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.option_names import option_name
+from arrow_io.core.option_values import path_or_url
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, UnusedStatisticsWarning
-from arrow_io.option_names import option_name
-from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
-from connector.read_warnings import warn_of_read
+from connector.display.warnings import warn_of_read
 from connector.statistics.segment_files import SegmentFile, file_of
 
 if TYPE_CHECKING:

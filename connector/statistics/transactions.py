@@ -14,7 +14,7 @@ from connector.statistics.lookup import Answer, answers, keys_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.statistics.segment_files import SegmentFile
     from connector.statistics.store import Statistics
 

@@ -8,13 +8,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
+from arrow_io.core.prefetch import read_ahead
+from arrow_io.core.processors import processor_count
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.messages import layout
-from arrow_io.processors import processor_count
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.tally import Tally
-from connector.read_ahead import read_ahead
 from connector.statistics.segments import SEGMENT_BYTES
 
 if TYPE_CHECKING:
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from contextlib import AbstractContextManager
 
     from arrow_io.errors import PulsarOffloadError
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
 
 _LedgerT = TypeVar("_LedgerT", bound="Ledger")
 _T = TypeVar("_T")

@@ -13,14 +13,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
 from arrow_io.storage.store_kinds import prefix_in_store
-from arrow_io.wording import counted
 from connector.catalog.ledger_origin import told_cluster
 from connector.catalog.schemas.answers import registered_versions, schemas_json
 from connector.catalog.schemas.loading import load_schema
-from connector.upkeep.policy import Action, apply_policy
-from connector.upkeep.policy_settings import OffloadPolicy
+from connector.upkeep.forecast.policy import Action, apply_policy
+from connector.upkeep.forecast.policy_settings import OffloadPolicy
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.admin_client import AdminApi
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 _CONFIGURATION: Final = ("brokers", "configuration", "runtime")
 _STORES: Final = ("brokers", "internal-configuration")

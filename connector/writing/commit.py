@@ -11,13 +11,13 @@ import time
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, PulsarOffloadError
-from arrow_io.option_names import option_name
 from arrow_io.storage.store_kinds import prefix_in_store, store_kind
 from connector.catalog.bucket import read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, in_order
-from connector.pulsar_time import time_of
-from connector.topic_name import TopicName
+from connector.inputs.times import time_of
+from connector.inputs.topic_names import TopicName
 from connector.writing.decision import Decision, carry_out
 from connector.writing.ledger_ids import (
     IdRange,

@@ -25,18 +25,18 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from arrow_io.core.json_checksum import json_crc32
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, PulsarOffloadError
 from arrow_io.format.object_names import parse_object_name
-from arrow_io.lazy import cached_property
 from connector.catalog.metadata.managed_ledger import (
     parse_managed_ledger_info,
     serialize_managed_ledger_info,
 )
-from connector.json_checksum import json_crc32
-from connector.offloader import IndexObject
-from connector.pulsar_time import time_of
-from connector.topic_name import TopicName
+from connector.inputs.times import time_of
+from connector.inputs.topic_names import TopicName
 from connector.writing.ledger_ids import has_mark, is_of_write
+from connector.writing.offloader import IndexObject
 from connector.writing.topic_files import extend_files, files_in, folder_name, remove_if_empty
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
     from connector.catalog.metadata.topic_metadata import TopicMetadata
-    from connector.offloader import LedgerOffloader
+    from connector.writing.offloader import LedgerOffloader
 
 DECISIONS_FOLDER: Final = "_writes"
 """Below the bucket, whose own objects brokers and catalogs look at."""

@@ -13,18 +13,18 @@ from hashlib import sha256
 from typing import TYPE_CHECKING, Final
 from uuid import UUID, uuid4
 
+from arrow_io.core.option_names import option_name
+from arrow_io.core.wording import counted
 from arrow_io.errors import MissingObjectError, OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID, LedgerObjectName, parse_object_name
-from arrow_io.option_names import option_name
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable
 
     from arrow_io.format.object_names import ParsedName
     from arrow_io.storage.location import Location
-    from connector.offloader import LedgerOffloader
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
+    from connector.writing.offloader import LedgerOffloader
 
 _OF_WRITE: Final = slice(0, 5)
 _OF_RUN: Final = slice(5, 12)

@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.columns import every_column
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import OptionError, SchemaError
-from arrow_io.lazy import cached_property
 from arrow_io.payloads.encoder import is_encodable
 from arrow_io.payloads.value_columns import KEY_COLUMN, VALUE_COLUMN, ValueColumns
 from connector.writing.column_values import column_values, untold, unusable

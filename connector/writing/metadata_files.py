@@ -31,6 +31,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
+from arrow_io.core.option_names import option_name
+from arrow_io.core.wording import counted
 from arrow_io.errors import (
     CorruptMetadataError,
     FormatError,
@@ -39,15 +41,13 @@ from arrow_io.errors import (
     PulsarOffloadError,
     StorageError,
 )
-from arrow_io.option_names import option_name
-from arrow_io.wording import counted
 from connector.catalog.metadata.admin_answers import has_schemas, read_answer
 from connector.catalog.metadata.folder import SCHEMAS_FILE, VALUE_FILE
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.catalog.schemas.answers import schemas_json
 from connector.catalog.schemas.loading import load_schema
-from connector.pulsar_time import time_of
-from connector.topic_name import TopicName
+from connector.inputs.times import time_of
+from connector.inputs.topic_names import TopicName
 from connector.writing.decision import DecisionFile, carry_out
 from connector.writing.ledger_ids import delete_marked, has_mark
 from connector.writing.topic_files import (
@@ -66,8 +66,8 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.location import Location
     from connector.catalog.metadata.topic_metadata import TopicMetadata
-    from connector.offloader import LedgerOffloader
     from connector.writing.decision import Decision
+    from connector.writing.offloader import LedgerOffloader
     from connector.writing.staging import LedgerStager
 
 

@@ -16,26 +16,26 @@ from dataclasses import dataclass, field, replace
 from tempfile import SpooledTemporaryFile
 from typing import TYPE_CHECKING, Self
 
+from arrow_io.core.option_names import option_name
+from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError, StorageError
-from arrow_io.ledger_writer import new_ledger_metadata
+from arrow_io.ledgers.writer import new_ledger_metadata
 from arrow_io.messages.entry_writer import EntryWriter
-from arrow_io.option_names import option_name
-from arrow_io.wording import counted
 from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.schemas.answers import schemas_json
-from connector.offloader import LedgerToOffload
 from connector.writing.ledger_ids import LedgerIds, ledger_uuid
 from connector.writing.message_router import MessageRouter
 from connector.writing.message_rows import MessageRows
+from connector.writing.offloader import LedgerToOffload
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from types import TracebackType
     from uuid import UUID
 
-    from connector.offloader import IndexObject, LedgerOffloader
     from connector.writing.commit import WritePlan
     from connector.writing.ledger_ids import IdRange
+    from connector.writing.offloader import IndexObject, LedgerOffloader
     from connector.writing.write_target import WriteTarget
 
 _LENGTHS = "Q"

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from connector.catalog.metadata.topic_metadata import TopicMetadata
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 METADATA_FILES: Final = (SCHEMAS_FILE, VALUE_FILE, INFO_FILE, STATS_FILE, MANIFEST_FILE)
 """The files of a topic, in the order in which they are written; the last vouches for the others."""

@@ -10,14 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from arrow_io.core.option_names import option_name
+from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES
+from arrow_io.ledgers.writer import DEFAULT_BLOCK_BYTES
 from arrow_io.messages.entry_writer import (
     DEFAULT_BATCH_BYTES,
     DEFAULT_MAX_MESSAGE_BYTES,
 )
-from arrow_io.option_names import option_name
-from arrow_io.wording import counted
 from connector.options.option import selected_options, takes_options
 from connector.options.write_request import (
     DEFAULT_LEDGER_BYTES,
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.trace import RequestTrace
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.catalog.schemas.loading import SchemaSource
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
     from connector.writing.commit import Published
     from connector.writing.decision import DecisionFile
     from connector.writing.metadata_files import MetadataFiles

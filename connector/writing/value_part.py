@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import OptionError
-from arrow_io.lazy import cached_property
 from arrow_io.payloads.encoder import PayloadEncoder
 from connector.writing.column_values import cast, first_failing, is_binary, is_text
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.lazy import cached_property
+from arrow_io.core.option_values import path_or_url
 from arrow_io.errors import OptionError
-from arrow_io.lazy import cached_property
 from arrow_io.messages.entry_writer import DEFAULT_BATCH_MESSAGES, EntryOptions
-from arrow_io.option_values import path_or_url
 from arrow_io.storage.location import Location
-from connector.offloader import LedgerOffloader
+from connector.inputs.topic_names import TopicName
 from connector.topic import read_schema
-from connector.topic_name import TopicName
 from connector.writing.decision import DecisionFile
 from connector.writing.ledger_ids import new_mark
+from connector.writing.offloader import LedgerOffloader
 from connector.writing.staging import LedgerLimits
 
 if TYPE_CHECKING:

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 import pyarrow as pa
 import pytest
 
-from arrow_io.column_names import NAMINGS
 from arrow_io.columns import ALL_COLUMNS, Origin, every_column, projection
 from arrow_io.errors import CorruptEntryError, OptionError
-from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.messages import layout
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.messages.column_names import NAMINGS
+from arrow_io.read_metrics import ReadReport, Unit
 from arrow_io.storage.location import Location
 from arrow_io.tally import Tally
 from tests.support.buckets import memory_bucket, object_name, offload_ledger

@@ -12,7 +12,7 @@ from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import codecs, layout
 from arrow_io.messages.bodies import decompress_bodies
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from arrow_io.tally import Tally
 from tests.support.codecs import CODECS, Codec, compress
 from tests.support.entries import Framing, Message, encode_entry

@@ -14,7 +14,7 @@ from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
 from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader, Needs
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from arrow_io.tally import Tally
 from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry

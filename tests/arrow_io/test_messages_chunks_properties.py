@@ -17,7 +17,7 @@ from tests.support.entries import Message, encode_chunks, encode_entry
 from tests.support.runs import runs_of
 
 if TYPE_CHECKING:
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
 
 Chunk: TypeAlias = tuple[str, int]
 """Uuid and chunk id; the uuid "" stands for an entry that is no chunk."""

@@ -15,6 +15,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption,
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arrow_io.core.extras import install_command
 from arrow_io.errors import (
     CorruptEntryError,
     DecryptionError,
@@ -22,7 +23,6 @@ from arrow_io.errors import (
     OptionError,
     PulsarOffloadError,
 )
-from arrow_io.extras import install_command
 from arrow_io.messages import encryption
 from arrow_io.messages.encryption import DecryptionKeys, PayloadDecryptor
 from tests.support.encryption import KINDS, KeyPair, Sealed, key_pair, seal

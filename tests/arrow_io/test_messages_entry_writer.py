@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import EntryTooLargeError, OptionError
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.messages.entry_writer import MAX_ENTRY_BYTES, EntryOptions, EntryWriter
 from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.location import Location

@@ -14,7 +14,7 @@ from arrow_io.messages import layout
 from arrow_io.messages.gathering import Gathered, Gathering, as_text
 from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.messages.message_reader import MessageReader, Needs
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from arrow_io.tally import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Framing, Message, encode_entry

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector import open_topic
 from connector.scan.execution import count
 from tests.support.buckets import TOPIC, memory_bucket, offload

@@ -18,7 +18,7 @@ from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.tally import Tally
 from tests.support.encryption import KINDS, key_pair, sealed_entry
 from tests.support.entries import (

@@ -13,7 +13,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from arrow_io.errors import PayloadDecodeError, SchemaError, UnknownSchemaVersionError
 from arrow_io.payloads.decoder import PayloadDecoder, is_decodable, version_number
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.tally import Tally
 from tests.support.payload_rows import messages, rows_of, values_of, version_bytes
 from tests.support.payloads import record

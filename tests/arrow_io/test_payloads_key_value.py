@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptEntryError, PayloadDecodeError, UnknownSchemaVersionError
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.tally import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Message

@@ -18,7 +18,7 @@ from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from arrow_io.payloads.shredding import Shredding
 from arrow_io.payloads.value_columns import ValueColumns
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.tally import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Framing, Message, encode_entry

@@ -13,8 +13,8 @@ import pytest
 from botocore.exceptions import NoCredentialsError
 from fsspec.registry import _registry
 
+from arrow_io.core.extras import install_command
 from arrow_io.errors import OptionError, StorageError
-from arrow_io.extras import install_command
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from tests.support.faulty_storage import FaultScript, cut_to, instead, raising, s3_error

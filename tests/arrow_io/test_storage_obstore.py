@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
+from arrow_io.core.extras import install_command
 from arrow_io.errors import (
     MissingObjectError,
     ObjectChangedError,
     OptionError,
     StorageError,
 )
-from arrow_io.extras import install_command
 from arrow_io.storage.attempts import Attempt, Attempts, RetryPolicy
 from arrow_io.storage.failures import RequestGivenUpError
 from arrow_io.storage.location import Location

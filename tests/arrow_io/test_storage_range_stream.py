@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrow_io import threads
+from arrow_io.core import threads
 from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
 from arrow_io.storage.location import Location
 from arrow_io.storage.range_stream import RangeStream

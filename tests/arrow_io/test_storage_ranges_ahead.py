@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from arrow_io.core.shared_budget import process_budgets
 from arrow_io.errors import ObjectChangedError
-from arrow_io.shared_budget import process_budgets
 from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag

@@ -11,7 +11,7 @@ import pytest
 
 import arrow_io
 import connector
-from arrow_io import threads
+from arrow_io.core import threads
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges import RangeReader
 from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript

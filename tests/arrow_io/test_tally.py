@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arrow_io.errors import ChecksumError
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from arrow_io.tally import Tally
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic
-from connector.catalog.snapshot import save_snapshot
+from connector.catalog.snapshot.snapshot import save_snapshot
 from tests.support.large_bucket import LargeBucket
 from tests.support.slow_store import SlowStore
 

@@ -13,7 +13,7 @@ import zstandard
 
 from arrow_io.columns import projection
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_writer import new_ledger_metadata
+from arrow_io.ledgers.writer import new_ledger_metadata
 from arrow_io.messages import layout
 from arrow_io.tally import Tally
 from connector import open_topic

@@ -13,17 +13,17 @@ import pyarrow.compute as pc
 from arrow_io.columns import every_column, projection
 from arrow_io.format.block_table import BlockTable
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_data import LedgerData
+from arrow_io.ledgers.data import LedgerData
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
 from connector import open_catalog, open_topic
 from connector.catalog.topic_ledgers import TopicLedgers
-from connector.filters import ArrowFilter
+from connector.filters.row_filters import ArrowFilter
+from connector.inputs.topic_names import TopicName
 from connector.scan.read_options import ReadOptions
 from connector.scan.topic_scan import Scan
 from connector.statistics.segments import SEGMENT_BYTES, SEGMENT_SCHEMA, version_text
 from connector.statistics.store import Statistics
-from connector.topic_name import TopicName
 from tests.benchmarks.fetching import BYTES_PER_S, CONNECTIONS, FIRST_BYTE_S
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry

@@ -8,7 +8,7 @@ import uuid
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES, new_ledger_metadata
+from arrow_io.ledgers.writer import DEFAULT_BLOCK_BYTES, new_ledger_metadata
 from connector import LedgerOffloader, LedgerToOffload
 
 if TYPE_CHECKING:

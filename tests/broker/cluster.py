@@ -6,9 +6,9 @@ import base64
 import json
 from typing import TYPE_CHECKING, Any, Final
 
-from arrow_io.lazy import cached_property
+from arrow_io.core.lazy import cached_property
 from connector import open_catalog, open_topic, write_messages
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.broker.admin_api import NAMESPACE, AdminApi
 from tests.broker.client_messages import read_all
 from tests.support.waiting import wait_until

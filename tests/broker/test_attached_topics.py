@@ -13,8 +13,8 @@ import pytest
 from connector import open_catalog
 from connector.catalog.metadata.admin_client import AdminApi as CheckedApi
 from connector.upkeep.attachment import Verdict, check_attachment
-from connector.upkeep.ledger_repair import MADE_ANEW
-from connector.upkeep.repair import plan_repair, repair
+from connector.upkeep.repair.ledger_repair import MADE_ANEW
+from connector.upkeep.repair.repair import plan_repair, repair
 from tests.broker.admin_api import NAMESPACE
 from tests.broker.client_messages import Position, expected, read_all, read_values, receive
 from tests.broker.written_topics import SALE, TOPICS, sale

@@ -9,9 +9,9 @@ import pytest
 
 from arrow_io.errors import IncompleteReadWarning
 from connector import Message
-from connector.topic_name import TopicName
-from connector.upkeep.audit import Audit, audit
-from connector.upkeep.findings import Finding, FindingKind
+from connector.inputs.topic_names import TopicName
+from connector.upkeep.audit.audit import Audit, audit
+from connector.upkeep.audit.findings import Finding, FindingKind
 from tests.broker.client_messages import Position, read_all
 from tests.broker.running_broker import MAX_LEDGER_ENTRIES
 from tests.broker.written_topics import FIRST_TIME_MS

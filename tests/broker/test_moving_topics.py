@@ -11,7 +11,7 @@ import pytest
 
 from arrow_io.errors import TrimmedEntriesError
 from connector import copy_topics, open_topic
-from connector.upkeep.audit import audit
+from connector.upkeep.audit.audit import audit
 from tests.broker.running_broker import MAX_LEDGER_ENTRIES
 
 if TYPE_CHECKING:

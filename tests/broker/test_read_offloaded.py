@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from arrow_io.ledger_writer import new_ledger_metadata
+from arrow_io.ledgers.writer import new_ledger_metadata
 from connector import LedgerOffloader, LedgerToOffload
 from tests.broker.running_broker import BrokerError
 

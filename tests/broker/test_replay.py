@@ -15,7 +15,7 @@ import pytest
 
 from arrow_io.errors import BrokerError, OptionError
 from connector import open_topic, replay_topic
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from connector.writing.message_router import java_string_hash
 from tests.broker.admin_api import AdminError
 from tests.broker.client_messages import ClientMessage, all_of, expected, read_all

@@ -10,8 +10,8 @@ import pytest
 
 from arrow_io.errors import MissingObjectError, StorageError
 from connector import copy_topics, open_catalog, open_topic, register_duckdb, write_messages
-from connector.upkeep.audit import audit
-from connector.upkeep.verification import verify
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.verify.verification import verify
 from tests.support import exclusive_folder
 from tests.support.file_servers import PASSWORD, USER, running_ftp_server, running_sftp_server
 from tests.support.golden import GOLDEN

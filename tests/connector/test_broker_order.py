@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from arrow_io.errors import EntryOrderError
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector import open_topic
 from connector.catalog.opening import open_catalog
-from connector.upkeep.verification import verify
+from connector.upkeep.verify.verification import verify
 from tests.support.buckets import TOPIC, memory_bucket, object_name, offload_ledger
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry
 from tests.support.reading import read

@@ -24,13 +24,13 @@ from arrow_io.errors import (
     UnknownFormatError,
 )
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent, ObjectInfo
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import Catalog, open_catalog, open_topic
 from connector.catalog.bucket import read_bucket
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topics
@@ -38,8 +38,8 @@ from tests.support.golden import GOLDEN, golden_topics
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
+    from connector.display.topic_report import TopicReport
     from connector.options.topic_request import OnCorruption
-    from connector.topic_report import TopicReport
 
 _OTHER_TOPIC: Final = "persistent://public/default/payments"
 _OTHER_LEDGER: Final = "public/default/persistent/payments"

@@ -26,7 +26,7 @@ from connector.catalog.metadata.admin_answers import (
 )
 from connector.catalog.metadata.merge import merge_metadata
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.golden import GOLDEN, GoldenTopic, golden_topic, golden_topics
 
 if TYPE_CHECKING:

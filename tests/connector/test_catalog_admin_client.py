@@ -13,7 +13,7 @@ from arrow_io.errors import CorruptMetadataError, StorageError
 from arrow_io.storage.attempts import RetryPolicy
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.catalog.metadata.admin_connection import AdminConnection, AdminOptions
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import (
     AdminServer,
     Answer,

@@ -14,9 +14,9 @@ from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
-from connector.topic_name import TopicName
-from connector.topic_report import TopicReport
-from connector.upkeep.cost import opening_requests
+from connector.display.topic_report import TopicReport
+from connector.inputs.topic_names import TopicName
+from connector.upkeep.forecast.cost import opening_requests
 from tests.support.admin_server import running_admin_server
 from tests.support.buckets import offload_ledger
 from tests.support.entries import Message, encode_entry

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from connector import open_catalog, open_topic
 from connector.catalog.ledger_pages import LedgerPages, Picked
-from connector.catalog.snapshot_documents import Documents
+from connector.catalog.snapshot.documents import Documents
 from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger, TopicLedgers
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.large_bucket import LargeBucket
 
 if TYPE_CHECKING:

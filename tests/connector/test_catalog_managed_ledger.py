@@ -27,7 +27,7 @@ from connector.catalog.metadata.topic_metadata import (
     TopicMetadata,
     in_order,
 )
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.codecs import CODECS, Codec, compressed_managed_ledger
 from tests.support.golden import GOLDEN, GoldenTopic, golden_topics
 

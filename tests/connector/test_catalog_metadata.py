@@ -16,14 +16,14 @@ from arrow_io.errors import (
     MissingObjectError,
     OptionError,
 )
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_catalog, open_topic, register_duckdb
 from connector.catalog.catalog_options import CatalogOptions
 from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.topic_ledgers import LedgerStanding
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
 from tests.support.owned_bucket import (
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from arrow_io.column_names import Naming
+    from arrow_io.messages.column_names import Naming
     from connector import Catalog
     from tests.support.golden import GoldenTopic
     from tests.support.owned_bucket import Change

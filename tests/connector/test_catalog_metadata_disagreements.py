@@ -9,7 +9,7 @@ import pytest
 
 from connector.catalog.metadata.merge import merge_metadata
 from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 
 TOPIC: Final = TopicName.parse("orders")
 _SUBSETS: Final = [ids for count in range(4) for ids in combinations(range(4), count)]

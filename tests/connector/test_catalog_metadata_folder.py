@@ -26,7 +26,7 @@ from connector.catalog.metadata.folder import MetadataFolder
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.schemas.loading import load_schema
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.codecs import CODECS, Codec, compressed_managed_ledger
 from tests.support.golden import GOLDEN, GOLDEN_SETS, GoldenTopic, golden_topic, golden_topics
 from tests.support.s3_server import running_s3_server

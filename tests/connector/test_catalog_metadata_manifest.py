@@ -21,7 +21,7 @@ from connector.catalog.metadata.folder import (
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json, read_manifest
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.damage import flipped
 
 if TYPE_CHECKING:

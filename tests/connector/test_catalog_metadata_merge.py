@@ -16,7 +16,7 @@ from connector.catalog.metadata.topic_metadata import (
     OffloadSegment,
     TopicMetadata,
 )
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 
 TOPIC: Final = TopicName.parse("orders")
 COMPLETE: Final = OffloadContext(uuid=None, complete=True)

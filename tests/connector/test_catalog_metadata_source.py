@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pytest
 
+from arrow_io.core.option_values import kind_of
 from arrow_io.errors import OptionError
-from arrow_io.option_values import kind_of
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.catalog.metadata.folder import MetadataFolder
 from connector.catalog.metadata.source import MetadataSource, open_metadata_source
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topics
 from tests.support.s3_server import running_s3_server

@@ -14,10 +14,10 @@ from arrow_io.errors import (
     UnknownFormatError,
 )
 from arrow_io.format.index_block import FORMAT_VERSION_KEY
-from arrow_io.ledger_writer import new_ledger_metadata
-from arrow_io.read_report import Unit
+from arrow_io.ledgers.writer import new_ledger_metadata
+from arrow_io.read_metrics import Unit
 from connector import open_catalog, open_topic
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, object_name, offload_ledger
 from tests.support.encoded_ledgers import encode_ledger
 from tests.support.entries import Message, encode_entry

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arrow_io.format.index_block import read_index_block
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from connector import open_topic
 from tests.support.golden import golden_topic
 from tests.support.owned_bucket import OwnedBucket

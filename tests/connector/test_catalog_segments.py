@@ -27,7 +27,7 @@ from arrow_io.errors import (
     TruncatedObjectError,
 )
 from arrow_io.format.object_names import parse_object_name
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, write_messages
 from connector.catalog.bucket import Bucket
@@ -38,15 +38,15 @@ from connector.catalog.metadata.topic_metadata import (
     OffloadContext,
     OffloadSegment,
 )
+from connector.catalog.tables import blocks_table, ledgers_table, objects_table, topics_table
 from connector.catalog.topic_ledgers import LedgerStanding
-from connector.catalog_tables import blocks_table, ledgers_table, objects_table, topics_table
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Progress
-from connector.upkeep.audit import audit
-from connector.upkeep.cost import stored_bytes
-from connector.upkeep.findings import FindingKind
-from connector.upkeep.verification import verify
-from connector.upkeep.verification_journal import VerificationJournal
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.findings import FindingKind
+from connector.upkeep.forecast.cost import stored_bytes
+from connector.upkeep.verify.journal import VerificationJournal
+from connector.upkeep.verify.verification import verify
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.expected import COLUMNS

@@ -17,7 +17,7 @@ from arrow_io.errors import (
 )
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket

@@ -1,4 +1,4 @@
-"""`connector.catalog.snapshot`: a catalog in a file is the catalog; any other file is an error."""
+"""`connector.catalog.snapshot.snapshot`: a saved catalog is the catalog; other files are errors."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from arrow_io.errors import (
 )
 from arrow_io.format.object_names import LedgerObjectName
 from connector import open_catalog, open_topic
-from connector.catalog import snapshot as snapshot_module
-from connector.catalog import snapshot_documents
-from connector.catalog_tables import TABLES
-from connector.upkeep.audit import audit
+from connector.catalog.snapshot import documents as snapshot_documents
+from connector.catalog.snapshot import snapshot as snapshot_module
+from connector.catalog.tables import TABLES
+from connector.upkeep.audit.audit import audit
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket, under_way, without_uuid

@@ -14,7 +14,7 @@ from arrow_io.storage.location import Location
 from connector.catalog.bucket import read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.topic_ledgers import LedgerStanding, from_bucket, from_metadata
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:

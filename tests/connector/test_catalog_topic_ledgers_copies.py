@@ -17,7 +17,7 @@ from arrow_io.errors import (
 )
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.topic_ledgers import LedgerStanding, from_bucket, from_metadata
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.deletion_scenes import (
     OTHER_UUID,
     TOPIC,

@@ -11,7 +11,7 @@ import pytest
 
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.cluster_model import ModelWorld, Stage
 from tests.support.saved_metadata import Form, save
 

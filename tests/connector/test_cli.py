@@ -18,10 +18,10 @@ import pytest
 from typer.testing import CliRunner
 
 from arrow_io import errors
+from arrow_io.core.extras import install_command
 from arrow_io.errors import EntryNotInLedgerError, PulsarOffloadError
-from arrow_io.extras import install_command
 from connector import cli
-from connector.catalog_tables import LEDGER_SCHEMA
+from connector.catalog.tables import LEDGER_SCHEMA
 from connector.cli import app as cli_app
 from connector.cli import contents, messages
 from tests.support.buckets import golden_objects, memory_bucket

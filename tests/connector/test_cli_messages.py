@@ -99,7 +99,7 @@ def test_rows_that_are_not_among_the_last_are_dropped(monkeypatch: pytest.Monkey
 
     with memory_bucket(offload([(3, entries)])) as bucket:
         dataset = open_topic(bucket.url, TOPIC, value="raw", batch_rows=1)
-        monkeypatch.setattr("connector.scanner.execute", counted)
+        monkeypatch.setattr("connector.scan.scanner.execute", counted)
         found = dataset.tail(2, ["__entry_id__"], pc.field("__key__") == "a")
     assert found.column(0).to_pylist() == [88, 89]
     assert len(held) > 20

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 import pytest
 from typer.testing import CliRunner
 
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import memory_bucket, offload
 from tests.support.command_line import APP, URL, USAGE, cells, lines_of, run
 from tests.support.entries import Message, encode_entry

@@ -15,7 +15,7 @@ import pytest
 
 from arrow_io.errors import StorageError
 from arrow_io.storage.location import Location
-from connector.offloader import LedgerOffloader
+from connector.writing.offloader import LedgerOffloader
 from tests.support.command_line import USAGE, cells, lines_of, run
 from tests.support.offloads import names
 from tests.support.s3_server import running_s3_server

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from connector.upkeep.findings import FindingKind
+from connector.upkeep.audit.findings import FindingKind
 from tests.support.admin_server import running_admin_server
 from tests.support.cluster_model import (
     DAY_MS,

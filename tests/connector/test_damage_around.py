@@ -21,7 +21,7 @@ from arrow_io.errors import (
 from arrow_io.format.index_block import read_index_block
 from arrow_io.messages import chunks
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from connector import open_topic
 from connector.scan import execution as scan_module
 from connector.scan.execution import execute

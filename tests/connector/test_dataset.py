@@ -22,7 +22,7 @@ from arrow_io.errors import (
     MissingObjectError,
     OptionError,
 )
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.storage.trace import RequestTrace
 from connector import TopicDataset, open_topic
 from tests.support.buckets import (

@@ -24,7 +24,7 @@ from arrow_io.errors import (
     UnknownSchemaVersionError,
 )
 from arrow_io.payloads.value_columns import WantedValues
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from connector import TopicDataset, open_topic
 from connector.catalog.schemas.loading import load_schema
 from tests.support.buckets import TOPIC, memory_bucket, offload

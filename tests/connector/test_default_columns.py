@@ -15,7 +15,7 @@ from tests.support.command_line import ORDERS, URL, run
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from arrow_io.column_names import Naming
+    from arrow_io.messages.column_names import Naming
 
 TOPIC: Final = "json-orders"
 SCHEMA: Final = str(ORDERS.folder / "schemas-rest.json")

@@ -13,7 +13,7 @@ import pytest
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, register_duckdb
-from connector.catalog_tables import TABLES, segments_table
+from connector.catalog.tables import TABLES, segments_table
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, golden_topic, golden_topics
 from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket

@@ -16,9 +16,9 @@ from arrow_io.errors import (
     UndecodedValuesWarning,
 )
 from connector import open_catalog, open_topic
-from connector.topic_name import TopicName
-from connector.upkeep.audit import audit
-from connector.upkeep.repair import plan_repair
+from connector.inputs.topic_names import TopicName
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.repair.repair import plan_repair
 from tests.support.command_line import run
 from tests.support.golden import GOLDEN, SCALABLE_SET, golden_topic, golden_topics
 

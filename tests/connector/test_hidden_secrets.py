@@ -26,7 +26,7 @@ from connector import (
     write_messages,
 )
 from connector.catalog.schemas.loading import load_schema
-from connector.decryption_keys import read_decryption_keys
+from connector.inputs.decryption_keys import read_decryption_keys
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.statistics import analyze
 from tests.support.golden import GOLDEN

@@ -13,11 +13,11 @@ import pytest
 from typer.main import get_command
 
 import connector
-from arrow_io.column_names import COLUMN_NAMES
 from arrow_io.columns import ALL_COLUMNS
+from arrow_io.core.option_values import BATCH_BYTES, BATCH_ROWS
+from arrow_io.messages.column_names import COLUMN_NAMES
 from arrow_io.messages.message_reader import BatchLimits
-from arrow_io.option_values import BATCH_BYTES, BATCH_ROWS
-from connector.catalog_tables import TABLES
+from connector.catalog.tables import TABLES
 from connector.cli.program import COMMANDS, app
 from connector.engines.duckdb_functions import LISTINGS
 

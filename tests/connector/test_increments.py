@@ -21,7 +21,7 @@ from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import (
     MANAGED_LEDGER,
     TOPIC,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from connector.bounds import Bound
+    from connector.inputs.bounds import Bound
 
 
 CHUNKED = golden_topic("small-chunked")

@@ -11,9 +11,9 @@ from arrow_io.errors import OptionError
 from connector import open_catalog, open_topic
 from connector.increments.increment import Increments
 from connector.increments.progress import Position, Progress, TopicProgress
-from connector.pulsar_time import EPOCH
+from connector.inputs.times import EPOCH
+from connector.inputs.topic_names import TopicName
 from connector.scan.execution import execute
-from connector.topic_name import TopicName
 from tests.support.golden import golden_topic
 
 if TYPE_CHECKING:

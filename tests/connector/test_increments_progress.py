@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arrow_io.core.json_checksum import json_crc32
 from arrow_io.errors import CorruptProgressError
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from connector.increments.progress import Position, Progress, TopicProgress
-from connector.json_checksum import json_crc32
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 
 _NAMES = ("orders", "a/b/orders-partition-0", "a/b/orders-partition-10", "поток")
 _IDS = st.integers(0, MAX_LEDGER_ID) | st.integers(0, 50)

@@ -13,7 +13,7 @@ from arrow_io.errors import OpenTransactionError
 from connector import open_topic
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.expected import COLUMNS
 from tests.support.increments import in_order, increments_of, position_of, read_increment, read_on

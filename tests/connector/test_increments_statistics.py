@@ -15,8 +15,8 @@ from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog, open_topic
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
+from connector.inputs.topic_names import TopicName
 from connector.statistics.transactions import KnownTransactions
-from connector.topic_name import TopicName
 from tests.support.buckets import (
     TOPIC,
     memory_bucket,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.increments.increment import Increment
     from tests.support.topics import Topic
 

@@ -12,17 +12,17 @@ import pyarrow as pa
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
+from arrow_io.core.json_checksum import json_crc32
 from arrow_io.errors import CorruptProgressError, LakeTableError, PulsarOffloadError
 from arrow_io.storage.location import Location
 from connector import copy_topics
 from connector.increments.progress import Position, Progress, TopicProgress
-from connector.json_checksum import json_crc32
+from connector.inputs.topic_names import TopicName
 from connector.lake.data_file import DataFile
 from connector.lake.delta import DeltaTable
 from connector.lake.parquet import ParquetTable
 from connector.lake.table import Commit
 from connector.lake.transforms import Partitioning
-from connector.topic_name import TopicName
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.lake_copies import SCHEMA as VALUES
 from tests.support.lake_copies import write_topic

@@ -1,4 +1,4 @@
-"""`connector.catalog_tables`: a catalog as tables."""
+"""`connector.catalog.tables`: a catalog as tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from arrow_io.errors import OptionError, TopicNotFoundError, UnusedStatisticsWarning
 from connector import open_catalog
-from connector.catalog_tables import (
+from connector.catalog.tables import (
     BLOCK_SCHEMA,
     KNOWN_SEGMENT_SCHEMA,
     LEDGER_SCHEMA,
@@ -28,7 +28,7 @@ from connector.catalog_tables import (
     segments_table,
     topics_table,
 )
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import golden_objects, memory_bucket
 from tests.support.damage import woven_objects
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics

@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import BrokerError, OptionError
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
+from connector.inputs.topic_names import TopicName
 from connector.live.broker import Brokers, Client, EntryId, Place, by_entry
 from connector.live.entries import LiveEntries
-from connector.topic_name import TopicName
 from tests.support.entries import Message, encode_entry
 from tests.support.live_topics import ClientMessage
 from tests.support.reference import decode_topic

@@ -19,9 +19,10 @@ from arrow_io.errors import (
     TrimmedEntriesError,
 )
 from arrow_io.messages.transactions import TXN_COMMIT
-from arrow_io.read_report import ReadReport, Unit
-from connector import following, open_topic
-from connector.following import new_of_brokers
+from arrow_io.read_metrics import ReadReport, Unit
+from connector import open_topic
+from connector.increments import following
+from connector.increments.following import new_of_brokers
 from connector.live.broker import Brokers, EntryId
 from connector.live.entries import UNTOLD
 from connector.scan.execution import execute

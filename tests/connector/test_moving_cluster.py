@@ -18,13 +18,13 @@ from arrow_io.errors import (
     TopicNotFoundError,
     TrimmedEntriesError,
 )
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector import copy_topics, open_catalog, open_topic
 from connector.increments.increment import Increments, execute_increment
 from connector.increments.progress import Progress
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
-from connector.upkeep.audit import audit
-from connector.upkeep.cleaning import clean, plan_cleaning
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.cleaning import clean, plan_cleaning
 from tests.support.admin_server import running_admin_server
 from tests.support.cluster_model import ELSEWHERE
 from tests.support.moving_cluster import (

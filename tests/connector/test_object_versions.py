@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import ObjectChangedError, PulsarOffloadError
 from arrow_io.format.index_block import read_index_block
-from arrow_io.ledger_reader import OffloadedLedger
-from arrow_io.read_report import ReadReport
+from arrow_io.ledgers.reader import OffloadedLedger
+from arrow_io.read_metrics import ReadReport
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from connector.scan.execution import execute

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from arrow_io.core.option_names import option_name, spelled
 from arrow_io.errors import EncryptedPayloadError, OptionError, UndecodedValuesWarning
-from arrow_io.option_names import option_name, spelled
 from connector import Message, open_catalog, open_topic, register_duckdb, write_messages
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.support.command_line import UNREADABLE, URL, USAGE, run

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from connector.engines.pandas_frames import exact_frame
+from connector.frames.pandas_frames import exact_frame
 from tests.support.golden_values import comparable
 
 _LONG = st.integers(-(2**63), 2**63 - 1)

@@ -116,7 +116,7 @@ def test_pulsar_plan_reads_no_data() -> None:
     trace = RequestTrace()
     with (
         duckdb.connect() as con,
-        patch("connector.scanner.execute", side_effect=AssertionError),
+        patch("connector.scan.scanner.execute", side_effect=AssertionError),
     ):
         register_duckdb(con, url=URL, catalog=open_catalog(URL, trace=trace))
         before = trace.counts.range_requests

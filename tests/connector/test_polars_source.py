@@ -16,7 +16,7 @@ from arrow_io.columns import Assembly
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import TopicDataset, open_topic
-from connector.engines.polars_source import PolarsFilter
+from connector.frames.polars_source import PolarsFilter
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_entry
 from tests.support.expected import COLUMNS

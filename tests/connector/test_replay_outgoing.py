@@ -9,6 +9,7 @@ import pytest
 from arrow_io.errors import OptionError, UnknownSchemaVersionError
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from connector import Message, open_topic, write_messages
+from connector.inputs.topic_names import TopicName
 from connector.replay.outgoing import (
     CARRIED,
     base64_keys,
@@ -20,7 +21,6 @@ from connector.replay.outgoing import (
 from connector.replay.pace import Pace
 from connector.replay.producer_schemas import ProducerSchemas
 from connector.replay.routes import Routes, partition_of
-from connector.topic_name import TopicName
 from connector.writing.message_router import java_string_hash
 
 if TYPE_CHECKING:

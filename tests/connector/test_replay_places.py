@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import UnsupportedFormatError
-from connector.message_ids import MessageId
+from connector.inputs.message_ids import MessageId
 from connector.replay.places import (
     MAX_BATCH_INDEX,
     MAX_ENTRY_ID,

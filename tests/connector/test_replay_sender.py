@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import BrokerError, FormatError
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+from connector.inputs.topic_names import TopicName
 from connector.replay import sender
 from connector.replay.batch_producer import BATCH_BYTES, LARGE_BYTES
 from connector.replay.in_flight import InFlight
@@ -21,7 +22,6 @@ from connector.replay.pace import Pace
 from connector.replay.places import entry_of, era_of, eras_of
 from connector.replay.producer_schemas import ProducerSchemas
 from connector.replay.sender import BATCH_MESSAGES, Sender, Sending
-from connector.topic_name import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -13,7 +13,7 @@ import pytest
 
 from arrow_io.columns import Origin
 from arrow_io.errors import IncompleteReadWarning
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.execution import count, execute

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector import open_topic
 from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, offload

@@ -12,7 +12,7 @@ import pytest
 
 from arrow_io.errors import PayloadDecodeError
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.topic_read import EntryRange

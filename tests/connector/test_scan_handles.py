@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from arrow_io.columns import Origin
 from arrow_io.errors import OptionError
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector.scan.execution import execute
 from connector.scan.topic_read import EntryRange, TaskHandle, TopicRead, task_of
 from tests.support.expected import COLUMNS
@@ -26,7 +26,7 @@ from tests.support.large_ledgers import large_ledgers
 from tests.support.reading import read
 
 if TYPE_CHECKING:
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
 
 _NAMES: Final = ("small-transactions", "small-chunked", "multi-ledger")
 _IDS: Final = st.integers(0, 2**62) | st.integers(0, 300)

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from arrow_io.errors import ChecksumError, IncompleteReadWarning
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import read_index_block, write_index_block
-from arrow_io.ledger_writer import new_ledger_metadata
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.ledgers.writer import new_ledger_metadata
+from arrow_io.read_metrics import ReadReport, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.execution import count, execute

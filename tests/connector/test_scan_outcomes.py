@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog, open_topic
 from tests.support.buckets import TOPIC, memory_bucket, offload

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector import TopicDataset, open_topic
 from connector.scan.topic_read import EntryRange
 from tests.support.buckets import TOPIC, memory_bucket, offload

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from arrow_io.shared_budget import process_budgets
+from arrow_io.core import prefetch as read_ahead
+from arrow_io.core.prefetch import most_units
+from arrow_io.core.shared_budget import process_budgets
 from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
-from connector import open_topic, read_ahead
-from connector.read_ahead import most_units
+from connector import open_topic
 from connector.scan import scan_units
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry

@@ -10,12 +10,12 @@ import duckdb
 import pyarrow.compute as pc
 import pytest
 
+from arrow_io.core.prefetch import most_units
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
-from connector.read_ahead import most_units
 from connector.scan import execution, scan_units
 from connector.scan.read_options import ReadOptions
 from tests.support.buckets import TOPIC, memory_bucket, object_name, offload, offload_ledger

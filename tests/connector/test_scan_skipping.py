@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from arrow_io.messages.key_filters import key_filter
-from connector.bounds import Bounds
-from connector.filters import ArrowFilter
-from connector.scan.passing import Cell, passing
+from connector.filters.passing import Cell, passing
+from connector.filters.row_filters import ArrowFilter
+from connector.inputs.bounds import Bounds
 from connector.scan.skipping import TOLD, Asked, Counted, without
 from connector.scan.topic_read import EntryRange
 from connector.statistics.segments import SEGMENT_SCHEMA, ledgers_of
@@ -25,7 +25,7 @@ from tests.support.row_filters import beside, row_filters
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from connector.scan.passing import Combination
+    from connector.filters.passing import Combination
 
 _POSITION: Final = ("ledger_id", "first_entry_id", "last_entry_id", "start", "stop")
 _LEDGER_IDS: Final = st.integers(1, 4)

@@ -16,11 +16,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arrow_io.core.memory import allocate
 from arrow_io.errors import ChecksumError, CorruptBlockError, PulsarOffloadError
-from arrow_io.memory import allocate
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.payloads.shredding import Shredding
-from arrow_io.read_report import ReadReport, Unit
+from arrow_io.read_metrics import ReadReport, Unit
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
@@ -119,7 +119,7 @@ def test_units_give_what_one_thread_gives(
     topic: GoldenTopic, task_bytes: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of real topics, with chunks, transactions, markers and encrypted messages."""
-    monkeypatch.setattr("arrow_io.block_walk._RUN_BYTES", 1000)
+    monkeypatch.setattr("arrow_io.ledgers.block_walk._RUN_BYTES", 1000)
     scan = open_golden(topic, batch_rows=50, batch_bytes=20_000, **_OPTIONS).scan
     tasks = scan.plan(task_bytes)
 

@@ -11,7 +11,7 @@ import connector
 from arrow_io import errors
 from arrow_io.storage.trace import RequestTrace
 from connector import Catalog, TopicDataset, open_catalog, open_topic
-from connector.shown_html import MAX_SHOWN_ROWS, html_table
+from connector.display.html import MAX_SHOWN_ROWS, html_table
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, golden_topic

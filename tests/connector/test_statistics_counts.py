@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pytest
 
 from connector import open_topic
-from connector.bounds import Bounds
+from connector.inputs.bounds import Bounds
 from connector.scan.pruning import _written_at_other_times
 from connector.scan.skipping import Asked
 from connector.statistics.analysis import analyze

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector import open_catalog, open_topic
 from connector.statistics.store import open_statistics
 from tests.support.buckets import (

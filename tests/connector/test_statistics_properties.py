@@ -11,9 +11,9 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError, PulsarOffloadError
-from arrow_io.read_report import ReadReport
+from arrow_io.read_metrics import ReadReport
 from connector import open_topic
-from connector.filters import ArrowFilter
+from connector.filters.row_filters import ArrowFilter
 from connector.scan.execution import count
 from connector.scan.skipping import TOLD
 from tests.support.buckets import TOPIC, MemoryBucket, memory_bucket, offload

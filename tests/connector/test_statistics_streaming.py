@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.format.object_names import SegmentName
-from arrow_io.read_report import ReadReport
-from arrow_io.segment_reader import OffloadedSegment
-from arrow_io.segmented_ledger import SegmentedLedger
+from arrow_io.ledgers.segments.ledger import SegmentedLedger
+from arrow_io.ledgers.segments.reader import OffloadedSegment
+from arrow_io.read_metrics import ReadReport
 from arrow_io.storage.location import Location
 from connector import copy_topics, open_topic
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, OffloadSegment

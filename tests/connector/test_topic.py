@@ -17,7 +17,7 @@ from arrow_io.errors import (
     TopicNotFoundError,
     UndecodedValuesWarning,
 )
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from tests.support.buckets import TOPIC, memory_bucket, offload

@@ -18,7 +18,7 @@ from connector.catalog.metadata.managed_ledger import (
     parse_managed_ledger_info,
     serialize_managed_ledger_info,
 )
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from connector.upkeep.attachment import Verdict, check_attachment
 from tests.support.admin_server import Answer, running_admin_server
 from tests.support.command_line import FOUND, USAGE, cells, lines_of, run

@@ -1,4 +1,4 @@
-"""`connector.upkeep.audit`: all that is wrong with a bucket is found, and nothing else."""
+"""`connector.upkeep.audit.audit`: all that is wrong with a bucket is found, and nothing else."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from hypothesis import strategies as st
 from arrow_io.errors import StorageError
 from connector import open_catalog
 from connector.catalog.metadata.topic_metadata import LedgerInfo
-from connector.catalog.snapshot import begins_snapshot
-from connector.upkeep.audit import audit
-from connector.upkeep.cleaning import clean, plan_cleaning
-from connector.upkeep.findings import FINDING_SCHEMA, FindingKind, findings_table
+from connector.catalog.snapshot.snapshot import begins_snapshot
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.cleaning import clean, plan_cleaning
+from connector.upkeep.audit.findings import FINDING_SCHEMA, FindingKind, findings_table
 from tests.support.admin_server import running_admin_server
 from tests.support.bucket_faults import FAULTS, TARGETS, Found, copied, lost_from_the_list
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
@@ -40,7 +40,7 @@ from tests.support.owned_bucket import (
 )
 
 if TYPE_CHECKING:
-    from connector.upkeep.findings import Finding
+    from connector.upkeep.audit.findings import Finding
     from tests.support.bucket_faults import Fault, Target
 
 CHUNKED = golden_topic("small-chunked")

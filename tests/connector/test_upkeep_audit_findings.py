@@ -1,4 +1,4 @@
-"""`connector.upkeep.audit`: a finding says whole what it is about, and findings have one order."""
+"""`connector.upkeep.audit.audit`: findings say whole what they are about, in one order."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.store_uploads import aside_path
 from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
-from connector.pulsar_time import time_of
-from connector.topic_name import TopicName
-from connector.upkeep.audit import audit
-from connector.upkeep.findings import Finding, FindingKind, findings_table
+from connector.inputs.times import time_of
+from connector.inputs.topic_names import TopicName
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.findings import Finding, FindingKind, findings_table
 from tests.support.bucket_faults import (
     FAULTS,
     TARGETS,

@@ -1,4 +1,4 @@
-"""`connector.upkeep.audit` on S3: multipart uploads, and buckets that several clusters share."""
+"""`connector.upkeep.audit.audit` on S3: multipart uploads, and buckets of several clusters."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from arrow_io.format.index_block import (
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.location import Location
 from connector import open_catalog
-from connector.upkeep.audit import audit
-from connector.upkeep.cleaning import clean, plan_cleaning
-from connector.upkeep.findings import FindingKind
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.cleaning import clean, plan_cleaning
+from connector.upkeep.audit.findings import FindingKind
 from tests.support.admin_server import AdminServer, running_admin_server
 from tests.support.buckets import golden_objects
 from tests.support.golden import GOLDEN, golden_topic
@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from connector import Catalog
-    from connector.upkeep.audit import Audit
-    from connector.upkeep.cleaning import Deletion
-    from connector.upkeep.findings import Finding
+    from connector.upkeep.audit.audit import Audit
+    from connector.upkeep.audit.cleaning import Deletion
+    from connector.upkeep.audit.findings import Finding
     from tests.support.golden import GoldenLedger
 
 pytestmark = pytest.mark.s3

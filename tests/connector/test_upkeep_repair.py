@@ -1,4 +1,4 @@
-"""`connector.upkeep.repair`: what is rebuilt reads as before, and nothing is that lacks entries."""
+"""`connector.upkeep.repair.repair`: what is rebuilt reads as before, and lacks no entry."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from arrow_io.errors import (
 from arrow_io.format.data_block import BlockHeader, padding, write_block_header
 from arrow_io.format.index_block import FORMAT_VERSION_KEY, METADATA_OFFSET
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.messages import layout
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from arrow_io.tally import Tally
 from connector import LedgerOffloader, open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
-from connector.upkeep.ledger_repair import FROM_DAMAGED, MADE_ANEW
-from connector.upkeep.repair import plan_repair, repair
+from connector.upkeep.repair.ledger_repair import FROM_DAMAGED, MADE_ANEW
+from connector.upkeep.repair.repair import plan_repair, repair
 from tests.support.buckets import TOPIC, memory_bucket, offload_ledger
 from tests.support.damage import WOVEN
 from tests.support.golden import GOLDEN_SETS, golden_topic

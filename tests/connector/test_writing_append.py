@@ -18,7 +18,7 @@ from arrow_io.messages.message_metadata import Message
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, write_messages
 from connector.catalog.metadata.folder import MetadataFolder
-from connector.upkeep.audit import audit
+from connector.upkeep.audit.audit import audit
 from tests.support.appended_topics import files_below, keyed_rows, payloads_of
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.offloads import names

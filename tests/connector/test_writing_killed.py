@@ -19,7 +19,7 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog, write_messages
 from connector.catalog.metadata.folder import MetadataFolder
-from connector.upkeep.audit import audit
+from connector.upkeep.audit.audit import audit
 from connector.writing.decision import DECISIONS_FOLDER
 from tests.support.appended_topics import files_below, keyed_rows, payloads_of
 from tests.support.buckets import TOPIC, MemoryBucket

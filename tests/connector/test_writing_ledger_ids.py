@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from arrow_io.format.object_names import MAX_LEDGER_ID
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from connector.writing.ledger_ids import (
     IdRange,
     LedgerIds,

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arrow_io.messages.message_metadata import Message
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from connector.writing.message_router import MessageRouter, java_string_hash
 from tests.support.golden import golden_topics
 

@@ -18,13 +18,13 @@ from uuid import uuid4
 
 import pytest
 
+from arrow_io.core.json_checksum import json_crc32
 from arrow_io.errors import CorruptMetadataError, IncompleteReadWarning, OptionError, StorageError
 from arrow_io.storage.location import Location
 from connector import open_catalog, write_messages
-from connector.json_checksum import json_crc32
 from connector.options.write_request import WriteRequest
-from connector.upkeep.audit import audit
-from connector.upkeep.findings import FindingKind
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.findings import FindingKind
 from connector.writing.commit import begin, discard, metadata_files, publish
 from connector.writing.decision import DECISIONS_FOLDER, Decision
 from connector.writing.ledger_ids import marked_as

@@ -20,7 +20,7 @@ from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic, register_duckdb, write_messages
 from connector.catalog.metadata.folder import MetadataFolder
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from connector.writing.message_router import java_string_hash
 from connector.writing.message_rows import GIVEN_ANEW
 from tests.support.buckets import TOPIC, MemoryBucket

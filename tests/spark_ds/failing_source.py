@@ -7,8 +7,8 @@ import signal
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from connector.offloader import LedgerOffloader
 from connector.writing.decision import DecisionFile
+from connector.writing.offloader import LedgerOffloader
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.writer import TopicStreamWriter
 

@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from connector import open_topic
+from connector.display.topic_report import TopicReport
 from connector.scan.topic_read import task_of
-from connector.topic_report import TopicReport
 from spark_ds.batch_reader import TopicBatchReader, default_task_bytes
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.support.golden import golden_topic

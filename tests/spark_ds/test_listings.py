@@ -13,7 +13,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 from arrow_io.errors import OptionError
 from connector import open_catalog, open_topic
 from connector.catalog.metadata.admin_connection import parse_options
-from connector.catalog_tables import TABLES
+from connector.catalog.tables import TABLES
 from spark_ds import listing_reader
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.listing_reader import ListingReader

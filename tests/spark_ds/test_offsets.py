@@ -10,7 +10,7 @@ import pytest
 
 from arrow_io.errors import OptionError
 from connector.increments.progress import Position, Progress, TopicProgress
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from spark_ds.offsets import StartingOffsets, offset_of, read_starting_offsets
 from spark_ds.options import SourceOptions
 from tests.support.golden import golden_topic

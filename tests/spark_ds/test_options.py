@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from arrow_io.errors import OptionError
-from connector.decryption_keys import read_decryption_keys
+from connector.inputs.decryption_keys import read_decryption_keys
 from connector.options.topic_request import TopicRequest
 from spark_ds.options import SourceOptions
 from tests.support.encryption import KEY_FOLDER

@@ -12,10 +12,10 @@ import pyarrow.parquet as pq
 import pytest
 
 import spark_ds
-from arrow_io import ledger_data
 from arrow_io.errors import OptionError, StorageError, TrimmedEntriesError
+from arrow_io.ledgers import data as ledger_data
+from arrow_io.ledgers.offset_memory import OffsetMemory
 from arrow_io.messages.message_metadata import Message
-from arrow_io.offset_memory import OffsetMemory
 from connector import open_catalog, open_topic, write_messages
 from connector.statistics.store import open_statistics
 from connector.statistics.whole_ledgers import unexplained

@@ -18,7 +18,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from arrow_io.errors import IncompleteReadWarning, StorageError
 from arrow_io.storage.location import Location
 from connector import open_catalog
-from connector.upkeep.audit import audit
+from connector.upkeep.audit.audit import audit
 from connector.writing.decision import DECISIONS_FOLDER
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.support.appended_topics import payloads_of

@@ -15,7 +15,7 @@ from pyspark.errors import StreamingQueryException
 
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic
-from connector.upkeep.audit import audit
+from connector.upkeep.audit.audit import audit
 from tests.spark_ds.failing_source import FailingSource
 from tests.support.offloads import names
 from tests.support.snippets import snippets_of

@@ -20,7 +20,7 @@ from connector.lake.copy import MESSAGE_COLUMNS
 from connector.lake.parquet import ParquetTable
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
-from connector.upkeep.audit import audit
+from connector.upkeep.audit.audit import audit
 from tests.support.buckets import TOPIC
 from tests.support.increments import in_order, increments_of, read_increment
 from tests.support.lake_copies import SCHEMA, batch_rows, write_topic

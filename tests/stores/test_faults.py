@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Final
 import fsspec
 import pytest
 
-from arrow_io import threads
+from arrow_io.core import threads
 from arrow_io.errors import PulsarOffloadError, StorageError
 from tests.stores.emulators import running_gateway
 from tests.stores.faulty_doors import CLIENTS, DOORS, NUMBERS, Scene, write_source

@@ -22,7 +22,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.golden import golden_topics
 from tests.support.http_servers import serving
 

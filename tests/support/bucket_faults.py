@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.storage.store_uploads import aside_path
 from connector.catalog.metadata.topic_metadata import LedgerInfo
-from connector.upkeep.findings import FindingKind
+from connector.upkeep.audit.findings import FindingKind
 from tests.support.golden import golden_topics
 from tests.support.owned_bucket import OTHER_UUID, SINCE, SMALL, gone, not_offloaded
 
 if TYPE_CHECKING:
-    from connector.upkeep.findings import Finding
+    from connector.upkeep.audit.findings import Finding
     from tests.support.golden import GoldenLedger, GoldenTopic
     from tests.support.owned_bucket import OwnedBucket
 

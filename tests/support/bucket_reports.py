@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 from xml.etree import ElementTree as ET
 
-from connector.bucket_report.render import render_report
 from connector.catalog.opening import open_catalog
-from connector.upkeep.audit import audit
+from connector.report.render import render_report
+from connector.upkeep.audit.audit import audit
 from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:

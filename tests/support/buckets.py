@@ -13,7 +13,7 @@ import fsspec
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import read_index_block, write_index_block
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_writer import new_ledger_metadata
+from arrow_io.ledgers.writer import new_ledger_metadata
 from tests.support.encoded_ledgers import encode_ledger
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from arrow_io.format.index_block import (
 )
 from arrow_io.format.ledger_metadata import LedgerSegment
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_writer import new_ledger_metadata
+from arrow_io.ledgers.writer import new_ledger_metadata
 from arrow_io.storage.store_uploads import aside_path
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
@@ -30,7 +30,7 @@ from connector.catalog.metadata.topic_metadata import (
     OffloadSegment,
     TopicMetadata,
 )
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.encoded_ledgers import EncodedLedger, encode_ledger
 from tests.support.entries import Message, encode_entry
 from tests.support.model_store import ModelBucket

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.format.object_names import parse_object_name
-from arrow_io.ledger_reader import UNKNOWN_VERSIONS, OffloadedLedger
-from arrow_io.read_report import ReadReport
+from arrow_io.ledgers.reader import UNKNOWN_VERSIONS, OffloadedLedger
+from arrow_io.read_metrics import ReadReport
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from tests.support.buckets import TOPIC, MemoryBucket, golden_objects, memory_bucket, offload
@@ -42,7 +42,7 @@ from tests.support.reference import BROKER_METADATA_MAGIC, TXN_COMMIT
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from arrow_io.open_ledger import OpenLedger
+    from arrow_io.ledgers.open_ledger import OpenLedger
     from connector import TopicDataset
     from connector.scan.topic_scan import Scan
 

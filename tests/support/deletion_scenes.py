@@ -12,14 +12,14 @@ from uuid import UUID
 from arrow_io.errors import CorruptIndexError
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import BucketContents, read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
-from connector.pulsar_time import milliseconds_of
-from connector.topic_name import TopicName
-from connector.upkeep.deletability import CLOCK_DIFFERENCE, Deletability
+from connector.inputs.times import milliseconds_of
+from connector.inputs.topic_names import TopicName
+from connector.upkeep.audit.deletability import CLOCK_DIFFERENCE, Deletability
 from tests.support.golden import GOLDEN
 
 if TYPE_CHECKING:

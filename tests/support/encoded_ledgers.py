@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from arrow_io.ledger_writer import DEFAULT_BLOCK_BYTES, LedgerWriter
+from arrow_io.ledgers.writer import DEFAULT_BLOCK_BYTES, LedgerWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -6,7 +6,7 @@ import functools
 from typing import TYPE_CHECKING, Any
 
 from connector import Catalog, TopicDataset, open_catalog, open_topic
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.expected import expected_golden_row, expected_rows, fingerprint
 from tests.support.golden_entries import golden_entries
 from tests.support.reference import decode_topic

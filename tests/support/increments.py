@@ -14,7 +14,7 @@ from tests.support.buckets import TOPIC
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.read_report import ReadReport
+    from arrow_io.read_metrics import ReadReport
     from connector.increments.increment import Increment, Limits
     from connector.increments.progress import Progress
 

@@ -120,7 +120,7 @@ def _offload(offload: OffloadToKill, step: int, connection: Connection) -> None:
 
     if "://" not in offload.url:
         sys.addaudithook(on_event)
-    with patch("connector.offloader.MIN_STORE_BLOCK_BYTES", offload.block_bytes):
+    with patch("connector.writing.offloader.MIN_STORE_BLOCK_BYTES", offload.block_bytes):
         offloader = LedgerOffloader(
             offload.url,
             storage_options=offload.storage_options,

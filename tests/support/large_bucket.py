@@ -11,16 +11,16 @@ from uuid import UUID
 
 from arrow_io.format.index_block import read_index_block
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_reader import OffloadedLedger
+from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.storage.object_store import ObjectInfo
 from arrow_io.storage.object_version import WriteTime
 from connector.catalog.bucket import BucketContents
 from connector.catalog.ledger_copy import LedgerCopy, object_versions
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
-from connector.catalog.snapshot_json import Snapshot
+from connector.catalog.snapshot.json import Snapshot
 from connector.catalog.topic_ledgers import TopicLedgers, from_metadata
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import offload_ledger
 from tests.support.entries import Message, encode_entry
 

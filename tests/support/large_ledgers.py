@@ -8,7 +8,7 @@ from uuid import UUID
 
 from arrow_io.format.block_table import INDEX_ENTRY, BlockTable
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_data import LedgerData
+from arrow_io.ledgers.data import LedgerData
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
 

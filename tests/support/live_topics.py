@@ -14,15 +14,15 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from arrow_io.errors import BrokerError
+from connector.inputs.message_ids import message_id_data
 from connector.live.broker import BEGINNING, Brokers, EntryId, place_of
-from connector.message_ids import message_id_data
 from tests.support.reference import decode_topic, first_open_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from connector.inputs.topic_names import TopicName
     from connector.live.broker import Place
-    from connector.topic_name import TopicName
     from tests.support.reference import Ledgers, ReferenceMessage
 
 LIVE_URL: Final = "pulsar://memory:6650"

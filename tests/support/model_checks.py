@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import IncompleteReadWarning, PulsarOffloadError
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
-from arrow_io.read_report import Unit
+from arrow_io.read_metrics import Unit
 from connector import open_catalog, open_topic
-from connector.topic_name import TopicName
-from connector.topic_report import TopicReport
-from connector.upkeep.audit import Audit, audit
-from connector.upkeep.cleaning import clean, plan_cleaning
-from connector.upkeep.findings import Finding, FindingKind
+from connector.display.topic_report import TopicReport
+from connector.inputs.topic_names import TopicName
+from connector.upkeep.audit.audit import Audit, audit
+from connector.upkeep.audit.cleaning import clean, plan_cleaning
+from connector.upkeep.audit.findings import Finding, FindingKind
 from tests.support.cluster_model import Attempt, ModelLedger, ModelWorld, Owner, Stage
 from tests.support.saved_metadata import Layout, SavedMetadata, as_time, model_time
 

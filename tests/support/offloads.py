@@ -11,7 +11,7 @@ from arrow_io.errors import (
 )
 from arrow_io.format.index_block import read_index_block
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledger_writer import new_ledger_metadata
+from arrow_io.ledgers.writer import new_ledger_metadata
 from connector import LedgerOffloader, LedgerToOffload
 from tests.support.buckets import MANAGED_LEDGER
 from tests.support.reference_ledger import read_entries
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arrow_io.format.ledger_metadata import LedgerMetadata
-    from arrow_io.ledger_reader import OffloadedLedger
+    from arrow_io.ledgers.reader import OffloadedLedger
     from arrow_io.storage.location import Location
     from tests.support.golden import GoldenLedger
 

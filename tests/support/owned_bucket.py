@@ -22,8 +22,8 @@ from connector.catalog.metadata.managed_ledger import (
 )
 from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
 from connector.catalog.metadata.topic_metadata import OffloadContext
-from connector.topic_name import TopicName
-from connector.upkeep.audit import audit
+from connector.inputs.topic_names import TopicName
+from connector.upkeep.audit.audit import audit
 from tests.support.golden import GOLDEN, golden_topic, golden_topics
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from connector import Catalog
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
-    from connector.upkeep.audit import Audit
+    from connector.upkeep.audit.audit import Audit
     from tests.support.golden import GoldenLedger
 
     Change = Callable[[LedgerInfo], LedgerInfo | None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from connector.upkeep.policy_settings import OffloadPolicy
+from connector.upkeep.forecast.policy_settings import OffloadPolicy
 
 
 def only(**settings: int) -> OffloadPolicy:

@@ -6,15 +6,15 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from arrow_io.ledger_reader import OffloadedLedger
-from arrow_io.read_report import ReadReport
+from arrow_io.ledgers.reader import OffloadedLedger
+from arrow_io.read_metrics import ReadReport
 from connector.scan.execution import execute
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from arrow_io.format.block_table import BlockTable
-    from arrow_io.open_ledger import OpenLedger
+    from arrow_io.ledgers.open_ledger import OpenLedger
     from connector.scan.topic_read import ScanTask
     from connector.scan.topic_scan import Scan
 

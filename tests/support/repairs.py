@@ -11,15 +11,15 @@ from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from connector import Catalog, open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
-from connector.topic_name import TopicName
-from connector.upkeep.repair import plan_repair, repair
+from connector.inputs.topic_names import TopicName
+from connector.upkeep.repair.repair import plan_repair, repair
 from tests.support.damage import specimen
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from connector.upkeep.ledger_repair import Repair
+    from connector.upkeep.repair.ledger_repair import Repair
     from tests.support.damage import Specimen
 
 METADATA_FILE: Final = "managed-ledger-info.bin"

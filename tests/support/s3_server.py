@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import boto3
 from moto.server import ThreadedMotoServer
 
-from arrow_io.lazy import cached_property
+from arrow_io.core.lazy import cached_property
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping

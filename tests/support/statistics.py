@@ -13,7 +13,7 @@ from connector.statistics.store import open_statistics
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from arrow_io.ledger import Ledger
+    from arrow_io.ledgers.ledger import Ledger
     from connector.statistics.store import Statistics
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from connector import open_catalog, open_topic
 from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import TOPIC, memory_bucket
 from tests.support.streaming import save_metadata
 

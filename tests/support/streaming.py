@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from uuid import UUID
 
 from arrow_io.format.object_names import SegmentName
-from arrow_io.segment_reader import OffloadedSegment
-from arrow_io.segmented_ledger import SegmentedLedger
+from arrow_io.ledgers.segments.ledger import SegmentedLedger
+from arrow_io.ledgers.segments.reader import OffloadedSegment
 from arrow_io.storage.location import Location
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import (

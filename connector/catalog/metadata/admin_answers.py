@@ -34,7 +34,7 @@ from connector.catalog.metadata.topic_metadata import (
     in_order,
 )
 from connector.catalog.schemas.forms import ALL_VERSIONS, parse_json
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -45,7 +45,7 @@ from connector.catalog.metadata.admin_answers import (
 )
 from connector.catalog.metadata.admin_connection import AdminConnection, parse_options
 from connector.catalog.metadata.merge import merge_metadata
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Hashable, Mapping

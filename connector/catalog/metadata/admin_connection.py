@@ -21,14 +21,14 @@ from io import BufferedReader, RawIOBase
 from typing import TYPE_CHECKING, Final
 from urllib.parse import SplitResult, urljoin, urlsplit
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import FormatError, OptionError, StorageError
 from arrow_io.storage.attempts import DEFAULT_ATTEMPTS, RetryPolicy
 from arrow_io.storage.failures import http_status, is_transient
 from arrow_io.storage.hidden import HiddenText
 from arrow_io.storage.redaction import redacted, redacted_urls
-from arrow_io.wording import counted
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
-from connector.cluster_access import ClusterAccess, read_access
+from connector.inputs.cluster_access import ClusterAccess, read_access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -28,6 +28,7 @@ from dataclasses import replace
 from itertools import chain
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import (
     CorruptMetadataError,
     FormatError,
@@ -35,7 +36,6 @@ from arrow_io.errors import (
     OptionError,
     PulsarOffloadError,
 )
-from arrow_io.lazy import cached_property
 from arrow_io.storage.location import Location, folder_and_name
 from connector.catalog.metadata.admin_answers import (
     has_schemas,
@@ -48,7 +48,7 @@ from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.catalog.metadata.manifest import MANIFEST_FILE, Manifest, read_manifest
 from connector.catalog.metadata.merge import merge_metadata
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
-from connector.topic_name import TopicName, is_scalable
+from connector.inputs.topic_names import TopicName, is_scalable
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence

@@ -23,15 +23,15 @@ from typing import TYPE_CHECKING, Any, Final
 
 from google.protobuf.message import DecodeError
 
+from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import (
     CorruptEntryError,
     CorruptMetadataError,
     OptionError,
 )
 from arrow_io.format.object_names import offload_uuid
+from arrow_io.format.protobuf_messages import message_classes
 from arrow_io.messages import codecs
-from arrow_io.protobuf_messages import message_classes
-from arrow_io.wording import agreeing, counted
 from connector.catalog.metadata.topic_metadata import (
     MAX_METADATA_BYTES,
     LedgerInfo,
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 _MAGIC: Final = b"\x47\x78"
 _SIZE_BYTES: Final = 4

@@ -21,10 +21,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError, OptionError
-from arrow_io.wording import counted
 from connector.catalog.metadata.admin_answers import read_answer
-from connector.topic_name import TopicName
+from connector.inputs.topic_names import TopicName
 
 MANIFEST_FILE: Final = "manifest.json"
 

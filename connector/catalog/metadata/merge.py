@@ -16,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
-from arrow_io.wording import agreeing, counted
+from arrow_io.core.wording import agreeing, counted
 from connector.catalog.metadata.topic_metadata import in_order
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from arrow_io.option_values import check_by_name, path_or_url
+from arrow_io.core.option_values import check_by_name, path_or_url
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.catalog.metadata.folder import MetadataFolder
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from connector.catalog.metadata.topic_metadata import TopicMetadata
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 PathLike: TypeAlias = str | os.PathLike[str]
 

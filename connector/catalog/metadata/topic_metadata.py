@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
-    from connector.topic_name import TopicName
+    from connector.inputs.topic_names import TopicName
 
 MAX_METADATA_BYTES: Final = 32 << 20
 """Most bytes that are read of one topic's metadata, whatever the source, uncompressed."""

@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING, Final
 from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
 from google.protobuf.message import DecodeError
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Collection

@@ -13,8 +13,8 @@ from typing import Final, TypeAlias
 
 from google.protobuf.descriptor_pb2 import FileDescriptorSet
 
+from arrow_io.core.option_names import option_name
 from arrow_io.errors import FormatError, MissingObjectError, OptionError
-from arrow_io.option_names import option_name
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.location import Location, folder_and_name

@@ -18,8 +18,8 @@ from google.protobuf.message import DecodeError
 from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.unknown_fields import UnknownFieldSet
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import SchemaError
-from arrow_io.wording import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

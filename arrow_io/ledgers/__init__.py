@@ -1,0 +1,1 @@
+"""Offloaded ledgers: reading, writing and walking them."""

@@ -1,0 +1,197 @@
+"""Walks over the entries of a ledger's data blocks, in the order in which they stand."""
+
+from __future__ import annotations
+
+from array import array
+from typing import TYPE_CHECKING, Protocol
+
+from arrow_io.core import builds
+from arrow_io.core.wording import counted
+from arrow_io.errors import CorruptBlockError, TruncatedObjectError
+from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
+from arrow_io.messages import layout
+from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
+from arrow_io.messages.entry_run import EntryRun, int64_view
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.format.block_table import BlockTable
+    from arrow_io.ledgers.offset_memory import OffsetMemory
+    from arrow_io.storage.range_stream import RangeStream
+
+_MAX_TABLE_ENTRIES = 4096
+_RUN_BYTES = 2 << 20
+"""About how many bytes of entries are taken together: what a core's second-level cache holds."""
+_REMEMBERED_DISTANCE_BYTES = 1 << 20
+_STOPPED = {
+    layout.PADDING: "padding, or the next block, where the entry must stand",
+    layout.WRONG_ENTRY_ID: "another entry id where the entry must stand",
+}
+
+
+class WalkedData(Protocol):
+    """A data object whose blocks a table describes, as far as a walk needs it."""
+
+    @property
+    def ledger_id(self) -> int:
+        """BookKeeper ledger id."""
+
+    @property
+    def data_name(self) -> str:
+        """Name of the data object."""
+
+    @property
+    def data_stop(self) -> int:
+        """End of the data object, in bytes (exclusive)."""
+
+    @property
+    def length_bytes(self) -> int:
+        """Sum of the lengths of all entries' data; 0 if nothing says it."""
+
+    @property
+    def table(self) -> BlockTable:
+        """The blocks."""
+
+    @property
+    def memory_key(self) -> object:
+        """The key of its entries in the offset memory."""
+
+
+class BlockWalk:
+    """Walks the entries of consecutive blocks, from the start of a block or a remembered entry.
+
+    Args:
+        ledger: The ledger.
+        first_entry_id: The first entry that is wanted.
+        offsets: Where entries of ledgers are remembered to stand.
+
+    Attributes:
+        block: Number of the first block.
+        position: Where the next entry, or the header of the next block, begins in the data object.
+        entry_id: Id of the next entry.
+        is_told: Whether it begins at a remembered entry, which may be wrong.
+    """
+
+    def __init__(self, ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -> None:
+        table = ledger.table
+        self._ledger = ledger
+        self._first = first_entry_id
+        self.block = table.block_of(first_entry_id)
+        self.entry_id, self.position = walk_start(ledger, first_entry_id, offsets)
+        self.is_told = self.entry_id > table.first_entry_id(self.block)
+        self._inside = self.is_told
+        mean_bytes = ENTRY_HEADER_BYTES + (ledger.length_bytes // table.entry_count)
+        self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
+        self._data_name = ledger.data_name
+        self._offsets = offsets
+        self._memory_key = ledger.memory_key
+        self._remembered = 0
+        self._result = array("q", bytes(8 * 4))
+
+    def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
+        """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive).
+
+        Args:
+            stream: The bytes of the data object.
+            block: Number of the block: `self.block`, or the one behind the last that was walked.
+            last_entry_id: Last entry (inclusive).
+
+        Raises:
+            CorruptBlockError: The block's header or an entry id contradicts the index object, the
+                block ends before its last entry does, or an entry is too long.
+            UnknownFormatError: The block does not begin with its format's magic.
+            TruncatedObjectError: The data object ends before the entry does.
+            MissingObjectError: There is no data object.
+            StorageError: The store refused, or went on failing, or the object was replaced.
+        """
+        table = self._ledger.table
+        block_stop = min(table.block_stop(block), self._ledger.data_stop)
+        if not self._inside:
+            self.position = table.block_start(block)
+            self.entry_id = table.first_entry_id(block)
+            self._skip_header(stream, block)
+        self._inside = False
+        last = min(last_entry_id, table.last_entry_id_of_block(block))
+        needed = ENTRY_HEADER_BYTES
+        while self.entry_id <= last:
+            if needed > block_stop - self.position:
+                message = f"entries are missing: the block ends before entry {self.entry_id} does"
+                is_cut = block_stop < table.block_stop(block)
+                raise TruncatedObjectError(message) if is_cut else CorruptBlockError(message)
+            if needed > MAX_MESSAGE_BYTES:
+                size = counted(needed - ENTRY_HEADER_BYTES, "byte")
+                limit = MAX_MESSAGE_BYTES - ENTRY_HEADER_BYTES
+                message = f"an entry of {size}; at most {limit} are believed"
+                raise CorruptBlockError(message)
+            view, start = stream.at(self.position, needed)
+            stop = min(len(view), start + block_stop - self.position)
+            run, needed = self._run(view, start, stop, last)
+            if run is not None:
+                if self.position - self._remembered >= _REMEMBERED_DISTANCE_BYTES:
+                    self._remember(self.entry_id, self.position)
+                self.position += self._result[1] - start
+                self.entry_id += self._result[0]
+                if run.count:
+                    self._remember_inside(run)
+                    yield run
+
+    def _remember_inside(self, run: EntryRun) -> None:
+        """Remember entries of a run that lie far enough apart if all are about as long."""
+        length_bytes = self.position - run.start_of(0)
+        distance = run.count * _REMEMBERED_DISTANCE_BYTES // length_bytes + 1
+        for index in range(distance, run.count, distance):
+            self._remember(run.number(index, layout.ENTRY_ID), run.start_of(index))
+
+    def _remember(self, entry_id: int, position: int) -> None:
+        self._offsets.remember(self._memory_key, entry_id, position)
+        self._remembered = position
+
+    def _skip_header(self, stream: RangeStream, block: int) -> None:
+        table = self._ledger.table
+        length = table.data_header_length_bytes
+        view, start = stream.at(self.position, length)
+        table.check_header(view[start : start + length], block, offset=self.position)
+        self.position += length
+
+    def _run(
+        self, view: memoryview, start: int, stop: int, last: int
+    ) -> tuple[EntryRun | None, int]:
+        """Walk what the buffer holds; gives the run, if any, and the bytes needed to go on."""
+        capacity = min(self._capacity, last - self.entry_id + 1)
+        _, table = int64_view(capacity * layout.ENTRY_WIDTH)
+        builds.in_use.entries.read_entries(
+            view, start, stop, self.entry_id, last, table, capacity, self._result
+        )
+        count, _, status, needed = self._result
+        if count == 0 and status in _STOPPED:
+            raise CorruptBlockError(_STOPPED[status])
+        if count == 0:
+            return None, needed
+        skipped = min(max(self._first - self.entry_id, 0), count)
+        run = EntryRun(
+            self._ledger.ledger_id,
+            self._data_name,
+            view,
+            self.position - start,
+            table[skipped * layout.ENTRY_WIDTH : count * layout.ENTRY_WIDTH],
+            count - skipped,
+        )
+        return run, needed if status == layout.CUT else ENTRY_HEADER_BYTES
+
+
+def walk_start(ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -> tuple[int, int]:
+    """The entry at which a walk to an entry begins, and where that, or its block, begins.
+
+    Args:
+        ledger: The ledger.
+        first_entry_id: The first entry that is wanted.
+        offsets: Where entries of ledgers are remembered to stand.
+    """
+    block = ledger.table.block_of(first_entry_id)
+    entry_id = ledger.table.first_entry_id(block)
+    remembered = offsets.floor(ledger.memory_key, first_entry_id)
+    start = ledger.table.block_start(block)
+    if remembered is not None and remembered[0] > entry_id and start < remembered[1]:
+        return remembered
+    return entry_id, start

@@ -1,0 +1,195 @@
+"""One ledger of PIP-17, open for reading: its index object is read whole, and says the rest.
+
+`BlobStoreBackedReadHandleImpl` is Pulsar's own reader. Unlike it, this one checks block headers.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Self
+
+from arrow_io.core.lazy import cached_property
+from arrow_io.core.wording import counted
+from arrow_io.errors import (
+    CorruptIndexError,
+    PulsarOffloadError,
+    TruncatedObjectError,
+)
+from arrow_io.format.index_block import (
+    MANAGED_LEDGER_NAME_KEY,
+    MAX_INDEX_OBJECT_BYTES,
+    IndexBlock,
+    check_format_version,
+    read_index_block,
+)
+from arrow_io.ledgers.data import LedgerData
+from arrow_io.ledgers.open_ledger import OpenLedger
+from arrow_io.storage.object_version import agree
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from arrow_io.format.ledger_metadata import LedgerMetadata
+    from arrow_io.format.object_names import LedgerObjectName
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.object_version import ObjectVersion
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectVersions:
+    """Versions of the two objects of a ledger (`ObjectInfo.version`); None if not known."""
+
+    index: ObjectVersion | None = None
+    data: ObjectVersion | None = None
+
+    def agrees_with(self, other: ObjectVersions) -> bool:
+        """Whether these may be the same versions as others: none that both know differs."""
+        return agree(self.index, other.index) and agree(self.data, other.data)
+
+
+UNKNOWN_VERSIONS = ObjectVersions()
+
+
+@dataclass(frozen=True)
+class OffloadedLedger(OpenLedger):
+    """One offloaded ledger. Can be pickled; holds no connection.
+
+    Attributes:
+        location: Where its objects are.
+        name: Names of its objects.
+        index: Its index block.
+        warnings: What is odd, yet harmless, in words.
+        cut_bytes: Length of the data object if it is known to be cut; None if it is whole.
+        user_metadata: That of its index object, names in lower case, if the store gave it.
+        versions: The only versions of its objects that are read.
+    """
+
+    location: Location
+    name: LedgerObjectName
+    index: IndexBlock
+    warnings: tuple[str, ...] = field(default=(), compare=False)
+    cut_bytes: int | None = None
+    user_metadata: Mapping[str, str] | None = field(default=None, compare=False)
+    versions: ObjectVersions = field(default=UNKNOWN_VERSIONS, compare=False)
+
+    @classmethod
+    def open(
+        cls,
+        location: Location,
+        name: LedgerObjectName,
+        *,
+        data_size_bytes: int | None = None,
+        versions: ObjectVersions = UNKNOWN_VERSIONS,
+    ) -> Self:
+        """Read the index object: one request.
+
+        Args:
+            location: Where the objects are.
+            name: Names of the objects.
+            data_size_bytes: Real length of the data object if it is known, as from a listing.
+            versions: Versions of the objects as far as they are known, likewise.
+
+        Raises:
+            MissingObjectError: There is no index object.
+            UnknownFormatError: It is not an index object of PIP-17, or of another format version.
+            CorruptIndexError: Its fields contradict each other or its user metadata.
+            FormatError: It is longer than any index object that is read.
+            TruncatedObjectError: It, or the data object, is shorter than it says.
+            ObjectChangedError: It is of another version.
+            StorageError: The store refused, or went on failing.
+        """
+        key = name.index_name
+        warnings = []
+        try:
+            content = location.read_object(
+                key, max_bytes=MAX_INDEX_OBJECT_BYTES, version=versions.index
+            )
+            if content.user_metadata is not None:
+                unversioned = check_format_version(content.user_metadata, object_key=key)
+                warnings.extend([unversioned] if unversioned else [])
+            index = read_index_block(content.data, object_key=key)
+            _check_owner(index, content.user_metadata or {}, object_key=key)
+        except PulsarOffloadError as error:
+            error.located(ledger_id=name.ledger_id)
+            raise
+        ledger = cls(
+            location,
+            name,
+            index,
+            (*warnings, *index.warnings),
+            user_metadata=content.user_metadata,
+            versions=replace(versions, index=versions.index or content.version),
+        )
+        return ledger if data_size_bytes is None else ledger.with_data_size(data_size_bytes)
+
+    def with_data_size(self, data_size_bytes: int) -> Self:
+        """The same ledger, after a comparison of its data object's length with the index object's.
+
+        Args:
+            data_size_bytes: Real length of the data object.
+
+        Raises:
+            TruncatedObjectError: It is shorter than the index object says.
+        """
+        if data_size_bytes == self.index.data_object_length_bytes:
+            return self
+        message = (
+            f"the data object has {counted(data_size_bytes, 'byte')}, its index object says"
+            f" {self.index.data_object_length_bytes}"
+        )
+        if data_size_bytes < self.index.data_object_length_bytes:
+            raise TruncatedObjectError(
+                message,
+                object_key=self.name.data_name,
+                ledger_id=self.ledger_id,
+                offset=data_size_bytes,
+            )
+        return replace(self, warnings=(f"{self.name.data_name}: {message}", *self.warnings))
+
+    def cut_at(self, data_size_bytes: int) -> Self:
+        """The same ledger, to be read as far as its data object goes."""
+        return replace(self, cut_bytes=data_size_bytes)
+
+    @property
+    def ledger_id(self) -> int:
+        """BookKeeper ledger id."""
+        return self.name.ledger_id
+
+    @cached_property
+    def data(self) -> LedgerData:
+        """The part of it that reads entries."""
+        metadata = self.index.ledger_metadata
+        owner = metadata.managed_ledger_name
+        if owner is None:
+            owner = (self.user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
+        return LedgerData(
+            self.location,
+            self.name,
+            self.index.block_table,
+            metadata.length_bytes,
+            None if owner is None else sys.intern(owner),
+            self.versions.data,
+            self.cut_bytes,
+        )
+
+    @property
+    def last_entry_id(self) -> int:
+        """Id of the last entry (inclusive)."""
+        return self.index.last_entry_id
+
+    @property
+    def ledger_metadata(self) -> LedgerMetadata:
+        """BookKeeper's metadata of it."""
+        return self.index.ledger_metadata
+
+
+def _check_owner(index: IndexBlock, user_metadata: Mapping[str, str], *, object_key: str) -> None:
+    """Compare the two places that name the managed ledger: no checksum covers either of them."""
+    inside = index.ledger_metadata.managed_ledger_name
+    outside = user_metadata.get(MANAGED_LEDGER_NAME_KEY)
+    if inside is not None and outside is not None and inside != outside:
+        message = (
+            f"the index object is of managed ledger {inside!r}, its user metadata says {outside!r}"
+        )
+        raise CorruptIndexError(message, object_key=object_key)

@@ -1,0 +1,1 @@
+"""Ledgers of streaming segments (PIP-76)."""

@@ -1,0 +1,1 @@
+"""The catalog snapshot: a catalog saved as one object."""

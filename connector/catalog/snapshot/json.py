@@ -1,0 +1,347 @@
+"""What a catalog is made of, as JSON, and back.
+
+What comes back is checked: a file may hold anything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+from uuid import UUID
+
+from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
+from arrow_io.format.index_block import read_index_block
+from arrow_io.format.object_names import LedgerObjectName, SegmentName
+from arrow_io.ledgers.reader import OffloadedLedger
+from connector.catalog.bucket import BucketContents, UnfinishedOffload, in_order
+from connector.catalog.ledger_copy import LedgerCopy, object_versions
+from connector.catalog.metadata.topic_metadata import (
+    LedgerInfo,
+    OffloadContext,
+    TopicMetadata,
+)
+from connector.catalog.snapshot.values import (
+    base64_text,
+    error_json,
+    info_json,
+    owner_json,
+    read_base64,
+    read_error,
+    read_info,
+    read_number,
+    read_owner,
+    read_text,
+    read_texts,
+    read_told_flag,
+    read_whole,
+)
+from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from arrow_io.format.object_names import ShareName
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.inputs.topic_names import TopicName
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """What a catalog is made of.
+
+    Attributes:
+        contents: What lies in the bucket.
+        elsewhere: What lies in other buckets, by their names in the metadata.
+        topics: Every topic.
+        has_metadata: Whether there was metadata.
+        schemas: The admin API's answer for all versions of a schema, by topic without partition.
+        warnings: What the metadata leaves unsure, in words.
+        taken: When the bucket was listed.
+        statistics: Where statistics of the topics are; None if that is not told.
+    """
+
+    contents: BucketContents
+    elsewhere: Mapping[str, BucketContents] = field(default_factory=dict)
+    topics: Sequence[TopicLedgers] = ()
+    has_metadata: bool = False
+    schemas: Mapping[TopicName, bytes] = field(default_factory=dict)
+    warnings: tuple[str, ...] = ()
+    taken: datetime = field(default_factory=lambda: datetime.now(UTC))
+    statistics: str | None = None
+
+
+def contents_json(
+    contents: BucketContents, bucket: str | None, copies: Iterable[LedgerCopy]
+) -> dict[str, Any]:
+    """What lies in a bucket, as `json` takes it.
+
+    Args:
+        contents: What lies there.
+        bucket: The metadata's name for the bucket; None: the one that is read.
+        copies: Which of the copies are wanted.
+    """
+    return {
+        "copies": [copy_json(copy, bucket) for copy in copies],
+        "unfinished": [[*_name(each.name), info_json(each.data)] for each in contents.unfinished],
+        "streaming": list(map(info_json, contents.streaming)),
+        "foreign": list(map(info_json, contents.foreign)),
+    }
+
+
+def ledger_json(ledger: TopicLedger, bucket_of: Callable[[LedgerCopy], str | None]) -> Any:  # noqa: ANN401
+    """A ledger of a topic, as `json` takes it.
+
+    Args:
+        ledger: The ledger.
+        bucket_of: Gives the metadata's name for the bucket that a copy is in; None: the one read.
+    """
+    error, copy = ledger.error, ledger.copy
+    is_of_copy = copy is not None and error is not None and error is copy.error
+    return {
+        "ledger_id": ledger.ledger_id,
+        "state": ledger.state.value,
+        "info": ledger.info and _ledger(ledger.info),
+        "copy": copy and copy_json(copy, bucket_of(copy)),
+        "others": [copy_json(each, bucket_of(each)) for each in ledger.others],
+        "error": is_of_copy or (error and error_json(error)),
+    }
+
+
+def _name(name: LedgerObjectName | ShareName) -> tuple[str, int]:
+    return str(name.uuid), name.ledger_id
+
+
+def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
+    """A copy of a ledger, as `json` takes it.
+
+    Args:
+        copy: The copy.
+        bucket: The metadata's name for the bucket that it is in; None: the one that is read.
+    """
+    ledger = copy.ledger or copy.cut
+    value: dict[str, Any] = {
+        "bucket": bucket,
+        "name": _name(copy.name),
+        "index": info_json(copy.index),
+        "data": copy.data and info_json(copy.data),
+        "topic": owner_json(copy.topic),
+        "error": copy.error and error_json(copy.error),
+        "block": None,
+        "cut_bytes": None,
+    }
+    if isinstance(ledger, OffloadedLedger):
+        metadata = ledger.user_metadata
+        value |= {
+            "block": base64_text(ledger.index.serialize()),
+            "warnings": ledger.warnings,
+            "cut_bytes": ledger.cut_bytes,
+            "user_metadata": None if metadata is None else dict(metadata),
+        }
+    return value
+
+
+def metadata_json(metadata: TopicMetadata) -> dict[str, Any]:
+    """What the metadata says of a topic but for its ledgers, as `json` takes it."""
+    return {
+        "cursors": dict(metadata.cursors),
+        "terminated": metadata.terminated_position,
+        "properties": dict(metadata.properties),
+        "proven_to": metadata.proven_to_ledger_id,
+    }
+
+
+def _ledger(info: LedgerInfo) -> dict[str, Any]:
+    offload = info.offload
+    return {
+        "ledger_id": info.ledger_id,
+        "entries": info.entries,
+        "size_bytes": info.size_bytes,
+        "timestamp_ms": info.timestamp_ms,
+        "properties": dict(info.properties),
+        "offload": offload
+        and {
+            "uuid": offload.uuid and str(offload.uuid),
+            "complete": offload.complete,
+            "other_uuids": list(map(str, offload.other_uuids)),
+            "bookkeeper_deleted": offload.bookkeeper_deleted,
+            "timestamp_ms": offload.timestamp_ms,
+            "driver": offload.driver,
+            "driver_properties": dict(offload.driver_properties),
+        },
+    }
+
+
+def read_contents_json(
+    value: dict[str, Any], location: Location, copies: Iterable[LedgerCopy]
+) -> BucketContents:
+    """Read what `contents_json` gave, but for the copies, which are given.
+
+    Raises:
+        PulsarOffloadError: It is something else; so are the errors below, here and in all that is
+            read of JSON.
+        AttributeError: Likewise.
+        LookupError: Likewise.
+        OverflowError: Likewise.
+        TypeError: Likewise.
+        ValueError: Likewise.
+    """
+    return BucketContents(
+        location,
+        tuple(in_order(copies)),
+        tuple(map(_read_unfinished, value["unfinished"])),
+        streaming=tuple(map(_read_streaming, value["streaming"])),
+        foreign=tuple(map(read_info, value["foreign"])),
+    )
+
+
+def read_ledger_json(
+    value: dict[str, Any], read_copy: Callable[[dict[str, Any]], LedgerCopy]
+) -> TopicLedger:
+    """Read what `ledger_json` gave.
+
+    Args:
+        value: What it gave.
+        read_copy: Reads a copy.
+    """
+    ledger_id, state = read_number(value["ledger_id"]), LedgerStanding(value["state"])
+    info = None if value["info"] is None else _read_ledger(value["info"])
+    copy = None if value["copy"] is None else read_copy(value["copy"])
+    others = tuple(map(read_copy, value["others"]))
+    copies = others if copy is None else (copy, *others)
+    if {ledger_id, *(each.name.ledger_id for each in copies)} != {ledger_id}:
+        message = f"a copy of another ledger than {ledger_id}"
+        raise CorruptSnapshotError(message)
+    if info is not None and info.ledger_id != ledger_id:
+        message = f"metadata of another ledger than {ledger_id}"
+        raise CorruptSnapshotError(message)
+    error: PulsarOffloadError | None
+    if value["error"] is True:
+        error = None if copy is None else copy.error
+    else:
+        error = read_error(*value["error"]) if value["error"] else None
+    is_sound = copy is not None and copy.ledger is not None and error is None
+    if (state.is_readable and not is_sound) or (state.is_lost and error is None):
+        # It would be read though it cannot be, or left out without a word.
+        message = f"ledger {ledger_id} is neither sound nor in error"
+        raise CorruptSnapshotError(message)
+    return TopicLedger(ledger_id, state, info, copy, others, error)
+
+
+def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
+    """Read what `copy_json` gave.
+
+    Args:
+        value: What it gave.
+        location: The bucket that it is in.
+    """
+    name = read_name_json(value["name"])
+    data, error = value["data"], value["error"]
+    index = read_info(value["index"], name.index_name)
+    data = None if data is None else read_info(data, name.data_name)
+    topic = read_owner(value["topic"])
+    error = None if error is None else read_error(*error)
+    ledger = None if value["block"] is None else _read_offloaded(value, name, location)
+    if ledger is not None:
+        ledger = replace(ledger, versions=object_versions(index, data))
+    if error is not None:
+        is_whole = ledger is None or ledger.cut_bytes is not None
+    else:
+        is_whole = None not in (ledger, data, topic) and value["cut_bytes"] is None
+    if not is_whole:
+        # It would be left out without a word.
+        message = f"{name.index_name} is neither sound nor in error"
+        raise CorruptSnapshotError(message)
+    sound, cut = (ledger, None) if error is None else (None, ledger)
+    return LedgerCopy(name, index, data, topic, sound, error, cut)
+
+
+def _read_offloaded(
+    value: dict[str, Any], name: LedgerObjectName, location: Location
+) -> OffloadedLedger:
+    user_metadata = value["user_metadata"]
+    return OffloadedLedger(
+        location,
+        name,
+        read_index_block(read_base64(value["block"]), object_key=name.index_name),
+        tuple(map(read_text, value["warnings"])),
+        read_whole(value["cut_bytes"]),
+        None if user_metadata is None else read_texts(user_metadata),
+    )
+
+
+def read_name_json(value: list[object]) -> LedgerObjectName:
+    """Read the name of a copy."""
+    return _read_name(*value)
+
+
+def _read_name(uuid: object, ledger_id: object) -> LedgerObjectName:
+    return LedgerObjectName(UUID(read_text(uuid)), read_number(ledger_id))
+
+
+def _read_unfinished(value: list[Any]) -> UnfinishedOffload:
+    uuid, ledger_id, data = value
+    name = _read_name(uuid, ledger_id)
+    return UnfinishedOffload(name, read_info(data, name.data_name))
+
+
+def _read_streaming(value: list[Any]) -> ObjectInfo:
+    return read_info(value, SegmentName(UUID(read_text(value[0]))).data_name)
+
+
+def read_metadata_json(
+    value: dict[str, Any], topic: TopicName, ledgers: Sequence[LedgerInfo]
+) -> TopicMetadata:
+    """Read what `metadata_json` gave.
+
+    Args:
+        value: What it gave.
+        topic: The topic.
+        ledgers: Its ledgers, ascending.
+    """
+    terminated = value["terminated"]
+    return TopicMetadata(
+        topic=topic,
+        cursors={name: _read_cursor(*each) for name, each in value["cursors"].items()},
+        ledgers=ledgers,
+        terminated_position=terminated and _read_position(*terminated),
+        properties=read_texts(value["properties"]),
+        proven_to_ledger_id=read_number(value["proven_to"], least=-1),
+    )
+
+
+def _read_position(ledger_id: object, entry_id: object) -> tuple[int, int]:
+    # Before the first message it is entry -1.
+    return read_number(ledger_id), read_number(entry_id, least=-1)
+
+
+def _read_cursor(ledger_id: object, entry_id: object) -> tuple[int, int]:
+    # Before the first message of the topic it is -1:-1.
+    return read_number(ledger_id, least=-1), read_number(entry_id, least=-1)
+
+
+def _read_ledger(value: dict[str, Any]) -> LedgerInfo:
+    offload = value["offload"]
+    return LedgerInfo(
+        ledger_id=read_number(value["ledger_id"]),
+        entries=read_whole(value["entries"]),
+        size_bytes=read_whole(value["size_bytes"]),
+        timestamp_ms=read_whole(value["timestamp_ms"]),
+        properties=read_texts(value["properties"]),
+        offload=None if offload is None else _read_offload(offload),
+    )
+
+
+def _read_offload(value: dict[str, Any]) -> OffloadContext:
+    uuid, driver = value["uuid"], value["driver"]
+    return OffloadContext(
+        uuid=None if uuid is None else UUID(read_text(uuid)),
+        complete=read_told_flag(value["complete"]),
+        other_uuids=tuple(UUID(read_text(each)) for each in value["other_uuids"]),
+        bookkeeper_deleted=read_told_flag(value["bookkeeper_deleted"]),
+        timestamp_ms=read_whole(value["timestamp_ms"]),
+        driver=None if driver is None else read_text(driver),
+        driver_properties=read_texts(value["driver_properties"]),
+    )

@@ -1,0 +1,478 @@
+"""A catalog in a file: what is said of a topic is read when the topic is asked for.
+
+The head names the topics, and where the document of each stands. That says what the metadata has of
+the topic, and which of its ledgers are not read; behind it stand pages of the ledgers, as they were
+chosen when the catalog was saved. The first document of all has what belongs to no topic.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import replace
+from functools import partial
+from itertools import chain
+from operator import lt
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
+from weakref import WeakValueDictionary
+
+from arrow_io.core.lazy import cached_property
+from arrow_io.core.wording import counted
+from arrow_io.errors import CorruptSnapshotError, OptionError
+from arrow_io.format.object_names import LedgerObjectName, SegmentName
+from arrow_io.storage.location import Location
+from connector.catalog.bucket import Bucket, BucketContents, UnfinishedOffload
+from connector.catalog.bucket_listing import BucketListing
+from connector.catalog.ledger_pages import LedgerPages, Picked
+from connector.catalog.snapshot.documents import DocumentWriter
+from connector.catalog.snapshot.json import (
+    contents_json,
+    ledger_json,
+    metadata_json,
+    read_contents_json,
+    read_copy_json,
+    read_ledger_json,
+    read_metadata_json,
+    read_name_json,
+)
+from connector.catalog.snapshot.values import base64_text, read_base64, read_text, read_time
+from connector.catalog.topic_ledgers import gathered
+from connector.inputs.topic_names import TopicName
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+
+    from arrow_io.ledgers.open_ledger import OpenLedger
+    from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.bucket_listing import PairName
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.snapshot.documents import Documents
+    from connector.catalog.snapshot.json import Snapshot
+    from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+
+PAGE_LEDGERS: Final = 64
+_REST: Final = 0
+"""Place of the document that has what belongs to no topic."""
+
+
+def file_of(snapshot: Snapshot) -> bytes:
+    """The file of a catalog.
+
+    Raises:
+        OptionError: The catalog is too large for a file, or has streaming offload (PIP-76).
+    """
+    every: dict[str | None, BucketContents] = {None: snapshot.contents}
+    every.update(snapshot.elsewhere.items())
+    _check_no_segments(every.values(), snapshot.topics)
+    buckets = {id(copy): name for name, each in every.items() for copy in each.copies}
+
+    def bucket_of(copy: LedgerCopy) -> str | None:
+        return buckets[id(copy)]
+
+    of_topics = {
+        id(copy)
+        for topic in snapshot.topics
+        for ledger in topic.states
+        for copy in (ledger.copy, *ledger.others)
+    }
+    writer = DocumentWriter()
+    rest = {
+        name: contents_json(each, name, (copy for copy in each.copies if id(copy) not in of_topics))
+        for name, each in every.items()
+    }
+    writer.add({"contents": rest.pop(None), "elsewhere": rest})
+    schemas = dict(snapshot.schemas)
+    topics = []
+    for topic in snapshot.topics:
+        schema = schemas.pop(topic.topic.base, None)
+        place = _add_topic(writer, topic, schema, bucket_of)
+        topics.append([str(topic.topic), topic.metadata is not None, place])
+    copies = snapshot.contents.copies
+    return writer.file(
+        {
+            "taken": snapshot.taken.isoformat(),
+            "warnings": list(snapshot.warnings),
+            "has_metadata": snapshot.has_metadata,
+            "statistics": snapshot.statistics,
+            "elsewhere": {name: str(each.location) for name, each in snapshot.elsewhere.items()},
+            "copies": len(copies),
+            "ledgers": len({copy.name.ledger_id for copy in copies}),
+            "offloaded_topics": len(
+                {copy.topic.base for copy in copies if isinstance(copy.topic, TopicName)}
+            ),
+            "topics": topics,
+        }
+    )
+
+
+def _check_no_segments(buckets: Iterable[BucketContents], topics: Iterable[TopicLedgers]) -> None:
+    """Refuse what the file has no form for, so that no ledger of it is lost without a word."""
+    named = (
+        f"topic {topic.topic} has ledger {info.ledger_id} in such segments"
+        for topic in topics
+        for info in (topic.metadata.ledgers if topic.metadata else ())
+        if info.offload and info.offload.segments
+    )
+    stored = (f"{each.index.name} is such a segment" for of in buckets for each in of.segments)
+    found = next(chain(named, stored), None)
+    if found is not None:
+        message = f"streaming offload (PIP-76) cannot be saved in a catalog: {found}"
+        raise OptionError(message)
+
+
+def _add_topic(
+    writer: DocumentWriter,
+    topic: TopicLedgers,
+    schema: bytes | None,
+    bucket_of: Callable[[LedgerCopy], str | None],
+) -> int:
+    states = topic.states
+    firsts = range(0, len(states), PAGE_LEDGERS)
+    place = writer.add(
+        {
+            "metadata": topic.metadata and metadata_json(topic.metadata),
+            "schema": None if schema is None else base64_text(schema),
+            "ledgers": len(states),
+            "pages": [states[first].ledger_id for first in firsts],
+            "unread": [at for at, each in enumerate(states) if not each.state.is_readable],
+            "unlisted": [at for at, each in enumerate(states) if each.info is None],
+            "segment_ledgers": topic.segment_ledgers,
+        }
+    )
+    for first in firsts:
+        page = states[first : first + PAGE_LEDGERS]
+        writer.add([ledger_json(each, bucket_of) for each in page])
+    return place
+
+
+class SavedCatalog:
+    """A catalog that was saved. Several threads may ask at once.
+
+    Args:
+        documents: The file.
+        location: Where the bucket's objects are.
+        buckets: Where other buckets are, by the metadata's names for them; else where they were.
+
+    Raises:
+        CorruptSnapshotError: The file has something else; so wherever something of it is read.
+    """
+
+    def __init__(
+        self, documents: Documents, location: Location, buckets: Mapping[str, str]
+    ) -> None:
+        self.location = location
+        self._documents = documents
+        self._lock = threading.RLock()
+        self._opened: dict[TopicName, TopicLedgers] = {}
+        self._copies: WeakValueDictionary[tuple[object, ...], LedgerCopy]
+        self._copies = WeakValueDictionary()
+        with documents.corruption_told():
+            head = documents.head
+            self.taken = read_time(head["taken"])
+            self.warnings = list(map(read_text, head["warnings"]))
+            self.has_metadata = bool(head["has_metadata"])
+            statistics = head["statistics"]
+            self.statistics = None if statistics is None else read_text(statistics)
+            self.copy_count = _count(head["copies"])
+            self.ledger_count = _count(head["ledgers"])
+            self.offloaded_topic_count = _count(head["offloaded_topics"])
+            self._locations: dict[str | None, Location] = {
+                name: Location(buckets.get(name) or read_text(url), location.storage_options)
+                for name, url in head["elsewhere"].items()
+            }
+            self._locations[None] = location
+            self._places: dict[TopicName, int] = {}
+            self.listed: list[TopicName] = []
+            for name, is_listed, place in head["topics"]:
+                topic = TopicName.parse(name)
+                self._places[topic] = _count(place)
+                if is_listed:
+                    self.listed.append(topic)
+
+    @property
+    def topics(self) -> Collection[TopicName]:
+        """Every topic."""
+        return self._places.keys()
+
+    @cached_property
+    def _first_of_base(self) -> dict[TopicName, TopicName]:
+        return {topic.base: topic for topic in reversed(self._places)}
+
+    def schema(self, base: TopicName) -> bytes | None:
+        """The admin API's answer for the schema of a topic without partition."""
+        topic = self._first_of_base.get(base)
+        if topic is None:
+            return None
+        with self._documents.corruption_told():
+            answer = self._documents.read(self._places[topic])["schema"]
+            return None if answer is None else read_base64(answer)
+
+    def ledgers(self, topic: TopicName) -> TopicLedgers:
+        """One topic, of which only those ledgers are made now that are not read.
+
+        One that is not there has no ledgers.
+        """
+        if topic not in self._places:
+            return gathered(topic, (), (), ())
+        with self._lock:
+            if topic not in self._opened:
+                with self._documents.corruption_told():
+                    self._opened[topic] = self._read_topic(topic, self._places[topic])
+            return self._opened[topic]
+
+    def _read_topic(self, topic: TopicName, place: int) -> TopicLedgers:
+        value = self._documents.read(place)
+        count, firsts = _count(value["ledgers"]), _ascending(value["pages"])
+        unread, unlisted = _ascending(value["unread"], count), _ascending(value["unlisted"], count)
+        if len(firsts) != -(-count // PAGE_LEDGERS):
+            message = f"{counted(len(firsts), 'page')} of {counted(count, 'ledger')}"
+            raise CorruptSnapshotError(message)
+        pages = LedgerPages(
+            count,
+            PAGE_LEDGERS,
+            partial(self._read_page, place + 1, firsts, count),
+            partial(self._read_ledger, frozenset(unread), frozenset(unlisted)),
+        )
+        ledgers = Picked(pages, unread, _offloaded_of)
+        found = replace(
+            gathered(topic, ledgers, pages, pages.keep(unread)),
+            segment_ledgers=_count(value["segment_ledgers"]),
+        )
+        if value["metadata"] is None:
+            return found
+        infos = Picked(pages, unlisted, _info_of)
+        metadata = read_metadata_json(value["metadata"], topic, infos)
+        return replace(found, metadata=metadata)
+
+    def _read_page(self, place: int, firsts: Sequence[int], count: int, number: int) -> list[Any]:
+        with self._documents.corruption_told():
+            values = self._documents.read(place + number)
+            ids = _ascending([value["ledger_id"] for value in values])
+            expected = min(PAGE_LEDGERS, count - number * PAGE_LEDGERS)
+            behind = firsts[number + 1] if number + 1 < len(firsts) else None
+            if len(ids) != expected or ids[0] != firsts[number]:
+                message = f"page {number} of a topic has other ledgers than it should"
+                raise CorruptSnapshotError(message)
+            if behind is not None and ids[-1] >= behind:
+                message = f"page {number} of a topic has ledgers of the next"
+                raise CorruptSnapshotError(message)
+            return list(values)
+
+    def _read_ledger(
+        self,
+        unread: Collection[int],
+        unlisted: Collection[int],
+        value: Any,  # noqa: ANN401 - any JSON
+        place: int,
+    ) -> TopicLedger:
+        with self._documents.corruption_told():
+            ledger = read_ledger_json(value, self._read_copy)
+            if ledger.state.is_readable == (place in unread):
+                message = f"ledger {ledger.ledger_id} is not where its state belongs"
+                raise CorruptSnapshotError(message)
+            if (ledger.info is None) != (place in unlisted):
+                message = f"ledger {ledger.ledger_id} is not where its metadata belongs"
+                raise CorruptSnapshotError(message)
+            return ledger
+
+    def _read_copy(self, value: Any) -> LedgerCopy:  # noqa: ANN401 - any JSON
+        """Read a copy; as long as one is used, it is the same for all that ask."""
+        bucket = value["bucket"]
+        key = bucket, read_name_json(value["name"])
+        with self._lock:
+            found = self._copies.get(key)
+            if found is None:
+                found = read_copy_json(value, self._locations[bucket])
+                self._copies[key] = found
+            return found
+
+    @cached_property
+    def _rest(self) -> dict[str | None, dict[str, Any]]:
+        """What belongs to no topic, by bucket."""
+        with self._documents.corruption_told():
+            rest = self._documents.read(_REST)
+            found = {None: rest["contents"], **rest["elsewhere"]}
+            if found.keys() != self._locations.keys():
+                message = "it has other buckets than it says"
+                raise CorruptSnapshotError(message)
+            return found
+
+    @property
+    def other_buckets(self) -> Mapping[str, Bucket]:
+        """The other buckets, by the metadata's names for them."""
+        return {name: SavedBucket(self, name) for name in self._locations if name is not None}
+
+    @property
+    def has_nameless(self) -> bool:
+        """Whether the bucket has ledgers that name no topic."""
+        with self._documents.corruption_told():
+            return any(each["topic"] is None for each in self._rest[None]["copies"])
+
+    def without_copies(self, bucket: str | None) -> BucketContents:
+        """What lies in a bucket besides the copies of ledgers."""
+        with self._documents.corruption_told():
+            return read_contents_json(self._rest[bucket], self._locations[bucket], ())
+
+    def contents(self, bucket: str | None) -> BucketContents:
+        """What lies in a bucket; reads all that the file has."""
+        with self._documents.corruption_told():
+            copies = self._every_copy[bucket].values()
+            return read_contents_json(self._rest[bucket], self._locations[bucket], copies)
+
+    @cached_property
+    def _every_copy(self) -> dict[str | None, dict[object, LedgerCopy]]:
+        found: dict[str | None, dict[object, LedgerCopy]]
+        found = {name: {} for name in self._locations}
+        pages = (self._documents.read(place) for place in self._page_places())
+        ledgers = chain.from_iterable(pages)
+        of_topics = ((each["copy"], *each["others"]) for each in ledgers)
+        loose = (each["copies"] for each in self._rest.values())
+        for value in chain.from_iterable(chain(of_topics, loose)):
+            if value is not None:
+                copy = self._read_copy(value)
+                found[value["bucket"]][copy.name] = copy
+        return found
+
+    def _page_places(self) -> Iterable[int]:
+        """Places of the documents that are pages of ledgers."""
+        return (
+            place + 1 + number
+            for place in self._places.values()
+            for number in range(len(_ascending(self._documents.read(place)["pages"])))
+        )
+
+
+class SavedBucket(Bucket):
+    """A bucket of which everything is known, and read from the file when it is asked for.
+
+    Args:
+        saved: The file.
+        name: The metadata's name for it; None: the bucket that is read.
+    """
+
+    def __init__(self, saved: SavedCatalog, name: str | None) -> None:
+        self._saved = saved
+        self._name = name
+        self._segment_copies = {}  # a snapshot has no segments
+        self._start()
+
+    @cached_property
+    def _told(self) -> BucketContents:
+        return self._saved.contents(self._name)
+
+    @cached_property
+    def listing(self) -> BucketListing:
+        """What was listed."""
+        told = self._told
+        copies = [
+            (copy.name, copy) for copy in told.copies if isinstance(copy.name, LedgerObjectName)
+        ]
+        data = {name: copy.data for name, copy in copies if copy.data is not None}
+        return BucketListing(
+            told.location,
+            {name: copy.index for name, copy in copies},
+            data | {each.name: each.data for each in told.unfinished},
+            segment_data={SegmentName(UUID(info.name)): info for info in told.streaming},
+            foreign=told.foreign,
+        )
+
+    @cached_property
+    def _copies(self) -> dict[LedgerObjectName, LedgerCopy]:
+        return {
+            copy.name: copy for copy in self._told.copies if isinstance(copy.name, LedgerObjectName)
+        }
+
+    def look_again(self, names: Collection[PairName] | None) -> None:
+        """A snapshot stays what it is."""
+
+    def _look_for_unfinished(self) -> None:
+        """A snapshot stays what it is."""
+
+    @property
+    def copy_count(self) -> int:
+        """How many index objects there are."""
+        return self._saved.copy_count if self._name is None else len(self._copies)
+
+    @property
+    def unfinished(self) -> tuple[UnfinishedOffload, ...]:
+        """Attempts that never completed."""
+        return self._saved.without_copies(self._name).unfinished
+
+    @property
+    def streaming(self) -> tuple[ObjectInfo, ...]:
+        """Data objects of streaming offload that have no index object."""
+        return self._saved.without_copies(self._name).streaming
+
+
+class SnapshotSource:
+    """The metadata in a snapshot (a `MetadataSource`).
+
+    Args:
+        saved: The snapshot.
+    """
+
+    is_live = False
+
+    def __init__(self, saved: SavedCatalog) -> None:
+        self.warnings = list(saved.warnings)
+        self.taken = saved.taken
+        self._saved = saved
+
+    def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """Every topic, partitions each by itself; of some namespaces, if they are given."""
+        return [
+            topic
+            for topic in self._saved.listed
+            if namespaces is None or topic.full_namespace in namespaces
+        ]
+
+    def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
+        """What was known of a topic; None if nothing was."""
+        del again
+        return self._saved.ledgers(topic).metadata
+
+    def named_attempts(
+        self,
+        namespaces: Collection[str] | None,  # noqa: ARG002
+        *,
+        most_topics: int,  # noqa: ARG002
+    ) -> Collection[tuple[int, UUID]]:
+        """Ledger id and uuid of each offload of all topics."""
+        told = map(self.topic_metadata, self._saved.listed)
+        return {each for metadata in told if metadata for each in metadata.named_attempts}
+
+    def schema_source(self, topic: TopicName) -> bytes | None:
+        """The admin API's answer for the topic's schemas."""
+        return self._saved.schema(topic.base)
+
+
+def _offloaded_of(ledger: TopicLedger) -> OpenLedger:
+    if ledger.copy is None or ledger.copy.ledger is None:
+        message = f"ledger {ledger.ledger_id} cannot be read, and is among those that can"
+        raise CorruptSnapshotError(message)
+    return ledger.copy.ledger
+
+
+def _info_of(ledger: TopicLedger) -> LedgerInfo:
+    if ledger.info is None:
+        message = f"nothing is known of ledger {ledger.ledger_id}, and it is listed"
+        raise CorruptSnapshotError(message)
+    return ledger.info
+
+
+def _count(value: object) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        message = "something else where a number must stand"
+        raise CorruptSnapshotError(message)
+    return value
+
+
+def _ascending(values: Sequence[object], stop: int | None = None) -> list[int]:
+    """Numbers that ascend, below `stop`."""
+    numbers = list(map(_count, values))
+    in_order = all(map(lt, numbers, numbers[1:]))
+    if not in_order or (stop is not None and numbers and numbers[-1] >= stop):
+        message = "numbers that do not ascend within their bounds"
+        raise CorruptSnapshotError(message)
+    return numbers

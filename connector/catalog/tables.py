@@ -1,0 +1,422 @@
+"""A catalog as tables: one row a topic, a ledger, a data block, a segment, or an object."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.core.wording import counted
+from arrow_io.errors import UnusedStatisticsWarning
+from arrow_io.format.index_block import CLUSTER_NAME_KEY
+from connector.catalog.segment_copies import SegmentedCopy
+from connector.display.warnings import warn_of_read
+from connector.inputs.times import time_of
+from connector.inputs.topic_names import TopicName, select_topics
+from connector.statistics.data_objects import DataObjects
+from connector.statistics.segments import SEGMENT_SCHEMA
+from connector.statistics.store import UNUSABLE, open_existing_statistics
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from datetime import datetime
+
+    from arrow_io.ledgers.open_ledger import OpenLedger
+    from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.segment_copies import SegmentCopy
+    from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+    from connector.statistics.segment_files import SegmentFile
+
+Row: TypeAlias = dict[str, Any]
+"""A line of a listing, by column."""
+
+_INTEGER = pa.int64()
+_MAX_INTEGER = 2**63 - 1
+_TIME = pa.timestamp("us", "UTC")
+TEXTS = pa.list_(pa.string())
+
+TOPIC_SCHEMA = pa.schema(
+    {"topic": pa.string()}
+    | dict.fromkeys(
+        (
+            "partitions",
+            "ledgers",
+            "entries",
+            "bytes",
+            "pending_ledgers",
+            "pending_entries",
+            "unlisted_ledgers",
+            "unsound",
+        ),
+        _INTEGER,
+    )
+    | {"problems": TEXTS}
+)
+"""One row a topic, with all its partitions. `ledgers`, `entries` and `bytes` (of data objects) are
+what can be read of it. Pending ledgers are behind those, in BookKeeper only. Unlisted ledgers are
+in the bucket, but the metadata does not have them as offloaded, for it may be older. Both are null
+without metadata. `unsound` counts what cannot be read, and `problems` say why."""
+
+LEDGER_SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "partition": _INTEGER,
+        "ledger_id": _INTEGER,
+        "state": pa.string(),
+        "entries": _INTEGER,
+        "first_entry_id": _INTEGER,
+        "last_entry_id": _INTEGER,
+        "blocks": _INTEGER,
+        "bytes": _INTEGER,
+        "entry_bytes": _INTEGER,
+        "created": _TIME,
+        "closed": _TIME,
+        "offloaded": _TIME,
+        "uuid": pa.string(),
+        "copies": _INTEGER,
+        "driver": pa.string(),
+        "bucket": pa.string(),
+        "cluster": pa.string(),
+        "warnings": TEXTS,
+        "problems": TEXTS,
+    }
+)
+"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerStanding`); its
+entries (both ends inclusive); bytes of the data object, and of the entries alone, which the
+metadata gives too for a ledger that is not in the bucket; when it was created, closed and
+offloaded; and to where. What is not known is null."""
+
+BLOCK_SCHEMA = pa.schema(
+    {
+        "topic": pa.string(),
+        "partition": _INTEGER,
+        "ledger_id": _INTEGER,
+        "block": _INTEGER,
+        "first_entry_id": _INTEGER,
+        "last_entry_id": _INTEGER,
+        "offset": _INTEGER,
+        "bytes": _INTEGER,
+        "object": pa.string(),
+    }
+)
+"""One row a data block: its number in the ledger, from 0, its entries (both ends inclusive), and
+where in the data object it stands, header and padding included."""
+
+OBJECT_SCHEMA = pa.schema(
+    {
+        "object": pa.string(),
+        "kind": pa.string(),
+        "topic": pa.string(),
+        "partition": _INTEGER,
+        "ledger_id": _INTEGER,
+        "uuid": pa.string(),
+        "bytes": _INTEGER,
+        "modified": _TIME,
+    }
+)
+"""One row an object of the bucket: `data` or `index` of a ledger, or of a segment of streaming
+offload (PIP-76), which has no ledger id; `streaming`, which is data of a segment without an index
+object; or `foreign`, whose name no offloader of Pulsar gives."""
+
+
+KNOWN_SEGMENT_SCHEMA = pa.schema(
+    [each for each in SEGMENT_SCHEMA if each.name != "keys"] + [pa.field("is_current", pa.bool_())]
+)
+"""One row a segment, by topic, ledger id and entry: what statistics know of it
+(`connector.statistics.segments`), but for the filter of its keys; and whether its object is the one
+that is read, in the version that the bucket has. Segments of others are never looked at."""
+
+
+def counted_topics(topics: Iterable[TopicName]) -> str:
+    """How many topics there are, a partitioned one counted once; and how many partitions, if any.
+
+    Example:
+        >>> counted_topics(map(TopicName.parse, ["a", "b-partition-0", "b-partition-1"]))
+        '2 topics with 2 partitions'
+    """
+    each = set(topics)
+    partitions = sum(topic.partition >= 0 for topic in each)
+    told = counted(len({topic.base for topic in each}), "topic")
+    return f"{told} with {counted(partitions, 'partition')}" if partitions else told
+
+
+def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
+    """The topics, in `TOPIC_SCHEMA`.
+
+    Args:
+        catalog: The catalog.
+        topic: Names or globs; None: all.
+
+    Raises:
+        OptionError: Something that is given as `topic` is not a name or glob.
+        TopicNotFoundError: A name or glob selects no topic.
+        PulsarOffloadError: The metadata, or an index object, cannot be read.
+    """
+    partitions: dict[str, list[TopicLedgers]] = {}
+    for each in _selected(catalog, topic):
+        partitions.setdefault(str(each.topic.base), []).append(each)
+    rows = [_topic_row(name, parts) for name, parts in partitions.items()]
+    return table_of(rows, TOPIC_SCHEMA)
+
+
+def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
+    """The ledgers of topics, in `LEDGER_SCHEMA`; arguments and errors are as in `topics_table`."""
+    rows = [
+        _ledger_row(each, ledger) for each in _selected(catalog, topic) for ledger in each.states
+    ]
+    return table_of(rows, LEDGER_SCHEMA)
+
+
+def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
+    """The data blocks of topics, in `BLOCK_SCHEMA`; arguments and errors as in `topics_table`."""
+    rows = [
+        row
+        for each in _selected(catalog, topic)
+        for ledger in each.ledgers
+        for row in _block_rows(each, ledger)
+    ]
+    return table_of(rows, BLOCK_SCHEMA)
+
+
+def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
+    """The objects of the bucket, in `OBJECT_SCHEMA`; arguments and errors as in `topics_table`.
+
+    With `topic`, only objects of ledgers of these topics.
+    """
+    wanted = None if topic is None else set(select_topics(topic, catalog.topics()))
+    contents = catalog.contents
+    ledgers = [copy for copy in contents.copies if not isinstance(copy, SegmentedCopy)]
+    rows = [row for copy in ledgers for row in _object_rows(copy, copy.name.ledger_id)]
+    rows += [row for segment in contents.segments for row in _object_rows(segment)]
+    rows += [
+        _object_row(each.data, "data", each.name.ledger_id, str(each.name.uuid))
+        for each in contents.unfinished
+    ]
+    rows += [_object_row(info, "streaming") for info in contents.streaming]
+    rows += [_object_row(info, "foreign") for info in contents.foreign]
+    if wanted is not None:
+        named = {(str(each), each.partition) for each in wanted}
+        rows = [row for row in rows if (row["topic"], row["partition"]) in named]
+    rows.sort(key=lambda row: row["object"])
+    return table_of(rows, OBJECT_SCHEMA)
+
+
+def segments_table(
+    catalog: Catalog,
+    statistics: str | os.PathLike[str],
+    topic: str | Sequence[str] | None = None,
+) -> pa.Table:
+    """The segments that statistics know of topics, in `KNOWN_SEGMENT_SCHEMA`.
+
+    Warns with `UnusedStatisticsWarning` if a file of them cannot be used.
+
+    Args:
+        catalog: The catalog.
+        statistics: Folder or URL of the statistics, reached by the options of the catalog.
+        topic: Names or globs; None: all topics that statistics know, whether they are in the
+            catalog or not.
+
+    Raises:
+        OptionError: Something that is given as `topic` is not a name or glob; or `statistics` is
+            not a folder or URL.
+        TopicNotFoundError: A name or glob selects no topic.
+        PulsarOffloadError: The metadata, an index object or the statistics cannot be read.
+    """
+    topics = _selected(catalog, topic)
+    place = catalog.location
+    opened = open_existing_statistics(statistics, place.storage_options, trace=place.trace)
+    objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
+    problems = list(opened.problems)
+    tables = [KNOWN_SEGMENT_SCHEMA.empty_table()]
+    names = pa.array((str(each.topic) for each in topics), pa.string())
+    for file in opened.files:
+        ledgers = file.ledgers
+        if topic is not None:
+            ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
+        try:
+            tables += _segments_of(file, ledgers, objects)
+        except UNUSABLE as error:
+            problems.append(str(error))
+    for problem in problems:
+        warn_of_read(problem, UnusedStatisticsWarning)
+    order = ("topic", "ledger_id", "first_entry_id")
+    return pa.concat_tables(tables).sort_by([(name, "ascending") for name in order])
+
+
+TABLES: Mapping[str, Callable[[Catalog, str | Sequence[str] | None], pa.Table]] = {
+    "topics": topics_table,
+    "ledgers": ledgers_table,
+    "blocks": blocks_table,
+    "objects": objects_table,
+}
+"""Every table of the catalog alone, by name."""
+
+
+def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
+    """Rows as a table; what UTF-8 cannot hold, as in names of files, becomes a question mark."""
+    return pa.Table.from_pylist([_encodable(row) for row in rows], schema)
+
+
+def _encodable(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
+    if isinstance(value, str):
+        return value.encode(errors="replace").decode()
+    if isinstance(value, dict):
+        return {name: _encodable(each) for name, each in value.items()}
+    return list(map(_encodable, value)) if isinstance(value, list) else value
+
+
+def _selected(catalog: Catalog, topic: str | Sequence[str] | None) -> list[TopicLedgers]:
+    if topic is None:
+        return catalog.every_ledger()
+    return catalog.ledgers_of(select_topics(topic, catalog.topics()))
+
+
+def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
+    ledgers = [ledger for part in parts for ledger in part.ledgers]
+    pending = [ledger for part in parts for ledger in part.pending]
+    problems = [problem for part in parts for problem in problems_of(part)]
+    is_known = any(part.metadata is not None for part in parts)
+    return {
+        "topic": name,
+        "partitions": sum(part.topic.partition >= 0 for part in parts),
+        "ledgers": len(ledgers),
+        "entries": _storable(sum(ledger.entry_count for ledger in ledgers)),
+        "bytes": _storable(sum(ledger.data.stored_bytes for ledger in ledgers)),
+        "pending_ledgers": len(pending) if is_known else None,
+        "pending_entries": (
+            _storable(sum(ledger.entries or 0 for ledger in pending)) if is_known else None
+        ),
+        "unlisted_ledgers": sum(len(part.unknown) for part in parts) if is_known else None,
+        "unsound": len(problems),
+        "problems": problems,
+    }
+
+
+def _segments_of(file: SegmentFile, ledgers: pa.Table, objects: DataObjects) -> list[pa.Table]:
+    """The segments of some ledgers of a file, in `KNOWN_SEGMENT_SCHEMA`."""
+    columns = KNOWN_SEGMENT_SCHEMA.names[:-1]
+    parts = []
+    for groups, rows in file.row_groups_of(ledgers):
+        read = file.segments(groups, columns).select(columns)
+        parts += [read.slice(*each) for each in rows]
+    same = objects.are_same(ledgers)
+    return [
+        part.append_column("is_current", pa.repeat(is_same, part.num_rows))
+        for part, is_same in zip(parts, same.to_pylist(), strict=True)
+    ]
+
+
+def _storable(number: int) -> int:
+    """The number, as far as a column reaches: nothing bounds what hostile ledgers add up to."""
+    return min(number, _MAX_INTEGER)
+
+
+def problems_of(topic: TopicLedgers) -> list[str]:
+    """What of a topic cannot be read, in words."""
+    lost = [problem for ledger in topic.ledgers for problem in _lost_entries(ledger)]
+    return [*map(str, topic.problems), *lost]
+
+
+def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
+    row: Row = {
+        "topic": str(topic.topic),
+        "partition": topic.topic.partition,
+        "ledger_id": ledger.ledger_id,
+        "state": ledger.state.value,
+        "entries": None if ledger.entries is None else _storable(ledger.entries),
+        "copies": len(ledger.others) + (ledger.copy is not None),
+        "warnings": [],
+        "problems": [str(ledger.error)] if ledger.error else [],
+    }
+    if ledger.info is not None:
+        row["entry_bytes"] = ledger.info.size_bytes
+        row["closed"] = _told_time(ledger.info.timestamp_ms)
+        offload = ledger.info.offload
+        if offload is not None:
+            row |= {"driver": offload.driver, "bucket": offload.bucket}
+            row |= {"uuid": str(offload.uuid) if offload.uuid else None}
+            row["offloaded"] = _told_time(offload.timestamp_ms)
+    if ledger.copy is not None:
+        row["uuid"] = str(ledger.copy.name.uuid)
+        row["bytes"] = ledger.copy.data_bytes
+        row["offloaded"] = row.get("offloaded") or ledger.copy.modified
+        if ledger.copy.ledger is not None:
+            row |= _read_row(ledger.copy.ledger)
+            row["problems"] += _lost_entries(ledger.copy.ledger)
+    return row
+
+
+def _read_row(ledger: OpenLedger) -> Row:
+    """What the index object of a ledger says."""
+    metadata = ledger.ledger_metadata
+    return {
+        "first_entry_id": 0,
+        "last_entry_id": ledger.last_entry_id,
+        "blocks": sum(part.block_count for part in ledger.parts),
+        "entry_bytes": ledger.length_bytes,
+        "created": None if metadata is None else _told_time(metadata.ctime_ms),
+        "cluster": (ledger.user_metadata or {}).get(CLUSTER_NAME_KEY),
+        "warnings": list(ledger.warnings),
+    }
+
+
+def _lost_entries(ledger: OpenLedger) -> list[str]:
+    first = ledger.parts[-1].missing_from_entry_id
+    if first is None:
+        return []
+    lost = f"entries {first} … {ledger.last_entry_id} were lost when the ledger was offloaded"
+    return [f"{lost} (ledger {ledger.ledger_id})"]
+
+
+def _block_rows(topic: TopicLedgers, ledger: OpenLedger) -> Iterable[Row]:
+    blocks = (
+        (part, block)
+        for part in ledger.parts
+        for block in part.blocks(part.first_entry_id, part.last_entry_id)
+    )
+    for number, (part, block) in enumerate(blocks):
+        yield {
+            "topic": str(topic.topic),
+            "partition": topic.topic.partition,
+            "ledger_id": ledger.ledger_id,
+            "block": number,
+            "first_entry_id": block.first_entry_id,
+            "last_entry_id": block.last_entry_id,
+            "offset": block.start,
+            "bytes": block.stop - block.start,
+            "object": part.data_name,
+        }
+
+
+def _object_rows(copy: LedgerCopy | SegmentCopy, ledger_id: int | None = None) -> Iterator[Row]:
+    place: Row = {"uuid": str(copy.name.uuid), "ledger_id": ledger_id}
+    if copy.topic is not None:
+        partition = copy.topic.partition if isinstance(copy.topic, TopicName) else None
+        place |= {"topic": str(copy.topic), "partition": partition}
+    for info, kind in ((copy.index, "index"), (copy.data, "data")):
+        if info is not None:
+            yield _object_row(info, kind) | place
+
+
+def _object_row(
+    info: ObjectInfo, kind: str, ledger_id: int | None = None, uuid: str | None = None
+) -> Row:
+    return {
+        "object": info.name,
+        "kind": kind,
+        "topic": None,
+        "partition": None,
+        "ledger_id": ledger_id,
+        "uuid": uuid,
+        "bytes": info.size_bytes,
+        "modified": info.modified,
+    }
+
+
+def _told_time(milliseconds: int | None) -> datetime | None:
+    """A time of Pulsar's, which writes 0 if it knows none."""
+    return time_of(milliseconds) if milliseconds else None

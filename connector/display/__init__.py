@@ -1,0 +1,1 @@
+"""What is shown to users: text, HTML tables, warnings."""

@@ -1,0 +1,94 @@
+"""What a read of topics met besides its rows: also the ledgers that were left out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from arrow_io.core.wording import agreeing, counted
+from arrow_io.read_metrics import ReadReport
+
+
+@dataclass(slots=True)
+class TopicReport(ReadReport):
+    """Counts of one read of topics.
+
+    Attributes:
+        unfinished_ledgers: Data objects without an index object, of this topic or of one that is
+            not known: the offload is under way or failed, and left no complete copy.
+        pending_ledgers: Ledgers behind all that is offloaded, which are in BookKeeper only; known
+            if there is metadata.
+        pending_entries: How many entries the pending ledgers have, as far as that is known.
+        substituted_ledgers: Ledgers that salvaging reads from another copy than the one that the
+            metadata names, which cannot be read.
+        unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
+        unlisted_ledgers: Ledgers in the bucket that were not read, because the metadata does not
+            list them as offloaded. Retention does not explain them: the metadata may be older.
+        segment_ledgers: Ledgers in the bucket of the scalable topics (Pulsar 5.0) that continue
+            these topics; they were not read.
+        skipped_segments: Segments that were not read, because statistics show that no row of them
+            is asked for.
+        skipped_bytes: How many bytes of data objects they have.
+        unknown_ledgers: Ledgers that statistics know nothing of, or not in the version that was
+            read; counted only if a read looks at statistics.
+        unused_statistics: Why some of the statistics cannot be used, in words.
+        keyless: Messages without a key, which the view `latest` leaves out.
+    """
+
+    unfinished_ledgers: int = 0
+    pending_ledgers: int = 0
+    pending_entries: int = 0
+    substituted_ledgers: int = 0
+    unknown_topics: int = 0
+    unlisted_ledgers: int = 0
+    segment_ledgers: int = 0
+    skipped_segments: int = 0
+    skipped_bytes: int = 0
+    unknown_ledgers: int = 0
+    unused_statistics: list[str] = field(default_factory=list)
+    keyless: int = 0
+
+    def notices(self) -> list[str]:
+        """One sentence for each thing a reader of the rows must know of; empty if there is none."""
+        return [*self._of_ledgers(), *ReadReport.notices(self)]
+
+    def _of_ledgers(self) -> list[str]:
+        said = []
+        if self.unfinished_ledgers:
+            said.append(
+                f"{counted(self.unfinished_ledgers, 'data object')}"
+                f" {agreeing(self.unfinished_ledgers, 'has', 'have')} no index object:"
+                f" {agreeing(self.unfinished_ledgers, 'a ledger', 'ledgers')} whose"
+                " offload is under way or has failed"
+            )
+        if self.pending_ledgers:
+            said.append(
+                f"{counted(self.pending_ledgers, 'ledger')} behind those offloaded"
+                f" {agreeing(self.pending_ledgers, 'is', 'are')} in BookKeeper only, and"
+                f" {agreeing(self.pending_ledgers, 'was', 'were')} not read:"
+                f" {counted(self.pending_entries, 'entry')}"
+            )
+        if self.substituted_ledgers:
+            said.append(
+                f"{counted(self.substituted_ledgers, 'ledger')}"
+                f" {agreeing(self.substituted_ledgers, 'was', 'were')} read from other copies than"
+                " those that the metadata names, which cannot be read"
+            )
+        if self.unknown_topics:
+            said.append(
+                f"the metadata does not know {self.unknown_topics} of the topics: what the bucket"
+                " shows of them was read, and whether that is all is not known"
+            )
+        if self.unlisted_ledgers:
+            said.append(
+                f"the metadata does not list {counted(self.unlisted_ledgers, 'ledger')} in the"
+                f" bucket as offloaded, so {agreeing(self.unlisted_ledgers, 'it was', 'they were')}"
+                " not read; the metadata may be older"
+            )
+        if self.segment_ledgers:
+            said.append(
+                "the topic was migrated to a scalable topic of Pulsar 5.0, where its history"
+                f" continues: {counted(self.segment_ledgers, 'ledger')} of its segments"
+                f" {agreeing(self.segment_ledgers, 'is', 'are')} in the bucket, and cannot be read"
+                " yet"
+            )
+        return said

@@ -1,0 +1,1 @@
+"""Conditions on rows: exact filters, and what statistics prove of them."""

@@ -1,0 +1,311 @@
+"""The option `where`: a condition in SQL → an Arrow expression, which a read applies exactly.
+
+It is for those whom no engine hands a filter. Spark 4.3 keeps its filters from the source, which is
+planned in a process that has no session, so that Spark's own parser is out of reach; and a plan is
+made without running a query. What is understood is a part of Spark's language, and means the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import operator
+import re
+from decimal import Decimal
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.core.option_names import option_name
+from arrow_io.errors import OptionError
+from connector.filters.comparisons import OPPOSITE, compared, is_among, joined, time_literal
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from connector.filters.comparisons import Literal
+
+_TAKEN: Final = (
+    "it takes comparisons of columns with literals, AND, OR, NOT, IN, BETWEEN, IS NULL, and LIKE"
+    " with a prefix"
+)
+_TOKEN: Final = re.compile(
+    r"""\s*(?:
+        (?P<name>`(?:[^`]|``)+`)
+      | (?P<text>'(?:[^'\\]|'')*')
+      | (?P<number>(?:\d{1,100}(?:\.\d{0,100})?|\.\d{1,100})(?:[eE][+-]?\d{1,3})?(?![\w.]))
+      | (?P<word>[A-Za-z_]\w*)
+      | (?P<sign><>|!=|==|<=|>=|[=<>(),+-])
+      | (?P<end>$)
+    )""",
+    re.VERBOSE | re.ASCII,
+)
+_WORDS: Final = frozenset(
+    {"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "LIKE", "TRUE", "FALSE"}
+)
+_SIGNS: Final = {"==": "=", "<>": "!="} | {each: each for each in OPPOSITE}
+"""Spellings of operators."""
+_MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
+"""By operator the one for exchanged sides."""
+_MAX_DEPTH: Final = 100
+_NEVER: Final = pc.scalar(False)  # noqa: FBT003 - Arrow takes literals by position
+
+
+class _Token(NamedTuple):
+    kind: str
+    text: str
+    place: int
+
+
+def where_expression(text: str, schema: pa.Schema) -> pc.Expression:
+    """The rows for which a condition is true.
+
+    Columns stand for themselves or in backticks, and are compared with literals: numbers, texts in
+    single quotes, `TRUE`, `FALSE`, `DATE '2026-01-31'`, `TIMESTAMP '2026-01-31 12:00:00+01:00'` (in
+    UTC unless it says otherwise). A text that a time or date is compared with is one of these.
+
+    Args:
+        text: The condition.
+        schema: The columns that there are.
+
+    Raises:
+        OptionError: It is not understood, or names no column, or compares one with what it cannot
+            be compared with.
+
+    Example:
+        >>> schema = pa.schema({"amount": pa.int64()})
+        >>> print(where_expression("NOT amount < 2.5", schema))
+        (amount >= 3)
+    """
+    try:
+        return _Parser(text, schema).whole()
+    except OptionError as error:
+        message = f"{option_name('where')} cannot be {text!r}: {error.message}"
+        raise OptionError(message) from None
+
+
+class _Parser:
+    """Reads one condition.
+
+    Negations are carried down to the comparisons, each of which has an opposite. So whether one is
+    false or null makes no difference: in neither case does it make the whole true.
+    """
+
+    def __init__(self, text: str, schema: pa.Schema) -> None:
+        self._schema = schema
+        self._tokens = list(_tokens(text))
+        self._at = 0
+        self._depth = 0
+
+    def whole(self) -> pc.Expression:
+        """The condition, up to the end of the text."""
+        found = self._any_of(negated=False)
+        if self._next.kind != "end":
+            raise self._strange()
+        return found
+
+    def _any_of(self, *, negated: bool) -> pc.Expression:
+        self._depth += 1
+        if self._depth > _MAX_DEPTH:
+            message = f"it is nested more than {_MAX_DEPTH} deep"
+            raise OptionError(message)
+        parts = [self._all_of(negated=negated)]
+        while self._takes("OR"):
+            parts.append(self._all_of(negated=negated))
+        self._depth -= 1
+        return joined(operator.and_ if negated else operator.or_, parts)
+
+    def _all_of(self, *, negated: bool) -> pc.Expression:
+        parts = [self._one(negated=negated)]
+        while self._takes("AND"):
+            parts.append(self._one(negated=negated))
+        return joined(operator.or_ if negated else operator.and_, parts)
+
+    def _one(self, *, negated: bool) -> pc.Expression:
+        while self._takes("NOT"):
+            negated = not negated
+        if self._takes("("):
+            found = self._any_of(negated=negated)
+            self._expect(")")
+            return found
+        literal = self._literal()
+        if literal is None:
+            return self._of_column(self._column(), negated=negated)
+        sign = self._sign()
+        if sign is None and isinstance(literal, bool):
+            return pc.scalar(literal != negated)
+        if sign is None:
+            raise self._strange()
+        return compared(self._column(), _turned(_MIRRORED[sign], negated=negated), literal)
+
+    def _of_column(self, field: pa.Field, *, negated: bool) -> pc.Expression:
+        """What is said of a column."""
+        sign = self._sign()
+        if sign is not None:
+            return compared(field, _turned(sign, negated=negated), self._needed())
+        column = pc.field(field.name)
+        if self._takes("IS"):
+            is_null = self._takes("NOT") == negated
+            self._expect("NULL")
+            return column.is_null() if is_null else column.is_valid()
+        if self._takes("NOT"):
+            negated = not negated
+            if self._next.text.upper() not in {"IN", "BETWEEN", "LIKE"}:
+                raise self._strange()
+        if self._takes("IN"):
+            return self._among(field, negated=negated)
+        if self._takes("BETWEEN"):
+            least = compared(field, _turned(">=", negated=negated), self._needed())
+            self._expect("AND")
+            greatest = compared(field, _turned("<=", negated=negated), self._needed())
+            return least | greatest if negated else least & greatest
+        if self._takes("LIKE"):
+            return self._like(field, negated=negated)
+        if pa.types.is_boolean(field.type):
+            return ~column if negated else column
+        raise self._strange()
+
+    def _like(self, field: pa.Field, *, negated: bool) -> pc.Expression:
+        token = self._next
+        pattern = self._needed()
+        if not isinstance(pattern, str) or not pa.types.is_string(field.type):
+            message = f"column {field.name} is {field.type}: LIKE compares texts"
+            raise OptionError(message)
+        prefix = pattern.removesuffix("%")
+        if "%" in prefix or "_" in prefix:
+            message = f"LIKE {token.text} is not understood: only a prefix and % behind it are"
+            raise OptionError(message)
+        if prefix == pattern:
+            return compared(field, _turned("=", negated=negated), pattern)
+        found = pc.starts_with(pc.field(field.name), prefix)
+        return ~found if negated else found
+
+    def _among(self, field: pa.Field, *, negated: bool) -> pc.Expression:
+        """Return what `IN`, or `NOT IN`, says of a column.
+
+        Whether a value equals NULL is never known: among others, NULL adds no row to `IN`, and
+        leaves none of `NOT IN`.
+        """
+        self._expect("(")
+        listed = [self._item()]
+        while self._takes(","):
+            listed.append(self._item())
+        self._expect(")")
+        literals = [each for each in listed if each is not None]
+        found = is_among(field, literals, negated=negated) if literals else _NEVER
+        return _NEVER if negated and len(literals) < len(listed) else found
+
+    def _item(self) -> Literal | None:
+        """Read an item of a list; None is NULL."""
+        return None if self._takes("NULL") else self._needed()
+
+    def _column(self) -> pa.Field:
+        token = self._next
+        if token.kind == "name":
+            name = token.text[1:-1].replace("``", "`")
+        elif token.kind == "word" and token.text.upper() not in _WORDS:
+            name = token.text
+        else:
+            raise self._strange()
+        self._at += 1
+        names = self._schema.names
+        # As Spark does it, case matters only where it decides.
+        found = [name] if name in names else [x for x in names if x.lower() == name.lower()]
+        if len(found) != 1:
+            near = difflib.get_close_matches(name, names)
+            meant = f", did you mean {' or '.join(found or near)}?" if found or near else ""
+            message = f"there is no column {name}{meant}"
+            raise OptionError(message)
+        return self._schema.field(found[0])
+
+    def _needed(self) -> Literal:
+        literal = self._literal()
+        if literal is None:
+            raise self._strange()
+        return literal
+
+    def _literal(self) -> Literal | None:
+        """The literal that stands here; None if there is none."""
+        token = self._next
+        following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
+        word = token.text.upper() if token.kind == "word" else ""
+        if token.kind == "sign" and token.text in {"+", "-"} and following.kind == "number":
+            self._at += 2
+            number = Decimal(following.text)
+            return -number if token.text == "-" else number
+        if word in {"TIMESTAMP", "DATE"} and following.kind == "text":
+            self._at += 2
+            return time_literal(word, _unquoted(following.text))
+        literal: Literal
+        if token.kind == "number":
+            literal = Decimal(token.text)
+        elif token.kind == "text":
+            literal = _unquoted(token.text)
+        elif word in {"TRUE", "FALSE"}:
+            literal = word == "TRUE"
+        else:
+            return None
+        self._at += 1
+        return literal
+
+    def _sign(self) -> str | None:
+        token = self._next
+        if token.kind != "sign" or token.text not in _SIGNS:
+            return None
+        self._at += 1
+        return _SIGNS[token.text]
+
+    @property
+    def _next(self) -> _Token:
+        return self._tokens[self._at]
+
+    def _takes(self, text: str) -> bool:
+        """Go past a word or sign, if it stands here."""
+        token = self._next
+        if token.kind not in {"word", "sign"} or token.text.upper() != text:
+            return False
+        self._at += 1
+        return True
+
+    def _expect(self, text: str) -> None:
+        if not self._takes(text):
+            raise self._strange()
+
+    def _strange(self) -> OptionError:
+        token = self._next
+        if token.kind == "end":
+            return OptionError(f"it ends too early; {_TAKEN}")
+        return OptionError(_not_understood(token.text, token.place))
+
+
+def _tokens(text: str) -> Iterator[_Token]:
+    place = 0
+    while True:
+        found = _TOKEN.match(text, place)
+        if found is None or found.lastgroup is None:
+            stripped = text[place:].lstrip()
+            raise OptionError(_not_understood(stripped[:20], len(text) - len(stripped)))
+        kind = found.lastgroup
+        yield _Token(kind, found[kind], found.start(kind))
+        if kind == "end":
+            return
+        place = found.end()
+
+
+def _not_understood(text: str, place: int) -> str:
+    hint = _TAKEN
+    if text.startswith('"'):
+        hint = "texts stand in single quotes, columns in backticks"
+    elif text.startswith("'"):
+        hint = "a text ends with a single quote, and has no backslash"
+    elif text.upper() == "NULL":
+        hint = "nothing equals NULL: say IS NULL"
+    return f"{text} at character {place + 1} is not understood; {hint}"
+
+
+def _turned(sign: str, *, negated: bool) -> str:
+    return OPPOSITE[sign] if negated else sign
+
+
+def _unquoted(text: str) -> str:
+    return text[1:-1].replace("''", "'")

@@ -1,0 +1,1 @@
+"""Frames of pandas and Polars, made of Arrow tables and scans."""

@@ -1,0 +1,1 @@
+"""What users type: names of topics, message ids, times, bounds, keys."""

@@ -1,0 +1,168 @@
+"""What a user gives as `decryption_keys` → private keys by name, read once, where they are given.
+
+In comes any of these. What goes out is held in memory and can be pickled, so executors need no
+file. No message shows what was given, for it may be a key.
+
+| given | is the key of |
+|---|---|
+| PEM text, or bytes of it | every name |
+| path of a PEM file | every name |
+| path of a folder | the file's name, for each file with a private key directly in it |
+| mapping: name → PEM text, or path of a PEM file | that name |
+| callable: name → PEM text, bytes of it, or None | the name it is called with, in each process |
+
+A file `orders-private.pem` in a folder is the key of `orders-private.pem`, `orders-private` and
+`orders`: the ending `.pem` or `.key`, and then `-private` or `-priv`, may be left out. Other files,
+such as public keys, are passed over.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeAlias
+
+from arrow_io.core.option_names import option_name
+from arrow_io.errors import OptionError
+from arrow_io.messages.encryption import DecryptionKeys
+from arrow_io.storage.hidden import HiddenBytes, hidden
+
+Pem: TypeAlias = str | bytes
+KeySource: TypeAlias = (
+    Pem
+    | os.PathLike[str]
+    | Mapping[str, Pem | os.PathLike[str]]
+    | Callable[[str], Pem | None]
+    | DecryptionKeys
+)
+
+MAX_KEY_FILE_BYTES = 64 << 10
+
+_PEM_START = "-----BEGIN "
+_PRIVATE_KEY = b"PRIVATE KEY-----"
+
+
+def read_decryption_keys(given: KeySource | None) -> DecryptionKeys:
+    """Read private keys.
+
+    Args:
+        given: One of what the table above lists; None for no keys; or what this function gave.
+
+    Raises:
+        OptionError: It is not one of these, a file cannot be read, two files of a folder hold
+            different keys of one name, or a key is not one that can be used.
+
+    Example:
+        >>> read_decryption_keys("tests/data/golden/keys/client-ec-priv.pem")
+        DecryptionKeys(<any name>)
+    """
+    given = hidden(given)
+    if given is None:
+        return DecryptionKeys()
+    if isinstance(given, DecryptionKeys):
+        return given
+    if isinstance(given, Mapping):
+        return DecryptionKeys({_checked(name): _pem(each) for name, each in given.items()})
+    if callable(given):
+        return DecryptionKeys(look_up=_LookUp(given))
+    folder = _folder(given)
+    return DecryptionKeys(for_any_name=_pem(given)) if folder is None else DecryptionKeys(folder)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class _LookUp:
+    """A user's callable, with what it gives as bytes."""
+
+    get: Callable[[str], Pem | None]
+
+    def __call__(self, name: str) -> bytes | None:
+        found = hidden(self.get(name))
+        if found is None or isinstance(found, bytes):
+            return found
+        if isinstance(found, str):
+            return HiddenBytes(found.encode())
+        message = f"{_option()} gave neither PEM text nor None for the key {name}"
+        raise OptionError(message)
+
+
+def _option() -> str:
+    """What the option is called where the user stands."""
+    return option_name("decryption_keys")
+
+
+def _checked(name: object) -> str:
+    if isinstance(name, str) and name and _PEM_START not in name:
+        return name
+    message = f"{_option()} must be a mapping from names of keys to PEM text or paths"
+    raise OptionError(message)
+
+
+def _folder(given: object) -> dict[str, bytes] | None:
+    """The private keys of a folder by each of their names; None if there is no such folder."""
+    path = _path(given)
+    try:
+        files = sorted(path.iterdir()) if path is not None and path.is_dir() else None
+    except (OSError, ValueError):
+        # Not a path: the error would quote what may be a key.
+        return None
+    if files is None:
+        return None
+    found: dict[str, bytes] = {}
+    for file in files:
+        pem = _read(file) if file.is_file() else None
+        if pem is None or _PRIVATE_KEY not in pem:
+            continue
+        for name in _names(file.name):
+            if found.setdefault(name, pem) != pem:
+                message = f"{_option()}: two files of {path} hold different keys named {name}"
+                raise OptionError(message)
+    if not found:
+        message = f"{_option()}: no file of {path} holds a private key in PEM form"
+        raise OptionError(message)
+    return found
+
+
+def _names(file_name: str) -> tuple[str, str, str]:
+    stem = file_name.removesuffix(".pem").removesuffix(".key")
+    return file_name, stem, stem.removesuffix("-private").removesuffix("-priv")
+
+
+def _pem(given: object) -> bytes:
+    """PEM text, or what the file at a path holds."""
+    if isinstance(given, bytes):
+        return given
+    if isinstance(given, str) and _PEM_START in given:
+        return HiddenBytes(given.encode())
+    pem = _file_at(given)
+    if pem is None:
+        message = (
+            f"{_option()} must be PEM text, the path of a PEM file or of a folder of them, or a"
+            " mapping of names to these: what was given is neither such a text nor a file that can"
+            " be read (it is not shown, for it may be a key)"
+        )
+        raise OptionError(message)
+    return pem
+
+
+def _file_at(given: object) -> bytes | None:
+    """The bytes of the file that is named, if one is; what is not a path may be a key."""
+    path = _path(given)
+    return None if path is None else _read(path)
+
+
+def _path(given: object) -> Path | None:
+    if not isinstance(given, str | os.PathLike) or _PEM_START in str(given) or given == "":
+        return None
+    return Path(given).expanduser()
+
+
+def _read(path: Path) -> bytes | None:
+    """The bytes of a file; None if it cannot be read, or is too long for a key."""
+    try:
+        with path.open("rb") as file:
+            data = HiddenBytes(file.read(MAX_KEY_FILE_BYTES + 1))
+    except (OSError, ValueError):
+        return None
+    return data if len(data) <= MAX_KEY_FILE_BYTES else None

@@ -1,0 +1,489 @@
+"""The charts of a report, as SVG that the page's style colours.
+
+Places along a line are in per cent, and heights in pixels: a chart fits any width without a script,
+and its text keeps its size.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from itertools import pairwise
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.core.wording import agreeing
+from connector.catalog.topic_ledgers import LedgerStanding
+from connector.display.text import size_text
+from connector.inputs.times import milliseconds_of
+from connector.report.axes import count_text, time_text, time_ticks, value_ticks
+from connector.report.page import Html, escaped, joined
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Mapping, Sequence
+
+    from connector.report.data import LedgerSpan, Rate
+    from connector.report.published import Written
+
+STATE_TEXTS: Final = {
+    LedgerStanding.OFFLOADED: "in the bucket",
+    LedgerStanding.BOTH: "in the bucket and in BookKeeper",
+    LedgerStanding.BOOKKEEPER: "closed, and in BookKeeper only",
+    LedgerStanding.OFFLOADING: "in BookKeeper; an offload was begun and is not complete",
+    LedgerStanding.OPEN: "still being written",
+    LedgerStanding.EMPTY: "closed without an entry",
+    LedgerStanding.TRIMMED: "in the bucket; the topic does not have it any more",
+    LedgerStanding.UNKNOWN: "in the bucket, but the metadata does not call it offloaded",
+    LedgerStanding.UNSOUND: "in the bucket, and cannot be read",
+    LedgerStanding.MISSING: "offloaded by the metadata, but not in the bucket",
+}
+"""Every state in words, from the best to the worst; a worse one is drawn on top of a better one."""
+
+IN_BUCKET: Final = frozenset(
+    {
+        LedgerStanding.OFFLOADED,
+        LedgerStanding.BOTH,
+        LedgerStanding.TRIMMED,
+        LedgerStanding.UNKNOWN,
+        LedgerStanding.UNSOUND,
+    }
+)
+
+_RANKS: Final = {state: rank for rank, state in enumerate(STATE_TEXTS)}
+_CELLS: Final = 400
+"""Into how many parts a lane is cut. Neighbours of one state that are shorter than a part are drawn
+together, as wide as one."""
+_WIDE_CELLS: Final = 7
+"""A bar that is wider than so many cells has a line between it and the next."""
+_MOST_BARS: Final = 4000
+"""Most bars of all lanes together, so that the page stays small."""
+_LANE_PX: Final = 20
+_PLOT_PX: Final = 150
+_LEAST_PX: Final = 2.0
+_MOST_TICKS: Final = 6
+_MOST_SLOTS: Final = 250
+_FEWEST_SLOTS: Final = 8
+_OPEN_SHARE: Final = 0.03
+_EDGE: Final = 0.07
+_FEW_LABELS: Final = 3
+_FIRST_MS: Final = milliseconds_of(datetime.min.replace(tzinfo=UTC))
+_LAST_MS: Final = milliseconds_of(datetime.max.replace(tzinfo=UTC))
+
+
+@dataclass(frozen=True, slots=True)
+class TimeScale:
+    """The time that a chart shows, from its left edge to its right.
+
+    Attributes:
+        start_ms: Time at the left edge, ms since the epoch.
+        stop_ms: The last time that is known; later than the first.
+        is_open: Whether room is left behind it for ledgers that are still being written.
+    """
+
+    start_ms: int
+    stop_ms: int
+    is_open: bool = False
+
+    @classmethod
+    def of(cls, spans: Iterable[LedgerSpan]) -> TimeScale | None:
+        """The scale on which all these ledgers have their place; None if none has a time."""
+        spans = list(spans)
+        times = [
+            time for span in spans for time in (span.start_ms, span.stop_ms) if time is not None
+        ]
+        if not times:
+            return None
+        is_open = any(span.state is LedgerStanding.OPEN for span in spans)
+        # The calendar may end with the only time there is.
+        start_ms = min(*times, _LAST_MS - 1)
+        return cls(start_ms, max(*times, start_ms + 1), is_open)
+
+    @classmethod
+    def of_published(cls, segments: Sequence[Written]) -> TimeScale | None:
+        """The scale of publish times; None if there is none.
+
+        A producer whose clock is wrong must not press all others together: up to a thousandth of
+        the messages may lie before it, and as many behind.
+        """
+        if not segments:
+            return None
+        most = sum(each.count for each in segments) / 1000
+        start_ms, stop_ms = segments[0].start_ms, segments[0].stop_ms
+        before = behind = 0
+        for each in sorted(segments, key=attrgetter("start_ms")):
+            start_ms = each.start_ms
+            before += each.count
+            if before > most:
+                break
+        for each in sorted(segments, key=attrgetter("stop_ms"), reverse=True):
+            stop_ms = each.stop_ms
+            behind += each.count
+            if behind > most:
+                break
+        first = int(min(max(start_ms, _FIRST_MS), _LAST_MS - 1))
+        return cls(first, int(min(max(stop_ms, first + 1), _LAST_MS)))
+
+    def share(self, time_ms: float) -> float:
+        """Where a time lies: 0 at the left edge, 1 at the right."""
+        known = 1 - _OPEN_SHARE if self.is_open else 1
+        return (time_ms - self.start_ms) / (self.stop_ms - self.start_ms) * known
+
+
+@dataclass(frozen=True, slots=True)
+class _Placed:
+    """Some ledgers of one state, and where they are drawn, in shares of the width."""
+
+    left: float
+    right: float
+    spans: Sequence[LedgerSpan]
+
+    @property
+    def state(self) -> LedgerStanding:
+        return self.spans[0].state
+
+
+@dataclass(frozen=True, slots=True)
+class _Bar:
+    """A rectangle: left edge and width in shares of the width, top and height in pixels."""
+
+    left: float
+    width: float
+    top: float
+    height: float
+    style: str
+    title: str
+
+
+def pattern_definitions() -> Html:
+    """The fillings that tell states apart without colours; needed once on a page."""
+    stripe = '<rect width="3" height="6" class="{ink}"/>'
+    turned = 'patternTransform="rotate(45)"'
+    cross = '<rect width="6" height="2" class="{ink}"/><rect width="2" height="6" class="{ink}"/>'
+    drawn = {
+        LedgerStanding.BOTH: ("blue", turned, stripe),
+        LedgerStanding.OFFLOADING: ("teal", turned, stripe),
+        LedgerStanding.OPEN: ("teal", "", '<circle cx="3" cy="3" r="1.3" class="{ink}"/>'),
+        LedgerStanding.MISSING: ("red", turned, cross),
+        LedgerStanding.UNSOUND: ("orange", "", '<rect width="6" height="3" class="{ink}"/>'),
+        LedgerStanding.TRIMMED: ("grey", 'patternTransform="rotate(-45)"', stripe),
+        LedgerStanding.UNKNOWN: ("violet", "", '<circle cx="3" cy="3" r="1.8" class="{ink}"/>'),
+    }
+    patterns = joined(
+        Html(
+            f'<pattern id="{state}" width="6" height="6" patternUnits="userSpaceOnUse" {turn}>'
+            f'<rect width="6" height="6" class="{colour}-soft"/>'
+            f"{figure.format(ink=f'{colour}-ink')}</pattern>"
+        )
+        for state, (colour, turn, figure) in drawn.items()
+    )
+    return Html(f'<svg class="defs" aria-hidden="true"><defs>{patterns}</defs></svg>\n')
+
+
+def swatch(style: str) -> Html:
+    """A small sample of the filling of a state, or of a class of bars."""
+    return Html(
+        f'<svg class="swatch" width="18" height="11" aria-hidden="true">'
+        f'<rect width="18" height="11" rx="2" class="{style}"/></svg>'
+    )
+
+
+def legend(states: Mapping[LedgerStanding, int]) -> Html:
+    """What the filling of each state that occurs means, and how many ledgers are in it."""
+    items = [
+        _legend_item(state, f"{state} ({states[state]:,})", f" – {text}")
+        for state, text in STATE_TEXTS.items()
+        if states.get(state)
+    ]
+    return Html(f'<ul class="legend">{joined(items)}</ul>\n')
+
+
+def _legend_item(style: str, name: str, more: str = "") -> Html:
+    return Html(f"<li>{swatch(style)}<span><b>{escaped(name)}</b>{escaped(more)}</span></li>")
+
+
+def timeline(topics: Iterable[tuple[str, Sequence[LedgerSpan]]], scale: TimeScale | None) -> Html:
+    """One lane a topic, on which its ledgers lie from their creation to their closing.
+
+    Args:
+        topics: Names of topics or partitions, each with its ledgers by ledger id.
+        scale: The time that all lanes share. Topics without times have their ledgers in order.
+    """
+    lanes = [(name, spans, _placed(spans, scale)) for name, spans in topics]
+    cells = _CELLS
+    drawn = [_grouped(places, cells) for _, _, places in lanes]
+    while cells > 1 and sum(map(len, drawn)) > _MOST_BARS:
+        cells //= 2
+        drawn = [_grouped(places, cells) for _, _, places in lanes]
+    ticks = _time_ticks(scale) if scale else []
+    shown = [
+        _lane(name, spans, bars, ticks) for (name, spans, _), bars in zip(lanes, drawn, strict=True)
+    ]
+    axis = f'<svg height="18" aria-hidden="true">{_labels(ticks, 13)}</svg>\n' if ticks else ""
+    return Html(f"{joined(shown)}{axis}")
+
+
+def _placed(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_Placed]:
+    if scale is None or all(span.start_ms is None and span.stop_ms is None for span in spans):
+        return [
+            _Placed(at / len(spans), (at + 1) / len(spans), [span]) for at, span in enumerate(spans)
+        ]
+    places: list[_Placed] = []
+    for span in spans:
+        # What has no time lies behind what is before it.
+        left = places[-1].right if places else 0.0
+        begin = span.stop_ms if span.start_ms is None else span.start_ms
+        if begin is not None:
+            left = scale.share(begin)
+        right = left if begin is not None else left + 1 / _CELLS
+        if span.stop_ms is not None:
+            right = scale.share(span.stop_ms)
+        elif span.state is LedgerStanding.OPEN:
+            right = 1.0
+        places.append(_Placed(left, min(right, 1.0), [span]))
+    return places
+
+
+def _grouped(places: Iterable[_Placed], cells: int) -> list[_Placed]:
+    """Draw ledgers of one state together that begin in the same cell and end in the same cell."""
+    groups: dict[tuple[int, int, LedgerStanding], list[_Placed]] = {}
+    for place in places:
+        key = (int(place.left * cells), int(place.right * cells), place.state)
+        groups.setdefault(key, []).append(place)
+    grouped = [
+        _Placed(
+            min(place.left for place in group),
+            max(place.right for place in group),
+            [span for place in group for span in place.spans],
+        )
+        for group in groups.values()
+    ]
+    return sorted(grouped, key=lambda place: _RANKS[place.state])
+
+
+def _lane(
+    name: str,
+    spans: Sequence[LedgerSpan],
+    places: Sequence[_Placed],
+    ticks: Sequence[tuple[float, str]],
+) -> Html:
+    bars = []
+    for place in places:
+        width = max(place.right - place.left, 1 / _CELLS)
+        style = f"{place.state} wide" if width * _CELLS > _WIDE_CELLS else place.state.value
+        left = min(place.left, 1 - width)
+        bars.append(_Bar(left, width, 0, _LANE_PX, style, _ledgers_title(place.spans)))
+    states = _counted_states(span.state for span in spans)
+    size = size_text(sum(span.size_bytes for span in spans))
+    return Html(
+        f'<div class="lane"><p class="name"><b>{escaped(name)}</b>'
+        f"<span>{_ledgers(len(spans))} · {size}</span></p>"
+        f'<svg height="{_LANE_PX}" role="img"><title>{escaped(name)}</title>'
+        f"<desc>{escaped(states)}</desc>"
+        f'<rect width="100%" height="{_LANE_PX}" class="track"/>'
+        f"{_grid(ticks, _LANE_PX)}{_rectangles(bars)}</svg></div>\n"
+    )
+
+
+def sizes_charts(spans: Iterable[LedgerSpan]) -> Html:
+    """Bytes of each ledger, in the order of their ids, and below that how they add up.
+
+    Args:
+        spans: Ledgers of any topics. If there are many, several share a bar.
+    """
+    ordered = sorted(spans, key=lambda span: span.ledger_id)
+    per_bar = -(-len(ordered) // _MOST_SLOTS)
+    slots = [ordered[at : at + per_bar] for at in range(0, len(ordered), per_bar)]
+    slot_width = 1 / max(len(slots), _FEWEST_SLOTS)
+    gap = slot_width * 0.16 if len(slots) * 2 <= _MOST_SLOTS else 0.0
+    highest = max(sum(span.size_bytes for span in slot) for slot in slots)
+    ticks = value_ticks(highest, size_text)
+    bars = []
+    for at, slot in enumerate(slots):
+        top = float(_PLOT_PX)
+        for state in STATE_TEXTS:
+            of_state = [span for span in slot if span.state is state]
+            if of_state:
+                share = sum(span.size_bytes for span in of_state) / ticks[-1][0]
+                height = max(share * _PLOT_PX, _LEAST_PX)
+                top -= height
+                place = (at * slot_width, slot_width - gap, max(top, 0.0), height)
+                bars.append(_Bar(*place, state, _ledgers_title(of_state)))
+    ends = _slot_labels(slots, slot_width)
+    name = "Bytes a ledger" if per_bar == 1 else f"Bytes, {per_bar} ledgers a bar"
+    largest = f"{_ledgers(len(ordered))}; the highest bar has {size_text(highest)}"
+    each = _plot(name, largest, bars, ticks, ends)
+    return joined([each, _cumulative(slots, slot_width, ends)])
+
+
+def _cumulative(
+    slots: Sequence[Sequence[LedgerSpan]], slot_width: float, ends: Sequence[tuple[float, str]]
+) -> Html:
+    inside = outside = 0
+    sums = []
+    for slot in slots:
+        inside += sum(span.size_bytes for span in slot if span.state in IN_BUCKET)
+        outside += sum(span.size_bytes for span in slot if span.state not in IN_BUCKET)
+        sums.append((slot[-1].ledger_id, inside, outside))
+    ticks = value_ticks(inside + outside, size_text)
+    bars = []
+    for at, (ledger_id, in_bucket, not_there) in enumerate(sums):
+        title = f"to ledger {ledger_id}: {size_text(in_bucket)} in the bucket"
+        if not_there:
+            title = f"{title}, {size_text(not_there)} not there"
+        top = float(_PLOT_PX)
+        for size, style in ((in_bucket, "solid"), (not_there, "rest")):
+            height = size / ticks[-1][0] * _PLOT_PX
+            top -= height
+            if size:
+                bars.append(_Bar(at * slot_width, slot_width, top, height, style, title))
+    description = f"{size_text(inside)} in the bucket"
+    items = [_legend_item("solid", description)]
+    if outside:
+        items.append(_legend_item("rest", f"{size_text(outside)} not there"))
+        description = f"{description}, {size_text(outside)} not there"
+    chart = _plot("Bytes, added up", description, bars, ticks, ends)
+    return Html(f'{chart}<ul class="legend">{joined(items)}</ul>\n')
+
+
+def _slot_labels(
+    slots: Sequence[Sequence[LedgerSpan]], slot_width: float
+) -> list[tuple[float, str]]:
+    first = (0.0, f"ledger {slots[0][0].ledger_id}")
+    if len(slots) == 1:
+        return [first]
+    return [first, (len(slots) * slot_width, f"ledger {slots[-1][-1].ledger_id}")]
+
+
+def rate_charts(rates: Sequence[Rate], scale: TimeScale, what: str) -> Html:
+    """Entries or messages a second, as `what` says, and bytes a second."""
+    return joined(
+        (
+            _rate_chart(f"{what} a second", rates, attrgetter("count_per_s"), count_text, scale),
+            _rate_chart("Bytes a second", rates, attrgetter("bytes_per_s"), size_text, scale),
+        )
+    )
+
+
+def _rate_chart(
+    name: str,
+    rates: Sequence[Rate],
+    value_of: Callable[[Rate], float],
+    text: Callable[[float], str],
+    scale: TimeScale,
+) -> Html:
+    values = [value_of(rate) for rate in rates]
+    levels = value_ticks(max(values), text)
+    edges = [at for at in range(len(values)) if at == 0 or values[at] != values[at - 1]]
+    bars = []
+    for first, behind in pairwise([*edges, len(values)]):
+        value = values[first]
+        if value:
+            left = scale.share(rates[first].start_ms)
+            right = scale.share(rates[behind - 1].stop_ms)
+            height = value / levels[-1][0] * _PLOT_PX
+            begin, end = int(rates[first].start_ms), int(rates[behind - 1].stop_ms)
+            title = f"{time_text(begin)} – {time_text(end)}: {text(value)} a second"
+            bars.append(_Bar(left, right - left, _PLOT_PX - height, height, "solid", title))
+    description = f"at most {text(max(values))} a second"
+    return _plot(name, description, bars, levels, _time_ticks(scale))
+
+
+def _plot(
+    name: str,
+    description: str,
+    bars: Iterable[_Bar],
+    levels: Sequence[tuple[float, str]],
+    ticks: Sequence[tuple[float, str]],
+) -> Html:
+    """A chart with a heading, levels beside it and ticks below."""
+    heights = [(_PLOT_PX * (1 - value / levels[-1][0]), text) for value, text in levels]
+    texts = joined(
+        Html(f'<text x="54" y="{_number(y + 4)}" text-anchor="end">{escaped(text)}</text>')
+        for y, text in heights
+    )
+    lines = joined(
+        Html(f'<line x2="100%" y1="{_number(y)}" y2="{_number(y)}" class="grid"/>')
+        for y, _ in heights[1:]
+    )
+    base = f'<line x2="100%" y1="{_PLOT_PX}" y2="{_PLOT_PX}" class="base"/>'
+    height = _PLOT_PX + 22
+    return Html(
+        f'<h3>{escaped(name)}</h3><div class="plot"><svg height="{height}" aria-hidden="true">'
+        f'{texts}</svg><svg height="{height}" role="img"><title>{escaped(name)}</title>'
+        f"<desc>{escaped(description)}</desc>{lines}{_rectangles(bars)}{base}"
+        f"{_labels(ticks, _PLOT_PX + 17)}</svg></div>\n"
+    )
+
+
+def _rectangles(bars: Iterable[_Bar]) -> Html:
+    return joined(
+        Html(
+            f'<rect x="{_percent(bar.left)}" y="{_number(bar.top)}" width="{_percent(bar.width)}"'
+            f' height="{_number(bar.height)}" class="{bar.style}"><title>{escaped(bar.title)}'
+            "</title></rect>"
+        )
+        for bar in bars
+    )
+
+
+def _grid(ticks: Iterable[tuple[float, str]], height: int) -> Html:
+    return joined(
+        Html(f'<line x1="{_percent(at)}" x2="{_percent(at)}" y2="{height}" class="grid"/>')
+        for at, _ in ticks
+    )
+
+
+def _labels(ticks: Sequence[tuple[float, str]], y: int) -> Html:
+    """Texts below a chart; on a narrow page, every other one if there are more than three."""
+    shown = []
+    for number, (at, text) in enumerate(ticks):
+        anchor = "start" if at < _EDGE else "end" if at > 1 - _EDGE else "middle"
+        style = ' class="minor"' if len(ticks) > _FEW_LABELS and number % 2 else ""
+        shown.append(
+            Html(
+                f'<text x="{_percent(at)}" y="{y}" text-anchor="{anchor}"{style}>'
+                f"{escaped(text)}</text>"
+            )
+        )
+    return joined(shown)
+
+
+def _time_ticks(scale: TimeScale) -> list[tuple[float, str]]:
+    ticks = time_ticks(scale.start_ms, scale.stop_ms, most=_MOST_TICKS)
+    return [(scale.share(time_ms), text) for time_ms, text in ticks]
+
+
+def _ledgers_title(spans: Sequence[LedgerSpan]) -> str:
+    """Some ledgers of one state, in words."""
+    first, last, state = spans[0], spans[-1], spans[0].state
+    entries = sum(span.entries for span in spans)
+    which = f"ledger {first.ledger_id}"
+    if len(spans) > 1:
+        which = f"{len(spans)} ledgers, {first.ledger_id} … {last.ledger_id}"
+    parts = [f"{which}: {state}", f"{entries:,} {agreeing(entries, 'entry', 'entries')}"]
+    parts.append(size_text(sum(span.size_bytes for span in spans)))
+    if first.start_ms is not None:
+        parts.append(f"from {time_text(first.start_ms)}")
+    if last.stop_ms is not None:
+        parts.append(f"to {time_text(last.stop_ms)}")
+    return ", ".join(parts)
+
+
+def _counted_states(states: Iterable[LedgerStanding]) -> str:
+    known = list(states)
+    counts = [(state, known.count(state)) for state in STATE_TEXTS]
+    return f"{_ledgers(len(known))}: " + ", ".join(
+        f"{count:,} {state}" for state, count in counts if count
+    )
+
+
+def _ledgers(count: int) -> str:
+    return f"{count:,} {agreeing(count, 'ledger', 'ledgers')}"
+
+
+def _percent(share: float) -> str:
+    return f"{share * 100:.2f}%"
+
+
+def _number(pixels: float) -> str:
+    return f"{pixels:.1f}"

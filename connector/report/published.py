@@ -1,0 +1,145 @@
+"""When messages were published, by the segments that statistics know, and how much they know."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from connector.inputs.topic_names import select_topics
+from connector.statistics.data_objects import DataObjects
+from connector.statistics.lookup import Answer, answers, keys_of
+from connector.statistics.store import open_existing_statistics
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Sequence
+
+    from connector.catalog.catalog import Catalog
+    from connector.statistics.segment_files import SegmentFile
+
+_TIMES: Final = ("min_publish_time", "max_publish_time")
+_COLUMNS: Final = (*_TIMES, "messages", "start", "stop")
+_US_PER_MS: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Something that was written, evenly as far as is known, in a span of time.
+
+    Attributes:
+        start_ms: First moment, ms since the epoch.
+        stop_ms: Last moment, not before it.
+        count: How many entries or messages it is.
+        size_bytes: How many bytes they take.
+    """
+
+    start_ms: float
+    stop_ms: float
+    count: int
+    size_bytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """What statistics say of when messages were published.
+
+    Attributes:
+        segments: The segments whose times are known: from the least publish time to the greatest.
+        timeless_segments: How many others there are.
+        timeless_messages: How many messages they have.
+        ledgers: How many ledgers can be read from the bucket.
+        known_ledgers: How many of them statistics know.
+        data_bytes: Length of the data objects of all of them.
+        known_bytes: Of those that are known.
+        stale: Ledgers of which statistics know only another object, or another version of it, as
+            topic and id.
+        gone_ledgers: How many ledgers they know that are not there to be read.
+        problems: Why some of the statistics cannot be used, in words.
+    """
+
+    segments: tuple[Written, ...]
+    timeless_segments: int
+    timeless_messages: int
+    ledgers: int
+    known_ledgers: int
+    data_bytes: int
+    known_bytes: int
+    stale: tuple[tuple[str, int], ...]
+    gone_ledgers: int
+    problems: tuple[str, ...]
+
+
+def published(
+    catalog: Catalog, statistics: str | os.PathLike[str], topic: str | Sequence[str] | None = None
+) -> Published:
+    """Look up when the messages of topics were published.
+
+    Args:
+        catalog: The bucket.
+        statistics: Folder or URL of the statistics, reached by the options of the catalog.
+        topic: Names or globs; None: the whole bucket.
+
+    Raises:
+        OptionError: The folder `statistics` does not exist.
+        TopicNotFoundError: A name or glob selects no topic.
+        PulsarOffloadError: The metadata, an index object or the statistics cannot be read.
+    """
+    if topic is None:
+        topics = catalog.every_ledger()
+    else:
+        topics = catalog.ledgers_of(select_topics(topic, catalog.topics()))
+    place = catalog.location
+    opened = open_existing_statistics(statistics, place.storage_options, trace=place.trace)
+    data = {(str(each.topic), ledger.ledger_id): ledger for each in topics for ledger in each.data}
+    names = pa.array(sorted({str(each.topic) for each in topics}), pa.string())
+    objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
+    problems = list(opened.problems)
+    known: set[tuple[str, int]] = set()
+    others: set[tuple[str, int]] = set()
+    current = []
+    for file in opened.files:
+        ledgers = file.ledgers
+        if topic is not None:
+            ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
+        is_same = objects.are_same(ledgers)
+        others.update(keys_of(ledgers.filter(pc.invert(is_same))))
+        current.append((file, ledgers.filter(is_same)))
+    segments = [pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})]
+    for answer in answers(current, _segments):
+        known.update(answer.ledgers)
+        segments += answer.found or []
+        problems += [] if answer.problem is None else [answer.problem]
+    found = pa.concat_tables(segments)
+    is_timed = pc.and_(*(pc.is_valid(found.column(name)) for name in _TIMES))
+    timeless = found.filter(pc.and_(pc.invert(is_timed), pc.greater(found.column("messages"), 0)))
+    return Published(
+        segments=tuple(_written(found.filter(is_timed))),
+        timeless_segments=timeless.num_rows,
+        timeless_messages=pc.sum(timeless.column("messages")).as_py() or 0,
+        ledgers=len(data),
+        known_ledgers=len(known),
+        data_bytes=sum(each.stored_bytes for each in data.values()),
+        known_bytes=sum(data[each].stored_bytes for each in known),
+        stale=tuple(sorted((others - known) & data.keys())),
+        gone_ledgers=len(others - data.keys()),
+        problems=tuple(dict.fromkeys(problems)),
+    )
+
+
+def _segments(file: SegmentFile, ledgers: pa.Table) -> Answer[list[pa.Table]]:
+    """The segments of some ledgers of a file; times as µs since the epoch."""
+    found: list[pa.Table] = []
+    for groups, rows in file.row_groups_of(ledgers):
+        read = file.segments(groups, _COLUMNS)
+        whole = pa.table([read.column(name).cast(pa.int64()) for name in _COLUMNS], list(_COLUMNS))
+        found += (whole.slice(*each) for each in rows)
+    return Answer(keys_of(ledgers), found)
+
+
+def _written(segments: pa.Table) -> Iterator[Written]:
+    columns = (segments.column(name).to_pylist() for name in _COLUMNS)
+    for least, greatest, messages, start, stop in zip(*columns, strict=True):
+        yield Written(least / _US_PER_MS, greatest / _US_PER_MS, messages, stop - start)

@@ -1,0 +1,447 @@
+"""A topic, or a whole bucket, as one page of HTML that needs nothing else.
+
+The page shows when each ledger was written and where it is, how large ledgers are, how fast they
+were filled, and what an audit found.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import groupby
+from operator import attrgetter
+from typing import TYPE_CHECKING, Any, Final
+
+from arrow_io.core.wording import agreeing, counted
+from arrow_io.storage.redaction import redacted_urls
+from connector.catalog.snapshot.saved_catalog import SnapshotSource
+from connector.catalog.topic_ledgers import LedgerStanding
+from connector.display.text import size_text
+from connector.inputs.topic_names import select_topics
+from connector.report.axes import duration_text, time_text
+from connector.report.charts import (
+    STATE_TEXTS,
+    TimeScale,
+    legend,
+    pattern_definitions,
+    rate_charts,
+    sizes_charts,
+    swatch,
+    timeline,
+)
+from connector.report.data import rates, report_data
+from connector.report.page import (
+    Column,
+    Html,
+    escaped,
+    facts,
+    figures,
+    heading,
+    joined,
+    note,
+    page,
+    section,
+    table,
+)
+from connector.upkeep.forecast.cost import stored_bytes
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Sequence
+    from datetime import datetime
+
+    from connector.catalog.catalog import Catalog
+    from connector.report.data import LedgerSpan, ReportData
+    from connector.report.published import Published
+    from connector.upkeep.audit.audit import Audit
+    from connector.upkeep.audit.findings import Finding
+
+_MOST_ROWS: Final = 500
+_MOST_LANES: Final = 40
+_MOST_NAMES: Final = 5
+_RATE_BINS: Final = 150
+_AMISS: Final = frozenset({LedgerStanding.MISSING, LedgerStanding.UNSOUND, LedgerStanding.UNKNOWN})
+_SEVERITIES: Final = ("loss", "deletable", "to look at")
+"""How bad a finding is, worst first."""
+_NOTHING: Final = Html('<span class="note">–</span>')
+
+
+def render_report(
+    catalog: Catalog,
+    audit: Audit,
+    *,
+    topic: str | Sequence[str] | None = None,
+    metadata: str | None = None,
+    statistics: str | os.PathLike[str] | None = None,
+) -> str:
+    """Make the page.
+
+    Args:
+        catalog: The bucket, with the metadata if there is any.
+        audit: What an audit of the same catalog found.
+        topic: Names or globs; None: the whole bucket.
+        metadata: Where the metadata came from; the page shows it without the secrets of URLs.
+        statistics: Folder or URL of statistics, which know when messages were published; None:
+            those that the catalog was saved with, if there are any.
+
+    Returns:
+        The HTML, to be written as UTF-8. It has two megabytes at most, unless names are unusually
+        long.
+
+    Raises:
+        OptionError: The folder `statistics` does not exist.
+        TopicNotFoundError: A name or glob selects no topic.
+        PulsarOffloadError: The metadata or the statistics cannot be read.
+    """
+    data = report_data(catalog, audit, topic, statistics)
+    chosen = None if topic is None else set(select_topics(topic, catalog.topics()))
+    scale = TimeScale.of(data.spans)
+    bucket = str(catalog.location)
+    names = data.topics["topic"].to_pylist()
+    metadata_text = _metadata_text(catalog, metadata)
+    title = f"Bucket {bucket}"
+    if chosen is not None:
+        title = names[0] if len(names) == 1 else f"{len(names)} topics"
+    parts = [
+        pattern_definitions(),
+        Html('<p class="eyebrow">Offloaded ledgers</p>'),
+        heading(title),
+        facts(_facts(data, None if chosen is None else bucket, metadata_text, scale)),
+        _totals(data, stored_bytes(catalog.contents, chosen), scale),
+        _verdict(data),
+    ]
+    if data.spans:
+        parts += [_timeline(data, scale), _sizes(data)]
+        parts.append(_rates(data, scale) if data.published is None else _publishing(data.published))
+    parts.append(_findings(data))
+    if len(names) > 1:
+        parts.append(_topics(data))
+    if data.spans:
+        parts.append(_ledgers(data))
+    parts.append(Html("<footer>This page loads nothing and runs nothing.</footer>\n"))
+    return page(f"{title} · offloaded ledgers", joined(parts))
+
+
+def _facts(
+    data: ReportData, bucket: str | None, metadata: str, scale: TimeScale | None
+) -> Iterable[tuple[str, Html]]:
+    names = data.topics["topic"].to_pylist()
+    if bucket is not None:
+        yield "Bucket", escaped(bucket)
+    if len(names) != 1 or bucket is None:
+        yield "Topics", escaped(_some(names) or "none")
+    if scale is not None:
+        times = f"{time_text(scale.start_ms)} to {time_text(scale.stop_ms)} UTC"
+        yield "Written", escaped(times)
+    yield "Listed", escaped(f"{_second(data.taken)} UTC")
+    yield "Metadata", escaped(metadata)
+
+
+def _metadata_text(catalog: Catalog, metadata: str | None) -> str:
+    if catalog.source is None:
+        return "none: the bucket alone is shown"
+    origin = redacted_urls(metadata) if metadata else "given"
+    if not isinstance(catalog.source, SnapshotSource):
+        return origin
+    return f"{origin}, a snapshot of {_second(catalog.source.taken)} UTC"
+
+
+def _totals(data: ReportData, kept_bytes: int, scale: TimeScale | None) -> Html:
+    entries = sum(data.topics["entries"].to_pylist())
+    # Null if there is no metadata.
+    pending = sum(filter(None, data.topics["pending_entries"].to_pylist()))
+    states = Counter(span.state for span in data.spans)
+    items = [
+        ("Topics", f"{data.topics.num_rows:,}", _partitions(data)),
+        ("Ledgers", f"{len(data.spans):,}", _counts(states, STATE_TEXTS)),
+        (
+            "Entries",
+            f"{entries:,}",
+            f"and {pending:,} in BookKeeper only" if pending else "to be read from the bucket",
+        ),
+        ("Stored", size_text(kept_bytes), "with index objects and further copies"),
+        (
+            "Findings",
+            f"{len(data.findings):,}",
+            _counts(Counter(map(_severity, data.findings)), _SEVERITIES) or "of the audit",
+        ),
+    ]
+    if scale is not None:
+        duration = duration_text(scale.stop_ms - scale.start_ms)
+        items.insert(3, ("Written in", duration, "from first to last time known"))
+    return figures(items)
+
+
+def _partitions(data: ReportData) -> str:
+    partitions = sum(data.topics["partitions"].to_pylist())
+    noun = agreeing(partitions, "partition", "partitions")
+    return f"with {partitions:,} {noun}" if partitions else "without partitions"
+
+
+def _severity(finding: Finding) -> str:
+    return "loss" if finding.is_loss else "deletable" if finding.deletable else "to look at"
+
+
+def _counts(counts: Counter[Any], order: Iterable[str]) -> str:
+    return ", ".join(f"{counts[each]:,} {each}" for each in order if counts[each])
+
+
+def _verdict(data: ReportData) -> Html:
+    losses = sum(finding.is_loss for finding in data.findings)
+    if losses:
+        say = agreeing(losses, "finding says", "findings say")
+        verdict = f"{losses:,} {say} that messages cannot be read"
+    elif data.findings:
+        verdict = "Everything that is offloaded can be read, by what index objects and sizes say"
+    else:
+        verdict = "Nothing is amiss, by what index objects and sizes say"
+    reservations = []
+    if not data.has_metadata:
+        reservations.append(
+            "There was no metadata to compare with. So nothing can say what is missing before,"
+            " between or behind these ledgers, or what nothing needs any more."
+        )
+    reservations += data.metadata_warnings[:_MOST_NAMES]
+    more = len(data.metadata_warnings) - _MOST_NAMES
+    if more > 0:
+        points = agreeing(more, "point", "points")
+        reservations.append(f"The metadata leaves {more:,} more {points} unsure.")
+    if data.findings_elsewhere:
+        reservations.append(
+            f"{data.findings_elsewhere:,} more"
+            f" {agreeing(data.findings_elsewhere, 'finding is', 'findings are')} of other topics,"
+            " or of a topic that is not known; the page of the whole bucket has"
+            f" {agreeing(data.findings_elsewhere, 'it', 'them')}."
+        )
+    notes = joined(map(note, reservations))
+    style = "card verdict loss" if losses else "card verdict"
+    mark = "✕" if losses else "✓"
+    return Html(
+        f'<section class="{style}"><h2><span aria-hidden="true">{mark}</span> {escaped(verdict)}'
+        f"</h2>{notes}</section>\n"
+    )
+
+
+def _timeline(data: ReportData, scale: TimeScale | None) -> Html:
+    grouped = groupby(data.spans, attrgetter("topic"))
+    lanes = {topic: list(spans) for topic, spans in grouped}
+    how = (
+        "From the creation of each ledger to its closing, in UTC. If one of these times is not"
+        " known, that of the ledger before or behind it is taken; a ledger whose end is not known"
+        " is drawn as a stroke. Neighbours of one state that would be narrower than a stroke share"
+        " one."
+    )
+    notes = [how]
+    timeless = [
+        name
+        for name, spans in lanes.items()
+        if all(span.start_ms is None and span.stop_ms is None for span in spans)
+    ]
+    if timeless:
+        notes.append(f"No times are known of {_some(timeless)}: the ledgers are drawn in order.")
+    shown = _lanes_shown(lanes)
+    if len(shown) < len(lanes):
+        notes.append(
+            f"{len(shown)} of {len(lanes):,} topics and partitions are drawn: those with ledgers"
+            " that are missing, unsound or unknown, then the largest."
+        )
+    return section(
+        "Ledgers over time",
+        *map(note, notes),
+        legend(Counter(span.state for span in data.spans)),
+        timeline([(name, lanes[name]) for name in shown], scale),
+    )
+
+
+def _some(names: Sequence[str]) -> str:
+    shown = ", ".join(names[:_MOST_NAMES])
+    more = len(names) - _MOST_NAMES
+    return f"{shown} and {more:,} more" if more > 0 else shown
+
+
+def _lanes_shown(lanes: dict[str, list[LedgerSpan]]) -> list[str]:
+    def weight(name: str) -> tuple[int, int]:
+        amiss = sum(span.state in _AMISS for span in lanes[name])
+        return amiss, sum(span.size_bytes for span in lanes[name])
+
+    largest = set(sorted(lanes, key=weight, reverse=True)[:_MOST_LANES])
+    return [name for name in lanes if name in largest]
+
+
+def _sizes(data: ReportData) -> Html:
+    what = (
+        "Bytes of data objects, or of entries if a ledger is not in the bucket, in the order of"
+        " ledger ids."
+    )
+    return section("Sizes", note(what), sizes_charts(data.spans))
+
+
+def _rates(data: ReportData, scale: TimeScale | None) -> Html:
+    timed = [span.written for span in data.spans if span.written is not None]
+    left_out = sum(span.entries > 0 and span.written is None for span in data.spans)
+    how = (
+        "As if each ledger had been filled evenly from its creation to its closing. By statistics,"
+        " which pulsar-offload analyze gathers, it is drawn by publish times."
+    )
+    if left_out:
+        ledgers, are = agreeing(left_out, "ledger", "ledgers"), agreeing(left_out, "is", "are")
+        how = f"{how} {left_out:,} {ledgers} whose times are not known {are} left out."
+    if scale is None or not timed:
+        return section("Rate", note("It is not known when these ledgers were written."))
+    bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
+    per_bin = rates(timed, scale.start_ms, scale.stop_ms, bins=bins)
+    return section("Rate", note(how), rate_charts(per_bin, scale, "Entries"))
+
+
+def _publishing(known: Published) -> Html:
+    """The rates by publish times, and how much statistics know of them."""
+    notes = list(_coverage(known))
+    scale = TimeScale.of_published(known.segments)
+    if scale is None:
+        return section("Rate", note("No publish times are known."), *map(note, notes))
+    bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
+    per_bin = rates(known.segments, scale.start_ms, scale.stop_ms, bins=bins)
+    how = (
+        "By publish times, which are those of the producers' clocks, as statistics know them of"
+        " segments of about 1 MiB: the messages of each are spread evenly from the least of them to"
+        " the greatest. Messages of open and aborted transactions count; bytes are stored bytes."
+    )
+    drawn = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
+    outside = round(sum(each.count for each in known.segments) - drawn)
+    if outside:
+        are = agreeing(outside, "message was", "messages were")
+        notes.append(f"About {outside:,} {are} published before or behind that, and not drawn.")
+    if known.timeless_segments:
+        segments = agreeing(known.timeless_segments, "segment", "segments")
+        notes.append(
+            f"{known.timeless_segments:,} {segments} with"
+            f" {counted(known.timeless_messages, 'message')} whose times are not known (chunks,"
+            f" encrypted or damaged entries) {agreeing(known.timeless_segments, 'is', 'are')} left"
+            " out."
+        )
+    return section("Rate", note(how), *map(note, notes), rate_charts(per_bin, scale, "Messages"))
+
+
+def _coverage(known: Published) -> Iterable[str]:
+    """How much statistics know of what can be read, and what of them is out of date."""
+    yield (
+        f"Statistics know {known.known_ledgers:,} of {counted(known.ledgers, 'ledger')} in the"
+        f" bucket, {size_text(known.known_bytes)} of {size_text(known.data_bytes)}."
+    )
+    if known.stale:
+        ledgers = _some([f"{topic}, ledger {ledger_id}" for topic, ledger_id in known.stale])
+        yield f"They are stale, because the object is another one now, of {ledgers}."
+    if known.gone_ledgers:
+        ledgers = counted(known.gone_ledgers, "ledger")
+        yield f"They still know {ledgers} that cannot be read from the bucket."
+    yield from known.problems
+
+
+def _findings(data: ReportData) -> Html:
+    if not data.findings:
+        return section("Findings", note("The audit found nothing."))
+    columns = (
+        *(Column("Severity"), Column("Kind"), Column("What", "long"), Column("Topic")),
+        *(Column("Ledger", "number"), Column("Objects", "code"), Column("Bytes", "number")),
+    )
+    rows = (
+        (
+            Html(f'<b class="{_severity(each).replace(" ", "-")}">{_severity(each)}</b>'),
+            escaped(each.kind),
+            escaped(each.text),
+            _or_nothing(each.topic),
+            _or_nothing(each.ledger_id),
+            Html("<br />".join(map(escaped, each.objects))) or _NOTHING,
+            escaped(size_text(each.stored_bytes)) if each.objects else _NOTHING,
+        )
+        for each in data.findings[:_MOST_ROWS]
+    )
+    meaning = (
+        "A loss means that messages cannot be read. Deletable is what nothing needs: the metadata,"
+        " which is newer, says so."
+    )
+    notes = [note(meaning), *_remainder(len(data.findings), "findings", "pulsar-offload audit")]
+    return section("Findings", *notes, table("Findings", columns, rows))
+
+
+def _topics(data: ReportData) -> Html:
+    columns = (
+        *(Column("Topic"), Column("Partitions", "number"), Column("Ledgers", "number")),
+        *(Column("Entries", "number"), Column("Bytes", "number"), Column("Pending", "number")),
+        *(Column("Unsound", "number"),),
+    )
+    rows = (
+        (
+            escaped(row["topic"]),
+            _or_nothing(row["partitions"] or None),
+            _number(row["ledgers"]),
+            _number(row["entries"]),
+            escaped(size_text(row["bytes"])),
+            _number(row["pending_ledgers"]),
+            _number(row["unsound"]),
+        )
+        for row in data.topics.slice(0, _MOST_ROWS).to_pylist()
+    )
+    what = (
+        "What can be read from the bucket. Pending ledgers are in BookKeeper only, behind all that"
+        " are offloaded."
+    )
+    rest = _remainder(data.topics.num_rows, "topics", "pulsar-offload topics")
+    return section("Topics", note(what), *rest, table("Topics", columns, rows))
+
+
+def _ledgers(data: ReportData) -> Html:
+    columns = (
+        *(Column("Topic"), Column("Ledger", "number"), Column("State")),
+        *(Column("Entries", "number"), Column("Bytes", "number")),
+        *(Column("Entry bytes", "number"), Column("Blocks", "number")),
+        *(Column("Created", "number"), Column("Closed", "number"), Column("Offloaded", "number")),
+        *(Column("Copies", "number"), Column("Uuid", "code"), Column("Remarks", "line")),
+    )
+    rows = map(_ledger_cells, data.ledgers.slice(0, _MOST_ROWS).to_pylist())
+    rest = _remainder(data.ledgers.num_rows, "ledgers", "pulsar-offload ledgers")
+    return section("Ledgers", *rest, table("Ledgers", columns, rows))
+
+
+def _ledger_cells(row: dict[str, Any]) -> tuple[Html, ...]:
+    remarks = [*row["problems"], *row["warnings"]]
+    return (
+        escaped(row["topic"]),
+        escaped(row["ledger_id"]),
+        Html(f"{swatch(row['state'])}{escaped(row['state'])}"),
+        _number(row["entries"]),
+        _size(row["bytes"]),
+        _size(row["entry_bytes"]),
+        _number(row["blocks"]),
+        *(_or_nothing(row[name] and _second(row[name])) for name in ("created", "closed")),
+        _or_nothing(row["offloaded"] and _second(row["offloaded"])),
+        _number(row["copies"]),
+        _or_nothing(row["uuid"]),
+        _hovered("; ".join(remarks)) if remarks else _NOTHING,
+    )
+
+
+def _hovered(text: str) -> Html:
+    """Text that is shown whole when it is pointed at, if it was cut."""
+    return Html(f'<span title="{escaped(text)}">{escaped(text)}</span>')
+
+
+def _remainder(rows: int, what: str, command: str) -> list[Html]:
+    if rows <= _MOST_ROWS:
+        return []
+    return [note(f"The first {_MOST_ROWS} of {rows:,} {what}; {command} lists them all.")]
+
+
+def _number(number: int | None) -> Html:
+    return _NOTHING if number is None else escaped(f"{number:,}")
+
+
+def _size(size_bytes: int | None) -> Html:
+    return _NOTHING if size_bytes is None else escaped(size_text(size_bytes))
+
+
+def _or_nothing(value: object) -> Html:
+    return _NOTHING if value is None else escaped(value)
+
+
+def _second(time: datetime) -> str:
+    return time.replace(tzinfo=None).isoformat(" ", "seconds")

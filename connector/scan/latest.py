@@ -1,0 +1,331 @@
+"""`view="latest"`: of each key of a topic partition the last message, as Pulsar's `readCompacted`.
+
+What has no key is left out, and so are keys whose last value is null or empty: that is how Pulsar's
+compaction removes them (`TwoPhaseCompactor`). It goes by the position of messages alone.
+
+Topics are read twice. The first pass reads keys and positions of all messages within the bounds;
+DuckDB groups them, in files if they take too much memory. The second reads only the entries that
+have a message that is left. Filters are applied to what is left, so they are for the second alone.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from bisect import bisect_left, bisect_right
+from contextlib import closing
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from threading import Lock
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.columns import every_column, projection
+from arrow_io.core.extras import install_command
+from arrow_io.core.option_names import option_name
+from arrow_io.errors import OptionError, StorageError, UnsupportedFormatError
+from arrow_io.read_metrics import ReadReport
+from connector.display.topic_report import TopicReport
+from connector.filters.row_filters import BothFilters
+from connector.scan.scan_units import rows_ahead
+from connector.scan.topic_read import EntryRange
+from connector.scan.topic_scan import DEFAULT_TASK_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from connector.scan.read_options import ReadOptions
+    from connector.scan.topic_read import TopicRead
+    from connector.scan.topic_scan import Scan
+
+_POSITION: Final = ("__ledger_id__", "__entry_id__", "__batch_index__")
+_KEY: Final = "__key__"
+_VALUE: Final = "__value__"
+_BATCH_BITS: Final = 28
+_MAX_ENTRIES: Final = 1 << 34
+_GAP_BYTES: Final = 2 << 20
+"""Entries that nobody needs are read all the same if they have fewer bytes: a request has more."""
+_KEYED_SCHEMA: Final = pa.schema({"ledger": pa.int64(), "low": pa.int64(), "key": pa.string()})
+_LEAST_BYTES: Final = 16 << 20
+"""Memory that DuckDB needs to group a million keys, whose rows it keeps in files."""
+_LATEST: Final = """
+    SELECT (code // (1::HUGEINT << 64))::BIGINT AS ledger,
+           (code % (1::HUGEINT << 64))::BIGINT // 2 AS code
+    FROM (SELECT max((ledger::HUGEINT << 64) + low) AS code FROM messages GROUP BY key)
+    WHERE code % 2 = 1
+    ORDER BY ALL
+"""
+
+
+class LatestView:
+    """Which messages of topics are the last of their keys; found when it is first asked for.
+
+    Can be pickled by what it is made of; another process finds it anew.
+
+    Args:
+        scan: The topics, and how they are read; neither its columns nor its filter matter.
+        memory_bytes: How much memory keys and positions may take; beyond it they go to files.
+    """
+
+    def __init__(self, scan: Scan, memory_bytes: int) -> None:
+        self._scan = replace(scan, options=_options_of_keys(scan.options))
+        self._memory_bytes = memory_bytes
+        self._report = TopicReport()
+        self._topics: list[_LatestMessages] | None = None
+        self._lock = Lock()
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Pickled without what was found."""
+        return type(self), (self._scan, self._memory_bytes)
+
+    @property
+    def report(self) -> TopicReport:
+        """What the first pass met; it reads now, if it did not until now.
+
+        Raises:
+            PulsarOffloadError: As `narrowed`.
+        """
+        self._latest_messages()
+        return self._report
+
+    def count(self) -> int:
+        """How many messages are left.
+
+        Raises:
+            PulsarOffloadError: As `narrowed`.
+        """
+        return sum(each.count for each in self._latest_messages())
+
+    def narrowed(self, number: int, read: TopicRead) -> TopicRead:
+        """What has to be read of a topic for the messages that are left of it.
+
+        Args:
+            number: Which of the topics of the scan it is.
+            read: What would be read of it.
+
+        Raises:
+            OptionError: DuckDB is not installed.
+            PulsarOffloadError: The keys cannot be read.
+        """
+        messages = self._latest_messages()[number]
+        ranges = [part for each in read.ranges for part in messages.ranges(read, each)]
+        names = {own: name for name, own in read.options.filterable.columns}
+        latest = PositionFilter(tuple(names[name] for name in _POSITION), messages.codes)
+        before = read.options.row_filter
+        row_filter = latest if before is None else BothFilters(latest, before)
+        options = replace(read.options, row_filter=row_filter)
+        return replace(read, ranges=tuple(ranges), options=options)
+
+    def _latest_messages(self) -> list[_LatestMessages]:
+        with self._lock:
+            if self._topics is None:
+                report = TopicReport()
+                self._topics = [
+                    self._read_keys(reads, report) for reads in self._scan.reads_by_topic()
+                ]
+                self._report = report
+            return self._topics
+
+    def _read_keys(self, reads: Sequence[TopicRead], report: TopicReport) -> _LatestMessages:
+        if not reads:
+            return _LatestMessages({})
+        reading = ReadReport()
+        tasks = [task for read in reads for task in read.tasks(DEFAULT_TASK_BYTES)]
+        with closing(rows_ahead(tasks, reading)) as batches:
+            found = _latest((_keyed(each, report) for each in batches), self._memory_bytes)
+        report.add(replace(reading, rows=0))
+        return _LatestMessages(_codes_by_ledger(found), is_crossed=reading.ended_beyond > 0)
+
+
+@dataclass(frozen=True, slots=True)
+class PositionFilter:
+    """A filter that matches the messages at some positions.
+
+    Attributes:
+        columns: Names of the columns of the ledger id, the entry id and the batch index.
+        codes: The positions of each ledger as codes of entry and batch index (`_codes`), ascending.
+    """
+
+    columns: tuple[str, ...]
+    codes: Mapping[int, pa.Int64Array]
+
+    literals: ClassVar[tuple[pa.Scalar, ...]] = ()
+
+    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+        """Return the numbers of the rows that match, ascending."""
+        ledger_ids, entry_ids, batch_indexes = (batch.column(name) for name in self.columns)
+        own = _codes(entry_ids, batch_indexes)
+        rows = [
+            _numbers(pc.equal(ledger_ids, ledger_id), own, self.codes[ledger_id])
+            for ledger_id in pc.unique(ledger_ids).to_pylist()
+            if ledger_id in self.codes
+        ]
+        return pa.concat_arrays(rows) if rows else pa.array([], pa.int64())
+
+    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+        """It says nothing of columns but positions, which it was made of."""
+        del schema
+        return [True] * len(guarantees)
+
+
+@dataclass(frozen=True, slots=True)
+class _LatestMessages:
+    """The messages that are left of a topic.
+
+    Attributes:
+        codes: Their codes (`_codes`) by ledger, ascending.
+        is_crossed: Whether a message begins in the bucket, and ends in the tail.
+    """
+
+    codes: dict[int, pa.Int64Array]
+    is_crossed: bool = False
+
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return sum(map(len, self.codes.values()))
+
+    def ranges(self, read: TopicRead, within: EntryRange) -> Iterator[EntryRange]:
+        """The entries of a range that have one, with what is shorter than a request between.
+
+        They are all if what tells of a message stands in the tail, too.
+        """
+        if self.is_crossed:
+            yield within
+            return
+        codes = self.codes.get(within.ledger_id)
+        if codes is None:
+            return
+        entries = pc.unique(pc.shift_right(codes, _BATCH_BITS))
+        inside = pc.and_(
+            pc.greater_equal(entries, within.first_entry_id),
+            pc.less_equal(entries, within.last_entry_id),
+        )
+        entries = entries.filter(inside)
+        if not len(entries):
+            return
+        ledger = read.ledger(within.ledger_id)
+        extents = ledger.extents(within.first_entry_id, within.last_entry_id)
+        size_bytes = sum(stop - start for start, stop in extents)
+        count = within.last_entry_id - within.first_entry_id + 1
+        gap = _GAP_BYTES * count // max(size_bytes, 1)
+        is_far = pc.greater(pc.subtract(entries[1:], entries[:-1]), gap)
+        firsts = pa.concat_arrays([entries[:1], entries[1:].filter(is_far)])
+        lasts = pa.concat_arrays([entries[:-1].filter(is_far), entries[-1:]])
+        for first, last in zip(firsts.to_pylist(), lasts.to_pylist(), strict=True):
+            yield EntryRange(within.ledger_id, first, last)
+
+
+def _options_of_keys(options: ReadOptions) -> ReadOptions:
+    """The options of the first pass."""
+    return replace(
+        options,
+        projection=projection([*_POSITION, _KEY, _VALUE]),
+        filterable=every_column(),
+        row_filter=None,
+    )
+
+
+def _codes_by_ledger(found: pa.Table) -> dict[int, pa.Int64Array]:
+    """The codes of a table of ledgers and codes, in order of both."""
+    ledgers, codes = (found.column(name).combine_chunks() for name in ("ledger", "code"))
+    runs = pc.run_end_encode(ledgers)
+    stretches = pairwise([0, *runs.run_ends.to_pylist()])
+    return {
+        ledger_id: codes[start:stop]
+        for ledger_id, (start, stop) in zip(runs.values.to_pylist(), stretches, strict=True)
+    }
+
+
+def _keyed(batch: pa.RecordBatch, report: TopicReport) -> pa.RecordBatch:
+    """Messages with a key, of `_KEYED_SCHEMA`.
+
+    Raises:
+        UnsupportedFormatError: A ledger has more entries, or an entry more messages, than there is
+            room for.
+    """
+    report.keyless += batch.column(_KEY).null_count
+    batch = batch.filter(pc.is_valid(batch.column(_KEY)))
+    ledgers, entries, batches = (batch.column(name) for name in _POSITION)
+    if batch.num_rows and (
+        pc.max(entries).as_py() >= _MAX_ENTRIES
+        or (pc.max(batches).as_py() or 0) >= (1 << _BATCH_BITS) - 1
+    ):
+        message = f"of a ledger with {_MAX_ENTRIES} entries the latest messages cannot be told"
+        raise UnsupportedFormatError(message, ledger_id=pc.max(ledgers).as_py())
+    is_left = pc.fill_null(pc.greater(pc.binary_length(batch.column(_VALUE)), 0), fill_value=False)
+    low = pc.add(pc.shift_left(_codes(entries, batches), 1), is_left.cast(pa.int64()))
+    return pa.record_batch([ledgers, low, batch.column(_KEY)], schema=_KEYED_SCHEMA)
+
+
+def _codes(entry_ids: pa.Int64Array, batch_indexes: pa.Int32Array) -> pa.Int64Array:
+    """A number for each position in a ledger, in their order; what is not batched comes first."""
+    members = pc.add(pc.fill_null(batch_indexes.cast(pa.int64()), -1), 1)
+    return pc.add(pc.shift_left(entry_ids, _BATCH_BITS), members)
+
+
+def _numbers(
+    is_of_ledger: pa.BooleanArray, own: pa.Int64Array, wanted: pa.Int64Array
+) -> pa.Int64Array:
+    """Numbers of the rows of a ledger whose codes are wanted, ascending."""
+    numbers = pc.indices_nonzero(is_of_ledger).cast(pa.int64())
+    mine = own.take(numbers)
+    # Only of those near them a hash table is made.
+    ends = pc.min_max(mine)
+    first = bisect_left(wanted, ends["min"].as_py(), key=_plain)
+    last = bisect_right(wanted, ends["max"].as_py(), key=_plain)
+    return numbers.filter(pc.is_in(mine, value_set=wanted[first:last]))
+
+
+def _plain(scalar: pa.Scalar) -> int:
+    number: int = scalar.as_py()
+    return number
+
+
+def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
+    """The last message of each key that is not removed: `ledger` and `code`, in order of both.
+
+    Raises:
+        OptionError: DuckDB is not installed, or the memory is too little.
+        StorageError: Files for more than that cannot be written.
+        PulsarOffloadError: The messages cannot be read.
+    """
+    try:
+        import duckdb
+    except ModuleNotFoundError:
+        message = f"{option_name('view', 'latest')} needs DuckDB: {install_command('duckdb')}"
+        raise OptionError(message) from None
+    failures: list[BaseException] = []
+
+    def keyed_batches() -> Iterator[pa.RecordBatch]:
+        # DuckDB would make of any error one of its own.
+        try:
+            yield from batches
+        except BaseException as error:  # noqa: BLE001 - raised below
+            failures.append(error)
+
+    reader = pa.RecordBatchReader.from_batches(_KEYED_SCHEMA, keyed_batches())
+    try:
+        with tempfile.TemporaryDirectory() as folder, duckdb.connect() as connection:
+            connection.execute("SET memory_limit = ?", [f"{memory_bytes}B"])
+            connection.execute("SET temp_directory = ?", [folder])
+            connection.execute("SET preserve_insertion_order = false")
+            # Each thread takes memory of its own, whatever the number of keys.
+            [(threads,)] = connection.execute("SELECT current_setting('threads')").fetchall()
+            threads = max(1, min(threads, memory_bytes // _LEAST_BYTES))
+            connection.execute("SET threads = ?", [threads])
+            connection.register("messages", reader)
+            found = connection.sql(_LATEST).to_arrow_table()
+    except duckdb.OutOfMemoryException:
+        more = max(_LEAST_BYTES, 2 * memory_bytes)
+        message = (
+            f"{option_name('view_bytes', memory_bytes)} is too little for the keys: try {more}"
+        )
+        raise OptionError(message) from None
+    except duckdb.Error as error:
+        message = f"the keys of the view latest cannot be grouped: {error}"
+        raise StorageError(message) from None
+    if failures:
+        raise failures[0]
+    return found

@@ -1,0 +1,231 @@
+"""One scan of topics, about to be read: rows as batches, tables, or how many there are."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from contextlib import closing, contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from arrow_io.core.option_values import check_whole_number
+from arrow_io.errors import UnusedStatisticsWarning
+from arrow_io.read_metrics import ReadReport
+from connector.display.topic_report import TopicReport
+from connector.display.warnings import warn_of_read
+from connector.scan.execution import count, execute, tell
+from connector.scan.scan_units import rows_ahead
+from connector.scan.topic_read import EntryRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from connector.scan.topic_read import TopicRead
+    from connector.scan.topic_scan import Scan
+
+
+@dataclass
+class TopicScanner:
+    """One scan of a topic, about to be read; each method reads it anew.
+
+    Has the methods of `pyarrow.dataset.Scanner` that engines call.
+
+    Attributes:
+        scan: What to read.
+        unsound: What was already lost when the topic was opened: ledgers that cannot be read at
+            all.
+        report: Counts of the last read: what was skipped, left out or lost.
+    """
+
+    scan: Scan
+    unsound: TopicReport = field(default_factory=TopicReport)
+    report: TopicReport = field(default_factory=TopicReport)
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """Schema of the record batches."""
+        return self.scan.options.projection.schema
+
+    @property
+    def dataset_schema(self) -> pa.Schema:
+        """Schema of all columns that a filter may look at."""
+        return self.scan.options.filterable.schema
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Record batches, one partition after the other, each in order of positions.
+
+        They are decoded ahead, in as many threads as there are cores. Nothing is read before the
+        first is asked for, and little beyond the last one asked for.
+        """
+        self.report = self._new_report(self.scan)
+        with self._counting() as counts, closing(rows_ahead(self.scan.plan(), counts)) as batches:
+            yield from batches
+        self._warn()
+
+    def to_reader(self) -> pa.RecordBatchReader:
+        """The same batches, as Arrow's reader."""
+        return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
+
+    def to_table(self) -> pa.Table:
+        """All rows."""
+        return pa.Table.from_batches(self.to_batches(), self.projected_schema)
+
+    def head(self, num_rows: int) -> pa.Table:
+        """The first `num_rows` rows, or fewer if there are no more.
+
+        Raises:
+            OptionError: `num_rows` is not a whole number.
+        """
+        check_whole_number("num_rows", num_rows, -sys.maxsize, sys.maxsize)
+        options = self.scan.options
+        first_rows = max(1, min(num_rows, options.limits.first_rows))
+        limits = replace(options.limits, first_rows=first_rows)
+        scan = replace(self.scan, options=replace(options, limits=limits))
+        self.report = self._new_report(scan)
+        batches = []
+        missing = num_rows
+        # In this thread, because no row behind them is wanted.
+        with self._counting() as counts:
+            found = (batch for task in scan.plan() for batch in execute(task, counts))
+            while missing > 0:
+                batch = next(found, None)
+                if batch is None:
+                    break
+                batches.append(batch.slice(0, missing))
+                missing -= len(batches[-1])
+            found.close()
+        if missing > 0:
+            self._warn()
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def tail(self, num_rows: int) -> pa.Table:
+        """The last `num_rows` rows of each partition, or fewer if there are no more.
+
+        They are read from the end on, so a topic is not read whole.
+
+        Raises:
+            OptionError: `num_rows` is not a whole number, or is negative.
+        """
+        check_whole_number("num_rows", num_rows, 0, sys.maxsize)
+        self.report = self._new_report(self.scan)
+        batches: list[pa.RecordBatch] = []
+        with self._counting() as counts:
+            for reads in self.scan.reads_by_topic() if num_rows else ():
+                batches += _last_rows(reads, num_rows, counts)
+        self._warn()
+        return pa.Table.from_batches(batches, self.projected_schema)
+
+    def count_rows(self) -> int:
+        """How many rows there are; without a filter, no payload is decompressed.
+
+        Then what statistics know is not read either: neither chunks nor messages of transactions.
+        """
+        scan = self.scan.select([])
+        if scan.options.row_filter is not None:
+            filtered = replace(self, scan=scan)
+            try:
+                return sum(batch.num_rows for batch in filtered.to_batches())
+            finally:
+                self.report = filtered.report
+        scan, known = scan.counted()
+        self.report = self._new_report(scan)
+        self.report.rows += known
+        with self.scan.explaining():
+            rows = known + count(scan.plan(), self.report)
+        self._warn()
+        return rows
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        """Arrow's PyCapsule interface."""
+        return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def _new_report(self, scan: Scan) -> TopicReport:
+        """The report of a read that begins: what was lost before, and what statistics spare."""
+        skipped = scan.skipped()
+        for problem in skipped.problems:
+            warn_of_read(problem, UnusedStatisticsWarning)
+        report = TopicReport(
+            skipped_segments=skipped.segments,
+            skipped_bytes=skipped.bytes,
+            unknown_ledgers=skipped.unknown_ledgers,
+            unused_statistics=list(skipped.problems),
+        )
+        report.add(self.unsound)
+        return report if scan.view is None else report.add(scan.view.report)
+
+    @contextmanager
+    def _counting(self) -> Iterator[ReadReport]:
+        """Counts of a read, which are added to the report; with a view, it is the second."""
+        if self.scan.view is None:
+            with self.scan.explaining():
+                yield self.report
+            return
+        counts = ReadReport()
+        try:
+            with self.scan.explaining():
+                yield counts
+        finally:
+            self.report.add(counts.of_values(self.report))
+
+    def _warn(self) -> None:
+        tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))
+
+
+def _last_rows(
+    reads: Sequence[TopicRead], num_rows: int, report: ReadReport
+) -> list[pa.RecordBatch]:
+    """The last rows of a topic or partition, in order."""
+    found: deque[pa.RecordBatch] = deque()
+    missing = num_rows
+    for part in _parts_from_the_end(reads, num_rows):
+        last: deque[pa.RecordBatch] = deque()
+        count = 0
+        for batch in execute(part.task(part.ranges), report):
+            last.append(batch)
+            count += batch.num_rows
+            while count - last[0].num_rows >= missing:
+                count -= last.popleft().num_rows
+        if count > missing:
+            last[0] = last[0].slice(count - missing)
+        found.extendleft(reversed(last))
+        missing -= min(count, missing)
+        if not missing:
+            break
+    return list(found)
+
+
+def _parts_from_the_end(reads: Sequence[TopicRead], entry_count: int) -> Iterator[TopicRead]:
+    for read in reversed(reads):
+        is_stored = read.ledgers[-1].stored_bytes > 0
+        # What brokers have is read whole (`tail_read`).
+        parts = _from_the_end(read.ranges, entry_count) if is_stored else [read.ranges]
+        for ranges in parts:
+            yield replace(read, ranges=ranges)
+
+
+def _from_the_end(
+    ranges: Sequence[EntryRange], entry_count: int
+) -> Iterator[tuple[EntryRange, ...]]:
+    """Ranges, cut from their end on: the last entries, then four times as many each time.
+
+    Entries without a row may be many: markers, or what a filter leaves out. And each part may have
+    to be read on to the end of the topic, for what became of its transactions.
+    """
+    part: deque[EntryRange] = deque()
+    left = entry_count
+    for ledger_id, first, last in reversed(ranges):
+        stop = last + 1
+        while stop > first:
+            start = max(first, stop - left)
+            part.appendleft(EntryRange(ledger_id, start, stop - 1))
+            left -= stop - start
+            stop = start
+            if not left:
+                yield tuple(part)
+                part.clear()
+                entry_count *= 4
+                left = entry_count
+    if part:
+        yield tuple(part)

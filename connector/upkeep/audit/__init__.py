@@ -1,0 +1,1 @@
+"""Audit of a bucket: findings, and what may be deleted."""

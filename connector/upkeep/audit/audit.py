@@ -1,0 +1,395 @@
+"""What lies in a bucket and should not, and what should lie there and does not.
+
+A topic is compared with what its cluster's metadata says of it. Without metadata, only what the
+bucket alone shows is found, and nothing can be shown to be superfluous.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from arrow_io.core.wording import counted
+from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
+from arrow_io.format.object_names import parse_object_name
+from arrow_io.ledgers.reader import OffloadedLedger
+from arrow_io.storage.store_uploads import aside_path
+from connector.catalog.segment_copies import SegmentedCopy
+from connector.catalog.snapshot.snapshot import begins_snapshot, is_snapshot
+from connector.catalog.topic_ledgers import LedgerStanding
+from connector.inputs.times import time_of
+from connector.inputs.topic_names import AnyTopic, ForeignTopic, TopicName
+from connector.upkeep.audit.deletability import Deletability
+from connector.upkeep.audit.findings import (
+    NO_TOPIC,
+    REPAIRABLE,
+    Finding,
+    FindingKind,
+    doubted,
+    judged,
+    of_objects,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime, timedelta
+
+    from arrow_io.storage.object_store import ObjectInfo, UnfinishedUpload
+    from connector.catalog.bucket import UnfinishedOffload
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What an audit found.
+
+    Attributes:
+        findings: Ordered by topic and ledger; what belongs to no topic comes last.
+        has_metadata: Whether there was metadata to compare with.
+        taken: When the bucket was listed.
+        segment_ledgers: How many ledgers the bucket has of scalable topics (Pulsar 5.0), which are
+            not compared with anything.
+        streaming_ledgers: How many ledgers it has in segments of streaming offload (PIP-76), whose
+            objects are always kept.
+    """
+
+    findings: tuple[Finding, ...]
+    has_metadata: bool
+    taken: datetime
+    segment_ledgers: int = 0
+    streaming_ledgers: int = 0
+
+    @property
+    def losses(self) -> tuple[Finding, ...]:
+        """Findings by which messages cannot be read."""
+        return tuple(each for each in self.findings if each.is_loss)
+
+
+def audit(
+    catalog: Catalog,
+    *,
+    deletion_lag: timedelta | None = None,
+    uploads: Iterable[UnfinishedUpload] = (),
+    is_one_cluster: bool = False,
+) -> Audit:
+    """Compare a bucket with its metadata.
+
+    Args:
+        catalog: The bucket, with the metadata if there is any.
+        deletion_lag: How long after an offload BookKeeper's copy is due for deletion
+            (`managedLedgerOffloadDeletionLagMs`); None: such copies are not looked for.
+        uploads: Uploads that were begun and not completed (`Location.unfinished_uploads`).
+        is_one_cluster: Whether all that lies in the bucket is of the metadata's cluster, with the
+            topics that it does not have any more. If not, what does not name its cluster is never
+            said to be deletable, because another cluster may have topics of the same name. Nothing
+            names it in a folder, in copies of other tools and in buckets of older releases.
+
+    Raises:
+        PulsarOffloadError: The metadata or an object cannot be read.
+    """
+    begun = list(uploads)
+    topics = catalog.every_ledger()
+    auditor = _Auditor(catalog, topics, deletion_lag, is_one_cluster=is_one_cluster)
+    found = [finding for topic in topics for finding in auditor.of_topic(topic)]
+    found += auditor.of_no_topic(begun)
+    found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
+    found += [auditor.of_upload(each) for each in begun]
+    found += auditor.of_unreadable_segments()
+    found = _kept_where_messages_are_lost(found)
+    found.sort(key=_place)
+    copies = catalog.contents.copies
+    foreign = {each.name.ledger_id for each in copies if isinstance(each.topic, ForeignTopic)}
+    streaming = {each.name.ledger_id for each in copies if isinstance(each, SegmentedCopy)}
+    return Audit(
+        tuple(found), catalog.source is not None, catalog.taken, len(foreign), len(streaming)
+    )
+
+
+def _place(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
+    """Where it stands among others: what belongs to no topic comes behind all topics."""
+    ledger_id = -1 if finding.ledger_id is None else finding.ledger_id
+    return str(finding.topic or "~"), ledger_id, finding.objects
+
+
+def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:
+    """Keep all objects of topics with losses: their metadata may be of something else.
+
+    What would be deleted may be all that is left to mend the topic with.
+    """
+    lossy = {
+        each.topic.base for each in findings if each.is_loss and isinstance(each.topic, TopicName)
+    }
+    doubt = "messages of the topic cannot be read, which the audit reports too"
+    return [
+        doubted(each, doubt)
+        if each.deletable and isinstance(each.topic, TopicName) and each.topic.base in lossy
+        else each
+        for each in findings
+    ]
+
+
+class _Auditor:
+    def __init__(
+        self,
+        catalog: Catalog,
+        topics: Sequence[TopicLedgers],
+        deletion_lag: timedelta | None,
+        *,
+        is_one_cluster: bool,
+    ) -> None:
+        self._catalog = catalog
+        self._deletion_lag = deletion_lag
+        self._topics = {each.topic: each for each in topics}
+        self.deletability = Deletability(catalog, topics, is_one_cluster=is_one_cluster)
+
+    def of_topic(self, topic: TopicLedgers) -> Iterator[Finding]:
+        """What is wrong with the ledgers of a topic."""
+        if topic.metadata_error is not None:
+            yield Finding(
+                kind=FindingKind.METADATA,
+                text=f"the metadata of the topic cannot be read: {topic.metadata_error}",
+                topic=topic.topic,
+                is_loss=True,
+            )
+            return
+        is_unknown = topic.metadata is None and self._catalog.source is not None
+        for ledger in topic.states:
+            copies = ledger.others
+            if ledger.error is not None and not is_unknown:
+                yield self._of_error(topic, ledger)
+            elif ledger.copy is not None and (is_unknown or ledger.state.is_stray):
+                copies = (ledger.copy, *ledger.others)
+            elif ledger.copy is not None:
+                yield from _of_extra_bytes(topic, ledger.copy)
+            # Segments are kept: other ledgers may need what this one does not.
+            for copy in (each for each in copies if not isinstance(each, SegmentedCopy)):
+                if is_unknown or (ledger.info is None and ledger.state.is_stray):
+                    yield self._of_stray(topic, copy)
+                else:
+                    yield self._of_other(topic, ledger, copy)
+            lagging = self._of_bookkeeper(topic, ledger)
+            if lagging is not None:
+                yield lagging
+
+    def _of_error(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding:
+        copy = ledger.copy
+        if isinstance(ledger.error, MissingObjectError):
+            gap = ledger.info is not None and not ledger.info.is_offloaded
+            kind = FindingKind.GAP if gap else FindingKind.MISSING
+            if topic.metadata is None and copy is not None:
+                kind = FindingKind.INDEX_WITHOUT_DATA
+        elif copy is not None and copy.error is None and copy.topic != topic.topic:
+            kind = FindingKind.OTHER_NAME
+        elif isinstance(ledger.error, CorruptMetadataError):
+            kind = FindingKind.AMBIGUOUS
+        elif (
+            isinstance(ledger.error, TruncatedObjectError)
+            or copy is None
+            or copy.ledger
+            or copy.cut
+        ):
+            kind = FindingKind.SIZE_MISMATCH
+        else:
+            kind = FindingKind.FORMAT_MISMATCH
+        text = str(ledger.error)
+        if kind is FindingKind.FORMAT_MISMATCH and copy is not None and copy.data is not None:
+            text = f"{text}; {REPAIRABLE}"
+        found = _finding(kind, text, copy, topic.topic)
+        return replace(found, ledger_id=ledger.ledger_id, is_loss=True)
+
+    def _of_stray(self, topic: TopicLedgers, copy: LedgerCopy) -> Finding:
+        """A copy of a ledger that the metadata does not list."""
+        listed = topic.metadata.ledgers if topic.metadata else ()
+        if listed and copy.name.ledger_id > listed[-1].ledger_id:
+            text = "the ledger is newer than the topic's last in the metadata, which may be older"
+            return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
+        if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
+            text = (
+                "the metadata lacks the ledger between ledgers that it has: the metadata is"
+                " damaged, or the ledger is another cluster's"
+            )
+            return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
+        text = "the topic does not have the ledger any more"
+        if topic.metadata is None:
+            text = "a ledger of a topic that the metadata does not know"
+        found = _finding(FindingKind.ORPHAN, text, copy, topic.topic)
+        return judged(found, lambda: self.deletability.doubt_of_copy(topic, copy, found.modified))
+
+    def _of_other(self, topic: TopicLedgers, ledger: TopicLedger, copy: LedgerCopy) -> Finding:
+        """A copy of a ledger that is not the one that counts, or not yet."""
+        kind, text = FindingKind.UNLISTED, "the metadata, which may be older, has another copy"
+        if copy.data is None:
+            kind, text = FindingKind.INDEX_WITHOUT_DATA, "an index object without its data object"
+        elif ledger.copy is not None and (ledger.state.is_readable or ledger.info is None):
+            kind = FindingKind.DOUBLE
+            text = f"a further copy: the one under {ledger.copy.name.uuid} counts"
+        elif ledger.info is not None and not ledger.info.is_offloaded:
+            text = "the metadata says it is not offloaded, but may be older than the copy"
+        if copy.error is not None:
+            text = f"{text}; {copy.error}"
+        found = _finding(kind, text, copy, topic.topic)
+        if self._catalog.source is None:
+            return found
+        return judged(found, lambda: self.deletability.doubt_of_copy(topic, copy, found.modified))
+
+    def _of_bookkeeper(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding | None:
+        offload = ledger.info.offload if ledger.info else None
+        if (
+            self._deletion_lag is None
+            or ledger.state is not LedgerStanding.BOTH
+            or offload is None
+            or offload.timestamp_ms is None
+        ):
+            return None
+        offloaded = time_of(offload.timestamp_ms)
+        if offloaded is None or self._catalog.taken - offloaded < self._deletion_lag:
+            return None
+        return Finding(
+            kind=FindingKind.BOOKKEEPER_COPY,
+            text=(
+                f"BookKeeper still has the ledger, which was offloaded at {offloaded:%F %T} UTC:"
+                " its deletion lag has passed"
+            ),
+            topic=topic.topic,
+            ledger_id=ledger.ledger_id,
+        )
+
+    def of_no_topic(self, uploads: Sequence[UnfinishedUpload]) -> Iterator[Finding]:
+        """Objects that nothing says belong to a topic."""
+        listed = {
+            copy.name
+            for topic in self._topics.values()
+            for ledger in topic.states
+            for copy in (ledger.copy, *ledger.others)
+            if copy is not None
+        }
+        for copy in self._catalog.contents.copies:
+            if copy.name in listed or copy.error is None or isinstance(copy, SegmentedCopy):
+                continue
+            kind = FindingKind.FORMAT_MISMATCH
+            if copy.data is None:
+                kind = FindingKind.INDEX_WITHOUT_DATA
+            found = _finding(kind, str(copy.error), copy, copy.topic)
+            yield replace(found, is_loss=self._catalog.source is None)
+        # What an upload to a folder writes aside is reported with the uploads.
+        aside = {aside_path(each.name, each.upload_id) for each in uploads}
+        for kind, infos, text in (
+            (
+                FindingKind.STREAMING,
+                self._catalog.contents.streaming,
+                "an object of streaming offload (PIP-76) without its index object",
+            ),
+            (
+                FindingKind.FOREIGN,
+                self._catalog.contents.foreign,
+                "no offloader of Pulsar names an object so",
+            ),
+        ):
+            for info in infos:
+                if info.name not in aside and not self._is_snapshot(info):
+                    yield Finding(
+                        kind=kind,
+                        text=text,
+                        objects=(info.name,),
+                        stored_bytes=info.size_bytes,
+                        modified=info.modified,
+                    )
+
+    def of_unreadable_segments(self) -> Iterator[Finding]:
+        """Segments of streaming offload whose ledgers, or the topic of these, nothing tells."""
+        has_metadata = self._catalog.source is not None
+        for segment in self._catalog.contents.segments:
+            kind, text = FindingKind.FORMAT_MISMATCH, str(segment.error)
+            if segment.segment is not None:
+                if has_metadata or segment.topic is not None:
+                    continue
+                kind = FindingKind.STREAMING
+                text = "a segment of streaming offload (PIP-76) of which nothing names the topic"
+            found = of_objects(kind, text, segment.objects, segment.topic)
+            yield replace(found, is_loss=not has_metadata)
+
+    def _is_snapshot(self, info: ObjectInfo) -> bool:
+        """Whether an object is a catalog that was saved into the bucket."""
+        return is_snapshot(info.name) and begins_snapshot(self._catalog.location, info.name)
+
+    def of_unfinished(self, offload: UnfinishedOffload) -> Finding:
+        """A data object without an index object."""
+        name = offload.name
+        found = Finding(
+            kind=FindingKind.DATA_WITHOUT_INDEX,
+            text="the data object is there, its index object is not",
+            objects=(name.data_name,),
+            ledger_id=name.ledger_id,
+            stored_bytes=offload.data.size_bytes,
+            modified=offload.data.modified,
+        )
+        try:
+            topic = self._catalog.unfinished.topic(name)
+        except MissingObjectError:
+            return replace(found, text="a data object that was deleted since the bucket was listed")
+        owners = self.deletability.owners.get(name.ledger_id, [])
+        if topic is None and len(owners) == 1:
+            topic = owners[0].topic
+        found = replace(found, topic=topic)
+        known = self._topics.get(topic) if isinstance(topic, TopicName) else None
+        if isinstance(topic, ForeignTopic):
+            return doubted(found, "it is of a scalable topic (Pulsar 5.0)")
+        if known is None:
+            return found if self._catalog.source is None else doubted(found, NO_TOPIC)
+        repairable = replace(found, text=f"{found.text}; {REPAIRABLE}")
+        if self._catalog.source is None:
+            sound = {ledger.ledger_id for ledger in known.ledgers}
+            is_loss = name.ledger_id not in sound and name.ledger_id < max(sound, default=-1)
+            return replace(repairable, is_loss=True) if is_loss else found
+        named = known.metadata.named_attempts if known.metadata else ()
+        found = repairable if (name.ledger_id, name.uuid) in named else found
+        return judged(found, lambda: self.deletability.doubt_of_data(known, name, found.modified))
+
+    def of_upload(self, upload: UnfinishedUpload) -> Finding:
+        """An upload that was neither completed nor aborted."""
+        parsed = parse_object_name(upload.name)
+        found = Finding(
+            kind=FindingKind.UNFINISHED_UPLOAD,
+            text="an upload was begun, and neither completed nor aborted",
+            objects=(upload.name,),
+            ledger_id=parsed.ledger_id if parsed else None,
+            modified=upload.initiated,
+            upload_id=upload.upload_id,
+        )
+        if parsed is None or parsed.ledger_id is None:
+            return found
+        name = parsed.ledger_object_name
+        owners = self.deletability.owners.get(name.ledger_id, [])
+        if len(owners) != 1:
+            return found if self._catalog.source is None else doubted(found, NO_TOPIC)
+        found = replace(found, topic=owners[0].topic)
+        return judged(
+            found, lambda: self.deletability.doubt_of_upload(owners[0], name, found.modified)
+        )
+
+
+def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
+    """What lies behind the data that the index object describes, in the copy that counts."""
+    ledger, data = copy.ledger, copy.data
+    if not isinstance(ledger, OffloadedLedger) or data is None:
+        return
+    extra_bytes = data.size_bytes - ledger.index.data_object_length_bytes
+    if extra_bytes > 0:
+        extra = counted(extra_bytes, "byte")
+        text = f"{extra} behind what the index object describes, which nothing reads"
+        found = _finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
+        yield replace(found, objects=(data.name,), stored_bytes=extra_bytes)
+
+
+def _finding(
+    kind: FindingKind,
+    text: str,
+    copy: LedgerCopy | None,
+    topic: AnyTopic | None = None,
+) -> Finding:
+    if copy is None:
+        return Finding(kind=kind, text=text, topic=topic)
+    found = of_objects(kind, text, copy.objects, topic)
+    return replace(found, ledger_id=copy.name.ledger_id, stored_bytes=copy.stored_bytes)

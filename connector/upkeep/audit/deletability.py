@@ -1,0 +1,193 @@
+"""Whether objects of an offload attempt are needed, as far as a topic's metadata can say.
+
+Every doubt keeps an object: keeping one costs money, but deleting one that a broker reads loses
+messages.
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from arrow_io.format.object_names import LedgerObjectName
+from connector.catalog.ledger_origin import bookies_of, told_cluster
+from connector.inputs.times import time_of
+from connector.upkeep.audit.cluster_evidence import ClusterEvidence
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable, Iterator
+    from datetime import datetime
+    from uuid import UUID
+
+    from arrow_io.format.object_names import ShareName
+    from connector.catalog.catalog import Catalog
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
+    from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+    from connector.inputs.topic_names import TopicName
+
+CLOCK_DIFFERENCE = timedelta(hours=1)
+"""How far the clocks of a store and of a broker may be apart."""
+
+
+class Deletability:
+    """Tells why an offload attempt may be needed.
+
+    Args:
+        catalog: The bucket and the metadata.
+        topics: Every topic of the catalog.
+        is_one_cluster: Whether what names no cluster is of the metadata's cluster. Then topics that
+            the metadata does not know are the cluster's too, and were deleted.
+    """
+
+    def __init__(
+        self, catalog: Catalog, topics: Collection[TopicLedgers], *, is_one_cluster: bool
+    ) -> None:
+        self._catalog = catalog
+        self._is_one_cluster = is_one_cluster
+        self._evidence = ClusterEvidence(catalog, topics, is_one_cluster=is_one_cluster)
+        self._attempts: dict[LedgerObjectName | ShareName, str] = {}
+        self.owners: dict[int, list[TopicLedgers]] = {}
+        """The topics that have a ledger of an id, by the metadata."""
+        self._states = {
+            (topic.topic, state.ledger_id): state for topic in topics for state in topic.states
+        }
+        self._times: dict[TopicName, datetime | None] = {
+            topic.topic: self._metadata_time(topic.states) for topic in topics if topic.metadata
+        }
+        for topic in topics:
+            for info in topic.metadata.ledgers if topic.metadata else ():
+                self.owners.setdefault(info.ledger_id, []).append(topic)
+                for uuid, state in _named_attempts(info):
+                    self._attempts[LedgerObjectName(uuid, info.ledger_id)] = state
+
+    def doubt_of_copy(
+        self, topic: TopicLedgers, copy: LedgerCopy, modified: datetime | None
+    ) -> str | None:
+        """Why an attempt that has an index object may be needed; None if nothing needs it.
+
+        Args:
+            topic: The topic that it belongs to.
+            copy: The attempt.
+            modified: When the newer of its objects was written.
+
+        Raises:
+            MissingObjectError: It was deleted since the bucket was listed.
+            StorageError: The user metadata of an object cannot be asked for.
+        """
+        return self._doubt(topic, copy.name, modified) or self._evidence.doubt_of_copy(topic, copy)
+
+    def doubt_of_data(
+        self, topic: TopicLedgers, name: LedgerObjectName, modified: datetime | None
+    ) -> str | None:
+        """As `doubt_of_copy`, for a data object without an index object."""
+        return self._doubt(topic, name, modified) or self._evidence.doubt_of_data(
+            topic, told_cluster(self._catalog.unfinished.user_metadata(name))
+        )
+
+    def doubt_of_upload(
+        self, topic: TopicLedgers, name: LedgerObjectName, begun: datetime | None
+    ) -> str | None:
+        """As `doubt_of_copy`, for an upload, which names neither its topic nor its cluster."""
+        return self._doubt(topic, name, begun) or self._evidence.doubt_of_upload(topic)
+
+    def _doubt(
+        self, topic: TopicLedgers, name: LedgerObjectName | ShareName, modified: datetime | None
+    ) -> str | None:
+        if name in self._attempts:
+            return f"the metadata names it: {self._attempts[name]}"
+        metadata = topic.metadata
+        if metadata is None:
+            return self._doubt_of_deletion(topic.topic) or _doubt_of_age(
+                modified, self._catalog.taken
+            )
+        if name.ledger_id > metadata.last_ledger_id:
+            return "the ledger is newer than the topic's last in the metadata"
+        if metadata.lacks(name.ledger_id):
+            return "the metadata lacks it between ledgers that it has"
+        state = self._states.get((topic.topic, name.ledger_id))
+        doubt = _doubt_of_place(state)
+        if doubt is None and name.ledger_id > metadata.proven_to_ledger_id:
+            doubt = (
+                "nothing proves that the metadata is whole: a live cluster, a second file that"
+                " agrees, or a manifest would"
+            )
+        return doubt or _doubt_of_age(modified, self._times.get(topic.topic))
+
+    def _doubt_of_deletion(self, topic: TopicName) -> str | None:
+        """Whether the cluster may have a topic, though its metadata does not know it."""
+        source = self._catalog.source
+        if not self._is_one_cluster:
+            return "the topic may be another cluster's"
+        if source is None or not source.is_live:
+            return (
+                "saved metadata may lack topics; only a live cluster can say that one was deleted"
+            )
+        if topic in source.topics([topic.full_namespace]):
+            return "the cluster lists the topic"
+        return None
+
+    def _metadata_time(self, ledgers: Iterable[TopicLedger]) -> datetime | None:
+        """A time at which the metadata was surely made, or later, by the store's clock."""
+        taken, source = self._catalog.taken, self._catalog.source
+        if source is not None and source.is_live:
+            return taken
+        times_ms = (time_ms for each in ledgers for time_ms in _noted_times(each) if time_ms)
+        # What lies in the future was noted by a clock that proves nothing.
+        past = [time for time in map(time_of, times_ms) if time is not None and time <= taken]
+        return max(past) - CLOCK_DIFFERENCE if past else None
+
+
+def _noted_times(ledger: TopicLedger) -> Iterator[int | None]:
+    """When the cluster noted something of a ledger, ms since the epoch.
+
+    A program that writes messages without a broker chooses their publish times, and the last one
+    becomes the time of closing. So the time of closing counts only for ledgers that are seen to
+    have been in BookKeeper.
+    """
+    info = ledger.info
+    if info is None:
+        return
+    if info.offload is None or (ledger.copy is not None and bookies_of(ledger.copy)):
+        yield info.timestamp_ms
+    if info.offload is not None:
+        yield info.offload.timestamp_ms
+
+
+def _doubt_of_age(modified: datetime | None, known: datetime | None) -> str | None:
+    """Whether an attempt may be newer than the metadata.
+
+    Args:
+        modified: When it was written; None if the store does not say.
+        known: When the metadata was surely made, or later; None if it is not known.
+    """
+    if modified is None:
+        return "the store does not say when it was written"
+    if known is None or modified >= known:
+        return "it may have been written after the metadata"
+    return None
+
+
+def _doubt_of_place(state: TopicLedger | None) -> str | None:
+    """Whether an attempt may be the only one left of a ledger that the topic has."""
+    if state is None or state.info is None:
+        return None
+    if not state.state.is_readable:
+        return "no copy that the metadata names can be read in its place"
+    if state.info.offload is None or not state.info.offload.uuids:
+        return "the metadata does not say which copy counts"
+    if state.copy is not None and state.copy.may_lack_entries:
+        return "the copy that counts may lack entries, which its writer lost"
+    return None
+
+
+def _named_attempts(info: LedgerInfo) -> Iterator[tuple[UUID, str]]:
+    """The attempts that the metadata names for a ledger, and what it says of them."""
+    offload = info.offload
+    if offload is None:
+        return
+    for uuid in offload.other_uuids:
+        yield uuid, "another answer of the same cluster names this uuid"
+    state = {True: "complete", False: "under way, or failed", None: "begun"}
+    for uuid in offload.uuids:
+        yield uuid, state[offload.complete]

@@ -1,0 +1,1 @@
+"""What a policy of retention or storage would cost."""

@@ -1,0 +1,289 @@
+"""What a read will cost before it reads: requests, bytes, and money by a price table.
+
+In come scans, whose plan knows the data blocks that they take, and what a bucket holds; out come
+`RequestCounts`, the very numbers that a `RequestTrace` counts of a real read, and their price.
+Nothing here sends a request.
+
+Data blocks are counted whole. A read takes less if its bounds cut a block, if it stops early
+(LIMIT), if a range of bytes is nothing but padding, and if this process still knows where an entry
+begins. It takes more in two cases that no index shows: if a message in chunks or a transaction is
+open at its end, it goes on until that is closed; and requests that fail are sent again. Columns
+make no difference, for an entry holds whole messages.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass, fields
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from arrow_io.errors import OptionError
+from arrow_io.storage.trace import RequestCounts
+from connector.scan.planned_ranges import planned_ranges
+from connector.scan.topic_scan import DEFAULT_TASK_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterable
+
+    from connector.catalog.bucket import BucketContents, Opening
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.inputs.topic_names import TopicName
+    from connector.scan.planned_ranges import PlannedRange
+    from connector.scan.topic_scan import Scan
+
+LIST_PAGE_KEYS = 1000
+"""Most keys that S3's ListObjectsV2 gives in one answer."""
+_GB_BYTES = 1 << 30
+"""What object stores bill as one GB."""
+_MAX_PRICES_BYTES = 1 << 16
+_MAX_PRICE = 1_000_000_000
+"""Highest price (inclusive), whatever the currency."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Money:
+    """A price and its parts, all in the currency of the table."""
+
+    list_requests: Decimal = Decimal(0)
+    get_requests: Decimal = Decimal(0)
+    """GET and HEAD."""
+    put_requests: Decimal = Decimal(0)
+    """PUT, and what begins and completes an object that is written in parts."""
+    egress: Decimal = Decimal(0)
+
+    @property
+    def total(self) -> Decimal:
+        """Sum of the parts."""
+        return self.list_requests + self.get_requests + self.put_requests + self.egress
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PriceTable:
+    """What a store charges.
+
+    The defaults are an EXAMPLE: the list prices of S3 Standard in us-east-1, first tier, without
+    tax, free quota or discount. Take your own from the bill (`load_prices`).
+
+    Raises:
+        OptionError: A price is not a Decimal in 0 … 10^9.
+    """
+
+    currency: str = "USD"
+    as_of: date = date(2025, 11, 1)
+    """When the prices were looked up."""
+    list_per_1000: Decimal = Decimal("0.005")
+    """1,000 listings, each of up to 1,000 keys."""
+    get_per_1000: Decimal = Decimal("0.0004")
+    """1,000 GET or HEAD requests."""
+    put_per_1000: Decimal = Decimal("0.005")
+    """1,000 requests that write an object or a part of one."""
+    egress_per_gb: Decimal = Decimal("0.09")
+    """2^30 bytes to the internet. Within the bucket's region it is 0."""
+    stored_per_gb_month: Decimal = Decimal("0.023")
+    """2^30 bytes kept for a month."""
+
+    def __post_init__(self) -> None:
+        names = (field.name for field in fields(self))
+        for name in (each for each in names if each not in {"currency", "as_of"}):
+            price: object = getattr(self, name)
+            if isinstance(price, Decimal) and price.is_finite() and 0 <= price <= _MAX_PRICE:
+                continue
+            # What was given may be too long to be shown.
+            message = f"{name} must be a decimal number in 0 … {_MAX_PRICE:,}"
+            raise OptionError(message)
+
+    def money(self, counts: RequestCounts) -> Money:
+        """What requests, and the bytes that they bring, cost; what is sent or deleted is free."""
+        gets = counts.head_requests + counts.index_requests + counts.range_requests
+        puts = counts.put_requests + counts.upload_requests + counts.part_requests
+        return Money(
+            list_requests=self.list_per_1000 * counts.list_requests / 1000,
+            get_requests=self.get_per_1000 * gets / 1000,
+            put_requests=self.put_per_1000 * puts / 1000,
+            egress=self.egress_per_gb * counts.received_bytes / _GB_BYTES,
+        )
+
+    def stored_per_month(self, size_bytes: int) -> Decimal:
+        """What keeping bytes costs, each month."""
+        return self.stored_per_gb_month * size_bytes / _GB_BYTES
+
+
+EXAMPLE_PRICES = PriceTable()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReadCost:
+    """What opening a bucket, and reading topics of it, costs.
+
+    Attributes:
+        tasks: How many tasks the reads have.
+        ranges: What they read, in their order.
+        opening: Requests before the first byte of data.
+        prices: What they are charged by.
+    """
+
+    tasks: int
+    ranges: tuple[PlannedRange, ...]
+    opening: RequestCounts
+    prices: PriceTable
+
+    @property
+    def reading(self) -> RequestCounts:
+        """Requests for data, and the bytes that they bring."""
+        return RequestCounts(
+            range_requests=sum(each.requests for each in self.ranges),
+            range_bytes=sum(each.bytes for each in self.ranges),
+        )
+
+    @property
+    def counts(self) -> RequestCounts:
+        """All requests and bytes."""
+        return self.opening + self.reading
+
+    @property
+    def money(self) -> Money:
+        """The price of all requests and bytes."""
+        return self.prices.money(self.counts)
+
+
+def read_cost(
+    *scans: Scan,
+    openings: Iterable[Opening] = (),
+    range_bytes: int | None = None,
+    task_bytes: int = DEFAULT_TASK_BYTES,
+    prices: PriceTable = EXAMPLE_PRICES,
+) -> ReadCost:
+    """What scans will cost, each read once and whole.
+
+    Args:
+        scans: The scans; one that is read twice is given twice.
+        openings: How buckets are opened for them, if that is to be counted too.
+        range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
+            opened.
+        task_bytes: About how many bytes a task reads; a cut between tasks can add a request.
+        prices: What requests and bytes cost.
+
+    Raises:
+        OptionError: `range_bytes` is not positive; or a scan has a view, of which only reading
+            tells what it has.
+    """
+    if any(scan.view is not None for scan in scans):
+        message = "what a view takes to read shows only when it is read"
+        raise OptionError(message)
+    if range_bytes is not None and range_bytes < 1:
+        message = f"range_bytes must be at least 1, not {range_bytes}"
+        raise OptionError(message)
+    tasks = [task for scan in scans for task in scan.plan(task_bytes)]
+    return ReadCost(
+        tasks=len(tasks),
+        ranges=tuple(each for task in tasks for each in planned_ranges(task, range_bytes)),
+        opening=sum(map(opening_requests, openings), RequestCounts()),
+        prices=prices,
+    )
+
+
+def opening_requests(opening: Opening) -> RequestCounts:
+    """What it takes to open a bucket once more, and choose the same topics.
+
+    A listing of 1,000 keys is one request, as it is billed; a `RequestTrace` counts all pages
+    together as one. If an index object does not name its topic, a HEAD is sent. If a topic without
+    metadata is chosen, one is sent for each offload that never completed.
+    """
+    nameless = sum(
+        copy.ledger is not None
+        and copy.ledger.ledger_metadata is not None
+        and copy.ledger.ledger_metadata.managed_ledger_name is None
+        for copy in opening.copies
+    )
+    indexes = {info.name: info for copy in opening.copies for info in copy.index_objects}
+    return RequestCounts(
+        list_requests=max(1, -(-opening.object_count // LIST_PAGE_KEYS)),
+        head_requests=nameless + opening.unfinished_count,
+        index_requests=len(indexes),
+        index_bytes=sum(info.size_bytes for info in indexes.values()),
+    )
+
+
+def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None = None) -> int:
+    """How many bytes a bucket keeps, index objects and all copies of a ledger included.
+
+    Args:
+        contents: What the bucket holds.
+        topics: Whose ledgers are counted, partitions each by itself. None: everything, foreign
+            objects and offloads that never completed included.
+    """
+    if topics is not None:
+        return stored_bytes_of(topics, contents.copies)
+    in_segments = (info for each in contents.segments for info in each.objects)
+    in_copies = (info for each in contents.copies for info in each.objects)
+    objects = {info.name: info for info in (*in_copies, *in_segments)}
+    unfinished = [each.data for each in contents.unfinished]
+    others = (*unfinished, *contents.streaming, *contents.foreign)
+    return sum(info.size_bytes for info in (*objects.values(), *others))
+
+
+def stored_bytes_of(topics: Collection[TopicName], copies: Iterable[LedgerCopy]) -> int:
+    """How many bytes topics keep, partitions each by itself, with all copies of their ledgers.
+
+    Args:
+        topics: The topics.
+        copies: Copies of them, and of others.
+    """
+    return sum(copy.stored_bytes for copy in copies if copy.topic in topics)
+
+
+def load_prices(path: str | Path) -> PriceTable:
+    """Read a price table: a TOML file with each of these, and nothing else.
+
+    ```toml
+    currency = "EUR"
+    as_of = 2026-01-31
+    list_per_1000 = 0.005         # listings
+    get_per_1000 = 0.0004         # GET and HEAD
+    put_per_1000 = 0.005          # PUT, and each step of a multipart upload
+    egress_per_gb = 0             # read from within the region
+    stored_per_gb_month = 0.0245
+    ```
+
+    Raises:
+        OptionError: There is no such file, it is not TOML, or a price is missing, unknown, or not a
+            number in 0 … 10^9.
+    """
+    try:
+        with Path(path).expanduser().open("rb") as file:
+            data = file.read(_MAX_PRICES_BYTES + 1)
+    except OSError as error:
+        message = f"no price table at {path}: {error.strerror}"
+        raise OptionError(message) from None
+    if len(data) > _MAX_PRICES_BYTES:
+        message = f"{path} is longer than a price table can be, {_MAX_PRICES_BYTES} bytes"
+        raise OptionError(message)
+    try:
+        given = tomllib.loads(data.decode(), parse_float=Decimal)
+    except ValueError as error:
+        message = f"{path} is not TOML: {error}"
+        raise OptionError(message) from None
+    except (InvalidOperation, RecursionError):
+        message = f"{path} has a number that is out of all bounds, or is nested too deeply"
+        raise OptionError(message) from None
+    names = {field.name for field in fields(PriceTable)}
+    if given.keys() != names:
+        message = f"{path} must have each of {', '.join(sorted(names))}, and nothing else"
+        raise OptionError(message)
+    currency, as_of = given.pop("currency"), given.pop("as_of")
+    # A TOML time with a date is a datetime, which is a date to Python.
+    if not isinstance(currency, str) or type(as_of) is not date:
+        message = f"{path}: currency must be a text, and as_of a date"
+        raise OptionError(message)
+    # Other numbers are Decimals already; a bool is an int too, but not a price.
+    prices = {
+        name: Decimal(value) if type(value) is int else value for name, value in given.items()
+    }
+    try:
+        return PriceTable(currency=currency, as_of=as_of, **prices)
+    except OptionError as error:
+        message = f"{path}: {error.message}"
+        raise OptionError(message) from None

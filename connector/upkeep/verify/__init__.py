@@ -1,0 +1,1 @@
+"""Verification of every byte, with a journal."""

@@ -1,0 +1,234 @@
+"""Reads whole ledgers, to check what no index object has: every entry's id and checksum.
+
+Headers, entry ids and lengths are compared with the index object, checksums with the entries, and
+the user metadata of the data object with what Pulsar demands of it. Damage is reported and passed
+over, so that all of it is found.
+"""
+
+from __future__ import annotations
+
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from operator import itemgetter
+from typing import TYPE_CHECKING
+
+from arrow_io.core.prefetch import read_ahead
+from arrow_io.core.wording import agreeing, counted
+from arrow_io.errors import FormatError, MissingObjectError
+from arrow_io.format.index_block import check_format_version
+from arrow_io.messages import layout
+from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
+from arrow_io.read_metrics import ReadReport, Unit
+from connector.statistics.analysis import unknown_ledgers
+from connector.statistics.gathering import segment_row
+from connector.statistics.segment_writer import SegmentWriter
+from connector.statistics.whole_ledgers import whole_ledgers
+from connector.upkeep.verify.journal import VerifiedLedger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Sequence
+
+    from arrow_io.ledgers.ledger import Ledger
+    from arrow_io.ledgers.open_ledger import OpenLedger
+    from arrow_io.messages.entry_run import EntryRun
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.statistics.gathering import SegmentRow
+    from connector.statistics.store import Statistics
+    from connector.statistics.whole_ledgers import WholeLedger
+    from connector.upkeep.verify.journal import VerificationJournal
+
+
+def verify(
+    topics: Iterable[TopicLedgers],
+    *,
+    journal: VerificationJournal | None = None,
+    statistics: Statistics | None = None,
+    progress: Callable[[VerifiedLedger], None] = lambda _: None,
+) -> Generator[VerifiedLedger, None, None]:
+    """Read every sound ledger of some topics whole, in as many threads as there are cores.
+
+    Args:
+        topics: The topics.
+        journal: Knows the ledgers verified before, and notes the others. A ledger with problems is
+            read again.
+        statistics: A folder that gets the segments of the ledgers that it does not know. They are
+            read even if the journal knows them: the run that noted them may have been stopped
+            before it wrote their segments.
+        progress: Called after each ledger that was read.
+
+    Yields:
+        What was found of each ledger, those of the journal too.
+
+    Raises:
+        OptionError: Statistics cannot be written to their folder.
+        StorageError: A request went on failing, or the journal cannot be written; what was verified
+            until then is in it.
+    """
+    every = [(str(topic.topic), ledger) for topic in topics for ledger in topic.ledgers]
+    unknown = frozenset(() if statistics is None else _unknown(statistics, every))
+    known = [
+        None if journal is None or (topic, ledger.ledger_id) in unknown else journal.find(ledger)
+        for topic, ledger in every
+    ]
+    pending = [
+        ledger
+        for ledger, found in zip(every, known, strict=True)
+        if found is None or found.problems
+    ]
+    last: VerifiedLedger | None = None
+    with ExitStack() as stack:
+        writer = None
+        if statistics is not None:
+            writer = stack.enter_context(SegmentWriter(statistics))
+        read = stack.enter_context(closing(_read(pending, unknown, writer)))
+        for found in known:
+            each = found
+            if each is None or each.problems:
+                each = next(read)
+                if journal is not None:
+                    journal.add(each)
+                progress(each)
+            yield _compared(each, last)
+            last = each
+
+
+def _read(
+    ledgers: Sequence[tuple[str, OpenLedger]],
+    unknown: Collection[tuple[str, int]],
+    writer: SegmentWriter | None,
+) -> Generator[VerifiedLedger, None, None]:
+    """What reading ledgers whole finds; a writer is given those that are unknown."""
+    pairs: list[tuple[str, Ledger]] = [(topic, ledger.data) for topic, ledger in ledgers]
+    asked = (partial(_wrong_metadata, ledger) for _, ledger in ledgers)
+    threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
+    with ExitStack() as stack:
+        metadata = stack.enter_context(closing(read_ahead(asked, threads=threads)))
+        read = stack.enter_context(closing(whole_ledgers(pairs, partial(_checked, unknown))))
+        for (_, ledger), whole, problems in zip(ledgers, read, metadata, strict=True):
+            rows = [each.row for each in whole.segments if each.row is not None]
+            if writer is not None and (whole.topic, ledger.ledger_id) in unknown:
+                writer.add(whole, rows)
+            yield _verified(ledger, whole, problems)
+
+
+def _unknown(
+    statistics: Statistics, ledgers: Iterable[tuple[str, OpenLedger]]
+) -> Iterator[tuple[str, int]]:
+    """The ledgers that statistics do not know."""
+    for topic, mine in groupby(ledgers, key=itemgetter(0)):
+        data = [each.data for _, each in mine]
+        for ledger in unknown_ledgers(statistics, topic, data):
+            yield topic, ledger.ledger_id
+
+
+@dataclass(frozen=True, slots=True)
+class _Checked:
+    """What was found of a segment.
+
+    Attributes:
+        first: Its first entry alone, without its bytes.
+        entries: How many entries are sound.
+        unchecked_entries: How many of them have no checksum.
+        report: What was lost of it.
+        order: The broker's indexes of its entries.
+        row: Its row of statistics, if it was asked for.
+    """
+
+    first: EntryRun
+    entries: int
+    unchecked_entries: int
+    report: ReadReport
+    order: BrokerOrder
+    row: SegmentRow | None
+
+
+def _checked(
+    unknown: Collection[tuple[str, int]],
+    ledger: Ledger,
+    topic: str,
+    runs: Sequence[EntryRun],
+) -> _Checked:
+    report, order = ReadReport(), BrokerOrder()
+    entries = unchecked = 0
+    for run in runs:
+        broken = list(run.flagged(layout.BROKEN))
+        for index in broken:
+            report.lose(Unit.ENTRY, run.error(index))
+        for error in order.errors(run):
+            report.lose(Unit.ENTRY, error)
+        entries += run.count - len(broken)
+        stop = run.count * layout.ENTRY_WIDTH
+        checksums = run.table[layout.CHECKSUM : stop : layout.ENTRY_WIDTH].tolist()
+        unchecked += checksums.count(layout.ABSENT)
+    row = None
+    if (topic, ledger.ledger_id) in unknown:
+        row = segment_row(ledger, topic, runs)
+    # The other segments of the ledger are yet to come, so that no buffer may be kept for this one.
+    first = runs[0].without_bytes(0)
+    return _Checked(first, entries, unchecked, report, order, row)
+
+
+def _verified(
+    ledger: OpenLedger, whole: WholeLedger[Ledger, _Checked], problems: Sequence[str]
+) -> VerifiedLedger:
+    """What was found of a ledger."""
+    report = ReadReport().add(whole.report)
+    last_index = None
+    for each in whole.segments:
+        report.add(each.report)
+        if goes_back(last_index, each.order.first):
+            error = out_of_order(last_index, each.order.first)
+            each.first.locate(error, 0)
+            report.lose(Unit.ENTRY, error)
+        last_index = each.order.last
+    problems = [*problems, *([] if whole.error is None else [str(whole.error)]), *report.losses]
+    more = report.lost.total() - len(report.losses)
+    if more > 0:
+        problems.append(f"{more} more {agreeing(more, 'is', 'are')} lost")
+    entries = sum(each.entries for each in whole.segments)
+    missing = ledger.entry_count - entries
+    if missing and not problems:
+        found = agreeing(missing, "was", "were")
+        problems.append(f"{counted(missing, 'entry')} of {ledger.entry_count} {found} not found")
+    return VerifiedLedger(
+        url=str(ledger.location),
+        topic=whole.topic,
+        ledger_id=ledger.ledger_id,
+        object=ledger.data_names,
+        stored_bytes=ledger.data.stored_bytes,
+        entries=entries,
+        unchecked_entries=sum(each.unchecked_entries for each in whole.segments),
+        problems=tuple(problems),
+        first_index=whole.segments[0].order.first if whole.segments else None,
+        last_index=last_index,
+    )
+
+
+def _compared(verified: VerifiedLedger, before: VerifiedLedger | None) -> VerifiedLedger:
+    """What was found of a ledger, and whether it stands behind the one before it in its topic."""
+    if before is None or before.topic != verified.topic:
+        return verified
+    if not goes_back(before.last_index, verified.first_index):
+        return verified
+    error = out_of_order(before.last_index, verified.first_index).located(
+        object_key=verified.object, ledger_id=verified.ledger_id
+    )
+    return replace(verified, problems=(*verified.problems, str(error)))
+
+
+def _wrong_metadata(ledger: OpenLedger) -> list[str]:
+    """What a broker would refuse in the user metadata of the data objects."""
+    found = []
+    for name in dict.fromkeys(part.data_name for part in ledger.parts):
+        try:
+            metadata = ledger.location.user_metadata(name)
+            wrong = None if metadata is None else check_format_version(metadata, object_key=name)
+        except FormatError as error:
+            wrong = str(error)
+        except MissingObjectError:
+            # Reading the entries reports it.
+            wrong = None
+        found += [] if wrong is None else [wrong]
+    return found

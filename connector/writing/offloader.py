@@ -1,0 +1,554 @@
+"""PIP-17's three calls for a ledger, without a broker: offload it, read it, delete it.
+
+In comes a closed ledger; out go its data object, a block a part, and then its index object, named
+and described as Pulsar's BlobStoreManagedLedgerOffloader does it. The index object is written last
+and deleted first: a bucket that has it has the ledger whole.
+"""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cache
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Self
+
+from arrow_io.core.option_values import check_whole_number
+from arrow_io.errors import MissingObjectError, OptionError, PulsarOffloadError, StorageError
+from arrow_io.format.index_block import (
+    CLUSTER_NAME_KEY,
+    FORMAT_VERSION,
+    FORMAT_VERSION_KEY,
+    MANAGED_LEDGER_NAME_KEY,
+)
+from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.ledgers.reader import OffloadedLedger
+from arrow_io.ledgers.writer import (
+    DEFAULT_BLOCK_BYTES,
+    MAX_BLOCK_BYTES,
+    MIN_BLOCK_BYTES,
+    LedgerWriter,
+)
+from arrow_io.messages import layout
+from arrow_io.storage.attempts import RetryPolicy
+from arrow_io.storage.location import Location
+from arrow_io.storage.redaction import redacted_urls
+from arrow_io.storage.store_kinds import StoreKind, store_kind
+from arrow_io.storage.trace import RequestTrace
+from arrow_io.tally import Tally
+from connector.catalog.metadata.topic_metadata import OffloadContext
+from connector.options.option import takes_options
+from connector.options.topic_request import OPTIONS
+
+if TYPE_CHECKING:
+    from uuid import UUID
+
+    from arrow_io.format.entry_frame import BytesLike
+    from arrow_io.format.ledger_metadata import LedgerMetadata
+    from arrow_io.storage.uploads import ObjectUpload
+
+MIN_STORE_BLOCK_BYTES = 5 << 20
+"""Smallest block size in an object store (inclusive): Pulsar asks for it, as S3 does of a part."""
+MAX_STORE_BLOCKS = 10_000
+"""Most blocks of a ledger in an object store (inclusive): S3 takes no more parts of an object."""
+
+ROLE_KEY = "role"
+"""User metadata key of both objects: `data` or `index`."""
+SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
+"""User metadata key of both objects: what wrote them. Pulsar writes a git hash beside it, which
+nothing reads and which a package does not have."""
+SOFTWARE_GIT_SHA_KEY = "s3managedledgeroffloadersoftwaregitsha"
+"""User metadata key of both objects, if Pulsar wrote them."""
+
+_OWN_KEYS = frozenset({FORMAT_VERSION_KEY, ROLE_KEY, SOFTWARE_VERSION_KEY})
+_KEY = re.compile(r"[a-z0-9._-]+")
+
+# The driver's name, and Pulsar's enum constant for it. Pulsar's driver `filesystem` is for objects
+# of another kind than these; `aliyun-oss` asks for user metadata, which is not written there.
+_DRIVERS = {
+    StoreKind.S3: ("aws-s3", "AWS_S3"),
+    StoreKind.GCS: ("google-cloud-storage", "GOOGLE_CLOUD_STORAGE"),
+    StoreKind.AZURE: ("azureblob", "AZURE_BLOB"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LedgerToOffload:
+    """A closed ledger.
+
+    Attributes:
+        ledger_id: BookKeeper ledger id.
+        metadata: Its metadata; length and last entry id are those of the entries.
+        entries: Data of the entries 0, 1, 2, … in order, as the broker gave them to BookKeeper.
+    """
+
+    ledger_id: int
+    metadata: LedgerMetadata
+    entries: Iterable[BytesLike]
+
+    @classmethod
+    def copy_of(cls, ledger: OffloadedLedger) -> Self:
+        """A ledger that was offloaded, to be offloaded elsewhere.
+
+        Its entries are read when they are offloaded, and raise then what
+        `OffloadedLedger.entry_runs` raises, and `ChecksumError` for an entry whose CRC32C is wrong.
+        """
+        return cls(ledger.ledger_id, ledger.index.ledger_metadata, _EntriesOf(ledger))
+
+
+@dataclass(frozen=True, slots=True)
+class OffloadResult:
+    """What an offload wrote.
+
+    Attributes:
+        name: Names of the objects.
+        data_bytes: Length of the data object.
+        index_bytes: Length of the index object.
+        block_count: Number of data blocks.
+        context: What the cluster's metadata of the ledger must say of it.
+        warnings: What went wrong, yet does no harm, in words.
+    """
+
+    name: LedgerObjectName
+    data_bytes: int
+    index_bytes: int
+    block_count: int
+    context: OffloadContext
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class IndexObject:
+    """An index object that is still to be written."""
+
+    name: str
+    data: bytes
+    user_metadata: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class StagedOffload:
+    """A ledger whose data object is written, and whose index object is not: nobody reads it yet.
+
+    A value that goes to other processes, whichever of which publishes the ledger.
+
+    Attributes:
+        name: Names of the objects.
+        index: The index object, which publishes the ledger.
+        data_bytes: Length of the data object.
+        block_count: Number of data blocks.
+        context: What the cluster's metadata of the ledger must say of it.
+        warnings: What went wrong, yet does no harm, in words.
+    """
+
+    name: LedgerObjectName
+    index: IndexObject
+    data_bytes: int
+    block_count: int
+    context: OffloadContext
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(slots=True)
+class _Attempt:
+    """What an offload may have published until now: it deletes nothing else."""
+
+    name: LedgerObjectName
+    data: ObjectUpload | None = None
+    asked_for_index: bool = False
+
+    @property
+    def published(self) -> list[str]:
+        """Names of the objects, the index object first."""
+        has_data = self.data is not None and self.data.may_be_published
+        return [self.name.index_name] * self.asked_for_index + [self.name.data_name] * has_data
+
+
+class LedgerOffloader:
+    """Offloads ledgers to a bucket, and deletes them.
+
+    A broker looks for the objects at the root of a bucket, not below a prefix, and refuses those
+    without user metadata, which a local folder cannot keep with them.
+
+    Args:
+        url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket` or any other URL
+            that fsspec knows, but for a chain of them.
+        storage_options: Options of the fsspec file system.
+        block_bytes: Length of every data block but the last, in bytes; 5 MiB … 2^31 - 1 (inclusive)
+            in an object store, 140 … 2^31 - 1 elsewhere. Three blocks at most are held in memory.
+        cluster: Name of the cluster that the ledgers are of, for the objects' user metadata.
+        retry: How often a request that failed is sent again.
+        trace: Counts the requests.
+
+    Raises:
+        OptionError: The block size is too small for the object store, or the URL is not usable.
+
+    Example:
+        >>> from uuid import UUID
+        >>> from arrow_io.ledgers.writer import new_ledger_metadata
+        >>> name = "public/default/persistent/orders"
+        >>> metadata = new_ledger_metadata([3, 3], managed_ledger=name, ctime_ms=0)
+        >>> offloader = LedgerOffloader("memory://offloader-example")
+        >>> ledger = LedgerToOffload(42, metadata, [b"one", b"two"])
+        >>> offloader.offload(ledger, UUID(int=1)).data_bytes
+        158
+        >>> [entry.data for entry in offloader.read_offloaded(42, UUID(int=1)).read_entries(0, 1)]
+        [b'one', b'two']
+        >>> offloader.delete_offloaded(42, UUID(int=1))
+        ()
+    """
+
+    @takes_options(OPTIONS)
+    def __init__(
+        self,
+        url: str,
+        *,
+        storage_options: Mapping[str, object] | None = None,
+        block_bytes: int = DEFAULT_BLOCK_BYTES,
+        cluster: str | None = None,
+        retry: RetryPolicy | None = None,
+        trace: RequestTrace | None = None,
+    ) -> None:
+        self.location = Location(
+            url, storage_options, retry or RetryPolicy(), trace=trace or RequestTrace()
+        )
+        self.location.check_writable()
+        check_whole_number("block_bytes", block_bytes, MIN_BLOCK_BYTES, MAX_BLOCK_BYTES)
+        self.block_bytes = block_bytes
+        self.cluster = cluster
+        kind = store_kind(self.location.url)
+        self._driver = None if kind is None else _DRIVERS.get(kind)
+        if self._driver is not None and block_bytes < MIN_STORE_BLOCK_BYTES:
+            message = (
+                f"block_bytes is {block_bytes}; object stores take blocks of "
+                f"{MIN_STORE_BLOCK_BYTES} bytes and more"
+            )
+            raise OptionError(message)
+
+    def offload(
+        self,
+        ledger: LedgerToOffload,
+        uuid: UUID,
+        extra_metadata: Mapping[str, str] | None = None,
+    ) -> OffloadResult:
+        """Write the objects of a ledger.
+
+        A failure, an interrupt too, leaves no index object, and nothing else that could be removed;
+        what could not be is noted on the error. An offload that was cut off without one, as by a
+        power failure, can be repeated with the same uuid; if it is still under way after all, the
+        one that ends first stands, and the other fails.
+
+        Args:
+            ledger: The ledger.
+            uuid: Id of this attempt; each attempt of each ledger has one of its own.
+            extra_metadata: User metadata of both objects beside what is always there; ASCII. Pulsar
+                gives `ManagedLedgerName`, which by default is what the ledger's metadata says.
+
+        Raises:
+            OptionError: The ledger is empty or not closed, its metadata does not fit its entries,
+                it would have too many blocks; nothing names its managed ledger; the user metadata
+                is not usable; or it was offloaded with this uuid before, or meanwhile.
+            EntryTooLargeError: An entry is longer than `block_bytes - 140`.
+            MissingEntriesError: The entries end before the last entry id.
+            StorageError: The store refused, or went on failing.
+            Exception: What the entries raised.
+        """
+        attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
+        with self._undone_if_it_fails(attempt):
+            staged = self._stage(attempt, ledger, extra_metadata)
+            self._check_new(attempt.name)
+            attempt.asked_for_index = True
+            self.publish(staged.index)
+        return OffloadResult(
+            staged.name,
+            staged.data_bytes,
+            len(staged.index.data),
+            staged.block_count,
+            staged.context,
+            staged.warnings,
+        )
+
+    def stage(
+        self,
+        ledger: LedgerToOffload,
+        uuid: UUID,
+        extra_metadata: Mapping[str, str] | None = None,
+    ) -> StagedOffload:
+        """Write the data object of a ledger, which readers do not know of until it is published.
+
+        As `offload`, but for the index object. What is left of a ledger that is never published is
+        an offload that never completed.
+
+        Args:
+            ledger: See `offload`.
+            uuid: See `offload`.
+            extra_metadata: See `offload`.
+
+        Raises:
+            Exception: See `offload`.
+        """
+        attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
+        with self._undone_if_it_fails(attempt):
+            return self._stage(attempt, ledger, extra_metadata)
+
+    def publish(self, index: IndexObject) -> None:
+        """Write the index object of a ledger that was staged; done again, it changes nothing.
+
+        Raises:
+            StorageError: The store refused, or went on failing; it may have the object then.
+        """
+        self.location.write_object(index.name, index.data, user_metadata=index.user_metadata)
+
+    def read_offloaded(self, ledger_id: int, uuid: UUID) -> OffloadedLedger:
+        """Open an offloaded ledger for reading: one request.
+
+        Args:
+            ledger_id: BookKeeper ledger id.
+            uuid: Id of the offload attempt.
+
+        Raises:
+            MissingObjectError: There is no index object.
+            FormatError: It is not sound.
+            StorageError: The store refused, or went on failing.
+        """
+        return OffloadedLedger.open(self.location, LedgerObjectName(uuid, ledger_id))
+
+    def delete_offloaded(self, ledger_id: int, uuid: UUID) -> tuple[str, ...]:
+        """Delete the objects of a ledger, and what is left of an offload of it that was cut off.
+
+        Objects that are not there are no error. The index object goes first, so that what is left
+        by a process that ends half way is an unfinished offload, not a ledger without its entries.
+
+        Args:
+            ledger_id: BookKeeper ledger id.
+            uuid: Id of the offload attempt.
+
+        Returns:
+            Warnings, in words: the objects are deleted, yet what is left of an offload that was cut
+            off could not be looked for.
+
+        Raises:
+            StorageError: The store refused, or went on failing.
+        """
+        name = LedgerObjectName(uuid, ledger_id)
+        self.location.delete_objects((name.index_name, name.data_name))
+        return self._abort_uploads(name)
+
+    def _check_block_count(self, metadata: LedgerMetadata) -> None:
+        # Less than there will be: no block is filled to its last byte.
+        block_count = metadata.length_bytes // self.block_bytes
+        if self._driver is not None and block_count > MAX_STORE_BLOCKS:
+            message = (
+                f"{metadata.length_bytes} bytes in blocks of {self.block_bytes} are more than the "
+                f"{MAX_STORE_BLOCKS} blocks that object stores take: use larger ones"
+            )
+            raise OptionError(message)
+
+    def _check_new(self, name: LedgerObjectName) -> None:
+        if self._is_complete(name):
+            raise _offloaded_before(name)
+
+    def _is_complete(self, name: LedgerObjectName) -> bool:
+        return self.location.exists(name.index_name)
+
+    def _user_metadata(
+        self, metadata: LedgerMetadata, extra_metadata: Mapping[str, str]
+    ) -> dict[str, str]:
+        """User metadata of both objects but for their roles, under names in lower case."""
+        extra = {str(key).lower(): value for key, value in extra_metadata.items()}
+        reserved = sorted(_OWN_KEYS.intersection(extra))
+        if reserved:
+            message = f"user metadata that the offloader itself sets: {', '.join(reserved)}"
+            raise OptionError(message)
+        inside = metadata.managed_ledger_name
+        outside = extra.get(MANAGED_LEDGER_NAME_KEY, inside)
+        if outside is None:
+            message = "nothing names the managed ledger: give ManagedLedgerName as extra metadata"
+            raise OptionError(message)
+        if inside not in (None, outside):
+            message = (
+                f"extra metadata for {outside!r}, but the ledger's own metadata says {inside!r}"
+            )
+            raise OptionError(message)
+        cluster = {} if self.cluster is None else {CLUSTER_NAME_KEY: self.cluster}
+        given = {MANAGED_LEDGER_NAME_KEY: outside, **cluster, **extra}
+        for key, value in given.items():
+            if not (_KEY.fullmatch(key) and _is_header_value(value)):
+                message = f"not usable as user metadata: {key!r}: {value!r}"
+                raise OptionError(message)
+        return {
+            FORMAT_VERSION_KEY: FORMAT_VERSION,
+            SOFTWARE_VERSION_KEY: _software_version(),
+            **given,
+        }
+
+    @contextmanager
+    def _undone_if_it_fails(self, attempt: _Attempt) -> Iterator[None]:
+        name = attempt.name
+        try:
+            try:
+                yield
+            except BaseException as error:
+                if attempt.data is not None:
+                    self._undo(attempt, error)
+                raise
+        except PulsarOffloadError as error:
+            error.located(object_key=name.data_name, ledger_id=name.ledger_id)
+            raise
+
+    def _stage(
+        self,
+        attempt: _Attempt,
+        ledger: LedgerToOffload,
+        extra_metadata: Mapping[str, str] | None,
+    ) -> StagedOffload:
+        writer = LedgerWriter(ledger.metadata, block_bytes=self.block_bytes)
+        self._check_block_count(ledger.metadata)
+        user_metadata = self._user_metadata(ledger.metadata, extra_metadata or {})
+        name = attempt.name
+        self._check_new(name)
+        data_bytes = block_count = 0
+        attempt.data = self.location.upload(
+            name.data_name, user_metadata={**user_metadata, ROLE_KEY: "data"}
+        )
+        with attempt.data as upload:
+            for block in writer.blocks(ledger.entries):
+                upload.write_part(block)
+                data_bytes += len(block)
+                block_count += 1
+            upload.wait()
+            # Neither object of another offload that was faster is overwritten.
+            self._check_new(name)
+        return StagedOffload(
+            name=name,
+            index=IndexObject(
+                name.index_name, writer.index(), {**user_metadata, ROLE_KEY: "index"}
+            ),
+            data_bytes=data_bytes,
+            block_count=block_count,
+            warnings=self._abort_uploads(name),
+            context=self._context(name.uuid),
+        )
+
+    def _undo(self, attempt: _Attempt, error: BaseException) -> None:
+        """Delete what a failed offload wrote; what is left is noted on the error.
+
+        Raises:
+            OptionError: The store failed because another offload with this uuid was faster, whose
+                objects stay.
+        """
+        name = attempt.name
+        try:
+            is_another = not attempt.asked_for_index and self._is_complete(name)
+            if not is_another:
+                self.location.delete_objects(attempt.published)
+        except PulsarOffloadError as failure:
+            error.add_note(f"not all that was written could be deleted: {failure}")
+            return
+        if not is_another:
+            for warning in self._abort_uploads(name):
+                error.add_note(warning)
+        elif isinstance(error, StorageError | MissingObjectError):
+            raise _offloaded_before(name) from error
+
+    def _abort_uploads(self, name: LedgerObjectName) -> tuple[str, ...]:
+        """Abort uploads of the objects: left by a process that was killed, or by a lost answer.
+
+        To begin an upload and never hear of it is all that it takes to leave one.
+
+        Returns:
+            Warnings, in words: that it was not possible, as without the permission
+            `s3:ListBucketMultipartUploads`.
+        """
+        names = {name.data_name, name.index_name}
+        try:
+            for upload in self.location.unfinished_uploads(name.data_name):
+                if upload.name in names:
+                    self.location.abort_upload(upload.name, upload.upload_id)
+        except PulsarOffloadError as error:
+            return (f"uploads that were begun before could not be looked for: {error}",)
+        return ()
+
+    def _context(self, uuid: UUID) -> OffloadContext:
+        """What a cluster records; without a driver, a broker takes the one it is set to."""
+        properties: dict[str, str] = {}
+        driver = None
+        if self._driver is not None:
+            driver, constant = self._driver
+            options = self.location.storage_options or {}
+            client = options.get("client_kwargs")
+            client = client if isinstance(client, Mapping) else {}
+            container = self.location.url.partition("://")[2].partition("/")[0]
+            properties = {
+                "bucket": container.partition("@")[0],
+                "managedLedgerOffloadDriver": constant,
+                "region": _text(client.get("region_name")),
+                "serviceEndpoint": _text(options.get("endpoint_url") or client.get("endpoint_url")),
+            }
+        return OffloadContext(
+            uuid=uuid,
+            complete=True,
+            bookkeeper_deleted=False,
+            timestamp_ms=time.time_ns() // 1_000_000,
+            driver=driver,
+            driver_properties=properties,
+        )
+
+
+def _offloaded_before(name: LedgerObjectName) -> OptionError:
+    message = (
+        "the ledger was offloaded with this uuid before, or while this offload was under way; a new"
+        " attempt has a new uuid"
+    )
+    return OptionError(message, object_key=name.index_name)
+
+
+@dataclass(frozen=True, slots=True)
+class _EntriesOf:
+    """The entries of an offloaded ledger, read anew each time they are asked for."""
+
+    ledger: OffloadedLedger
+
+    def __iter__(self) -> Iterator[memoryview]:
+        ledger = self.ledger
+        runs = ledger.data.entry_runs(0, ledger.last_entry_id, Tally(), verify_checksums=True)
+        for run in runs:
+            for index in run.flagged(layout.BROKEN):
+                if run.number(index, layout.ERROR) == layout.BAD_CHECKSUM:
+                    raise run.error(index)
+            for index in range(run.count):
+                yield run.view(index, layout.FRAME)
+
+
+def index_user_metadata(
+    data_user_metadata: Mapping[str, str], managed_ledger: str
+) -> dict[str, str]:
+    """User metadata of an index object that is written to a data object that is there.
+
+    Args:
+        data_user_metadata: User metadata of the data object, names in lower case.
+        managed_ledger: Name of the managed ledger.
+    """
+    return {
+        **{key: each for key, each in data_user_metadata.items() if key != SOFTWARE_GIT_SHA_KEY},
+        FORMAT_VERSION_KEY: FORMAT_VERSION,
+        SOFTWARE_VERSION_KEY: _software_version(),
+        MANAGED_LEDGER_NAME_KEY: managed_ledger,
+        ROLE_KEY: "index",
+    }
+
+
+@cache
+def _software_version() -> str:
+    return f"pulsar-offload {version('pulsar-offload')}"
+
+
+def _is_header_value(value: object) -> bool:
+    return isinstance(value, str) and value.isascii() and value.isprintable()
+
+
+def _text(value: object) -> str:
+    return redacted_urls(value) if isinstance(value, str) else ""

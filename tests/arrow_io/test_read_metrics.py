@@ -1,0 +1,103 @@
+"""Reports count what was lost, add up, and say in words what a reader must know."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import fields
+
+from arrow_io.errors import ChecksumError, CorruptBlockError
+from arrow_io.read_metrics import MAX_KEPT_LOSSES, ReadReport, Unit
+
+
+def test_losses_are_counted() -> None:
+    """By unit and by kind of damage, with the first ones in words."""
+    report = ReadReport()
+
+    report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=3))
+    report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=4))
+    report.lose(Unit.ENTRY, CorruptBlockError("cut"), count=7)
+    report.lose(Unit.MESSAGE, ChecksumError("broken"), count=2)
+
+    assert report.lost == {
+        (Unit.ENTRY, "ChecksumError"): 2,
+        (Unit.ENTRY, "CorruptBlockError"): 7,
+        (Unit.MESSAGE, "ChecksumError"): 2,
+    }
+    assert report.losses == ["broken (entry 3)", "broken (entry 4)", "cut", "broken"]
+
+
+def test_words_are_kept_of_the_first_losses_only() -> None:
+    """Counts go on; what is held in memory does not."""
+    report, other = ReadReport(), ReadReport()
+    for entry_id in range(MAX_KEPT_LOSSES + 5):
+        report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=entry_id))
+        other.lose(Unit.ENTRY, ChecksumError("other", entry_id=entry_id))
+
+    assert len(report.losses) == MAX_KEPT_LOSSES
+    assert report.losses[-1] == f"broken (entry {MAX_KEPT_LOSSES - 1})"
+    report.add(other)
+    assert report.lost[Unit.ENTRY, "ChecksumError"] == 2 * (MAX_KEPT_LOSSES + 5)
+    assert len(report.losses) == MAX_KEPT_LOSSES
+    assert ReadReport().add(other).losses == other.losses
+
+
+def _numbered(start: int) -> ReadReport:
+    """A report whose counts are all different."""
+    report = ReadReport()
+    for number, each in enumerate(fields(report), start):
+        if each.type == "int":
+            setattr(report, each.name, number)
+    return report
+
+
+def test_reports_add_up_field_by_field() -> None:
+    """Every count, and the losses in order; the other report stays as it was."""
+    one, two = _numbered(1), _numbered(100)
+    one.lose(Unit.ENTRY, ChecksumError("first"))
+    two.lose(Unit.ENTRY, ChecksumError("second"))
+    two.lose(Unit.BLOCK, CorruptBlockError("third"))
+    before = pickle.loads(pickle.dumps(two))
+    expected = {
+        each.name: getattr(one, each.name) + getattr(two, each.name)
+        for each in fields(ReadReport)
+        if each.type == "int"
+    }
+    assert len(expected) >= 9
+
+    total = one.add(two)
+
+    assert total is one
+    assert {name: getattr(one, name) for name in expected} == expected
+    assert one.lost == {(Unit.ENTRY, "ChecksumError"): 2, (Unit.BLOCK, "CorruptBlockError"): 1}
+    assert one.losses == ["first", "second", "third"]
+    assert two == before
+
+
+def test_sound_read_has_no_notices() -> None:
+    """What a client never sees either is not worth a word."""
+    report = ReadReport(rows=5, entries=9, markers=2, aborted_messages=3, duplicate_chunks=1)
+
+    assert report.notices() == []
+
+
+def test_notices_say_what_was_left_out() -> None:
+    """One sentence for each reason, with its number; so of what was replaced."""
+    report = ReadReport(
+        open_messages=7,
+        open_transactions=2,
+        incomplete_messages=3,
+        replaced_texts=6,
+    )
+    report.lose(Unit.ENTRY, ChecksumError("broken"), count=4)
+    report.lose(Unit.LEDGER, CorruptBlockError("broken"))
+
+    assert report.notices() == [
+        "7 messages of 2 transactions without an outcome in the offloaded ledgers were left out",
+        (
+            "3 chunked messages were left out, because not all their chunks are in the offloaded"
+            " ledgers"
+        ),
+        "6 texts had invalid bytes; U+FFFD replaces them",
+        "4 × entry lost: ChecksumError",
+        "1 × ledger lost: CorruptBlockError",
+    ]

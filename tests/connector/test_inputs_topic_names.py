@@ -1,0 +1,438 @@
+"""Topic names are read in every form, become managed-ledger names and back, and are chosen."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
+from connector.inputs.topic_names import (
+    ForeignTopic,
+    TopicName,
+    managed_ledger_owner,
+    namespaces_of,
+    select_topics,
+)
+from tests.support.golden import GoldenTopic, golden_topics
+
+PARTS = st.text(st.characters(exclude_characters="/", exclude_categories=["Cs"]), min_size=1)
+TOPICS = st.builds(TopicName, PARTS, PARTS, PARTS, st.none() | PARTS)
+
+
+def topics(*names: str) -> list[TopicName]:
+    """Topics of these names."""
+    return [TopicName.parse(name) for name in names]
+
+
+def selected(wanted: str | list[str], *names: str) -> list[str]:
+    """Names of the topics chosen from these."""
+    return [str(topic) for topic in select_topics(wanted, topics(*names))]
+
+
+class TestParse:
+    """How users and Pulsar write names."""
+
+    @pytest.mark.parametrize(
+        ("name", "full"),
+        [
+            ("orders", "persistent://public/default/orders"),
+            ("sales/eu/orders", "persistent://sales/eu/orders"),
+            ("persistent://sales/eu/orders", "persistent://sales/eu/orders"),
+            ("persistent://sales/c1/eu/orders", "persistent://sales/c1/eu/orders"),
+            ("orders-partition-2", "persistent://public/default/orders-partition-2"),
+            ("what a: name*", "persistent://public/default/what a: name*"),
+        ],
+    )
+    def test_every_form_is_read(self, name: str, full: str) -> None:
+        """Short names are in public/default; the full name says the same again."""
+        assert str(TopicName.parse(name)) == full
+        assert TopicName.parse(full) == TopicName.parse(name)
+
+    def test_the_parts_are_told_apart(self) -> None:
+        """A cluster stands between tenant and namespace, in full names only."""
+        assert TopicName.parse("persistent://sales/c1/eu/orders") == TopicName(
+            "sales", "eu", "orders", "c1"
+        )
+
+    def test_slashes_behind_a_cluster_are_in_the_name(self) -> None:
+        """In names of the first version the local name is all that is left."""
+        assert TopicName.parse("persistent://sales/c1/eu/a/b") == TopicName(
+            "sales", "eu", "a/b", "c1"
+        )
+
+    def test_other_domains_are_refused(self) -> None:
+        """Topics that are not persistent are never offloaded, and the error says so."""
+        for name in ("non-persistent://public/default/orders", "http://a/b/c", "://a/b/c"):
+            with pytest.raises(OptionError, match="only persistent:// topics"):
+                TopicName.parse(name)
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            *("", "/", "a/b", "a/b/c/d", "a//c", "/b/c", "a/b/"),
+            *("persistent://", "persistent://a", "persistent://a/b", "persistent:///b/c"),
+            *("persistent://a/b/", "persistent://a//c/d"),
+        ],
+    )
+    def test_other_shapes_are_refused(self, name: str) -> None:
+        """A name with a missing or empty part is no topic's."""
+        with pytest.raises(OptionError, match="is not 'name'"):
+            TopicName.parse(name)
+
+    def test_an_error_shows_a_bounded_part_of_the_name(self) -> None:
+        """However long a name is, the message about it is not."""
+        with pytest.raises(OptionError) as raised:
+            TopicName.parse("a/" * 100_000)
+        assert len(str(raised.value)) < 400
+
+    @given(st.text())
+    def test_any_text_is_a_name_or_an_option_error(self, name: str) -> None:
+        """No text breaks the parser, and what it reads it writes the same."""
+        try:
+            topic = TopicName.parse(name)
+        except OptionError:
+            return
+        assert TopicName.parse(str(topic)) == topic
+        assert str(topic).endswith(name)
+
+    def test_a_name_is_a_value(self) -> None:
+        """Equal names are one key."""
+        topic = TopicName.parse("orders")
+
+        assert len({topic, TopicName("public", "default", "orders")}) == 1
+
+
+class TestManagedLedgerName:
+    """How a topic's managed ledger is named."""
+
+    @pytest.mark.parametrize(
+        ("local_name", "encoded"),
+        [
+            ("orders", "orders"),
+            ("a b", "a+b"),
+            ("a+b", "a%2Bb"),
+            ("a.b-c_d*e", "a.b-c_d*e"),
+            ("a~b", "a%7Eb"),
+            ("100%", "100%25"),
+            ("a:b", "a%3Ab"),
+            ("été", "%C3%A9t%C3%A9"),
+            ("😀", "%F0%9F%98%80"),
+            ("a'b(c)!", "a%27b%28c%29%21"),
+        ],
+    )
+    def test_the_local_name_is_encoded_as_java_does(self, local_name: str, encoded: str) -> None:
+        """The encoding is that of java.net.URLEncoder with UTF-8."""
+        topic = TopicName("public", "default", local_name)
+
+        assert topic.managed_ledger_name == f"public/default/persistent/{encoded}"
+        assert TopicName.from_managed_ledger_name(topic.managed_ledger_name) == topic
+
+    @pytest.mark.parametrize("topic", golden_topics(), ids=str)
+    def test_golden_names_agree(self, topic: GoldenTopic) -> None:
+        """Both names that a real broker uses for a topic are made of each other."""
+        assert TopicName.parse(topic.name).managed_ledger_name == topic.managed_ledger
+        assert str(TopicName.from_managed_ledger_name(topic.managed_ledger)) == topic.name
+
+    def test_the_cluster_comes_before_the_namespace(self) -> None:
+        """The first version has the cluster in the managed ledger's name too."""
+        topic = TopicName("sales", "eu", "a/b", "c1")
+
+        assert topic.managed_ledger_name == "sales/c1/eu/persistent/a%2Fb"
+        assert TopicName.from_managed_ledger_name("sales/c1/eu/persistent/a%2Fb") == topic
+
+    @given(TOPICS)
+    def test_names_come_back(self, topic: TopicName) -> None:
+        """Every topic survives the way to either name and back."""
+        assert TopicName.from_managed_ledger_name(topic.managed_ledger_name) == topic
+        assert TopicName.parse(str(topic)) == topic
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "",
+            "orders",
+            "public/default/orders",
+            "public/default/non-persistent/orders",
+            "public/default/persistent/",
+            "/default/persistent/orders",
+            "public//persistent/orders",
+            "a/b/c/d/persistent/orders",
+            "public/default/persistent/a%2Fb",
+            "public/default/persistent/a b",
+            "public/default/persistent/a%zz",
+            "public/default/persistent/%FF%FE",
+            "public/default/persistent/%c3%a9",
+            "public/default/persistent/a%",
+            "public/default/persistent/~",
+            "public/default/persistent/\ud800",
+            "public/default/persistent/\x00",
+            "public/default/segment/persistent/0000-ffff-0",
+        ],
+    )
+    def test_other_names_are_refused(self, name: str) -> None:
+        """What Pulsar would not write is an error, not another topic's name."""
+        with pytest.raises(FormatError, match="is not the managed ledger"):
+            TopicName.from_managed_ledger_name(name)
+
+    @given(st.text() | st.text("ab/%2FfE9+~ ").map("t/n/persistent/".__add__))
+    def test_no_two_names_are_one_topic(self, name: str) -> None:
+        """Whatever stands in a bucket is refused, or is exactly the name of the topic read."""
+        try:
+            topic = TopicName.from_managed_ledger_name(name)
+        except FormatError:
+            return
+        assert topic.managed_ledger_name == name
+
+    def test_half_a_character_does_not_break_the_encoding(self) -> None:
+        """A lone surrogate, which Java writes as a question mark, is written so here."""
+        assert TopicName("a", "b", "\ud800").managed_ledger_name == "a/b/persistent/%3F"
+
+
+class TestForeignTopic:
+    """Topics of other domains than persistent."""
+
+    @pytest.mark.parametrize(
+        ("managed_ledger", "name"),
+        [
+            (
+                "public/default/segment/orders/0000-7fff-1",
+                "segment://public/default/orders/0000-7fff-1",
+            ),
+            (
+                "t/n/segment/odd+%C3%A9t%C3%A9%3A2026/0000-ffff-0",
+                "segment://t/n/odd été:2026/0000-ffff-0",
+            ),
+            ("t/n/segment/persistent/8000-ffff-12", "segment://t/n/persistent/8000-ffff-12"),
+            ("t/n/topic/orders", "topic://t/n/orders"),
+            ("t/n/non-persistent/orders", "non-persistent://t/n/orders"),
+        ],
+    )
+    def test_managed_ledgers_of_other_domains(self, managed_ledger: str, name: str) -> None:
+        """A well-formed name of another domain is that of a foreign topic, and comes back."""
+        owner = managed_ledger_owner(managed_ledger)
+        assert isinstance(owner, ForeignTopic)
+        assert str(owner) == name
+        assert owner.managed_ledger_name == managed_ledger
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "t/n/segment/orders/0000-7fff",
+            "t/n/segment/orders/0000-7FFF-1",
+            "t/n/segment/orders/0000-7fff-01",
+            "t/n/segment/a:b/0000-7fff-1",
+            "t/n/segment//0000-7fff-1",
+            "t/n/persistens/orders",
+            "t/n/segment/persistent/0000-ffff-x0/more",
+        ],
+    )
+    def test_malformed_names_are_refused(self, name: str) -> None:
+        """What Pulsar would not write is damage, whatever it resembles."""
+        with pytest.raises(FormatError, match="is not the managed ledger"):
+            managed_ledger_owner(name)
+
+    def test_topic_of_a_cluster_named_as_a_segment(self) -> None:
+        """A name of Pulsar's first version stays one if its last part is not that of a segment."""
+        owner = managed_ledger_owner("t/n/segment/persistent/orders")
+        assert owner == TopicName("t", "segment", "orders", "n")
+
+    @given(st.text() | st.text("ab/%2FfE9+~ 0-f").map("t/n/segment/".__add__))
+    def test_no_two_names_are_one_topic(self, name: str) -> None:
+        """Whatever stands in a bucket is refused, or is exactly the name of the owner read."""
+        try:
+            owner = managed_ledger_owner(name)
+        except FormatError:
+            return
+        assert owner.managed_ledger_name == name
+
+    @pytest.mark.parametrize(
+        "name", ["topic://public/default/orders", "segment://public/default/orders/0000-7fff-1"]
+    )
+    def test_names_are_refused_by_name(self, name: str) -> None:
+        """Who asks for a scalable topic learns that it is one."""
+        with pytest.raises(OptionError, match=r"scalable topics of Pulsar 5\.0"):
+            TopicName.parse(name)
+
+
+class TestPartition:
+    """Which names are those of partitions."""
+
+    @pytest.mark.parametrize(
+        ("name", "partition", "base"),
+        [
+            ("orders", -1, "orders"),
+            ("orders-partition-0", 0, "orders"),
+            ("orders-partition-12", 12, "orders"),
+            ("orders-partition-2147483647", 2147483647, "orders"),
+            ("orders-partition-2147483648", -1, "orders-partition-2147483648"),
+            ("orders-partition-01", -1, "orders-partition-01"),
+            ("orders-partition--1", -1, "orders-partition--1"),
+            ("orders-partition-+1", -1, "orders-partition-+1"),
+            ("orders-partition-", -1, "orders-partition-"),
+            ("orders-partition-1x", -1, "orders-partition-1x"),
+            ("orders-partition-1\n", -1, "orders-partition-1\n"),
+            ("orders-partition-\u0661", -1, "orders-partition-\u0661"),
+            ("-partition-1", -1, "-partition-1"),
+            ("a-partition-1-partition-2", 2, "a-partition-1"),
+            ("line\nbreak-partition-3", 3, "line\nbreak"),
+        ],
+    )
+    def test_the_number_is_read_as_pulsar_does(self, name: str, partition: int, base: str) -> None:
+        """Only `-partition-` and a plain number at the end make a partition."""
+        topic = TopicName.parse(name)
+
+        assert topic.partition == partition
+        assert topic.base == TopicName.parse(base)
+
+    @given(TOPICS, st.integers(0, 2**31 - 1))
+    def test_every_topic_can_have_partitions(self, topic: TopicName, number: int) -> None:
+        """The name of a partition gives back the topic and the number."""
+        partition = TopicName.parse(f"{topic}-partition-{number}")
+
+        assert (partition.base, partition.partition) == (topic, number)
+
+
+class TestSelect:
+    """What a user gets for a name, a list, or a glob."""
+
+    def test_a_name_selects_its_topic(self) -> None:
+        """Only the topic named is selected, whatever form the name has."""
+        names = ("orders", "orders2", "sales/eu/orders")
+
+        assert selected("orders", *names) == ["persistent://public/default/orders"]
+        assert selected("persistent://sales/eu/orders", *names) == ["persistent://sales/eu/orders"]
+
+    def test_a_name_selects_all_partitions_in_order(self) -> None:
+        """Partitions come by number, not by text."""
+        names = [f"orders-partition-{number}" for number in (10, 2, 0, 1)]
+
+        assert selected("orders", *names, "other-partition-0") == [
+            f"persistent://public/default/orders-partition-{number}" for number in (0, 1, 2, 10)
+        ]
+
+    def test_a_partition_can_be_named(self) -> None:
+        """One partition alone is selected by its own name."""
+        assert selected("orders-partition-1", "orders-partition-0", "orders-partition-1") == [
+            "persistent://public/default/orders-partition-1"
+        ]
+
+    @pytest.mark.parametrize(
+        ("glob", "found"),
+        [
+            ("orders*", ["public/default/orders", "public/default/orders-eu-partition-0"]),
+            ("*r*-??", ["public/default/orders-eu-partition-0"]),
+            ("[A-Z]*", ["public/default/Orders"]),
+            ("order?", ["public/default/orders"]),
+            ("order[rs]", ["public/default/orders"]),
+            ("order[!s]*", []),
+            ("orders-eu-partition-*", []),
+            ("*/*/orders", ["public/default/orders", "sales/eu/orders"]),
+            ("persistent://sales/*/*", ["sales/eu/orders"]),
+            ("sales/e*/o*s", ["sales/eu/orders"]),
+            ("persistent://*/*/*/*", ["sales/c1/eu/orders"]),
+        ],
+    )
+    def test_a_glob_matches_part_by_part(self, glob: str, found: list[str]) -> None:
+        """Each part matches its own part of the base name; a short glob is in public/default."""
+        names = ("orders", "orders-eu-partition-0", "sales/eu/orders", "Orders")
+        everything = (*names, "persistent://sales/c1/eu/orders")
+        expected = sorted(f"persistent://{name}" for name in found)
+
+        if expected:
+            assert selected(glob, *everything) == expected
+        else:
+            with pytest.raises(TopicNotFoundError):
+                selected(glob, *everything)
+
+    def test_a_name_wins_over_a_glob(self) -> None:
+        """A topic whose own name has glob characters is selected by it, alone."""
+        names = ("a*", "ab", "a[bc]", "ac")
+
+        assert selected("a*", *names) == ["persistent://public/default/a*"]
+        assert selected("a[bc]", *names) == ["persistent://public/default/a[bc]"]
+        assert selected("a[bc]", "ab", "ac") == [
+            "persistent://public/default/ab",
+            "persistent://public/default/ac",
+        ]
+
+    def test_globs_leave_out_system_topics(self) -> None:
+        """Pulsar's own topics are not in a glob's result, but can be named."""
+        system = (
+            "__change_events",
+            "__change_events-partition-0",
+            "__transaction_buffer_snapshot",
+            "__transaction_buffer_snapshot_segments",
+            "__transaction_log_3",
+            "orders-partition-0-sub__transaction_pending_ack",
+        )
+
+        assert selected("*", "orders", *system) == ["persistent://public/default/orders"]
+        for name in system:
+            assert f"persistent://public/default/{name}" in selected(name, "orders", *system)
+        with pytest.raises(TopicNotFoundError):
+            selected("__*", *system)
+
+    def test_several_wishes_give_each_topic_once(self) -> None:
+        """Overlapping names and globs are one ordered list."""
+        assert selected(["b*", "a", "*", "b1"], "b1", "a", "b1", "b2") == [
+            "persistent://public/default/a",
+            "persistent://public/default/b1",
+            "persistent://public/default/b2",
+        ]
+
+    def test_each_wish_must_be_fulfilled(self) -> None:
+        """One missing name in a list is an error, although the others were found."""
+        with pytest.raises(TopicNotFoundError, match="nothing"):
+            selected(["orders", "nothing"], "orders")
+
+    def test_near_names_are_shown(self) -> None:
+        """A mistyped name, or one in another namespace, is answered with what it may have meant."""
+        names = ("orders", "sales/eu/order-lines-partition-0", "invoices")
+
+        with pytest.raises(TopicNotFoundError) as raised:
+            selected("ordres", *names)
+        assert str(raised.value) == (
+            "no offloaded topic 'persistent://public/default/ordres'; "
+            "did you mean 'persistent://public/default/orders', 'persistent://sales/eu/order-lines'"
+        )
+        with pytest.raises(TopicNotFoundError, match="'persistent://sales/eu/order-lines'"):
+            selected("order-lines", *names)
+
+    def test_without_near_names_some_are_shown(self) -> None:
+        """The first few names tell what kind of bucket it is."""
+        names = [f"topic-{number:02}" for number in range(20)]
+
+        with pytest.raises(TopicNotFoundError, match=r"there are 20, such as .*topic-04'$"):
+            selected("zzz", *names)
+
+    def test_an_empty_bucket_is_said_to_be_empty(self) -> None:
+        """Where there is no topic at all, the message says so."""
+        with pytest.raises(TopicNotFoundError, match="nor any other"):
+            selected("orders")
+
+    def test_nothing_wanted_is_an_error(self) -> None:
+        """An empty list is a mistake of the caller, not a wish for nothing."""
+        with pytest.raises(OptionError, match="no topic is asked for"):
+            selected([], "orders")
+
+    @given(st.lists(TOPICS, min_size=1, max_size=6), st.data())
+    def test_every_topic_can_be_selected_by_its_name(
+        self, available: list[TopicName], data: st.DataObject
+    ) -> None:
+        """Whatever is in it, the full name selects the topic and its partitions only."""
+        topic = data.draw(st.sampled_from(available))
+
+        chosen = select_topics(str(topic), available)
+
+        assert topic in chosen
+        assert all(topic in (other, other.base) for other in chosen)
+
+
+def test_namespaces_of_names() -> None:
+    """Names tell their namespaces, with the cluster of the first version; globs none."""
+    names = ["orders", "sales/eu/x-partition-2", "persistent://t/c/ns/topic"]
+    assert namespaces_of(names) == frozenset({"public/default", "sales/eu", "t/c/ns"})
+    assert namespaces_of([*names, "orders-*"]) is None
+    with pytest.raises(OptionError):
+        namespaces_of("a/b")

@@ -1,0 +1,168 @@
+"""A process that is killed at whatever step of an offload leaves no index object without data."""
+
+from __future__ import annotations
+
+import itertools
+from typing import TYPE_CHECKING
+from uuid import UUID
+
+import pytest
+
+from arrow_io.errors import MissingObjectError
+from arrow_io.format.object_names import parse_object_name
+from connector import LedgerOffloader, open_catalog
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.findings import FindingKind
+from tests.support.killed_offloads import OffloadToKill
+from tests.support.offloads import (
+    LEDGER_ID,
+    NAME,
+    UUID_1,
+    UUID_2,
+    entries_of,
+    ledger_of,
+    names,
+)
+from tests.support.s3_server import S3Server, running_s3_server
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+ENTRIES = [bytes([number]) * 200 for number in range(10)]
+BLOCK_BYTES = 1000
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts may be small."""
+    monkeypatch.setattr("connector.writing.offloader.MIN_STORE_BLOCK_BYTES", BLOCK_BYTES)
+    monkeypatch.setattr("moto.s3.models.S3_UPLOAD_PART_MIN_SIZE", 1)
+
+
+def check_what_is_left(offloader: LedgerOffloader) -> bool:
+    """Check that nothing is half there, and that it is told apart; whether the ledger is there."""
+    location = offloader.location
+    try:
+        ledger = offloader.read_offloaded(LEDGER_ID, UUID_1)
+    except MissingObjectError:
+        is_whole = False
+        assert NAME.index_name not in names(location)
+    else:
+        is_whole = True
+        assert entries_of(ledger) == ENTRIES
+        assert location.size_bytes(NAME.data_name) == ledger.index.data_object_length_bytes
+    unfinished = {each.name for each in location.unfinished_uploads()}
+    assert unfinished <= {NAME.data_name, NAME.index_name}
+    for name in names(location):
+        assert parse_object_name(name) is not None or name.startswith(tuple(unfinished))
+    check_what_the_audit_says(offloader, is_whole=is_whole)
+    return is_whole
+
+
+def check_what_the_audit_says(offloader: LedgerOffloader, *, is_whole: bool) -> None:
+    """Check that the audit names all that is left, for what it is, and nothing else."""
+    location = offloader.location
+    uploads = location.unfinished_uploads()
+    if not names(location) and not uploads:
+        return
+    found = audit(
+        open_catalog(location.url, storage_options=location.storage_options), uploads=uploads
+    )
+    told = {(each.kind, each.objects) for each in found.findings}
+    expected = {(FindingKind.UNFINISHED_UPLOAD, (each.name,)) for each in uploads}
+    if not is_whole and NAME.data_name in names(location):
+        expected.add((FindingKind.DATA_WITHOUT_INDEX, (NAME.data_name,)))
+    assert told == expected
+    assert found.losses == ()
+
+
+def check_retries(offloader: LedgerOffloader, *, is_whole: bool) -> None:
+    """Check that the offload can be repeated, with another uuid and with its own."""
+    offloader.offload(ledger_of(ENTRIES), UUID_2)
+    if not is_whole:
+        offloader.offload(ledger_of(ENTRIES), UUID_1)
+    for uuid in (UUID_1, UUID_2):
+        assert entries_of(offloader.read_offloaded(LEDGER_ID, uuid)) == ENTRIES
+        offloader.delete_offloaded(LEDGER_ID, uuid)
+    assert names(offloader.location) == []
+    assert offloader.location.unfinished_uploads() == []
+
+
+def kill_at_each_step(first: OffloadToKill, urls: Iterator[str]) -> list[tuple[str, bool]]:
+    """Kill an offload at each of its steps; gives each, and whether the ledger was there then."""
+    outcomes: list[tuple[str, bool]] = []
+    for step in itertools.count(1):
+        offload = OffloadToKill(
+            next(urls), first.storage_options, first.block_bytes, first.entries, first.uuid
+        )
+        reached = offload.run_until(step)
+        offloader = LedgerOffloader(
+            offload.url, storage_options=offload.storage_options, block_bytes=BLOCK_BYTES
+        )
+        is_whole = check_what_is_left(offloader)
+        if reached is None:
+            assert is_whole
+            return outcomes
+        outcomes.append((reached, is_whole))
+        check_retries(offloader, is_whole=is_whole)
+    raise AssertionError
+
+
+def test_in_a_folder(tmp_path: Path) -> None:
+    """A folder has the index object only from its rename on, and by then all of the data."""
+    urls = (str(tmp_path / f"{number}" / "bucket") for number in itertools.count())
+    outcomes = kill_at_each_step(OffloadToKill("", {}, BLOCK_BYTES, ENTRIES, UUID_1), urls)
+
+    assert [outcome for outcome, _ in outcomes].count("after part") == 3
+    assert sum("os.rename" in outcome for outcome, _ in outcomes) == 2
+    assert [is_whole for _, is_whole in outcomes] == sorted(is_whole for _, is_whole in outcomes)
+    assert outcomes[-1] == ("the end of the offload", True)
+    assert not outcomes[0][1]
+
+
+@pytest.mark.s3
+def test_on_s3(s3_server: S3Server) -> None:
+    """A bucket has the index object only when its PUT is done, and by then all of the data."""
+    urls = (f"s3://{s3_server.new_bucket()}" for _ in itertools.count())
+    options = s3_server.storage_options
+    outcomes = kill_at_each_step(OffloadToKill("", options, BLOCK_BYTES, ENTRIES, UUID_1), urls)
+
+    data, index = NAME.data_name, NAME.index_name
+    assert outcomes == [
+        (f"before head of {index}", False),
+        (f"before upload of {data}", False),
+        *[(f"before part of {data}", False), ("after part", False)] * 3,
+        (f"before head of {index}", False),
+        (f"before upload of {data}", False),
+        ("before list of ", False),
+        (f"before head of {index}", False),
+        (f"before put of {index}", False),
+        ("after put", True),
+        ("the end of the offload", True),
+    ]
+
+
+def test_the_catalog_tells_what_a_killed_process_left(tmp_path: Path) -> None:
+    """Data without an index object is an unfinished offload, not a ledger of a topic."""
+    folders = (str(tmp_path / str(step)) for step in itertools.count(1))
+    reached: str | None = ""
+    step = 0
+    while reached is not None and not reached.startswith("before put"):
+        folder = next(folders)
+        step += 1
+        LedgerOffloader(folder).offload(ledger_of([b"complete"]), UUID(int=7))
+        reached = OffloadToKill(folder, {}, BLOCK_BYTES, ENTRIES, UUID_1).run_until(step)
+
+    contents = open_catalog(folder).contents
+
+    assert reached is not None
+    assert [each.name for each in contents.unfinished] == [NAME]
+    assert [copy.name.uuid for copy in contents.copies] == [UUID(int=7)]
