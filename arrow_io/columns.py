@@ -94,7 +94,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.value_columns import ValueField
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
 
 
 @dataclass(frozen=True, slots=True)

@@ -217,7 +217,7 @@ class ConcurrentCopyError(PulsarOffloadError, RuntimeError):
 
 
 class IncompleteReadWarning(UserWarning):
-    """A read left something out or replaced it; `ReadReport.notices` says what."""
+    """A read left something out or replaced it; `ReadMetrics.notices` says what."""
 
 
 class UnusedStatisticsWarning(UserWarning):

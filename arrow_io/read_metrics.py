@@ -1,12 +1,12 @@
-"""What a read met besides the rows it gave, counted and in words.
+"""What a read met besides its rows, counted and in words; and whether damage ends it.
 
-Nothing that should have become a row is left out without passing through `ReadReport.lose`.
+Nothing that should have become a row is left out without passing through `ReadMetrics.lose`.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
@@ -34,7 +34,7 @@ class Unit(StrEnum):
 
 
 @dataclass(slots=True)
-class ReadReport:
+class ReadMetrics:
     """Counts of one read. Reports of the parts of a read add up.
 
     Attributes:
@@ -98,8 +98,8 @@ class ReadReport:
         if len(self.losses) < MAX_KEPT_LOSSES:
             self.losses.append(str(error))
 
-    def add(self, other: ReadReport) -> Self:
-        """Add the counts of another part of the same read; returns this report."""
+    def add(self, other: ReadMetrics) -> Self:
+        """Add the counts of another part of the same read; returns these metrics."""
         for each in fields(other):
             if each.name == "losses":
                 continue
@@ -107,21 +107,21 @@ class ReadReport:
         self.losses.extend(other.losses[: MAX_KEPT_LOSSES - len(self.losses)])
         return self
 
-    def taken(self) -> ReadReport:
+    def taken(self) -> ReadMetrics:
         """What was counted until now, which is forgotten here."""
-        counts, fresh = ReadReport(), ReadReport()
-        for each in fields(ReadReport):
+        counts, fresh = ReadMetrics(), ReadMetrics()
+        for each in fields(ReadMetrics):
             setattr(counts, each.name, getattr(self, each.name))
             setattr(self, each.name, getattr(fresh, each.name))
         return counts
 
-    def of_values(self, known: ReadReport) -> ReadReport:
+    def of_values(self, known: ReadMetrics) -> ReadMetrics:
         """What only a second reader met, who looked at the values too.
 
         Args:
             known: What the first one met.
         """
-        return ReadReport(
+        return ReadMetrics(
             rows=self.rows,
             replaced_texts=self.replaced_texts,
             lost=Counter({key: n for key, n in self.lost.items() if key[0] is Unit.VALUE}),
@@ -162,3 +162,46 @@ class ReadReport:
             said.append(f"{texts} had invalid bytes; U+FFFD replaces them")
         said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
         return said
+
+
+@dataclass(frozen=True, slots=True)
+class Tally:
+    """The metrics that a read fills, and the rule for what cannot be read.
+
+    Attributes:
+        metrics: Receives the counts.
+        salvage: Whether damage is counted and passed over (`on_corruption="salvage"`) instead of
+            raised.
+        keep_values: Whether values that cannot be decoded are counted, even if damage is raised.
+    """
+
+    metrics: ReadMetrics = field(default_factory=ReadMetrics)
+    salvage: bool = False
+    keep_values: bool = False
+
+    def lose(
+        self,
+        unit: Unit,
+        error: PulsarOffloadError,
+        *,
+        count: int = 1,
+        further: Iterable[PulsarOffloadError] = (),
+    ) -> None:
+        """Count `count` units as lost to `error`.
+
+        Args:
+            unit: What is lost.
+            error: Why, and where the first stands.
+            count: How many are lost to it.
+            further: The error for each of the others, for metrics that ask for them.
+
+        Raises:
+            PulsarOffloadError: `error` itself, unless the read salvages.
+        """
+        if not (self.salvage or (self.keep_values and unit is Unit.VALUE)):
+            raise error
+        self.metrics.lose(unit, error, count=count, further=further)
+
+    def uncounted(self) -> Tally:
+        """The same rule for entries whose losses are counted by someone else."""
+        return replace(self, metrics=ReadMetrics())

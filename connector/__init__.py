@@ -42,7 +42,7 @@ from arrow_io.errors import (
     UnusedStatisticsWarning,
 )
 from arrow_io.messages.message_metadata import Message
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 
 if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
@@ -128,7 +128,7 @@ __all__ = [
     "OptionError",
     "PayloadDecodeError",
     "PulsarOffloadError",
-    "ReadReport",
+    "ReadMetrics",
     "ReplayPlan",
     "ReplaySummary",
     "SchemaError",

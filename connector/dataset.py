@@ -12,7 +12,7 @@ from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from connector.display.html import html_table
 from connector.display.text import size_text
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 from connector.scan.scanner import TopicScanner
 
 if TYPE_CHECKING:
@@ -71,13 +71,13 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         scan: What the dataset reads.
         unsound: What was already lost when the topic was opened: ledgers that cannot be read at
             all.
-        report: Counts of the last read that the dataset's own methods made.
+        metrics: Counts of the last read that the dataset's own methods made.
     """
 
-    def __init__(self, scan: Scan, unsound: TopicReport | None = None) -> None:
+    def __init__(self, scan: Scan, unsound: TopicMetrics | None = None) -> None:
         self.scan = scan
-        self.unsound = unsound or TopicReport()
-        self.report = self.unsound
+        self.unsound = unsound or TopicMetrics()
+        self.metrics = self.unsound
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled by what it reads; no connection is kept."""
@@ -177,9 +177,9 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         """
         scanner = self.scanner(columns, filter, **tuning)
         for batch in scanner.to_batches():
-            self.report = scanner.report
+            self.metrics = scanner.metrics
             yield batch
-        self.report = scanner.report
+        self.metrics = scanner.metrics
 
     def head(
         self,
@@ -319,4 +319,4 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         try:
             return method(scanner, *args, **options)
         finally:
-            self.report = scanner.report
+            self.metrics = scanner.metrics

@@ -17,7 +17,7 @@ from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.opening import open_catalog
 from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 from connector.display.warnings import warn_of_read
 from connector.inputs.bounds import Bounds
 from connector.inputs.decryption_keys import read_decryption_keys
@@ -161,7 +161,7 @@ class _Opened:
 
     catalog: Catalog
     topics: Sequence[TopicLedgers]
-    unsound: TopicReport
+    unsound: TopicMetrics
     schema: TopicSchema | None
 
 
@@ -193,7 +193,7 @@ def _open(url: str, topic: str | Sequence[str], inputs: _Inputs) -> _Opened:
     """Find the topics, and the schema unless the request has one."""
     request = inputs.request
     catalog = request.catalog or open_catalog(url, **request.catalog_options())
-    unsound = TopicReport()
+    unsound = TopicMetrics()
     topics = _select(catalog, topic, inputs, unsound)
     schema = inputs.schema
     if inputs.needs_catalog_schema:
@@ -237,7 +237,7 @@ def _open_statistics(
 
 
 def _select(
-    catalog: Catalog, topic: str | Sequence[str], inputs: _Inputs, unsound: TopicReport
+    catalog: Catalog, topic: str | Sequence[str], inputs: _Inputs, unsound: TopicMetrics
 ) -> list[TopicLedgers]:
     request, bounds, brokers = inputs.request, inputs.bounds, inputs.brokers
     try:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector.catalog.live_cluster import explaining_topic
 from connector.scan.execution import execute
 from connector.scan.topic_read import task_of
@@ -61,7 +61,7 @@ class TopicBatchReader(DataSourceReader):
             size of the scan.
     """
 
-    def __init__(self, scan: Scan, unsound: ReadReport, task_bytes: int | None = None) -> None:
+    def __init__(self, scan: Scan, unsound: ReadMetrics, task_bytes: int | None = None) -> None:
         self._reads = scan.reads()
         self._cluster = scan.cluster
         self._unsound = unsound
@@ -97,13 +97,13 @@ class TopicBatchReader(DataSourceReader):
             for number, handle in parts:
                 task = task_of([self._reads[number]], handle)
                 options = task.read.options
-                report = ReadReport()
+                metrics = ReadMetrics()
                 schema = options.projection.schema
                 taken = spark_schema(schema)
                 with explaining_topic(self._cluster, task.read.origin.topic):
-                    for batch in execute(task, report):
+                    for batch in execute(task, metrics):
                         yield batch if taken == schema else batch.cast(taken)
-                log_report(task.read.origin.topic, report)
+                log_report(task.read.origin.topic, metrics)
 
 
 def _reading_only(
@@ -137,12 +137,12 @@ def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[Input
         yield InputPartition(tuple(parts))
 
 
-def log_report(what: str, report: ReadReport) -> None:
+def log_report(what: str, metrics: ReadMetrics) -> None:
     """Log what a read met besides its rows.
 
     Args:
         what: What was read.
-        report: What was met.
+        metrics: What was met.
     """
-    for sentence in (*report.notices(), *report.waiting(), *report.losses):
+    for sentence in (*metrics.notices(), *metrics.waiting(), *metrics.losses):
         _LOG.warning("pulsar_offload: %s: %s", what, sentence)

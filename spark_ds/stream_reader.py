@@ -21,7 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from arrow_io.core.lazy import cached_property
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector.catalog.live_cluster import explaining_topic
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
@@ -157,13 +157,13 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 read: TopicRead
                 cluster: LiveCluster | None
                 read, cluster = pickle.loads(text)  # noqa: S301 - made by `partitions`
-                report = ReadReport()
+                metrics = ReadMetrics()
                 schema = read.options.projection.schema
                 taken = spark_schema(schema)
                 with explaining_topic(cluster, read.origin.topic):
-                    for batch in execute_increment(task_of([read], handle), report):
+                    for batch in execute_increment(task_of([read], handle), metrics):
                         yield batch if taken == schema else batch.cast(taken)
-                log_report(read.origin.topic, report)
+                log_report(read.origin.topic, metrics)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: what was read stays in the bucket."""

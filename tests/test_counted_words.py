@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -87,12 +87,12 @@ def test_no_sentence_takes_a_count_for_many() -> None:
 
 
 def test_a_reader_is_told_of_one_thing_as_one() -> None:
-    """Each notice of a report, with every count at one."""
-    report = TopicReport()
-    for each in fields(TopicReport):
+    """Each notice of metrics, with every count at one."""
+    metrics = TopicMetrics()
+    for each in fields(TopicMetrics):
         if each.type == "int":
-            setattr(report, each.name, 1)
-    notices = report.notices()
+            setattr(metrics, each.name, 1)
+    notices = metrics.notices()
 
     assert len(notices) >= 6
     assert [said for said in notices if _MANY.search(said)] == []

@@ -308,10 +308,10 @@ def _check_rows(sound: Specimen, rows: pa.Table, region: Region, damage: _Damage
 
 def _check_salvage(sound: Specimen, scan: Scan, region: Region, damage: _Damage) -> None:
     """What is salvaged are right rows, and what is not is counted."""
-    rows, report = sound.salvaged(scan, damage.name, damage.content)
+    rows, metrics = sound.salvaged(scan, damage.name, damage.content)
     kept = _check_some_are_given(sound, rows, damage.what)
-    assert report.lost, damage.what
-    assert report.losses, damage.what
+    assert metrics.lost, damage.what
+    assert metrics.losses, damage.what
     is_inside = region.part in {Part.CHECKED, Part.BROKER_FRAME, Part.BROKER_METADATA}
     if is_inside and sound.topic not in _CROSSING:
         lost = pc.invert(pc.is_in(pa.array(range(len(sound.rows))), value_set=kept))
@@ -341,8 +341,8 @@ def _check_cuts_of_data(sound: Specimen, stride: int, *, whole: bool) -> None:
             error = _outcome(sound, strict, damage)
             assert isinstance(error, TruncatedObjectError), damage.what
             _check_is_located(error, damage)
-            rows, report = sound.salvaged(salvaging, name, damage.content)
-            assert report.lost, damage.what
+            rows, metrics = sound.salvaged(salvaging, name, damage.content)
+            assert metrics.lost, damage.what
             _check_some_are_given(sound, rows, damage.what)
         for length in sorted({0, 1, len(content) // 2, len(content) - 1}):
             _check_cut_before_opening(
@@ -359,7 +359,7 @@ def _check_cut_before_opening(sound: Specimen, damage: _Damage) -> None:
         dataset = sound.opened(salvage=True)
         with pytest.warns(IncompleteReadWarning):
             rows = dataset.to_table()
-    assert dataset.report.lost[Unit.ENTRY, "TruncatedObjectError"] >= 1, damage.what
+    assert dataset.metrics.lost[Unit.ENTRY, "TruncatedObjectError"] >= 1, damage.what
     _check_some_are_given(sound, rows, damage.what)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from arrow_io.errors import DecryptionError, EncryptedPayloadError, IncompleteReadWarning
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from connector import open_topic
 from connector.inputs.decryption_keys import read_decryption_keys
 from connector.scan.execution import execute
@@ -45,10 +45,10 @@ _ENCRYPTED_CHUNKED = golden_topic("clients-encrypted-chunked")
 _BATCHES_ONLY = golden_topic("clients-cpp-encrypted")
 
 
-def _table(scan: Scan, tasks: Iterable[ScanTask]) -> tuple[pa.Table, ReadReport]:
-    report = ReadReport()
-    batches = [batch for task in tasks for batch in execute(task, report)]
-    return pa.Table.from_batches(batches, scan.options.projection.schema), report
+def _table(scan: Scan, tasks: Iterable[ScanTask]) -> tuple[pa.Table, ReadMetrics]:
+    metrics = ReadMetrics()
+    batches = [batch for task in tasks for batch in execute(task, metrics)]
+    return pa.Table.from_batches(batches, scan.options.projection.schema), metrics
 
 
 def _block_count(scan: Scan) -> int:
@@ -69,16 +69,16 @@ def test_rows_are_those_that_the_client_read(topic: GoldenTopic, build: str) -> 
     expected = client_rows(topic)
 
     with using_build(build):
-        table, report = _table(scan, scan.plan())
+        table, metrics = _table(scan, scan.plan())
 
     table.validate(full=True)
     rows = rows_of(table)
     assert rows == reference_rows(topic)
     assert as_the_client_tells(rows, expected) == expected
-    assert report.rows == len(rows) == topic.message_count
-    assert report.open_messages == (7 if topic == _OPEN_TRANSACTION else 0)
-    assert not report.lost
-    assert not report.incomplete_messages
+    assert metrics.rows == len(rows) == topic.message_count
+    assert metrics.open_messages == (7 if topic == _OPEN_TRANSACTION else 0)
+    assert not metrics.lost
+    assert not metrics.incomplete_messages
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -116,7 +116,7 @@ def test_open_transaction_is_told() -> None:
         table = dataset.to_table()
 
     assert table.num_rows == _OPEN_TRANSACTION.message_count
-    assert dataset.report.open_messages == 7
+    assert dataset.metrics.open_messages == 7
 
 
 def test_all_transactions_are_given_on_request() -> None:
@@ -126,7 +126,7 @@ def test_all_transactions_are_given_on_request() -> None:
     rows = rows_of(dataset.to_table(columns=["__txn_id__"]))
 
     assert len(rows) == _OPEN_TRANSACTION.message_count + 7 + 6
-    assert dataset.report.markers == 2
+    assert dataset.metrics.markers == 2
 
 
 def _runs_of_entries(rows: list[Row]) -> Iterator[tuple[int, int, int]]:
@@ -211,14 +211,14 @@ def test_decrypted_rows_are_those_that_the_client_read(topic: GoldenTopic, build
     expected = client_rows(topic)
 
     with using_build(build):
-        table, report = _table(scan, scan.plan())
+        table, metrics = _table(scan, scan.plan())
 
     table.validate(full=True)
     rows = rows_of(table)
     assert as_the_client_tells(rows, expected) == expected
     assert len(rows) == topic.message_count
-    assert not report.lost
-    assert not report.incomplete_messages
+    assert not metrics.lost
+    assert not metrics.incomplete_messages
 
 
 @pytest.mark.parametrize("build", BUILDS)
@@ -294,5 +294,5 @@ def test_wrong_key_is_an_error_that_names_it(topic: GoldenTopic) -> None:
 
     assert caught.value.object_key is not None
     assert table.num_rows == 0
-    assert set(dataset.report.lost) == {(Unit.ENTRY, "DecryptionError")}
+    assert set(dataset.metrics.lost) == {(Unit.ENTRY, "DecryptionError")}
     assert "entry lost: DecryptionError" in str(told[-1].message)

@@ -81,7 +81,7 @@ def test_duckdb_finds_a_dataset_by_its_variable(topic: GoldenTopic) -> None:
     assert counted is not None
     ((count,),) = counted.fetchall()
     assert count == topic.message_count
-    assert ds.report.rows == 0  # DuckDB reads by a scanner, which has the report
+    assert ds.metrics.rows == 0  # DuckDB reads by a scanner, which has the metrics
 
 
 def test_duckdb_aggregates(topic: GoldenTopic, dataset: TopicDataset) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_catalog, open_topic
 from connector.scan.execution import execute
@@ -247,7 +247,7 @@ def test_tasks_together_read_each_byte_once(server: S3Server) -> None:
     tasks = dataset.scan.plan(task_bytes=1)
     before = trace.counts
 
-    rows = [sum(b.num_rows for b in execute(task, ReadReport())) for task in tasks]
+    rows = [sum(b.num_rows for b in execute(task, ReadMetrics())) for task in tasks]
 
     requests, received = _spent(trace, before)
     assert len(tasks) == 4
@@ -271,7 +271,7 @@ def test_a_task_reads_on_only_until_its_chunks_are_closed(
             + [m.ledger_id for m in messages if m.first_chunk and m.first_chunk[0] == ledger_id]
         )
         seen = len(trace.records)
-        for _ in execute(task, ReadReport()):
+        for _ in execute(task, ReadMetrics()):
             pass
         read = [record.name for record in trace.records[seen:]]
 

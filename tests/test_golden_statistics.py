@@ -28,10 +28,10 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def folder() -> Iterator[str]:
-    """Statistics of all golden topics, in segments of a few entries."""
+    """Statistics of all golden topics, in zones of a few entries."""
     with (
         memory_bucket({}) as bucket,
-        patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1000),
+        patch("connector.statistics.whole_ledgers.ZONE_BYTES", 1000),
     ):
         for set_name in GOLDEN_SETS:
             ledgers = [

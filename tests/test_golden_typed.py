@@ -52,7 +52,7 @@ def _columns(topic: GoldenTopic, names: list[str], **options: Any) -> dict[str, 
         # That values fit no column is what one test is about.
         warnings.simplefilter("ignore", IncompleteReadWarning)
         table = dataset.to_table()
-    lost = {unit: count for (unit, _), count in dataset.report.lost.items()}
+    lost = {unit: count for (unit, _), count in dataset.metrics.lost.items()}
     rows = [row for row in expected_values(topic, options.get("time_unit", "ns")) if not row.fits]
     asked = VALUE_COLUMN in names
     assert lost == ({Unit.VALUE: len(rows)} if rows and asked else {})

@@ -8,11 +8,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.read_metrics import Tally
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.ranges_ahead import RangesAhead
-    from arrow_io.tally import Tally
 
 
 class Block(NamedTuple):
@@ -152,7 +152,7 @@ class Ledger(Protocol):
         Args:
             first_entry_id: First entry; none is read if it is greater than the last.
             last_entry_id: Last entry (inclusive).
-            tally: Says whether damage is raised, or counted in its report.
+            tally: Says whether damage is raised, or counted in its metrics.
             verify_checksums: Whether to compare the CRC32C of each entry.
             owned: `EntryRun.owned` of the runs.
             ahead: Sends the requests; None: nothing is requested beyond these entries.

@@ -13,8 +13,8 @@ from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
+from arrow_io.read_metrics import Tally
 from arrow_io.storage.ranges_ahead import RangesAhead
-from arrow_io.tally import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -144,7 +144,7 @@ class OpenLedger:
 
         Args:
             columns: Names of columns (`arrow_io.columns`); None for the default ones.
-            tally: Says whether damage is raised, or counted in its report.
+            tally: Says whether damage is raised, or counted in its metrics.
             verify_checksums: Whether to compare the CRC32C of each entry.
             decryption_keys: Private keys for encrypted payloads.
 
@@ -174,5 +174,5 @@ class OpenLedger:
             lookback=ChunkLookback(lambda _: iter(())),
         )
         for rows in MessageReader(runs, wanted.needs, tally, decryptor=decryptor):
-            tally.report.rows += rows.count
+            tally.metrics.rows += rows.count
             yield from assembly.record_batches(rows, tally)

@@ -29,7 +29,7 @@ else:
 
 _ALIGNMENT = cython.declare(cython.Py_ssize_t, 64)
 
-# What is known of each segment.
+# What is known of each part.
 _STOP = cython.declare(cython.Py_ssize_t, 0)
 _TABLE = cython.declare(cython.Py_ssize_t, 1)
 _DATA = cython.declare(cython.Py_ssize_t, 2)
@@ -37,13 +37,13 @@ _DATA = cython.declare(cython.Py_ssize_t, 2)
 _BODY = cython.declare(cython.Py_ssize_t, 4)
 _PAYLOAD = cython.declare(cython.Py_ssize_t, 6)
 _LEDGER_ID = cython.declare(cython.Py_ssize_t, 8)
-_SEGMENT_WIDTH = cython.declare(cython.Py_ssize_t, 9)
+_PART_WIDTH = cython.declare(cython.Py_ssize_t, 9)
 
 
 @cython.final
 @cython.cclass
 class Gatherer:
-    """Rows, in segments whose bytes stand in the same buffers.
+    """Rows, in parts whose bytes stand in the same buffers.
 
     Args:
         rows: Row table, column-major.
@@ -53,7 +53,7 @@ class Gatherer:
     given: tuple
     found: tuple
     held: list
-    segments: object
+    parts: object
     stride: cython.Py_ssize_t
     count: cython.Py_ssize_t
     items: cython.Py_ssize_t
@@ -69,7 +69,7 @@ class Gatherer:
         self.given = (rows,)
         self.found = ()
         self.held = []
-        self.segments = array("q")
+        self.parts = array("q")
         self.stride = stride
         self.count = 0
         self.items = 0
@@ -88,7 +88,7 @@ class Gatherer:
         body: object,
         payload: object,
     ) -> None:
-        """Add a segment behind the last.
+        """Add a part behind the last.
 
         Args:
             stop: Behind its last row.
@@ -104,7 +104,7 @@ class Gatherer:
             d: cython.const[cython.uchar][::1] = data
             b: cython.const[cython.uchar][::1] = body
             v: cython.const[cython.uchar][::1] = payload
-            self.segments.extend(
+            self.parts.extend(
                 (
                     stop,
                     cython.cast(cython.Py_ssize_t, cython.address(t[0])),
@@ -119,7 +119,7 @@ class Gatherer:
             )
         else:
             sizes = len(data), len(body), len(payload)
-            self.segments.extend((stop, 0, 0, sizes[0], 0, sizes[1], 0, sizes[2], ledger_id))
+            self.parts.extend((stop, 0, 0, sizes[0], 0, sizes[1], 0, sizes[2], ledger_id))
         self.count = stop
 
     def take_properties(
@@ -161,7 +161,7 @@ class Gatherer:
         """
         c: cython.const[cython.longlong][::1] = columns
         n: cython.longlong[::1] = notes
-        s: cython.longlong[::1] = self.segments
+        s: cython.longlong[::1] = self.parts
         k: cython.Py_ssize_t
         base: cython.Py_ssize_t
         rows: cython.longlong
@@ -215,7 +215,7 @@ class Gatherer:
         """
         c: cython.const[cython.longlong][::1] = columns
         n: cython.longlong[::1] = notes
-        s: cython.longlong[::1] = self.segments
+        s: cython.longlong[::1] = self.parts
         b: cython.uchar[::1] = out
         k: cython.Py_ssize_t
         odd: cython.Py_ssize_t = 0
@@ -260,9 +260,9 @@ class Gatherer:
     @cython.nogil
     @cython.exceptval(check=False)
     @cython.returns(cython.Py_ssize_t)
-    def _stop(self, kind: cython.longlong, segment: cython.Py_ssize_t):
-        """Behind the last value that is of a segment."""
-        row: cython.Py_ssize_t = self.a[segment + _STOP]
+    def _stop(self, kind: cython.longlong, part: cython.Py_ssize_t):
+        """Behind the last value that is of a part."""
+        row: cython.Py_ssize_t = self.a[part + _STOP]
         if kind >= layout.GATHERED_NAMES:
             return self.ends[row]
         return row
@@ -287,10 +287,10 @@ class Gatherer:
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _table(self, segment: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
+    def _table(self, part: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
         if cython.compiled:
-            return cython.cast(cython.pointer[cython.longlong], self.a[segment + _TABLE])
-        return self.held[segment // _SEGMENT_WIDTH][0]
+            return cython.cast(cython.pointer[cython.longlong], self.a[part + _TABLE])
+        return self.held[part // _PART_WIDTH][0]
 
     @cython.cfunc
     @cython.inline
@@ -298,7 +298,7 @@ class Gatherer:
     @cython.exceptval(check=False)
     @cython.returns(cython.Py_ssize_t)
     def _source(self, kind: cython.longlong, field: cython.longlong):
-        """Which buffer of a segment the positions of a column point into."""
+        """Which buffer of a part the positions of a column point into."""
         if kind == layout.GATHERED_ENTRY_BYTES:
             return _DATA
         if kind == layout.GATHERED_ROW_BYTES and field == layout.ROW_PAYLOAD:
@@ -310,11 +310,11 @@ class Gatherer:
     @cython.nogil
     @cython.exceptval(check=False)
     def _buffer(
-        self, segment: cython.Py_ssize_t, source: cython.Py_ssize_t
+        self, part: cython.Py_ssize_t, source: cython.Py_ssize_t
     ) -> cython.pointer[cython.const[cython.uchar]]:
         if cython.compiled:
-            return cython.cast(cython.pointer[cython.const[cython.uchar]], self.a[segment + source])
-        return self.held[segment // _SEGMENT_WIDTH][source // 2]
+            return cython.cast(cython.pointer[cython.const[cython.uchar]], self.a[part + source])
+        return self.held[part // _PART_WIDTH][source // 2]
 
     @cython.cfunc
     @cython.nogil
@@ -324,7 +324,7 @@ class Gatherer:
         """How many bytes the values of a column have, or more than 32-bit offsets can hold."""
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
-        segment: cython.Py_ssize_t = 0
+        part: cython.Py_ssize_t = 0
         where: cython.longlong
         total: cython.longlong = 0
         t: cython.pointer[cython.longlong]
@@ -333,14 +333,14 @@ class Gatherer:
         if kind == layout.GATHERED_ENTRY_BYTES:
             entries = self._numbers(kind, layout.ROW_ENTRY)
             while i < self.count and total <= wire.MAX31:
-                t = self._table(segment)
-                stop = self._stop(kind, segment)
+                t = self._table(part)
+                stop = self._stop(kind, part)
                 while i < stop and total <= wire.MAX31:
                     where = t[entries[i] * layout.ENTRY_WIDTH + field]
                     if where >= 0:
                         total += where & wire.MASK32
                     i += 1
-                segment += _SEGMENT_WIDTH
+                part += _PART_WIDTH
             return total
         positions = self._numbers(kind, field)
         stop = self._values(kind)
@@ -404,7 +404,7 @@ class Gatherer:
         """Give each row one of its own numbers, or one of its entry, or its ledger's id."""
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
-        segment: cython.Py_ssize_t = 0
+        part: cython.Py_ssize_t = 0
         of_rows: cython.bint = kind in (layout.GATHERED_ROW_NUMBERS, layout.GATHERED_ROW_TIMES)
         ledger_id: cython.longlong
         numbers: cython.pointer[cython.longlong] = self._numbers(
@@ -412,10 +412,10 @@ class Gatherer:
         )
         t: cython.pointer[cython.longlong]
         while i < self.count:
-            t = self._table(segment)
-            stop = self._stop(kind, segment)
+            t = self._table(part)
+            stop = self._stop(kind, part)
             if kind == layout.GATHERED_LEDGER_IDS:
-                ledger_id = self.a[segment + _LEDGER_ID]
+                ledger_id = self.a[part + _LEDGER_ID]
                 while i < stop:
                     out[place + i] = ledger_id
                     i += 1
@@ -424,7 +424,7 @@ class Gatherer:
                     numbers[i] if of_rows else t[numbers[i] * layout.ENTRY_WIDTH + field]
                 )
                 i += 1
-            segment += _SEGMENT_WIDTH
+            part += _PART_WIDTH
 
     @cython.cfunc
     @cython.nogil
@@ -510,7 +510,7 @@ class Gatherer:
         """Make offsets and validity bits, and copy the bytes."""
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
-        segment: cython.Py_ssize_t = 0
+        part: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = self._values(kind)
         source: cython.Py_ssize_t = self._source(kind, field)
         of_entries: cython.bint = kind == layout.GATHERED_ENTRY_BYTES
@@ -533,10 +533,10 @@ class Gatherer:
         t: cython.pointer[cython.longlong]
         p32[offsets] = 0
         while i < count:
-            p = self._buffer(segment, source)
-            t = self._table(segment)
-            readable = self.a[segment + source + 1]
-            stop = self._stop(kind, segment)
+            p = self._buffer(part, source)
+            t = self._table(part)
+            readable = self.a[part + source + 1]
+            stop = self._stop(kind, part)
             while i < stop:
                 if of_entries:
                     where = t[numbers[i] * layout.ENTRY_WIDTH + field]
@@ -564,7 +564,7 @@ class Gatherer:
                     p8[validity + (i >> 3)] = bits
                     bits = 0
                 i += 1
-            segment += _SEGMENT_WIDTH
+            part += _PART_WIDTH
         if count & 7 != 0:
             p8[validity + (count >> 3)] = bits
         note[base + layout.NOTE_NULLS] = nulls

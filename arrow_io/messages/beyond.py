@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics
 
 
 class Beyond(Protocol):
@@ -46,13 +46,13 @@ class Beyond(Protocol):
         """
 
     def completed(
-        self, first_chunks: Collection[tuple[int, int]], report: ReadReport
+        self, first_chunks: Collection[tuple[int, int]], metrics: ReadMetrics
     ) -> Iterator[tuple[tuple[int, int], EntryRun]]:
         """The messages in chunks that begin before the last entry, and end behind it.
 
         Args:
             first_chunks: Ledger and entry id of the first chunk of each.
-            report: Receives counts.
+            metrics: Receives counts.
 
         Yields:
             For each that is complete its first chunk, and a run of one entry with all of it, in the

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.encryption import PayloadDecryptor
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
 
 MAX_OPEN_MESSAGES = 10_000
 MAX_HELD_BYTES = 256 << 20
@@ -201,7 +201,7 @@ class ChunkAssembler:
         if message is None:
             return None
         if chunk_id < message.next_chunk:
-            self._tally.report.duplicate_chunks += 1
+            self._tally.metrics.duplicate_chunks += 1
             return None
         if message.lost or chunk_id > message.next_chunk:
             self._lose(message)
@@ -242,11 +242,11 @@ class ChunkAssembler:
 
     def finish(self) -> None:
         """Count what is still open: called when there are no more entries."""
-        report = self._tally.report
+        metrics = self._tally.metrics
         for uuid, message in list(self._open.items()):
             if not message.lost and message.first is not None:
-                report.awaited_messages += 1
-                report.awaited_chunks += message.chunk_count - message.next_chunk
+                metrics.awaited_messages += 1
+                metrics.awaited_chunks += message.chunk_count - message.next_chunk
             self._close(uuid, incomplete=True)
 
     def _message(
@@ -265,7 +265,7 @@ class ChunkAssembler:
             if uuid in self._evicted:
                 raise _evicted_error()
             if uuid in self._done:
-                self._tally.report.duplicate_chunks += 1
+                self._tally.metrics.duplicate_chunks += 1
             elif self._lookback is not None and uuid not in self._given_up:
                 chunk_count = run.number(index, layout.CHUNK_COUNT)
                 found = self._lookback.find(uuid, run, self._payload)
@@ -318,7 +318,7 @@ class ChunkAssembler:
             return
         self._held_bytes -= message.held_bytes
         if incomplete:
-            self._tally.report.incomplete_messages += 1
+            self._tally.metrics.incomplete_messages += 1
             # Only chunk 0 brings it back, not the chunks before the entries that were given.
             _remember(self._given_up, uuid)
         else:

@@ -13,8 +13,7 @@ if TYPE_CHECKING:
     from arrow_io.messages.beyond import Beyond
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.transactions import TransactionLookahead
-    from arrow_io.read_metrics import ReadReport
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import ReadMetrics, Tally
 
 _KNOWN_WIDTH: Final = 4
 _MOST_KNOWN: Final = 64
@@ -26,7 +25,7 @@ class CommittedTransactions:
 
     Args:
         outcomes: What markers among the entries tell.
-        tally: Says whether damage is raised; its report receives the counts.
+        tally: Says whether damage is raised; its metrics receive the counts.
         beyond: Whoever knows what became of transactions behind the last entry; None: nobody.
     """
 
@@ -60,21 +59,21 @@ class CommittedTransactions:
             CorruptEntryError: As for `outcome`.
             PulsarOffloadError: Whoever knows cannot be asked.
         """
-        report = self._tally.report
+        metrics = self._tally.metrics
         # What is not owned is counted by whoever reads it for itself.
         messages = builds.in_use.entries.count_messages(run.table, index, index + 1) * run.owned
         outcome = self._outcome(run, entry)
         if outcome is Outcome.OPEN:
             outcome = self._later_outcome(run, entry)
-            report.ended_beyond += messages * (outcome is Outcome.COMMITTED)
+            metrics.ended_beyond += messages * (outcome is Outcome.COMMITTED)
         if outcome is Outcome.OPEN:
             self._note_open(run, entry)
-        _count(report, outcome, messages)
+        _count(metrics, outcome, messages)
         return outcome is Outcome.COMMITTED
 
     def finish(self) -> None:
         """Count the transactions that are still open: called when there are no more entries."""
-        self._tally.report.open_transactions += len(self._open)
+        self._tally.metrics.open_transactions += len(self._open)
 
     def _outcome(self, run: EntryRun, entry: list[int]) -> Outcome:
         """What is offloaded tells of the transaction of an entry."""
@@ -116,13 +115,13 @@ class KnownTransactions:
     """What became of the transactions of one run, as far as it was asked for.
 
     Args:
-        report: Receives the counts of messages that are left out.
+        metrics: Receives the counts of messages that are left out.
         undecided: Flags of entries that nothing is known of unless it is added: `CHUNKED`, or
             `TRANSACTION` too.
     """
 
-    def __init__(self, report: ReadReport, undecided: int) -> None:
-        self._report = report
+    def __init__(self, metrics: ReadMetrics, undecided: int) -> None:
+        self._metrics = metrics
         self._undecided = undecided
         self._numbers = array("q")
         self._outcomes: list[Outcome] = []
@@ -145,13 +144,13 @@ class KnownTransactions:
     def count(self) -> None:
         """Report the messages of all these transactions, and forget what became of them."""
         for place, outcome in enumerate(self._outcomes):
-            _count(self._report, outcome, self._numbers[_KNOWN_WIDTH * place + 3])
+            _count(self._metrics, outcome, self._numbers[_KNOWN_WIDTH * place + 3])
         self._numbers = array("q")
         self._outcomes.clear()
 
 
-def _count(report: ReadReport, outcome: Outcome, messages: int) -> None:
+def _count(metrics: ReadMetrics, outcome: Outcome, messages: int) -> None:
     if outcome is Outcome.ABORTED:
-        report.aborted_messages += messages
+        metrics.aborted_messages += messages
     elif outcome is Outcome.OPEN:
-        report.open_messages += messages
+        metrics.open_messages += messages

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from arrow_io.messages.chunks import ChunkLookback
     from arrow_io.messages.encryption import PayloadDecryptor
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
 
 
 class Delivery:
@@ -38,7 +38,7 @@ class Delivery:
             chunked message is open. A `TransactionLookahead` tells which transactions were
             committed; of any other iterable the messages of all are given. Whoever takes the
             entries that are given must not ask for these runs again: their tables are changed.
-        tally: Says whether damage is raised, or counted in its report, which receives the counts of
+        tally: Says whether damage is raised, or counted in its metrics, which receive the counts of
             what is left out.
         decryptor: Decrypts chunks, each by itself.
         join_payloads: Whether payloads are wanted; if not, `joined` has empty ones.
@@ -115,7 +115,7 @@ class Delivery:
             return
         if self._verify:
             run.verify_checksums()
-        known = KnownTransactions(self._tally.report, self._undecided)
+        known = KnownTransactions(self._tally.metrics, self._undecided)
         index = known.apply(run, 0)
         try:
             while index < run.count:
@@ -129,10 +129,10 @@ class Delivery:
 
     def _kept(self, run: EntryRun) -> Iterator[EntryRun]:
         """What is left of a run, if anything is; counts the entries that are not."""
-        report = self._tally.report
-        report.markers += sum(1 for _ in run.flagged(layout.MARKER))
+        metrics = self._tally.metrics
+        metrics.markers += sum(1 for _ in run.flagged(layout.MARKER))
         kept = run.without(layout.MARKER | layout.LEFT_OUT)
-        report.entries += run.count - kept.count
+        metrics.entries += run.count - kept.count
         if kept.count:
             yield kept
 
@@ -158,9 +158,9 @@ class Delivery:
             self._chunks.complete(firsts.pop(place))
         if not firsts:
             return
-        for first_chunk, run in self._beyond.completed(firsts, self._tally.report):
+        for first_chunk, run in self._beyond.completed(firsts, self._tally.metrics):
             self._chunks.complete(firsts[first_chunk])
-            self._tally.report.ended_beyond += 1
+            self._tally.metrics.ended_beyond += 1
             run.table[layout.SEQUENCE_ID] = firsts[first_chunk].sequence_id
             run.table[layout.FLAGS] |= firsts[first_chunk].flags
             yield replace(run, owned=False)

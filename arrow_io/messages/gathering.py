@@ -21,7 +21,7 @@ from arrow_io.messages import layout
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics
 
 _TEXT: Final = pa.string()
 PROPERTIES: Final = pa.map_(pa.string(), pa.string())
@@ -131,26 +131,26 @@ _ENTRIES: Final = (
 )
 
 
-def as_text(values: pa.BinaryArray, report: ReadReport) -> pa.StringArray:
+def as_text(values: pa.BinaryArray, metrics: ReadMetrics) -> pa.StringArray:
     """The same bytes as text: what is not UTF-8 becomes U+FFFD, as in Pulsar's Java client.
 
     Args:
         values: The bytes.
-        report: Counts the texts in which something was replaced.
+        metrics: Counts the texts in which something was replaced.
     """
     validity, offsets, data = values.buffers()
     text = pa.Array.from_buffers(_TEXT, len(values), [validity, offsets, data], values.null_count)
     # If all bytes are below 128, any piece of them is UTF-8.
     is_ascii = builds.in_use.columns.is_ascii(memoryview(data).cast("B"))
-    return text if is_ascii else valid_text(text, report)
+    return text if is_ascii else valid_text(text, metrics)
 
 
-def valid_text(text: pa.StringArray, report: ReadReport) -> pa.StringArray:
+def valid_text(text: pa.StringArray, metrics: ReadMetrics) -> pa.StringArray:
     """Text of bytes that may not be UTF-8: what is not becomes U+FFFD.
 
     Args:
         text: The bytes.
-        report: Counts the texts in which something was replaced.
+        metrics: Counts the texts in which something was replaced.
     """
     try:
         text.validate(full=True)
@@ -158,7 +158,7 @@ def valid_text(text: pa.StringArray, report: ReadReport) -> pa.StringArray:
         texts = []
         for each in text.cast(pa.binary()).to_pylist():
             replaced = each if each is None else each.decode("utf-8", errors="replace")
-            report.replaced_texts += replaced is not None and replaced.encode() != each
+            metrics.replaced_texts += replaced is not None and replaced.encode() != each
             texts.append(replaced)
         return pa.array(texts, pa.string())
     return text

@@ -94,7 +94,7 @@ SNAPPY = 4
 
 # Row table.
 ROW_ENTRY = 0
-"""Index of the message's entry in the entry table that its segment names."""
+"""Index of the message's entry in the entry table that its part names."""
 ROW_BATCH_INDEX = 1
 """0-based; ABSENT if the message was not batched."""
 ROW_EVENT_TIME = 2

@@ -28,8 +28,7 @@ from arrow_io.read_metrics import Unit
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from arrow_io.read_metrics import ReadReport
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import ReadMetrics, Tally
 
 _T = TypeVar("_T")
 _Error = TypeVar("_Error", bound=PulsarOffloadError)
@@ -43,7 +42,7 @@ _NUMBERS_APART = 5 * 64 // 8
 
 
 @dataclass(slots=True)
-class _Segment:
+class _TablePart:
     """Rows `[start, stop)` whose bytes stand in the same buffers.
 
     `body` holds key, ordering key and the message's own metadata; `payload` the value. Both are the
@@ -101,7 +100,7 @@ class MessageColumns:
         self._stride = _row_stride(capacity)
         self._buffer, self._rows = int64_view(self._stride * layout.ROW_WIDTH)
         self._gatherer = builds.in_use.gathering.Gatherer(self._rows, self._stride)
-        self._segments: list[_Segment] = []
+        self._parts: list[_TablePart] = []
         self._result = array("q", bytes(8 * 5))
 
     # Filling
@@ -123,7 +122,7 @@ class MessageColumns:
             run.table, first, stop, field, self._rows, self._stride, self.count
         )
         payload = run.data if values is None else values
-        self._close_segment(stop - first, run, run.data, payload, _SINGLE_PROPERTY_TAG)
+        self._close_part(stop - first, run, run.data, payload, _SINGLE_PROPERTY_TAG)
         return stop
 
     def add_positions(
@@ -145,7 +144,7 @@ class MessageColumns:
             run.table, first, batch_index, stop,
             self._rows, self._stride, self.capacity, self.count, result,
         )  # fmt: skip
-        self._close_segment(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
+        self._close_part(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
         return result[1], result[2], result[3]
 
     def split_batches(
@@ -169,16 +168,16 @@ class MessageColumns:
             data, run.table, field, place.entry, stop, place.position, place.batch_index,
             self._rows, self._stride, self.capacity, self.count, result,
         )  # fmt: skip
-        self._close_segment(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
+        self._close_part(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
         _, entry, position, batch_index, code = result.tolist()
         return Place(entry, position, batch_index), code
 
-    def _close_segment(
+    def _close_part(
         self, rows: int, run: EntryRun, body: memoryview, payload: memoryview, property_tag: int
     ) -> None:
         if rows > 0:
             stop = self.count + rows
-            self._segments.append(_Segment(self.count, stop, run, body, payload, property_tag))
+            self._parts.append(_TablePart(self.count, stop, run, body, payload, property_tag))
             self._gatherer.add(stop, run.ledger_id, run.table, run.data, body, payload)
             self.count = stop
 
@@ -197,10 +196,10 @@ class MessageColumns:
         builds.in_use.columns.keep_rows(
             self._rows, self._stride, wanted, len(kept), other._rows, other._stride
         )
-        for each in self._segments:
+        for each in self._parts:
             start = bisect_left(wanted, each.start)
             stop = bisect_left(wanted, each.stop, lo=start)
-            other._close_segment(stop - start, each.run, each.body, each.payload, each.property_tag)
+            other._close_part(stop - start, each.run, each.body, each.payload, each.property_tag)
         return other
 
     def part(self, start: int, stop: int) -> MessageColumns:
@@ -216,7 +215,7 @@ class MessageColumns:
 
         Args:
             gathering: Which.
-            tally: Says whether what cannot be given is raised, or counted in its report, which
+            tally: Says whether what cannot be given is raised, or counted in its metrics, which
                 counts replaced texts too.
 
         Raises:
@@ -242,10 +241,10 @@ class MessageColumns:
             elif place in gathering.properties:
                 unsound.add(place)
             else:
-                batch = _with(batch, place, valid_text(batch.column(place), tally.report))
+                batch = _with(batch, place, valid_text(batch.column(place), tally.metrics))
         for place in unsound:
             properties = batch.column(place)
-            sound = _sound_properties(properties, tally.report, is_twice=is_twice)
+            sound = _sound_properties(properties, tally.metrics, is_twice=is_twice)
             batch = _with(batch, place, sound)
         return batch
 
@@ -270,10 +269,10 @@ class MessageColumns:
         result = self._result
         is_many = False
         bad: list[tuple[int, int]] = []
-        for segment in self._segments:
-            while row < segment.stop:
+        for part in self._parts:
+            while row < part.stop:
                 builds.in_use.columns.read_properties(
-                    segment.body, segment.property_tag, metadata, counts, row, segment.stop, found,
+                    part.body, part.property_tag, metadata, counts, row, part.stop, found,
                     names, values, ends, result,
                 )  # fmt: skip
                 row, found, error, many, _ = result
@@ -352,12 +351,12 @@ class MessageColumns:
 
     def payload_spans(self) -> Iterator[tuple[int, int, memoryview]]:
         """Rows `[start, stop)` whose values stand in the same buffer."""
-        return self._spans(lambda segment: segment.payload)
+        return self._spans(lambda part: part.payload)
 
     def version_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
         """Rows `[start, stop)` written with the same schema version, or with none (None)."""
         entries = self._column(layout.ROW_ENTRY)
-        for start, stop, run in self._spans(lambda segment: segment.run):
+        for start, stop, run in self._spans(lambda part: part.run):
             row = start
             while row < stop:
                 end = builds.in_use.columns.end_of_version(run.data, run.table, entries, row, stop)
@@ -373,8 +372,8 @@ class MessageColumns:
 
     def locate(self, error: _Error, row: int) -> _Error:
         """Say in an error which row it is about."""
-        segment = self._segments[bisect_right(self._segments, row, key=_start) - 1]
-        segment.run.locate(error, self._column(layout.ROW_ENTRY)[row])
+        part = self._parts[bisect_right(self._parts, row, key=_start) - 1]
+        part.run.locate(error, self._column(layout.ROW_ENTRY)[row])
         batch_index = self._column(layout.ROW_BATCH_INDEX)[row]
         return error.located(batch_index=None if batch_index < 0 else batch_index)
 
@@ -383,24 +382,24 @@ class MessageColumns:
         return self._rows[start : start + self.count]
 
     def _spans(
-        self, of: Callable[[_Segment], _T], key: Callable[[_T], object] = id
+        self, of: Callable[[_TablePart], _T], key: Callable[[_T], object] = id
     ) -> Iterator[tuple[int, int, _T]]:
-        """Runs of rows `[start, stop)` that have the same `of(segment)`."""
+        """Runs of rows `[start, stop)` that have the same `of(part)`."""
         pending: tuple[int, int, _T] | None = None
-        for segment in self._segments:
-            value = of(segment)
+        for part in self._parts:
+            value = of(part)
             if pending is not None and key(pending[2]) == key(value):
-                pending = (pending[0], segment.stop, pending[2])
+                pending = (pending[0], part.stop, pending[2])
                 continue
             if pending is not None:
                 yield pending
-            pending = (segment.start, segment.stop, value)
+            pending = (part.start, part.stop, value)
         if pending is not None:
             yield pending
 
 
-def _start(segment: _Segment) -> int:
-    return segment.start
+def _start(part: _TablePart) -> int:
+    return part.start
 
 
 @lru_cache(maxsize=64)
@@ -414,11 +413,11 @@ def _with(batch: pa.RecordBatch, place: int, values: pa.Array) -> pa.RecordBatch
 
 
 def _sound_properties(
-    properties: pa.MapArray, report: ReadReport, *, is_twice: bool
+    properties: pa.MapArray, metrics: ReadMetrics, *, is_twice: bool
 ) -> pa.MapArray:
     """Properties of which some are not ASCII, or some rows have a name twice."""
     offsets, came = properties.offsets, [properties.keys, properties.items]
-    texts = [valid_text(each, report) for each in came]
+    texts = [valid_text(each, metrics) for each in came]
     # Names that were different bytes may have become the same text.
     if is_twice or texts[0] is not came[0]:
         offsets, kept = last_of_equal(offsets, texts[0])

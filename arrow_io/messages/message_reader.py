@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
 
 _ROW_BYTES: Final = 8 * (layout.ENTRY_WIDTH + layout.ROW_WIDTH)
 """What is noted of a message that is not batched, besides its bytes."""
@@ -92,7 +92,7 @@ class MessageReader:
     Args:
         runs: The entries.
         needs: How deep to look.
-        tally: Says whether damage is raised, or counted in its report, which receives all counts.
+        tally: Says whether damage is raised, or counted in its metrics, which receive all counts.
         limits: How large the message columns grow.
         decryptor: Decrypts payloads; by default it has no key.
     """
@@ -139,7 +139,7 @@ class MessageReader:
     def _read(self) -> Iterator[MessageColumns]:
         for run in self._runs:
             if run.owned:
-                self._tally.report.entries += run.count
+                self._tally.metrics.entries += run.count
             yield from self._read_run(run)
         if self._columns.count:
             yield self._columns

@@ -36,8 +36,7 @@ if TYPE_CHECKING:
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.payloads.shape import Shape
-    from arrow_io.read_metrics import ReadReport
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import ReadMetrics, Tally
 
 _VERSION_BYTES = 8
 
@@ -192,17 +191,17 @@ class PayloadDecoder:
             return values
         charset = dict(self._reader.properties).get("__charset", "UTF-8")
         if charset.upper() not in {"UTF-8", "UTF8"}:
-            values = _recoded(values, charset, tally.report)
-        return as_text(values, tally.report)
+            values = _recoded(values, charset, tally.metrics)
+        return as_text(values, tally.metrics)
 
 
-def _recoded(values: pa.BinaryArray, charset: str, report: ReadReport) -> pa.BinaryArray:
+def _recoded(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.BinaryArray:
     def text(value: bytes) -> str:
         try:
             return value.decode(charset)
         except UnicodeDecodeError:
             replaced = value.decode(charset, "replace")
-            report.replaced_texts += 1
+            metrics.replaced_texts += 1
             return replaced
 
     try:
@@ -265,7 +264,7 @@ def decode(
         sources: Where they stand; together all rows, in order.
         fields: Fields of the record that are wanted; None for all, or if it is not a record.
         rows: The messages, for errors.
-        tally: Says whether a value that cannot be decoded is raised, or counted in its report.
+        tally: Says whether a value that cannot be decoded is raised, or counted in its metrics.
         first: First row.
         stop: Behind the last row.
         around: What field paths in errors begin with.

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
 
 VALUE_COLUMN = "__value__"
 KEY_COLUMN = "__key"

@@ -36,7 +36,7 @@ from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import topic_of
 from connector.catalog.topic_lookup import TopicLookup
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 from connector.inputs.topic_names import TopicName, namespaces_of, select_topics
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
 from connector.statistics.store import open_existing_statistics, open_statistics
@@ -380,7 +380,7 @@ class Catalog:
     def select(
         self,
         wanted: str | Sequence[str],
-        report: TopicReport | None = None,
+        metrics: TopicMetrics | None = None,
         *,
         salvage: bool = False,
         first_ledger_id: int = 0,
@@ -391,7 +391,7 @@ class Catalog:
 
         Args:
             wanted: Short or full names, or globs.
-            report: Counts what these topics will lack.
+            metrics: Counts what these topics will lack.
             salvage: Whether ledgers that cannot be read are counted instead of raised.
             first_ledger_id: First ledger that is asked for; what is wrong with others is passed
                 over.
@@ -420,7 +420,7 @@ class Catalog:
             do = agreeing(len(unsound), "ledger does not tell its", "ledgers do not tell their")
             not_found.message += f"; {len(unsound)} unsound {do} topic, the first: {unsound[0]}"
             raise TopicNotFoundError(not_found.message) from unsound[0]
-        counted = TopicReport() if report is None else report
+        counted = TopicMetrics() if metrics is None else metrics
         asked_for = range(first_ledger_id, last_ledger_id + 1)
         if more_partitions is not None:
             chosen = [each.before_brokers() for each in chosen]

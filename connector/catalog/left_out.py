@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import MissingObjectError
-from arrow_io.read_metrics import Unit
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally, Unit
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -14,14 +13,14 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.display.topic_report import TopicReport
+    from connector.display.topic_metrics import TopicMetrics
     from connector.inputs.topic_names import TopicName
 
 
 def count_left_out(
     catalog: Catalog,
     chosen: Sequence[TopicLedgers],
-    report: TopicReport,
+    metrics: TopicMetrics,
     asked_for: range,
     *,
     salvage: bool,
@@ -31,7 +30,7 @@ def count_left_out(
     Args:
         catalog: The catalog that the topics were chosen from.
         chosen: The topics, partitions each by itself.
-        report: Receives the counts.
+        metrics: Receives the counts.
         asked_for: Ledger ids that are asked for; what is wrong with others is passed over.
         salvage: Whether unsound ledgers are counted instead of raised.
 
@@ -39,7 +38,7 @@ def count_left_out(
         PulsarOffloadError: A ledger of these topics, or one whose topic is not known, is unsound,
             and `salvage` is not set.
     """
-    tally = Tally(report, salvage=salvage)
+    tally = Tally(metrics, salvage=salvage)
     # What the metadata lists is all there is of a topic.
     by_bucket = [each for each in chosen if each.metadata is None]
     problems = [problem for each in chosen for problem in each.problems]
@@ -47,18 +46,18 @@ def count_left_out(
         if error.ledger_id is None or error.ledger_id in asked_for:
             tally.lose(Unit.LEDGER, error)
     if by_bucket:
-        report.unfinished_ledgers += _unfinished(catalog, by_bucket, tally, asked_for)
+        metrics.unfinished_ledgers += _unfinished(catalog, by_bucket, tally, asked_for)
     for each in chosen:
         pending = [ledger for ledger in each.pending if ledger.ledger_id in asked_for]
-        report.pending_ledgers += len(pending)
-        report.pending_entries += sum(ledger.entries or 0 for ledger in pending)
+        metrics.pending_ledgers += len(pending)
+        metrics.pending_entries += sum(ledger.entries or 0 for ledger in pending)
         unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in asked_for]
-        report.unlisted_ledgers += len(unlisted)
+        metrics.unlisted_ledgers += len(unlisted)
     successors = {each.topic.base: each.segment_ledgers for each in chosen}
-    report.segment_ledgers += sum(successors.values())
+    metrics.segment_ledgers += sum(successors.values())
     if catalog.source is not None:
-        report.unknown_topics += len(by_bucket)
-        report.doubts += _doubts(catalog.source, chosen)
+        metrics.unknown_topics += len(by_bucket)
+        metrics.doubts += _doubts(catalog.source, chosen)
 
 
 def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]:

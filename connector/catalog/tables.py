@@ -1,4 +1,4 @@
-"""A catalog as tables: one row a topic, a ledger, a data block, a segment, or an object."""
+"""A catalog as tables: one row a topic, a ledger, a data block, a zone, or an object."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from connector.display.warnings import warn_of_read
 from connector.inputs.times import time_of
 from connector.inputs.topic_names import TopicName, select_topics
 from connector.statistics.data_objects import DataObjects
-from connector.statistics.segments import SEGMENT_SCHEMA
 from connector.statistics.store import UNUSABLE, open_existing_statistics
+from connector.statistics.zones import ZONE_SCHEMA
 
 if TYPE_CHECKING:
     import os
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.segment_copies import SegmentCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
-    from connector.statistics.segment_files import SegmentFile
+    from connector.statistics.zone_files import ZoneFile
 
 Row: TypeAlias = dict[str, Any]
 """A line of a listing, by column."""
@@ -123,12 +123,12 @@ offload (PIP-76), which has no ledger id; `streaming`, which is data of a segmen
 object; or `foreign`, whose name no offloader of Pulsar gives."""
 
 
-KNOWN_SEGMENT_SCHEMA = pa.schema(
-    [each for each in SEGMENT_SCHEMA if each.name != "keys"] + [pa.field("is_current", pa.bool_())]
+KNOWN_ZONE_SCHEMA = pa.schema(
+    [each for each in ZONE_SCHEMA if each.name != "keys"] + [pa.field("is_current", pa.bool_())]
 )
-"""One row a segment, by topic, ledger id and entry: what statistics know of it
-(`connector.statistics.segments`), but for the filter of its keys; and whether its object is the one
-that is read, in the version that the bucket has. Segments of others are never looked at."""
+"""One row a zone, by topic, ledger id and entry: what statistics know of it
+(`connector.statistics.zones`), but for the filter of its keys; and whether its object is the one
+that is read, in the version that the bucket has. Zones of others are never looked at."""
 
 
 def counted_topics(topics: Iterable[TopicName]) -> str:
@@ -205,12 +205,12 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
     return table_of(rows, OBJECT_SCHEMA)
 
 
-def segments_table(
+def zones_table(
     catalog: Catalog,
     statistics: str | os.PathLike[str],
     topic: str | Sequence[str] | None = None,
 ) -> pa.Table:
-    """The segments that statistics know of topics, in `KNOWN_SEGMENT_SCHEMA`.
+    """The zones that statistics know of topics, in `KNOWN_ZONE_SCHEMA`.
 
     Warns with `UnusedStatisticsWarning` if a file of them cannot be used.
 
@@ -231,14 +231,14 @@ def segments_table(
     opened = open_existing_statistics(statistics, place.storage_options, trace=place.trace)
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
     problems = list(opened.problems)
-    tables = [KNOWN_SEGMENT_SCHEMA.empty_table()]
+    tables = [KNOWN_ZONE_SCHEMA.empty_table()]
     names = pa.array((str(each.topic) for each in topics), pa.string())
     for file in opened.files:
         ledgers = file.ledgers
         if topic is not None:
             ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
         try:
-            tables += _segments_of(file, ledgers, objects)
+            tables += _zones_of(file, ledgers, objects)
         except UNUSABLE as error:
             problems.append(str(error))
     for problem in problems:
@@ -296,12 +296,12 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
     }
 
 
-def _segments_of(file: SegmentFile, ledgers: pa.Table, objects: DataObjects) -> list[pa.Table]:
-    """The segments of some ledgers of a file, in `KNOWN_SEGMENT_SCHEMA`."""
-    columns = KNOWN_SEGMENT_SCHEMA.names[:-1]
+def _zones_of(file: ZoneFile, ledgers: pa.Table, objects: DataObjects) -> list[pa.Table]:
+    """The zones of some ledgers of a file, in `KNOWN_ZONE_SCHEMA`."""
+    columns = KNOWN_ZONE_SCHEMA.names[:-1]
     parts = []
     for groups, rows in file.row_groups_of(ledgers):
-        read = file.segments(groups, columns).select(columns)
+        read = file.zones(groups, columns).select(columns)
         parts += [read.slice(*each) for each in rows]
     same = objects.are_same(ledgers)
     return [

@@ -20,7 +20,7 @@ from connector.cli.app import ExitCode, command
 from connector.cli.options import Printing, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_records, print_rows, progress, say
 from connector.cli.place import tell_read, tell_snapshot
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 from connector.increments.following import new_in_bucket, new_of_brokers
 from connector.inputs.message_ids import MessageId
 from connector.inputs.times import duration
@@ -54,7 +54,7 @@ def head(
     with _opened(url, topic, given) as dataset:
         table = dataset.head(rows)
     print_rows(table.schema, table.to_batches(), form)
-    tell_read(dataset.report, dataset.scan)
+    tell_read(dataset.metrics, dataset.scan)
 
 
 @command("json-orders -n 3 --columns __publish_time__,__key__,__value__")
@@ -93,17 +93,17 @@ def tail(
         found = found.sort_by(published)
     table = found.slice(max(0, found.num_rows - rows)).select(shown)
     print_rows(table.schema, table.to_batches(), form)
-    tell_read(dataset.report, dataset.scan)
+    tell_read(dataset.metrics, dataset.scan)
     if catalog is not None:
         with _following(catalog, topic, dataset, given) as new_rows:
             while True:
                 _wait(pause.total_seconds())
-                report = TopicReport()
-                batches = [each.select(shown) for each in new_rows(report)]
+                metrics = TopicMetrics()
+                batches = [each.select(shown) for each in new_rows(metrics)]
                 if batches:
                     print_rows(batches[0].schema, batches, form)
                     sys.stdout.flush()
-                tell_read(report, dataset.scan)
+                tell_read(metrics, dataset.scan)
 
 
 @command("json-orders 49:5 --key customer-3")
@@ -159,7 +159,7 @@ def get(
         print_records(table.schema, table.to_batches())
     else:
         print_rows(table.schema, table.to_batches(), form)
-    tell_read(dataset.report, dataset.scan)
+    tell_read(dataset.metrics, dataset.scan)
     missing = [
         f"there is no message {text}{_other_reading(each)}"
         for text, each in zip(ids or (), wanted, strict=True)
@@ -193,7 +193,7 @@ def _catalog_with(topic: str, url: str, given: TopicRequest, pause_s: float) -> 
     notes: set[str] = set()
     while True:
         try:
-            catalog.select(topic, TopicReport(), salvage=True, more_partitions=more)
+            catalog.select(topic, TopicMetrics(), salvage=True, more_partitions=more)
         except TopicNotFoundError as error:
             if str(error) not in notes:
                 say("note", f"waiting: {error}")

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.catalog.catalog_options import Metadata
-    from connector.display.topic_report import TopicReport
+    from connector.display.topic_metrics import TopicMetrics
     from connector.options.topic_request import TopicRequest
     from connector.scan.topic_scan import Scan
 
@@ -56,9 +56,9 @@ def check_no_snapshot(metadata: Metadata | None) -> None:
         raise OptionError(message)
 
 
-def tell_read(report: TopicReport, scan: Scan) -> None:
+def tell_read(metrics: TopicMetrics, scan: Scan) -> None:
     """Say what a read had to leave out, if it did."""
-    tell(report, ", ".join(str(each.topic) for each in scan.topics))
+    tell(metrics, ", ".join(str(each.topic) for each in scan.topics))
 
 
 def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = None) -> Catalog:

@@ -73,7 +73,7 @@ def plan(
     if form in {"json", "jsonl"}:
         whole = {"tasks": cost.tasks, "requests": requests, "bytes": size_bytes, "ranges": rows}
         whole |= {"requests_sent": sent.requests, "bytes_received": sent.received_bytes}
-        whole |= {"skipped_segments": skipped.segments, "skipped_bytes": skipped.bytes}
+        whole |= {"skipped_zones": skipped.zones, "skipped_bytes": skipped.bytes}
         typer.echo(json.dumps(whole))
         return
     print_rows(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches(), form)

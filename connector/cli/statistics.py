@@ -1,4 +1,4 @@
-"""The command that learns what stands in each segment of topics."""
+"""The command that learns what stands in each zone of topics."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def analyze(
             say("lost", loss)
 
     done = catalog.analyze(statistics, topics or "*", progress=tell)
-    size_bytes, segments = sum(each.bytes for each in done), sum(each.segments for each in done)
+    size_bytes, zones = sum(each.bytes for each in done), sum(each.zones for each in done)
     if as_json:
-        counts = {"ledgers": len(done), "bytes": size_bytes, "segments": segments}
+        counts = {"ledgers": len(done), "bytes": size_bytes, "zones": zones}
         typer.echo(json.dumps(counts | {"unreadable_ledgers": lost}))
     else:
         what = f"{counted(len(done), 'ledger')}, {size_text(size_bytes)}"
-        typer.echo(f"analyzed {what}: {counted(segments, 'segment')}")
+        typer.echo(f"analyzed {what}: {counted(zones, 'zone')}")
     if lost:
         what = agreeing(lost, "has entries", "have entries")
         say("note", f"{counted(lost, 'ledger')} {what} that cannot be read")

@@ -60,7 +60,7 @@ _NUMBERS = itertools.count(1)
 
 _UNTIL = "until"
 """The option `end` by a name that SQL takes without quotes."""
-_SEGMENTS = "pulsar_segments"
+_ZONES = "pulsar_zones"
 _STATISTICS = "statistics"
 LISTINGS = ("pulsar_topics", "pulsar_ledgers", "pulsar_blocks", "pulsar_objects")
 """The table functions of `connector.catalog.tables.TABLES`."""
@@ -71,7 +71,7 @@ _WHERE = "where"
 _MACROS = {
     _READ: _READING,
     _PLAN: (*_READING, _WHERE),
-    _SEGMENTS: ("topic", _STATISTICS, *PLACE_OPTIONS),
+    _ZONES: ("topic", _STATISTICS, *PLACE_OPTIONS),
 } | dict.fromkeys(LISTINGS, ("topic", *PLACE_OPTIONS))
 """The named parameters of each table function; those that read have the topic before them."""
 
@@ -105,7 +105,7 @@ def register_duckdb(
     `pulsar_topics()`, `pulsar_ledgers()`, `pulsar_blocks()` and `pulsar_objects()` give the bucket
     as tables (`connector.catalog.tables`), as it is then too. Their parameters are `topic`, a
     name, a glob or a list of these, and the options that say where: `url`, `storage_options`,
-    `metadata`, `metadata_options`, `buckets`. `pulsar_segments()` gives what statistics know, and
+    `metadata`, `metadata_options`, `buckets`. `pulsar_zones()` gives what statistics know, and
     takes `statistics` too, unless that is registered.
 
     `pulsar_plan(topic, option := …, …)` says what `read_pulsar` of the same would read, and what it
@@ -298,7 +298,7 @@ class _Binder:
         if _UNTIL in arguments:
             arguments["end"] = arguments.pop(_UNTIL)
         topic = arguments.pop("topic", None)
-        is_listing = function in {_SEGMENTS, *LISTINGS}
+        is_listing = function in {_ZONES, *LISTINGS}
         is_all = is_listing and topic is None
         if not is_all and not isinstance(topic, str) and not is_texts(topic):
             message = f"the topic must be a name, a glob, or a list of these, not {topic!r}"
@@ -370,15 +370,15 @@ class _Binder:
     def _listing(
         self, function: str, topic: str | list[str] | None, arguments: dict[str, object]
     ) -> BoundListing:
-        from connector.catalog.tables import TABLES, segments_table  # noqa: PLC0415
+        from connector.catalog.tables import TABLES, zones_table  # noqa: PLC0415
         from connector.engines.duckdb_sources import BoundListing  # noqa: PLC0415
 
         url, request = self._request(arguments)
 
         def table() -> pa.Table:
             catalog = self._catalog(url, request, arguments)
-            if function == _SEGMENTS:
-                return segments_table(catalog, _of_statistics(request, catalog), topic)
+            if function == _ZONES:
+                return zones_table(catalog, _of_statistics(request, catalog), topic)
             return TABLES[function.removeprefix("pulsar_")](catalog, topic)
 
         return BoundListing(table, self._variable.forget)

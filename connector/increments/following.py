@@ -22,14 +22,14 @@ if TYPE_CHECKING:
     import _pulsar
     import pyarrow as pa
 
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.live.broker import BrokerReader, Brokers
     from connector.live.tail import LiveTail
     from connector.scan.topic_scan import Scan
 
-    NewRows: TypeAlias = Callable[[ReadReport], Iterator[pa.RecordBatch]]
+    NewRows: TypeAlias = Callable[[ReadMetrics], Iterator[pa.RecordBatch]]
     """Gives the rows that came since it was called last; counts what is met."""
 
 _MOST_AT_ONCE: Final = 100_000
@@ -51,14 +51,14 @@ def new_in_bucket(catalog: Catalog, wanted: Sequence[str], scan: Scan) -> NewRow
     increments = Increments(catalog, wanted, scan.options, scan.statistics)
     progress = increments.latest()
 
-    def new_rows(report: ReadReport) -> Iterator[pa.RecordBatch]:
+    def new_rows(metrics: ReadMetrics) -> Iterator[pa.RecordBatch]:
         nonlocal progress
         increments.refresh()
         increment = increments.next_increment(progress)
         with increments.catalog.explaining():
             for read in increment.reads:
                 for task in read.tasks(DEFAULT_TASK_BYTES):
-                    yield from execute_increment(task, report)
+                    yield from execute_increment(task, metrics)
         progress = increment.after
 
     return new_rows
@@ -85,7 +85,7 @@ def new_of_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
             start = BEGINNING if tail is None else min(tail.first, tail.until.begin)
             reader = stack.enter_context(client.reading(topic.topic, start))
             followed.append(_Followed(topic, tail, scan, reader))
-        yield lambda report: (rows for each in followed for rows in each.rows(report))
+        yield lambda metrics: (rows for each in followed for rows in each.rows(metrics))
 
 
 class _Followed:
@@ -101,13 +101,13 @@ class _Followed:
         self._until = EntryId(-1, -1) if tail is None else tail.last
         self._decryptor = PayloadDecryptor(scan.options.decryption_keys)
 
-    def rows(self, report: ReadReport) -> Iterator[pa.RecordBatch]:
+    def rows(self, metrics: ReadMetrics) -> Iterator[pa.RecordBatch]:
         """What has come since it was asked for last."""
         options = self._row_batches.options
-        tally = tally_of(options, report)
+        tally = tally_of(options, metrics)
         entries = LiveEntries(
             self._topic,
-            report,
+            metrics,
             has_binary_keys=has_binary_keys(options.filterable.values),
         )
         runs = entries.runs(by_entry(self._messages()))

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OpenTransactionError, OptionError
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector.increments.due import due_ledgers, lost_error, unfinished_ledgers
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.increments.settled import OpenTransactions, behind, probe_all
@@ -109,7 +109,7 @@ class Increment:
 
 def execute_increment(
     task: ScanTask,
-    report: ReadReport | None = None,
+    metrics: ReadMetrics | None = None,
     *,
     gatherer: PassingGatherer | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -117,7 +117,7 @@ def execute_increment(
 
     Args:
         task: The task.
-        report: Receives the counts.
+        metrics: Receives the counts.
         gatherer: See `execute`.
 
     Raises:
@@ -125,7 +125,7 @@ def execute_increment(
             then: rows that are skipped would never be given.
         PulsarOffloadError: Data cannot be read or decoded.
     """
-    own = ReadReport() if report is None else report
+    own = ReadMetrics() if metrics is None else metrics
     known_messages, known_transactions = own.open_messages, own.open_transactions
     yield from execute(task, own, gatherer=gatherer)
     open_messages = own.open_messages - known_messages
@@ -152,7 +152,7 @@ class Increments:
         options: How entries become rows. Their bounds narrow the rows: what lies before their start
             counts as read. If they salvage, ledgers that are late, lost or
             unsound are told; else they are errors.
-        statistics: What is known of segments: which transactions they hold, and what of them no row
+        statistics: What is known of zones: which transactions they hold, and what of them no row
             that is asked for can be in; None if nothing is.
         may_end: Whether the bounds may have an end. What lies behind it is then passed over, as if
             it had been read.

@@ -21,7 +21,7 @@ from arrow_io.errors import MissingObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import layout
 from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 from connector.increments.progress import Position
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from arrow_io.errors import CorruptEntryError
     from arrow_io.ledgers.ledger import Block, Ledger
     from arrow_io.messages.entry_run import EntryRun
-    from connector.statistics.transactions import KnownTransactions, SegmentTransactions
+    from connector.statistics.transactions import KnownTransactions, ZoneTransactions
 
 _TXN_COMMITTING: Final = 20
 _TXN_MARKERS: Final = frozenset({_TXN_COMMITTING, TXN_COMMIT, TXN_ABORT})
@@ -134,7 +134,7 @@ class OpenTransactions:
         ledger = ledgers[place]
         is_within = ledger.ledger_id == self._looked_to.ledger_id
         first = self._looked_to.entry_id if is_within else 0
-        known = None if self.known is None else self.known.segments(ledgers, place)
+        known = None if self.known is None else self.known.zones(ledgers, place)
         if known is None:
             blocks = ledger.blocks(first, ledger.last_entry_id)
             last = blocks[0].last_entry_id if len(blocks) > 1 else ledger.last_entry_id
@@ -150,9 +150,9 @@ class OpenTransactions:
         for run in ledger.entry_runs(first, last, tally, verify_checksums=self._verify):
             self._note(run)
 
-    def _take(self, ledger: Ledger, first: int, segments: Iterable[SegmentTransactions]) -> None:
+    def _take(self, ledger: Ledger, first: int, zones: Iterable[ZoneTransactions]) -> None:
         """Note what statistics say of a ledger's entries from one on."""
-        for each in segments:
+        for each in zones:
             if each.last_entry_id < first:
                 continue
             undecided = [name for name in each.begun if name not in each.outcomes]

@@ -120,7 +120,7 @@ def copy_topics(
             properties of the catalog, its name as `catalog`, and the URL of a new table's folder
             as `location`.
         sizes: How large files and commits are.
-        analyze: Whether the folder `statistics` gets the segments of each ledger that is copied
+        analyze: Whether the folder `statistics` gets the zones of each ledger that is copied
             whole, unless it knows it. If it cannot be written to meanwhile, the copy goes on
             without, and an `UnusedStatisticsWarning` tells why.
         told: Hears, task by task, how many bytes of data objects were copied, of how many.
@@ -161,10 +161,10 @@ def copy_topics(
                 continue
             summaries.append(summary)
             # A later run copies it, so nothing is left out.
-            summary.notices += summary.report.waiting()
+            summary.notices += summary.metrics.waiting()
             if copied is not None:
                 copied(summary)
-            tell(summary.report, summary.target, is_last=False)
+            tell(summary.metrics, summary.target, is_last=False)
     _raise_first(failures, len(summaries))
     return summaries
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, Self
 from arrow_io.errors import PulsarOffloadError, UnusedStatisticsWarning
 from connector.display.warnings import warn_of_read
 from connector.statistics.analysis import unknown_ledgers
-from connector.statistics.segment_writer import SegmentWriter
+from connector.statistics.zone_writer import ZoneWriter
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -23,7 +23,7 @@ _place: Final = attrgetter("topic", "ledger_id", "first_entry_id")
 
 
 class CopyAnalysis:
-    """Writes the segments of ledgers that tasks read whole; a context manager, to write the rest.
+    """Writes the zones of ledgers that tasks read whole; a context manager, to write the rest.
 
     The tasks of a ledger may be of several commits. If the folder cannot be read or written to, a
     warning says so, and nothing more is learned: what is copied does not depend on it.
@@ -36,7 +36,7 @@ class CopyAnalysis:
     """
 
     def __init__(self, statistics: Statistics) -> None:
-        self._writer = SegmentWriter(statistics)
+        self._writer = ZoneWriter(statistics)
         self._unknown: dict[str, set[int]] = {}
         self._parts: dict[tuple[str, int], list[LedgerPart]] = {}
         self._has_failed = False
@@ -51,7 +51,7 @@ class CopyAnalysis:
             self._writer.write()
 
     def wanted(self, reads: Iterable[TopicRead]) -> dict[str, frozenset[int]]:
-        """By topic, the ledgers whose segments tasks are to make: of which nothing is known yet.
+        """By topic, the ledgers whose zones tasks are to make: of which nothing is known yet.
 
         Those are left out that were not learned from their first entry on.
         """
@@ -93,7 +93,7 @@ class CopyAnalysis:
                 if _is_as_long(ledger, mine) and not self._has_failed:
                     self._unknown[part.topic].discard(part.ledger_id)
                     with self._spared():
-                        self._writer.add_segments(row for each in mine for row in each.segments)
+                        self._writer.add_zones(row for each in mine for row in each.zones)
                         whole += 1
         return whole
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from arrow_io.columns import every_column
 from arrow_io.messages.message_columns import TIMESTAMP
 from arrow_io.payloads.value_columns import VALUE_COLUMN
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from connector.scan.execution import execute
 from connector.scan.topic_read import EntryRange
 
@@ -56,8 +56,8 @@ RowPosition = tuple[int, int, int]
 
 
 @dataclass(slots=True)
-class DeadLetterReport(ReadReport):
-    """A report that takes values which cannot be decoded for dead letters.
+class DeadLetterMetrics(ReadMetrics):
+    """Metrics that take values which cannot be decoded for dead letters.
 
     Attributes:
         letters: Why each value could not be decoded, by its position.
@@ -76,20 +76,20 @@ class DeadLetterReport(ReadReport):
         """Keep a value as a dead letter, and count anything else."""
         if unit is not Unit.VALUE:
             # Not by `super()`, which a dataclass with slots does not find.
-            ReadReport.lose(self, unit, error, count=count)
+            ReadMetrics.lose(self, unit, error, count=count)
             return
         for each in (error, *further):
             self.letters.setdefault(_position(each), each.message)
 
     def taken_letters(self, position: tuple[int, int]) -> dict[RowPosition, str]:
-        """Those that stand at a ledger and entry id or behind; the report forgets all it has."""
+        """Those that stand at a ledger and entry id or behind; the metrics forget all they have."""
         taken = {key: why for key, why in self.letters.items() if key[:2] >= position}
         self.letters = {}
         return taken
 
-    def counts(self) -> ReadReport:
+    def counts(self) -> ReadMetrics:
         """The other counts."""
-        return ReadReport(**{each.name: getattr(self, each.name) for each in fields(ReadReport)})
+        return ReadMetrics(**{each.name: getattr(self, each.name) for each in fields(ReadMetrics)})
 
 
 def _position(error: PulsarOffloadError) -> RowPosition:
@@ -110,11 +110,11 @@ def dead_letter_task(task: ScanTask) -> ScanTask:
     return replace(task, read=replace(task.read, options=wanted))
 
 
-def without_letters(batch: pa.RecordBatch, report: DeadLetterReport) -> pa.RecordBatch:
+def without_letters(batch: pa.RecordBatch, metrics: DeadLetterMetrics) -> pa.RecordBatch:
     """The rows that are no dead letters."""
-    if not report.letters:
+    if not metrics.letters:
         return batch
-    alive = [each not in report.letters for each in _positions(batch)]
+    alive = [each not in metrics.letters for each in _positions(batch)]
     return batch.filter(pa.array(alive))
 
 
@@ -136,7 +136,7 @@ def letters_of(task: ScanTask, letters: Mapping[RowPosition, str]) -> Iterator[p
     entries = sorted({(ledger_id, entry_id) for ledger_id, entry_id, _ in letters})
     ranges = tuple(_ranges_around(task.read, entries))
     read = replace(task.read, options=raw, ranges=ranges)
-    for batch in execute(read.task(ranges), ReadReport()):
+    for batch in execute(read.task(ranges), ReadMetrics()):
         reasons = [letters.get(each) for each in _positions(batch)]
         with_reason = batch.append_column(REASON_COLUMN, pa.array(reasons, pa.string()))
         kept = with_reason.filter(pc.is_valid(with_reason.column(REASON_COLUMN)))

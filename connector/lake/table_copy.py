@@ -23,7 +23,7 @@ from arrow_io.errors import (
     LakeTableError,
     OptionError,
 )
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
 from connector.lake.copy_plan import plan_of
@@ -98,7 +98,7 @@ class TableSummary:
         progress: How far the topics are copied; None: nothing of them is.
         behind_bytes: Bytes of data objects that could not be copied yet: what stands behind an open
             transaction or a missing ledger.
-        report: Counts of what was met besides rows.
+        metrics: Counts of what was met besides rows.
         notices: One sentence for each thing a reader of the table must know of.
     """
 
@@ -114,7 +114,7 @@ class TableSummary:
     analyzed_ledgers: int = 0
     progress: str | None = None
     behind_bytes: int = 0
-    report: ReadReport = field(default_factory=ReadReport)
+    metrics: ReadMetrics = field(default_factory=ReadMetrics)
     notices: list[str] = field(default_factory=list)
 
 
@@ -258,7 +258,7 @@ class TableCopy:
         summary.dead_letters += _rows(dead)
         for each in written:
             summary.data_bytes += each.data_bytes
-            summary.report.add(each.report)
+            summary.metrics.add(each.metrics)
         if self.analysis is not None:
             parts = (part for each in written for part in each.parts)
             summary.analyzed_ledgers += self.analysis.add(increment.reads, parts)

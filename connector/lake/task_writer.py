@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from connector.increments.increment import execute_increment
 from connector.lake.dead_letters import (
-    DeadLetterReport,
+    DeadLetterMetrics,
     dead_letter_task,
     letters_of,
     without_letters,
@@ -36,14 +36,14 @@ class WrittenTask:
     Attributes:
         files: Files of the table.
         letters: Files of the table of dead letters.
-        report: What was met besides rows.
+        metrics: What was met besides rows.
         data_bytes: Bytes of data objects that the task is of.
         parts: What was learned of the ledgers that are to be analyzed.
     """
 
     files: tuple[DataFile, ...]
     letters: tuple[DataFile, ...]
-    report: ReadReport
+    metrics: ReadMetrics
     data_bytes: int
     parts: tuple[LedgerPart, ...] = ()
 
@@ -57,7 +57,7 @@ class TaskWriter:
         letters: How those of the table of dead letters are; None: a value that cannot be decoded
             stops the task.
         letters_from: By topic, the ledger and entry id before which that table has all of them.
-        analyzed: By topic, the ledgers whose segments are made in passing.
+        analyzed: By topic, the ledgers whose zones are made in passing.
     """
 
     settings: FileSettings
@@ -79,17 +79,17 @@ class TaskWriter:
             written = self._written(task, gatherer)
         else:
             written = self._with_letters(task, self.letters, gatherer)
-        # What lies around entries is in no segment, and makes all of a ledger's doubtful.
-        if gatherer is None or any(unit in _AROUND for unit, _ in written.report.lost):
+        # What lies around entries is in no zone, and makes all of a ledger's doubtful.
+        if gatherer is None or any(unit in _AROUND for unit, _ in written.metrics.lost):
             return written
         return replace(written, parts=tuple(gatherer.parts))
 
     def _written(self, task: ScanTask, gatherer: PassingGatherer | None) -> WrittenTask:
-        report = ReadReport()
+        metrics = ReadMetrics()
         with FileWriter(self.settings) as writer:
-            for batch in execute_increment(task, report, gatherer=gatherer):
+            for batch in execute_increment(task, metrics, gatherer=gatherer):
                 writer.write(batch)
-            return WrittenTask(writer.finish(), (), report, task.data_bytes)
+            return WrittenTask(writer.finish(), (), metrics, task.data_bytes)
 
     def discard(self, written: WrittenTask, error: BaseException) -> None:
         """Delete the files of a task because of an error, which gets a note if some are left."""
@@ -100,20 +100,22 @@ class TaskWriter:
     def _with_letters(
         self, task: ScanTask, settings: FileSettings, gatherer: PassingGatherer | None
     ) -> WrittenTask:
-        report = DeadLetterReport()
+        metrics = DeadLetterMetrics()
         names = task.read.options.projection.schema.names
         with FileWriter(self.settings) as writer, FileWriter(settings) as letters:
-            for batch in execute_increment(dead_letter_task(task), report, gatherer=gatherer):
-                writer.write(without_letters(batch, report).select(names))
-                if len(report.letters) >= MAX_HELD_LETTERS:
-                    self._write_letters(task, report, letters)
-            self._write_letters(task, report, letters)
+            for batch in execute_increment(dead_letter_task(task), metrics, gatherer=gatherer):
+                writer.write(without_letters(batch, metrics).select(names))
+                if len(metrics.letters) >= MAX_HELD_LETTERS:
+                    self._write_letters(task, metrics, letters)
+            self._write_letters(task, metrics, letters)
             files = writer.finish()
-            return WrittenTask(files, letters.finish(), report.counts(), task.data_bytes)
+            return WrittenTask(files, letters.finish(), metrics.counts(), task.data_bytes)
 
-    def _write_letters(self, task: ScanTask, report: DeadLetterReport, letters: FileWriter) -> None:
-        """Write the letters that a report has, unless their table has them, and forget them."""
+    def _write_letters(
+        self, task: ScanTask, metrics: DeadLetterMetrics, letters: FileWriter
+    ) -> None:
+        """Write the letters that metrics have, unless their table has them, and forget them."""
         origin = task.read.origin.topic
-        taken = report.taken_letters(self.letters_from.get(origin, (0, 0)))
+        taken = metrics.taken_letters(self.letters_from.get(origin, (0, 0)))
         for batch in letters_of(task, taken) if taken else ():
             letters.write(batch)

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     import _pulsar
 
     from arrow_io.payloads.value_columns import ValueColumns
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics
     from connector.live.broker import GivenEntry
 
 UNTOLD: Final = frozenset(
@@ -76,12 +76,12 @@ class LiveEntries:
 
     Args:
         object_key: What errors call the place where they stand.
-        report: Counts ordering keys that are no UTF-8: the client gives none, so they are null.
+        metrics: Counts ordering keys that are no UTF-8: the client gives none, so they are null.
         has_binary_keys: Whether the schema says that keys are bytes, which clients give as Base64.
     """
 
-    def __init__(self, object_key: str, report: ReadReport, *, has_binary_keys: bool) -> None:
-        self._report = report
+    def __init__(self, object_key: str, metrics: ReadMetrics, *, has_binary_keys: bool) -> None:
+        self._metrics = metrics
         self._object_key = object_key
         self._has_binary_keys = has_binary_keys
 
@@ -202,7 +202,7 @@ class LiveEntries:
             return given.ordering_key().encode() or None
         except UnicodeDecodeError:
             # The client takes it for text, and has no other way to give it.
-            self._report.replaced_texts += 1
+            self._metrics.replaced_texts += 1
             return None
 
     def _run(self, first: EntryId, frames: Sequence[bytes]) -> EntryRun:

@@ -16,10 +16,9 @@ if TYPE_CHECKING:
 
     from arrow_io.ledgers.ledger import Block, DataPart
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics, Tally
     from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.ranges_ahead import RangesAhead
-    from arrow_io.tally import Tally
     from connector.inputs.topic_names import TopicName
     from connector.live.broker import Brokers, Client, GivenEntry, Place
 
@@ -154,7 +153,7 @@ class LiveTail:
                 if start <= each.place.end <= stop
                 and (each.place.begin >= self.first or self.adopts(*each.place.begin))
             )
-            for run in self._entries(tally.report).runs(own):
+            for run in self._entries(tally.metrics).runs(own):
                 run.owned = owned
                 yield run
             self._check_beginning(client, tally)
@@ -201,13 +200,13 @@ class LiveTail:
         return False if beginning is not None and beginning <= at else None
 
     def completed(
-        self, first_chunks: Collection[tuple[int, int]], report: ReadReport
+        self, first_chunks: Collection[tuple[int, int]], metrics: ReadMetrics
     ) -> Iterator[tuple[tuple[int, int], EntryRun]]:
         """The messages in chunks that begin with entries, and end at others from `first` on.
 
         Args:
             first_chunks: Ledger and entry id of their first chunks, before `first`.
-            report: Receives counts.
+            metrics: Receives counts.
 
         Yields:
             For each that is complete its first chunk, and a run of one entry with all of it, in the
@@ -217,7 +216,7 @@ class LiveTail:
             BrokerError: See `entry_runs`.
         """
         wanted = set(first_chunks)
-        made = self._entries(report)
+        made = self._entries(metrics)
         with self.brokers.connected() as client:
             for each in self._given(client, EntryId(*min(wanted)), self.last):
                 begin, end = each.place
@@ -239,8 +238,8 @@ class LiveTail:
         begins = (each.place.begin for each in self._given(client, self.first, self.last))
         return next(begins, None)
 
-    def _entries(self, report: ReadReport) -> LiveEntries:
-        return LiveEntries(str(self.topic), report, has_binary_keys=self.has_binary_keys)
+    def _entries(self, metrics: ReadMetrics) -> LiveEntries:
+        return LiveEntries(str(self.topic), metrics, has_binary_keys=self.has_binary_keys)
 
     def _given(self, client: Client, start: EntryId, stop: EntryId) -> Iterator[GivenEntry]:
         """The messages that begin at an entry or behind it, and end at another (inclusive)."""

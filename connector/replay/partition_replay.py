@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OpenTransactionError
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.replay import places
 from connector.replay.outgoing import base64_keys, outgoing
@@ -46,7 +46,7 @@ class ReplaySummary:
         data_bytes: Bytes of data objects that were read.
         behind_bytes: Bytes of data objects that could not be replayed yet: what stands behind an
             open transaction or a missing ledger.
-        report: Counts of what was met besides messages.
+        metrics: Counts of what was met besides messages.
         notices: One sentence for each thing that whoever replays must know of.
     """
 
@@ -59,7 +59,7 @@ class ReplaySummary:
     sent_to: str | None = None
     data_bytes: int = 0
     behind_bytes: int = 0
-    report: ReadReport = field(default_factory=ReadReport)
+    metrics: ReadMetrics = field(default_factory=ReadMetrics)
     notices: list[str] = field(default_factory=list)
 
 
@@ -154,13 +154,13 @@ class PartitionReplay:
     ) -> None:
         # In one task: a message in chunks is given by the task where it begins, and stands where
         # it ends, which would be out of order between two.
-        with closing(rows_ahead([read.task(read.ranges)], summary.report)) as batches:
+        with closing(rows_ahead([read.task(read.ranges)], summary.metrics)) as batches:
             for batch in (places.behind(each, behind) for each in batches):
                 summary.base64_keys += base64_keys(batch)
                 self._send_batch(batch, senders)
                 _count(summary, senders)
                 told(summary.messages)
-        if summary.report.open_messages:
+        if summary.metrics.open_messages:
             message = (
                 f"{self.topic.topic}: a transaction has no outcome in the offloaded ledgers yet,"
                 " and messages behind it were sent already: another run does not send its own"

@@ -208,7 +208,7 @@ class ReplayRequest:
                 summary.notices += schemas.notices()
                 summaries.append(summary)
                 replayed(summary)
-                tell(summary.report, summary.topic)
+                tell(summary.metrics, summary.topic)
         return summaries
 
     def _checked_id(self) -> str:

@@ -99,23 +99,23 @@ class TimeScale:
         return cls(start_ms, max(*times, start_ms + 1), is_open)
 
     @classmethod
-    def of_published(cls, segments: Sequence[Written]) -> TimeScale | None:
+    def of_published(cls, zones: Sequence[Written]) -> TimeScale | None:
         """The scale of publish times; None if there is none.
 
         A producer whose clock is wrong must not press all others together: up to a thousandth of
         the messages may lie before it, and as many behind.
         """
-        if not segments:
+        if not zones:
             return None
-        most = sum(each.count for each in segments) / 1000
-        start_ms, stop_ms = segments[0].start_ms, segments[0].stop_ms
+        most = sum(each.count for each in zones) / 1000
+        start_ms, stop_ms = zones[0].start_ms, zones[0].stop_ms
         before = behind = 0
-        for each in sorted(segments, key=attrgetter("start_ms")):
+        for each in sorted(zones, key=attrgetter("start_ms")):
             start_ms = each.start_ms
             before += each.count
             if before > most:
                 break
-        for each in sorted(segments, key=attrgetter("stop_ms"), reverse=True):
+        for each in sorted(zones, key=attrgetter("stop_ms"), reverse=True):
             stop_ms = each.stop_ms
             behind += each.count
             if behind > most:

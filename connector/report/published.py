@@ -1,4 +1,4 @@
-"""When messages were published, by the segments that statistics know, and how much they know."""
+"""When messages were published, by the zones that statistics know, and how much they know."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from connector.catalog.catalog import Catalog
-    from connector.statistics.segment_files import SegmentFile
+    from connector.statistics.zone_files import ZoneFile
 
 _TIMES: Final = ("min_publish_time", "max_publish_time")
 _COLUMNS: Final = (*_TIMES, "messages", "start", "stop")
@@ -47,8 +47,8 @@ class Published:
     """What statistics say of when messages were published.
 
     Attributes:
-        segments: The segments whose times are known: from the least publish time to the greatest.
-        timeless_segments: How many others there are.
+        zones: The zones whose times are known: from the least publish time to the greatest.
+        timeless_zones: How many others there are.
         timeless_messages: How many messages they have.
         ledgers: How many ledgers can be read from the bucket.
         known_ledgers: How many of them statistics know.
@@ -60,8 +60,8 @@ class Published:
         problems: Why some of the statistics cannot be used, in words.
     """
 
-    segments: tuple[Written, ...]
-    timeless_segments: int
+    zones: tuple[Written, ...]
+    timeless_zones: int
     timeless_messages: int
     ledgers: int
     known_ledgers: int
@@ -107,17 +107,17 @@ def published(
         is_same = objects.are_same(ledgers)
         others.update(keys_of(ledgers.filter(pc.invert(is_same))))
         current.append((file, ledgers.filter(is_same)))
-    segments = [pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})]
-    for answer in answers(current, _segments):
+    zones = [pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})]
+    for answer in answers(current, _zones):
         known.update(answer.ledgers)
-        segments += answer.found or []
+        zones += answer.found or []
         problems += [] if answer.problem is None else [answer.problem]
-    found = pa.concat_tables(segments)
+    found = pa.concat_tables(zones)
     is_timed = pc.and_(*(pc.is_valid(found.column(name)) for name in _TIMES))
     timeless = found.filter(pc.and_(pc.invert(is_timed), pc.greater(found.column("messages"), 0)))
     return Published(
-        segments=tuple(_written(found.filter(is_timed))),
-        timeless_segments=timeless.num_rows,
+        zones=tuple(_written(found.filter(is_timed))),
+        timeless_zones=timeless.num_rows,
         timeless_messages=pc.sum(timeless.column("messages")).as_py() or 0,
         ledgers=len(data),
         known_ledgers=len(known),
@@ -129,17 +129,17 @@ def published(
     )
 
 
-def _segments(file: SegmentFile, ledgers: pa.Table) -> Answer[list[pa.Table]]:
-    """The segments of some ledgers of a file; times as µs since the epoch."""
+def _zones(file: ZoneFile, ledgers: pa.Table) -> Answer[list[pa.Table]]:
+    """The zones of some ledgers of a file; times as µs since the epoch."""
     found: list[pa.Table] = []
     for groups, rows in file.row_groups_of(ledgers):
-        read = file.segments(groups, _COLUMNS)
+        read = file.zones(groups, _COLUMNS)
         whole = pa.table([read.column(name).cast(pa.int64()) for name in _COLUMNS], list(_COLUMNS))
         found += (whole.slice(*each) for each in rows)
     return Answer(keys_of(ledgers), found)
 
 
-def _written(segments: pa.Table) -> Iterator[Written]:
-    columns = (segments.column(name).to_pylist() for name in _COLUMNS)
+def _written(zones: pa.Table) -> Iterator[Written]:
+    columns = (zones.column(name).to_pylist() for name in _COLUMNS)
     for least, greatest, messages, start, stop in zip(*columns, strict=True):
         yield Written(least / _US_PER_MS, greatest / _US_PER_MS, messages, stop - start)

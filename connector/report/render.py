@@ -295,27 +295,27 @@ def _rates(data: ReportData, scale: TimeScale | None) -> Html:
 def _publishing(known: Published) -> Html:
     """The rates by publish times, and how much statistics know of them."""
     notes = list(_coverage(known))
-    scale = TimeScale.of_published(known.segments)
+    scale = TimeScale.of_published(known.zones)
     if scale is None:
         return section("Rate", note("No publish times are known."), *map(note, notes))
     bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
-    per_bin = rates(known.segments, scale.start_ms, scale.stop_ms, bins=bins)
+    per_bin = rates(known.zones, scale.start_ms, scale.stop_ms, bins=bins)
     how = (
         "By publish times, which are those of the producers' clocks, as statistics know them of"
-        " segments of about 1 MiB: the messages of each are spread evenly from the least of them to"
+        " zones of about 1 MiB: the messages of each are spread evenly from the least of them to"
         " the greatest. Messages of open and aborted transactions count; bytes are stored bytes."
     )
     drawn = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
-    outside = round(sum(each.count for each in known.segments) - drawn)
+    outside = round(sum(each.count for each in known.zones) - drawn)
     if outside:
         are = agreeing(outside, "message was", "messages were")
         notes.append(f"About {outside:,} {are} published before or behind that, and not drawn.")
-    if known.timeless_segments:
-        segments = agreeing(known.timeless_segments, "segment", "segments")
+    if known.timeless_zones:
+        zones = agreeing(known.timeless_zones, "zone", "zones")
         notes.append(
-            f"{known.timeless_segments:,} {segments} with"
+            f"{known.timeless_zones:,} {zones} with"
             f" {counted(known.timeless_messages, 'message')} whose times are not known (chunks,"
-            f" encrypted or damaged entries) {agreeing(known.timeless_segments, 'is', 'are')} left"
+            f" encrypted or damaged entries) {agreeing(known.timeless_zones, 'is', 'are')} left"
             " out."
         )
     return section("Rate", note(how), *map(note, notes), rate_charts(per_bin, scale, "Messages"))

@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.read_metrics import Tally
     from arrow_io.storage.ranges_ahead import RangesAhead
-    from arrow_io.tally import Tally
     from connector.scan.topic_read import ScanTask, Stretch
     from connector.statistics.ledger_parts import PassingGatherer
 
@@ -33,7 +33,7 @@ class EntryStream:
             own.
         verify_owned: Whether checksums of the task's own entries are compared here, if they are at
             all; else whoever takes the entries does it.
-        gatherer: Makes segments of the task's own entries; None: nothing does.
+        gatherer: Makes zones of the task's own entries; None: nothing does.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class EntryStream:
         for error in order.errors_at_ends(run):
             if not self._tally.salvage:
                 raise error
-            self._tally.report.doubts.append(str(error))
+            self._tally.metrics.doubts.append(str(error))
 
     def _runs(self, ledger: Ledger, first: int, last: int, tally: Tally) -> Iterator[EntryRun]:
         """Entries that are looked at for the sake of the task's own, until the read is stopped."""

@@ -14,9 +14,8 @@ from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics, Tally
 from arrow_io.storage.ranges_ahead import RangesAhead
-from arrow_io.tally import Tally
 from connector.display.warnings import warn_of_read
 from connector.scan.entry_stream import EntryStream
 
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 def execute(
     task: ScanTask,
-    report: ReadReport | None = None,
+    metrics: ReadMetrics | None = None,
     *,
     gatherer: PassingGatherer | None = None,
 ) -> Iterator[pa.RecordBatch]:
@@ -42,28 +41,28 @@ def execute(
 
     Args:
         task: The task.
-        report: Receives the counts. Without it, a read that had to leave something out ends with an
-            `IncompleteReadWarning`.
-        gatherer: Makes segments of the entries as they are read; None: nothing does.
+        metrics: Receive the counts. Without them, a read that had to leave something out ends with
+            an `IncompleteReadWarning`.
+        gatherer: Makes zones of the entries as they are read; None: nothing does.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    counted = ReadReport() if report is None else report
+    counted = ReadMetrics() if metrics is None else metrics
     tally = tally_of(task.read.options, counted)
     with RangesAhead(byte_spans([task])) as ahead:
         yield from RowGiver.of(task.read).batches(_rows(task, tally, ahead, gatherer), tally)
-    if report is None:
+    if metrics is None:
         tell(counted, task.read.origin.topic)
 
 
-def count(tasks: Sequence[ScanTask], report: ReadReport) -> int:
+def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
     """How many rows tasks have; without a filter, their columns are not made.
 
     Args:
         tasks: The tasks, in the order in which they are read.
-        report: Receives the counts.
+        metrics: Receives the counts.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
@@ -74,7 +73,7 @@ def count(tasks: Sequence[ScanTask], report: ReadReport) -> int:
         for task in tasks:
             options = task.read.options
             giver = None if options.row_filter is None else RowGiver.of(task.read)
-            tally = tally_of(options, report)
+            tally = tally_of(options, metrics)
             columns = _rows(task, tally, ahead)
             if giver is not None:
                 total += sum(batch.num_rows for batch in giver.batches(columns, tally))
@@ -82,21 +81,21 @@ def count(tasks: Sequence[ScanTask], report: ReadReport) -> int:
             for rows in columns:
                 kept = options.bounds.kept(rows)
                 found = rows.count if kept is None else len(kept)
-                report.rows += found
+                metrics.rows += found
                 total += found
     return total
 
 
-def tell(report: ReadReport, topic: str, *, is_last: bool = True) -> None:
+def tell(metrics: ReadMetrics, topic: str, *, is_last: bool = True) -> None:
     """Warn of what a read had to leave out, if it did.
 
     Args:
-        report: What it met.
+        metrics: What it met.
         topic: What it read.
         is_last: Whether to warn of messages that wait for chunks too. Whoever reads again later, as
             a copy does, gets them then.
     """
-    for notice in (*report.notices(), *(report.waiting() if is_last else ())):
+    for notice in (*metrics.notices(), *(metrics.waiting() if is_last else ())):
         warn_of_read(f"{topic}: {notice}", IncompleteReadWarning)
 
 
@@ -108,9 +107,9 @@ def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:
             yield from ledger.byte_spans(each.first_entry_id, each.last_entry_id)
 
 
-def tally_of(options: ReadOptions, report: ReadReport) -> Tally:
-    """What the options say of damage, with a report for the counts."""
-    return Tally(report, salvage=options.salvage, keep_values=options.keep_values)
+def tally_of(options: ReadOptions, metrics: ReadMetrics) -> Tally:
+    """What the options say of damage, with metrics for the counts."""
+    return Tally(metrics, salvage=options.salvage, keep_values=options.keep_values)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +161,7 @@ class RowGiver:
             else:
                 made = self._filtered(rows, self.options.row_filter, tally)
             for batch in made:
-                tally.report.rows += batch.num_rows
+                tally.metrics.rows += batch.num_rows
                 yield batch
 
     def _filtered(

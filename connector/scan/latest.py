@@ -25,8 +25,8 @@ from arrow_io.columns import every_column, projection
 from arrow_io.core.extras import install_command
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, StorageError, UnsupportedFormatError
-from arrow_io.read_metrics import ReadReport
-from connector.display.topic_report import TopicReport
+from arrow_io.read_metrics import ReadMetrics
+from connector.display.topic_metrics import TopicMetrics
 from connector.filters.row_filters import BothFilters
 from connector.scan.scan_units import rows_ahead
 from connector.scan.topic_read import EntryRange
@@ -71,7 +71,7 @@ class LatestView:
     def __init__(self, scan: Scan, memory_bytes: int) -> None:
         self._scan = replace(scan, options=_options_of_keys(scan.options))
         self._memory_bytes = memory_bytes
-        self._report = TopicReport()
+        self._metrics = TopicMetrics()
         self._topics: list[_LatestMessages] | None = None
         self._lock = Lock()
 
@@ -80,14 +80,14 @@ class LatestView:
         return type(self), (self._scan, self._memory_bytes)
 
     @property
-    def report(self) -> TopicReport:
+    def metrics(self) -> TopicMetrics:
         """What the first pass met; it reads now, if it did not until now.
 
         Raises:
             PulsarOffloadError: As `narrowed`.
         """
         self._latest_messages()
-        return self._report
+        return self._metrics
 
     def count(self) -> int:
         """How many messages are left.
@@ -120,21 +120,21 @@ class LatestView:
     def _latest_messages(self) -> list[_LatestMessages]:
         with self._lock:
             if self._topics is None:
-                report = TopicReport()
+                metrics = TopicMetrics()
                 self._topics = [
-                    self._read_keys(reads, report) for reads in self._scan.reads_by_topic()
+                    self._read_keys(reads, metrics) for reads in self._scan.reads_by_topic()
                 ]
-                self._report = report
+                self._metrics = metrics
             return self._topics
 
-    def _read_keys(self, reads: Sequence[TopicRead], report: TopicReport) -> _LatestMessages:
+    def _read_keys(self, reads: Sequence[TopicRead], metrics: TopicMetrics) -> _LatestMessages:
         if not reads:
             return _LatestMessages({})
-        reading = ReadReport()
+        reading = ReadMetrics()
         tasks = [task for read in reads for task in read.tasks(DEFAULT_TASK_BYTES)]
         with closing(rows_ahead(tasks, reading)) as batches:
-            found = _latest((_keyed(each, report) for each in batches), self._memory_bytes)
-        report.add(replace(reading, rows=0))
+            found = _latest((_keyed(each, metrics) for each in batches), self._memory_bytes)
+        metrics.add(replace(reading, rows=0))
         return _LatestMessages(_codes_by_ledger(found), is_crossed=reading.ended_beyond > 0)
 
 
@@ -238,14 +238,14 @@ def _codes_by_ledger(found: pa.Table) -> dict[int, pa.Int64Array]:
     }
 
 
-def _keyed(batch: pa.RecordBatch, report: TopicReport) -> pa.RecordBatch:
+def _keyed(batch: pa.RecordBatch, metrics: TopicMetrics) -> pa.RecordBatch:
     """Messages with a key, of `_KEYED_SCHEMA`.
 
     Raises:
         UnsupportedFormatError: A ledger has more entries, or an entry more messages, than there is
             room for.
     """
-    report.keyless += batch.column(_KEY).null_count
+    metrics.keyless += batch.column(_KEY).null_count
     batch = batch.filter(pc.is_valid(batch.column(_KEY)))
     ledgers, entries, batches = (batch.column(name) for name in _POSITION)
     if batch.num_rows and (

@@ -39,7 +39,7 @@ def with_outcomes(
     Args:
         read: The read.
         ledgers: Its ledgers.
-        statistics: What is known of segments, if anything is.
+        statistics: What is known of zones, if anything is.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -71,11 +71,11 @@ def _outcomes(
         bisect_left(ledgers, read.ranges[0].ledger_id, key=_ledger_id), len(ledgers)
     ):
         ledger_id = ledgers[place].ledger_id
-        segments = known.segments(ledgers, place)
-        if segments is None:
+        zones = known.zones(ledgers, place)
+        if zones is None:
             # The markers may stand in it.
             pending.clear()
-        for each in segments or ():
+        for each in zones or ():
             looked_at += len(each.begun) + len(each.outcomes)
             doubtful |= each.begun.keys() & closed
             closed |= each.outcomes.keys()

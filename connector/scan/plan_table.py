@@ -25,7 +25,7 @@ PLAN_SCHEMA: Final = pa.schema(
         "read_bytes": _NUMBER,
         "requests": _NUMBER,
         "tasks": _NUMBER,
-        "skipped_segments": _NUMBER,
+        "skipped_zones": _NUMBER,
         "skipped_bytes": _NUMBER,
         "skipped_ledgers": _NUMBER,
         "unknown_ledgers": _NUMBER,
@@ -34,7 +34,7 @@ PLAN_SCHEMA: Final = pa.schema(
 )
 """One row a topic or partition: its ledgers, and how many bytes their data blocks have; in how many
 of them something has to be read, how many bytes, by how many requests and tasks, data blocks taken
-whole unless it is known where entries stand; how many segments, of how many bytes, statistics
+whole unless it is known where entries stand; how many zones, of how many bytes, statistics
 spare; how many ledgers the times at which they were written spare (`clock_slack`); of how many
 ledgers statistics were asked and know nothing; and why some statistics could not be used. Bounds by
 id, and filters of positions, leave out the rest."""
@@ -67,7 +67,7 @@ def _row(read: TopicRead, range_bytes: int | None) -> dict[str, object]:
         "read_bytes": sum(each.bytes for each in ranges),
         "requests": sum(each.requests for each in ranges),
         "tasks": len(tasks),
-        "skipped_segments": skipped.segments,
+        "skipped_zones": skipped.zones,
         "skipped_bytes": skipped.bytes,
         "skipped_ledgers": skipped.ledgers_by_time,
         "unknown_ledgers": skipped.unknown_ledgers,

@@ -1,7 +1,7 @@
 """Which entries of a topic can hold rows that are asked for, by what is known without reading them.
 
 Without statistics, only what follows from a row's position is used: publish times prove nothing,
-for they are the clock of the producer, and not in order. With statistics, segments are left out of
+for they are the clock of the producer, and not in order. With statistics, zones are left out of
 which it is proved that none of their rows passes.
 """
 
@@ -18,10 +18,10 @@ from arrow_io.columns import Origin
 from arrow_io.messages import layout
 from connector.filters.passing import passing
 from connector.scan import skipping
-from connector.scan.segment_lookup import STRETCH, sum_of, unread_segments
 from connector.scan.skipping import Asked, Counted
 from connector.scan.topic_read import EntryRange, Skipped, TopicRead
-from connector.statistics.segments import LEDGER_SCHEMA
+from connector.scan.zone_lookup import STRETCH, sum_of, unread_zones
+from connector.statistics.zones import LEDGER_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -44,7 +44,7 @@ def topic_read(
     Args:
         topic: The topic and its ledgers.
         options: How it is read; its bounds and its filter narrow the ranges.
-        statistics: What is known of its segments, if anything is.
+        statistics: What is known of its zones, if anything is.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -62,7 +62,7 @@ def topic_read(
         ranges = [each for each in ranges if each.ledger_id not in others]
         skipped = Skipped(ledgers_by_time=len(spared_ids))
     if ranges and statistics is not None and not asked.is_all:
-        unread, spared = unread_segments(topic, ranges, asked, statistics)
+        unread, spared = unread_zones(topic, ranges, asked, statistics)
         skipped += spared
         ranges = skipping.without(ranges, *(skipping.column(unread, name) for name in STRETCH))
     return TopicRead(origin, topic.data, tuple(ranges), options, skipped)
@@ -187,15 +187,15 @@ def uncounted(
     Args:
         topic: The topic.
         read: What would be read of it, without a filter.
-        statistics: What is known of its segments.
+        statistics: What is known of its zones.
 
     Raises:
         StorageError: Statistics cannot be read.
     """
     counted = Counted(read.options.bounds, read.options.uncommitted)
-    unread, skipped = unread_segments(topic, read.ranges, counted, statistics)
+    unread, skipped = unread_zones(topic, read.ranges, counted, statistics)
     columns = (unread.column(name).to_pylist() for name in STRETCH)
-    # Bounds by id may cut a segment, and even an entry.
+    # Bounds by id may cut a zone, and even an entry.
     bounds = read.options.bounds
     cut = [each[:2] for each in (bounds.start_id, bounds.end_id) if each is not None and each[2]]
     whole = [

@@ -19,7 +19,7 @@ from arrow_io.core.processors import processor_count
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.ranges_ahead import RangesAhead
 from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RowGiver, byte_spans, delivered, tally_of
@@ -78,7 +78,7 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
 
 
 def rows_ahead(
-    tasks: Sequence[ScanTask], report: ReadReport
+    tasks: Sequence[ScanTask], metrics: ReadMetrics
 ) -> Generator[pa.RecordBatch, None, None]:
     """The rows of tasks, in order, decoded ahead in as many threads as there are cores.
 
@@ -86,7 +86,7 @@ def rows_ahead(
 
     Args:
         tasks: The tasks, in the order of their rows.
-        report: Receives the counts.
+        metrics: Receives the counts.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
@@ -103,9 +103,9 @@ def rows_ahead(
     with closing(units) as every:
         for done in every:
             for part in chain((done,), done.further):
-                report.add(part.report)
+                metrics.add(part.metrics)
                 for batch in part.batches:
-                    report.rows += batch.num_rows
+                    metrics.rows += batch.num_rows
                     yield batch
                 if part.error is not None:
                     raise part.error
@@ -132,13 +132,13 @@ class Done:
 
     Attributes:
         batches: Its rows, in order; none of them is empty.
-        report: What was counted up to them since the unit before, besides these rows.
+        metrics: What was counted up to them since the unit before, besides these rows.
         error: Why there are no more of them, if there should be.
         further: More of the same unit, each decoded when the consumer comes to it.
     """
 
     batches: Sequence[pa.RecordBatch] = ()
-    report: ReadReport = field(default_factory=ReadReport)
+    metrics: ReadMetrics = field(default_factory=ReadMetrics)
     error: PulsarOffloadError | None = None
     further: Iterable[Done] = ()
 
@@ -165,16 +165,16 @@ def scan_units(tasks: Sequence[ScanTask], ahead: RangesAhead) -> Generator[ScanU
 
 
 def _cut(tasks: Sequence[ScanTask], ahead: RangesAhead) -> Generator[ScanUnit, None, None]:
-    report = ReadReport()
+    metrics = ReadMetrics()
     with ahead:
         growth = _Growth()
         try:
             for task in tasks:
-                yield from _Cutter(task, report, ahead, growth).units()
+                yield from _Cutter(task, metrics, ahead, growth).units()
         except PulsarOffloadError as error:
-            yield partial(Done, (), report, error)
+            yield partial(Done, (), metrics, error)
         else:
-            yield partial(Done, (), report)
+            yield partial(Done, (), metrics)
 
 
 class _Growth:
@@ -196,19 +196,19 @@ class _Cutter:
 
     Args:
         task: The task.
-        report: Receives what is counted as entries are read, until a unit takes it along.
+        metrics: Receives what is counted as entries are read, until a unit takes it along.
         ahead: Sends the requests.
         growth: How large the next unit may be.
     """
 
     def __init__(
-        self, task: ScanTask, report: ReadReport, ahead: RangesAhead, growth: _Growth
+        self, task: ScanTask, metrics: ReadMetrics, ahead: RangesAhead, growth: _Growth
     ) -> None:
         self._growth = growth
         self._options = task.read.options
         self._limits = batch_limits(self._options)
         self._unit_limits = unit_limits(self._options)
-        self._tally = tally_of(self._options, report)
+        self._tally = tally_of(self._options, metrics)
         stream = EntryStream(task, self._tally, ahead, verify_owned=False)
         self._decryptor = PayloadDecryptor(self._options.decryption_keys)
         self._delivered = delivered(task, self._tally, stream, self._decryptor)
@@ -256,7 +256,7 @@ class _Cutter:
             rows = min(max(taken.messages, 1), limits.max_rows)
             limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
         self._growth.grow()
-        counted = self._tally.report.taken()
+        counted = self._tally.metrics.taken()
         return partial(_decoded, self._giver, taken.runs, limits, self._decryptor, counted)
 
 
@@ -288,10 +288,10 @@ def _decoded(
     runs: Sequence[EntryRun],
     limits: BatchLimits,
     decryptor: PayloadDecryptor,
-    counted: ReadReport,
+    counted: ReadMetrics,
 ) -> Done:
     # Counted in a copy, because a unit may run again.
-    own = ReadReport().add(counted)
+    own = ReadMetrics().add(counted)
     parts = _decoded_parts(giver, runs, limits, decryptor, own)
     return replace(next(parts), further=parts)
 
@@ -301,7 +301,7 @@ def _decoded_parts(
     runs: Sequence[EntryRun],
     limits: BatchLimits,
     decryptor: PayloadDecryptor,
-    counted: ReadReport,
+    counted: ReadMetrics,
 ) -> Iterator[Done]:
     """Decode a unit in parts of about `_MOST_UNIT_BYTES`; nearly always there is one."""
     options = giver.options

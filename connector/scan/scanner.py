@@ -12,8 +12,8 @@ import pyarrow as pa
 
 from arrow_io.core.option_values import check_whole_number
 from arrow_io.errors import UnusedStatisticsWarning
-from arrow_io.read_metrics import ReadReport
-from connector.display.topic_report import TopicReport
+from arrow_io.read_metrics import ReadMetrics
+from connector.display.topic_metrics import TopicMetrics
 from connector.display.warnings import warn_of_read
 from connector.scan.execution import count, execute, tell
 from connector.scan.scan_units import rows_ahead
@@ -36,12 +36,12 @@ class TopicScanner:
         scan: What to read.
         unsound: What was already lost when the topic was opened: ledgers that cannot be read at
             all.
-        report: Counts of the last read: what was skipped, left out or lost.
+        metrics: Counts of the last read: what was skipped, left out or lost.
     """
 
     scan: Scan
-    unsound: TopicReport = field(default_factory=TopicReport)
-    report: TopicReport = field(default_factory=TopicReport)
+    unsound: TopicMetrics = field(default_factory=TopicMetrics)
+    metrics: TopicMetrics = field(default_factory=TopicMetrics)
 
     @property
     def projected_schema(self) -> pa.Schema:
@@ -59,7 +59,7 @@ class TopicScanner:
         They are decoded ahead, in as many threads as there are cores. Nothing is read before the
         first is asked for, and little beyond the last one asked for.
         """
-        self.report = self._new_report(self.scan)
+        self.metrics = self._new_report(self.scan)
         with self._counting() as counts, closing(rows_ahead(self.scan.plan(), counts)) as batches:
             yield from batches
         self._warn()
@@ -83,7 +83,7 @@ class TopicScanner:
         first_rows = max(1, min(num_rows, options.limits.first_rows))
         limits = replace(options.limits, first_rows=first_rows)
         scan = replace(self.scan, options=replace(options, limits=limits))
-        self.report = self._new_report(scan)
+        self.metrics = self._new_report(scan)
         batches = []
         missing = num_rows
         # In this thread, because no row behind them is wanted.
@@ -109,7 +109,7 @@ class TopicScanner:
             OptionError: `num_rows` is not a whole number, or is negative.
         """
         check_whole_number("num_rows", num_rows, 0, sys.maxsize)
-        self.report = self._new_report(self.scan)
+        self.metrics = self._new_report(self.scan)
         batches: list[pa.RecordBatch] = []
         with self._counting() as counts:
             for reads in self.scan.reads_by_topic() if num_rows else ():
@@ -128,12 +128,12 @@ class TopicScanner:
             try:
                 return sum(batch.num_rows for batch in filtered.to_batches())
             finally:
-                self.report = filtered.report
+                self.metrics = filtered.metrics
         scan, known = scan.counted()
-        self.report = self._new_report(scan)
-        self.report.rows += known
+        self.metrics = self._new_report(scan)
+        self.metrics.rows += known
         with self.scan.explaining():
-            rows = known + count(scan.plan(), self.report)
+            rows = known + count(scan.plan(), self.metrics)
         self._warn()
         return rows
 
@@ -141,40 +141,40 @@ class TopicScanner:
         """Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _new_report(self, scan: Scan) -> TopicReport:
-        """The report of a read that begins: what was lost before, and what statistics spare."""
+    def _new_report(self, scan: Scan) -> TopicMetrics:
+        """The metrics of a read that begins: what was lost before, and what statistics spare."""
         skipped = scan.skipped()
         for problem in skipped.problems:
             warn_of_read(problem, UnusedStatisticsWarning)
-        report = TopicReport(
-            skipped_segments=skipped.segments,
+        metrics = TopicMetrics(
+            skipped_zones=skipped.zones,
             skipped_bytes=skipped.bytes,
             unknown_ledgers=skipped.unknown_ledgers,
             unused_statistics=list(skipped.problems),
         )
-        report.add(self.unsound)
-        return report if scan.view is None else report.add(scan.view.report)
+        metrics.add(self.unsound)
+        return metrics if scan.view is None else metrics.add(scan.view.metrics)
 
     @contextmanager
-    def _counting(self) -> Iterator[ReadReport]:
-        """Counts of a read, which are added to the report; with a view, it is the second."""
+    def _counting(self) -> Iterator[ReadMetrics]:
+        """Counts of a read, which are added to the metrics; with a view, it is the second."""
         if self.scan.view is None:
             with self.scan.explaining():
-                yield self.report
+                yield self.metrics
             return
-        counts = ReadReport()
+        counts = ReadMetrics()
         try:
             with self.scan.explaining():
                 yield counts
         finally:
-            self.report.add(counts.of_values(self.report))
+            self.metrics.add(counts.of_values(self.metrics))
 
     def _warn(self) -> None:
-        tell(self.report, ", ".join(str(each.topic) for each in self.scan.topics))
+        tell(self.metrics, ", ".join(str(each.topic) for each in self.scan.topics))
 
 
 def _last_rows(
-    reads: Sequence[TopicRead], num_rows: int, report: ReadReport
+    reads: Sequence[TopicRead], num_rows: int, metrics: ReadMetrics
 ) -> list[pa.RecordBatch]:
     """The last rows of a topic or partition, in order."""
     found: deque[pa.RecordBatch] = deque()
@@ -182,7 +182,7 @@ def _last_rows(
     for part in _parts_from_the_end(reads, num_rows):
         last: deque[pa.RecordBatch] = deque()
         count = 0
-        for batch in execute(part.task(part.ranges), report):
+        for batch in execute(part.task(part.ranges), metrics):
             last.append(batch)
             count += batch.num_rows
             while count - last[0].num_rows >= missing:

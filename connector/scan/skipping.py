@@ -1,4 +1,4 @@
-"""Which entries need not be read, by what statistics say of the segments that they stand in."""
+"""Which entries need not be read, by what statistics say of the zones that they stand in."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KEY: Final = "__key__"
 _SPECIAL: Final = ("chunks", "encrypted", "damaged")
-"""How many entries of a segment have rows that cannot be told from it alone."""
+"""How many entries of a zone have rows that cannot be told from it alone."""
 _PUBLISH_TIME: Final = "__publish_time__"
 _TIMES: Final = {
     _PUBLISH_TIME: ("min_publish_time", "max_publish_time", None),
@@ -74,24 +74,24 @@ class Asked:
             wanted |= {"min_publish_time", "max_publish_time"}
         return sorted(wanted - {"keys"})
 
-    def may_pass(self, segments: pa.Table) -> pa.BooleanArray:
-        """For each segment, or ledger, whether it may have a row that is asked for; never null.
+    def may_pass(self, zones: pa.Table) -> pa.BooleanArray:
+        """For each zone, or ledger, whether it may have a row that is asked for; never null.
 
         Args:
-            segments: Statistics with `columns`; with `keys` too if they are to be looked at.
+            zones: Statistics with `columns`; with `keys` too if they are to be looked at.
         """
-        passes = _same(segments, value=False)
+        passes = _same(zones, value=False)
         for one in self.combinations:
-            held = (_may_lie(segments, name, cells) for name, cells in one.items())
-            passes = pc.or_kleene(passes, _all(segments, held))
+            held = (_may_lie(zones, name, cells) for name, cells in one.items())
+            passes = pc.or_kleene(passes, _all(zones, held))
         if self.bounds.by_time:
-            within = _may_lie(segments, _PUBLISH_TIME, [_cell_of(self.bounds)])
+            within = _may_lie(zones, _PUBLISH_TIME, [_cell_of(self.bounds)])
             passes = pc.and_kleene(passes, within)
         # What is null is not known.
-        return pc.or_(_has_any(segments, _SPECIAL), pc.fill_null(passes, fill_value=True))
+        return pc.or_(_has_any(zones, _SPECIAL), pc.fill_null(passes, fill_value=True))
 
     def surely_may_pass(self, ledgers: pa.Table) -> pa.BooleanArray:
-        """For each ledger whether all segments of it may pass, so that none need be looked at."""
+        """For each ledger whether all zones of it may pass, so that none need be looked at."""
         passes = _same(ledgers, value=False)
         for one in self.combinations:
             held = (_lies_within(ledgers, name, cells) for name, cells in one.items())
@@ -119,29 +119,29 @@ class Counted:
         """The columns of statistics that are looked at besides positions."""
         return [*_SPECIAL, "messages", "transactional", "min_publish_time", "max_publish_time"]
 
-    def may_pass(self, segments: pa.Table) -> pa.BooleanArray:
-        """For each segment, or ledger, whether it has to be read; never null."""
+    def may_pass(self, zones: pa.Table) -> pa.BooleanArray:
+        """For each zone, or ledger, whether it has to be read; never null."""
         untold = _SPECIAL if self.uncommitted else (*_SPECIAL, "transactional")
-        within = pc.fill_null(_is_within(segments, self.bounds), fill_value=False)
-        has_none = pc.equal(column(segments, "messages"), 0)
-        return pc.or_(_has_any(segments, untold), pc.invert(pc.or_(within, has_none)))
+        within = pc.fill_null(_is_within(zones, self.bounds), fill_value=False)
+        has_none = pc.equal(column(zones, "messages"), 0)
+        return pc.or_(_has_any(zones, untold), pc.invert(pc.or_(within, has_none)))
 
     def surely_may_pass(self, ledgers: pa.Table) -> pa.BooleanArray:
         """For each ledger whether all of it has to be read: nothing tells that."""
         return _same(ledgers, value=False)
 
 
-def _has_any(segments: pa.Table, names: Iterable[str]) -> pa.BooleanArray:
-    """Whether segments have entries of some kinds; true if that is not known."""
-    number = reduce(pc.add, (column(segments, name) for name in names))
+def _has_any(zones: pa.Table, names: Iterable[str]) -> pa.BooleanArray:
+    """Whether zones have entries of some kinds; true if that is not known."""
+    number = reduce(pc.add, (column(zones, name) for name in names))
     return pc.fill_null(pc.not_equal(number, 0), fill_value=True)
 
 
-def _is_within(segments: pa.Table, bounds: Bounds) -> pa.BooleanArray:
+def _is_within(zones: pa.Table, bounds: Bounds) -> pa.BooleanArray:
     """Whether all messages were surely published within bounds by time; null: it is not known."""
     if not bounds.by_time:
-        return _same(segments, value=True)
-    return _lies_within(segments, _PUBLISH_TIME, [_cell_of(bounds)])
+        return _same(zones, value=True)
+    return _lies_within(zones, _PUBLISH_TIME, [_cell_of(bounds)])
 
 
 def _cell_of(bounds: Bounds) -> Cell:
@@ -169,31 +169,31 @@ def _lies_within(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Bool
     return pc.and_kleene(held, _any(ledgers, (_between(each, least, greatest) for each in joined)))
 
 
-def _may_lie(segments: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
+def _may_lie(zones: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
     """Whether a value of a column may lie in one of some cells; null: that is not known."""
     if name not in _COLUMNS:
-        return _same(segments, value=True)
+        return _same(zones, value=True)
     if name == KEY:
-        return _any(segments, (_may_be_key(segments, cell) for cell in cells))
+        return _any(zones, (_may_be_key(zones, cell) for cell in cells))
     if name == "__schema_version__":
-        if "schema_versions" not in segments.column_names:
-            return pa.nulls(segments.num_rows, pa.bool_())
-        versions = segments.column("schema_versions").combine_chunks()
-        return _any(segments, (_has_version(versions, cell) for cell in cells))
-    least, greatest, nulls = _ends(segments, name)
-    return _any(segments, (_overlaps(segments, least, greatest, nulls, cell) for cell in cells))
+        if "schema_versions" not in zones.column_names:
+            return pa.nulls(zones.num_rows, pa.bool_())
+        versions = zones.column("schema_versions").combine_chunks()
+        return _any(zones, (_has_version(versions, cell) for cell in cells))
+    least, greatest, nulls = _ends(zones, name)
+    return _any(zones, (_overlaps(zones, least, greatest, nulls, cell) for cell in cells))
 
 
-def _ends(segments: pa.Table, name: str) -> tuple[pa.Array, pa.Array, pa.Array | None]:
+def _ends(zones: pa.Table, name: str) -> tuple[pa.Array, pa.Array, pa.Array | None]:
     """Least and greatest value of a column, and how many rows have none; None: all have one."""
     if name == "__ledger_id__":
-        ids = column(segments, "ledger_id")
+        ids = column(zones, "ledger_id")
         return ids, ids, None
     if name == "__entry_id__":
-        return column(segments, "first_entry_id"), column(segments, "last_entry_id"), None
+        return column(zones, "first_entry_id"), column(zones, "last_entry_id"), None
     first, last, counted = _TIMES[name]
-    nulls = None if counted is None else column(segments, counted)
-    return _microseconds(segments, first), _microseconds(segments, last), nulls
+    nulls = None if counted is None else column(zones, counted)
+    return _microseconds(zones, first), _microseconds(zones, last), nulls
 
 
 def _joined_cells(cells: Iterable[Cell]) -> list[Cell]:
@@ -220,23 +220,21 @@ def _between(cell: Cell, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
 
 
 def _overlaps(
-    segments: pa.Table, least: pa.Array, greatest: pa.Array, nulls: pa.Array | None, cell: Cell
+    zones: pa.Table, least: pa.Array, greatest: pa.Array, nulls: pa.Array | None, cell: Cell
 ) -> pa.BooleanArray:
     if cell.is_null:
-        return _same(segments, value=False) if nulls is None else pc.greater(nulls, 0)
+        return _same(zones, value=False) if nulls is None else pc.greater(nulls, 0)
     held = _between(cell, greatest, least)
-    return (
-        held if nulls is None else pc.and_kleene(pc.less(nulls, column(segments, "messages")), held)
-    )
+    return held if nulls is None else pc.and_kleene(pc.less(nulls, column(zones, "messages")), held)
 
 
-def _may_be_key(segments: pa.Table, cell: Cell) -> pa.BooleanArray:
-    nulls = column(segments, "null_keys")
+def _may_be_key(zones: pa.Table, cell: Cell) -> pa.BooleanArray:
+    nulls = column(zones, "null_keys")
     if cell.is_null:
         return pc.greater(nulls, 0)
-    held = pc.less(nulls, column(segments, "messages"))
-    if cell.is_one_value and "keys" in segments.column_names:
-        return pc.and_kleene(held, filters_with(column(segments, "keys"), cell.least))
+    held = pc.less(nulls, column(zones, "messages"))
+    if cell.is_one_value and "keys" in zones.column_names:
+        return pc.and_kleene(held, filters_with(column(zones, "keys"), cell.least))
     return held
 
 
@@ -314,22 +312,22 @@ def _joined(
             yield start, stop
 
 
-def column(segments: pa.Table, name: str) -> pa.Array:
+def column(zones: pa.Table, name: str) -> pa.Array:
     """A column in one piece."""
-    return segments.column(name).combine_chunks()
+    return zones.column(name).combine_chunks()
 
 
-def _microseconds(segments: pa.Table, name: str) -> pa.Int64Array:
-    return column(segments, name).cast(pa.int64())
+def _microseconds(zones: pa.Table, name: str) -> pa.Int64Array:
+    return column(zones, name).cast(pa.int64())
 
 
-def _same(segments: pa.Table | pa.Array, *, value: bool) -> pa.BooleanArray:
-    return pa.repeat(value, len(segments))
+def _same(zones: pa.Table | pa.Array, *, value: bool) -> pa.BooleanArray:
+    return pa.repeat(value, len(zones))
 
 
-def _any(segments: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
-    return reduce(pc.or_kleene, answers, _same(segments, value=False))
+def _any(zones: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
+    return reduce(pc.or_kleene, answers, _same(zones, value=False))
 
 
-def _all(segments: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
-    return reduce(pc.and_kleene, answers, _same(segments, value=True))
+def _all(zones: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
+    return reduce(pc.and_kleene, answers, _same(zones, value=True))

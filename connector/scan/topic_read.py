@@ -77,14 +77,14 @@ class Skipped:
 
     Attributes:
         unknown_ledgers: Ledgers to be read of which nothing is known, in the version that they are.
-        segments: Segments that are not read.
+        zones: Zones that are not read.
         bytes: How many bytes they have.
         ledgers_by_time: Ledgers that are not read because of when they were written.
         problems: Why some of the statistics could not be used, in words.
     """
 
     unknown_ledgers: int = 0
-    segments: int = 0
+    zones: int = 0
     bytes: int = 0
     ledgers_by_time: int = 0
     problems: tuple[str, ...] = ()
@@ -92,9 +92,9 @@ class Skipped:
     def lines(self) -> list[str]:
         """The same in words; nothing if statistics were not looked at."""
         said = []
-        if self.segments:
+        if self.zones:
             said.append(
-                f"not to read, by statistics: {counted(self.segments, 'segment')},"
+                f"not to read, by statistics: {counted(self.zones, 'zone')},"
                 f" {size_text(self.bytes)}"
             )
         if self.ledgers_by_time:
@@ -108,7 +108,7 @@ class Skipped:
         """What is skipped of two topics; a problem of both is told once."""
         return Skipped(
             self.unknown_ledgers + other.unknown_ledgers,
-            self.segments + other.segments,
+            self.zones + other.zones,
             self.bytes + other.bytes,
             self.ledgers_by_time + other.ledgers_by_time,
             tuple(dict.fromkeys((*self.problems, *other.problems))),

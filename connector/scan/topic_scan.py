@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     import pyarrow.compute as pc
 
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics
     from connector.catalog.live_cluster import LiveCluster
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.filters.row_filters import RowFilter
@@ -39,7 +39,7 @@ class View(Protocol):
     """Which messages of the topics of a scan there are, if it takes reading them to know."""
 
     @property
-    def report(self) -> ReadReport:
+    def metrics(self) -> ReadMetrics:
         """What was met by whoever looked for them."""
 
     def count(self) -> int:
@@ -56,7 +56,7 @@ class Scan:
     Attributes:
         topics: The topics, partitions each by itself.
         options: How entries become rows.
-        statistics: What is known of segments; None if nothing is.
+        statistics: What is known of zones; None if nothing is.
         view: Which messages there are; None: all.
         tails: What of each topic only its brokers have, of those that have such a tail.
         cluster: Explains objects that are missing; None if the topics' metadata is not live.

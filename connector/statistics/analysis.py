@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from arrow_io.core.wording import agreeing, counted
 from connector.statistics.data_objects import DataObjects
-from connector.statistics.gathering import segment_row
-from connector.statistics.segment_writer import SegmentWriter
+from connector.statistics.gathering import zone_row
 from connector.statistics.whole_ledgers import unexplained, whole_ledgers
+from connector.statistics.zone_writer import ZoneWriter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from arrow_io.ledgers.ledger import Ledger
-    from connector.statistics.gathering import SegmentRow
+    from connector.statistics.gathering import ZoneRow
     from connector.statistics.store import Statistics
     from connector.statistics.whole_ledgers import Explaining
 
@@ -27,14 +27,14 @@ class Analyzed:
     Attributes:
         topic: Its topic or partition.
         ledger_id: Its id.
-        segments: How many segments it has.
+        zones: How many zones it has.
         bytes: How many bytes they have.
         losses: What could not be read of it, in words.
     """
 
     topic: str
     ledger_id: int
-    segments: int
+    zones: int
     bytes: int
     losses: tuple[str, ...]
 
@@ -81,9 +81,9 @@ def analyze(
         TrimmedEntriesError: The cluster trimmed a ledger; what was read before is written.
         StorageError: A request went on failing; likewise.
     """
-    with SegmentWriter(statistics) as writer:
-        for whole in whole_ledgers(ledgers, segment_row, threads=threads, explaining=explaining):
-            rows = whole.segments
+    with ZoneWriter(statistics) as writer:
+        for whole in whole_ledgers(ledgers, zone_row, threads=threads, explaining=explaining):
+            rows = whole.zones
             writer.add(whole, rows)
             losses = *whole.losses, *_damage(rows)
             ledger = whole.ledger
@@ -92,8 +92,8 @@ def analyze(
     return writer.statistics
 
 
-def _damage(rows: Iterable[SegmentRow]) -> Iterator[str]:
-    """Which segments of a ledger have entries that are not as they were written, in words."""
+def _damage(rows: Iterable[ZoneRow]) -> Iterator[str]:
+    """Which zones of a ledger have entries that are not as they were written, in words."""
     for row in rows:
         if row["damaged"]:
             number, first, last = (row[n] for n in ("damaged", "first_entry_id", "last_entry_id"))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
-from connector.statistics.segments import IDENTITY, version_text
+from connector.statistics.zones import IDENTITY, version_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The entries of a segment → its row of statistics."""
+"""The entries of a zone → its row of statistics."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.key_filters import key_filter
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 from connector.statistics.data_objects import part_with
-from connector.statistics.segments import version_text
+from connector.statistics.zones import version_text
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
 
-    SegmentRow: TypeAlias = dict[str, Any]
+    ZoneRow: TypeAlias = dict[str, Any]
 
 _KEY: Final = "__key__"
 _VERSION: Final = "__schema_version__"
@@ -40,11 +40,11 @@ _LOOKED_AT: Final = projection([*_TIMES.values(), _KEY, _VERSION])
 _NEEDS: Final = replace(_LOOKED_AT.needs, payload=True)
 """A reader decompresses payloads before it filters: what fails must have been met here."""
 _UNTOLD: Final = layout.CHUNKED | layout.ENCRYPTED | layout.BROKEN
-"""Entries with one of these have rows that cannot be told from the segment alone."""
+"""Entries with one of these have rows that cannot be told from the zone alone."""
 
 
-def segment_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> SegmentRow:
-    """What is kept of a segment.
+def zone_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> ZoneRow:
+    """What is kept of a zone.
 
     Args:
         ledger: Its ledger.
@@ -56,7 +56,7 @@ def segment_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> Segment
     entry_id = first.number(0, layout.ENTRY_ID)
     data = part_with(ledger, entry_id)
     entries = builds.in_use.entries
-    row: SegmentRow = {
+    row: ZoneRow = {
         "topic": topic,
         "ledger_id": ledger.ledger_id,
         "object": data.data_name,
@@ -83,14 +83,14 @@ def segment_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> Segment
         return row | {"damaged": sum(run.count for run in runs)}
 
 
-def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> SegmentRow:
+def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
     """What is known of the messages of entries none of which is `_UNTOLD`."""
     tally = Tally()
     reader = MessageReader(Delivery(runs, tally, PayloadDecryptor()), _NEEDS, tally)
     assembly = _LOOKED_AT.assembly(origin)
     batches = [each for rows in reader for each in assembly.record_batches(rows, tally)]
     table = pa.Table.from_batches(batches, _LOOKED_AT.schema)
-    found: SegmentRow = {"messages": table.num_rows}
+    found: ZoneRow = {"messages": table.num_rows}
     for name, column in _TIMES.items():
         ends = pc.min_max(table.column(column))
         # As numbers: Python has no time for some of them.
@@ -106,7 +106,7 @@ def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> SegmentRow:
     return found
 
 
-def _transactions(runs: Sequence[EntryRun]) -> SegmentRow:
+def _transactions(runs: Sequence[EntryRun]) -> ZoneRow:
     """The transactions with messages in some entries, and the outcomes that markers tell.
 
     Nothing of them if a message stands behind the marker of its transaction: both lists together

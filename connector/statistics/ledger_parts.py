@@ -1,24 +1,24 @@
-"""Blocks of ledgers that are read for whatever reason → their segments, made in passing."""
+"""Blocks of ledgers that are read for whatever reason → their zones, made in passing."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from connector.statistics.gathering import segment_row
-from connector.statistics.whole_ledgers import SegmentCutter
+from connector.statistics.gathering import zone_row
+from connector.statistics.whole_ledgers import ZoneCutter
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
 
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
-    from connector.statistics.gathering import SegmentRow
+    from connector.statistics.gathering import ZoneRow
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerPart:
-    """The segments of consecutive blocks of a ledger. Can be pickled.
+    """The zones of consecutive blocks of a ledger. Can be pickled.
 
     Attributes:
         topic: Its topic or partition.
@@ -26,7 +26,7 @@ class LedgerPart:
         first_entry_id: First entry of the blocks.
         last_entry_id: Last entry (inclusive); none between is lost.
         length_bytes: Sum of the lengths of the entries' data.
-        segments: What is kept of each of their segments, in order.
+        zones: What is kept of each of their zones, in order.
     """
 
     topic: str
@@ -34,15 +34,15 @@ class LedgerPart:
     first_entry_id: int
     last_entry_id: int
     length_bytes: int
-    segments: tuple[SegmentRow, ...]
+    zones: tuple[ZoneRow, ...]
 
 
 class PassingGatherer:
-    """Makes segments of entries on their way to who reads them.
+    """Makes zones of entries on their way to who reads them.
 
     Args:
         topic: The topic or partition that is read.
-        wanted: The ledgers whose segments are made.
+        wanted: The ledgers whose zones are made.
 
     Attributes:
         parts: What was made until now.
@@ -62,23 +62,23 @@ class PassingGatherer:
             ledger: Their ledger.
             ends: The first entry and the last one (inclusive) that are asked for.
             runs: The entries. Whoever takes them may change their table.
-            verified: Whether their checksums were compared; else that is done for the segments.
+            verified: Whether their checksums were compared; else that is done for the zones.
         """
         first, last = ends
         if ledger.ledger_id not in self._wanted or not _are_whole_blocks(ledger, first, last):
             yield from runs
             return
-        cutter, rows = SegmentCutter(), []
+        cutter, rows = ZoneCutter(), []
         entries = length_bytes = 0
         for run in runs:
             own = run.with_own_table()
             if not verified:
                 own.verify_checksums()
-            rows += [segment_row(ledger, self._topic, each) for each in cutter.add(own)]
+            rows += [zone_row(ledger, self._topic, each) for each in cutter.add(own)]
             entries += run.count
             length_bytes += run.frame_bytes
             yield run
-        rows += [segment_row(ledger, self._topic, each) for each in cutter.rest()]
+        rows += [zone_row(ledger, self._topic, each) for each in cutter.rest()]
         if entries == last - first + 1:
             self.parts.append(
                 LedgerPart(self._topic, ledger.ledger_id, first, last, length_bytes, tuple(rows))

@@ -13,7 +13,7 @@ from connector.statistics.store import UNUSABLE
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
-    from connector.statistics.segment_files import SegmentFile
+    from connector.statistics.zone_files import ZoneFile
 
 _T = TypeVar("_T")
 _Key = tuple[str, int]
@@ -38,8 +38,8 @@ class Answer(Generic[_T]):
 
 
 def answers(
-    files: Iterable[tuple[SegmentFile, pa.Table]],
-    ask: Callable[[SegmentFile, pa.Table], Answer[_T]],
+    files: Iterable[tuple[ZoneFile, pa.Table]],
+    ask: Callable[[ZoneFile, pa.Table], Answer[_T]],
 ) -> Iterator[Answer[_T]]:
     """Ask files of ledgers, each ledger of the first file that knows it.
 
@@ -75,8 +75,8 @@ def keys_of(ledgers: pa.Table) -> Sequence[_Key]:
 
 
 def _chosen(
-    files: Iterable[tuple[SegmentFile, pa.Table]], known: Collection[_Key]
-) -> Iterator[tuple[SegmentFile, pa.Table]]:
+    files: Iterable[tuple[ZoneFile, pa.Table]], known: Collection[_Key]
+) -> Iterator[tuple[ZoneFile, pa.Table]]:
     """The files that know ledgers which are not known; of each ledger the first one that does."""
     taken = set(known)
     for file, ledgers in files:
@@ -89,7 +89,7 @@ def _chosen(
 
 
 def _asked(
-    ask: Callable[[SegmentFile, pa.Table], Answer[_T]], file: SegmentFile, ledgers: pa.Table
+    ask: Callable[[ZoneFile, pa.Table], Answer[_T]], file: ZoneFile, ledgers: pa.Table
 ) -> Answer[_T]:
     try:
         return ask(file, ledgers)

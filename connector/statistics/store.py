@@ -1,4 +1,4 @@
-"""A folder of statistics, opened: which segments of which ledgers are known."""
+"""A folder of statistics, opened: which zones of which ledgers are known."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from arrow_io.errors import FormatError, MissingObjectError, OptionError, Unused
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector.display.warnings import warn_of_read
-from connector.statistics.segment_files import SegmentFile, file_of
+from connector.statistics.zone_files import ZoneFile, file_of
 
 if TYPE_CHECKING:
     import os
@@ -35,7 +35,7 @@ class Statistics:
     """
 
     location: Location
-    files: tuple[SegmentFile, ...]
+    files: tuple[ZoneFile, ...]
     problems: tuple[str, ...] = ()
     is_missing: bool = False
     """Whether there is no such folder; an object store has folders only for objects in them."""
@@ -62,9 +62,9 @@ class Statistics:
             infos, is_missing = [], True
         known = {each.name: each for each in self.files}
         found = [
-            known.get(info.name) or SegmentFile(location, info.name, info.size_bytes)
+            known.get(info.name) or ZoneFile(location, info.name, info.size_bytes)
             for info in infos
-            if SegmentFile.is_one(info.name)
+            if ZoneFile.is_one(info.name)
         ]
         with ThreadPoolExecutor(location.max_connections) as executor:
             problems = list(executor.map(_problem, found))
@@ -77,7 +77,7 @@ class Statistics:
 
     def ledgers(
         self, topic: str, ids: Sequence[int] | None = None
-    ) -> Iterator[tuple[SegmentFile, pa.Table]]:
+    ) -> Iterator[tuple[ZoneFile, pa.Table]]:
         """The ledgers of a topic or partition that each file knows, of `LEDGER_SCHEMA`; no request.
 
         A ledger may stand in several files, with the same or other versions of its object.
@@ -92,17 +92,17 @@ class Statistics:
             if mine.num_rows:
                 yield file, mine
 
-    def added(self, segments: pa.Table) -> Statistics:
-        """Write a file of segments; gives the folder with it.
+    def added(self, zones: pa.Table) -> Statistics:
+        """Write a file of zones; gives the folder with it.
 
         Raises:
             OptionError: The folder cannot be written to.
             StorageError: The store refused, or went on failing.
         """
         self.location.check_writable()
-        name, data = file_of(segments)
+        name, data = file_of(zones)
         self.location.write_object(name, data, user_metadata={})
-        return replace(self, files=(*self.files, SegmentFile(self.location, name, len(data))))
+        return replace(self, files=(*self.files, ZoneFile(self.location, name, len(data))))
 
 
 def open_statistics(
@@ -189,7 +189,7 @@ def _warn_if_empty(found: Statistics) -> None:
         warn_of_read(message, UnusedStatisticsWarning)
 
 
-def _problem(file: SegmentFile) -> str | None:
+def _problem(file: ZoneFile) -> str | None:
     """Why a file cannot be used, if it cannot."""
     try:
         file.ledgers  # noqa: B018 - they are read once, and kept

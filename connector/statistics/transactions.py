@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from arrow_io.ledgers.ledger import Ledger
-    from connector.statistics.segment_files import SegmentFile
     from connector.statistics.store import Statistics
+    from connector.statistics.zone_files import ZoneFile
 
 _COLUMNS: Final = ("first_entry_id", "last_entry_id", "transactions", "outcomes")
 _LOADED_LEDGERS: Final = 64
 _LOADED_BYTES: Final = 4 << 30
-"""Most ledgers that are looked into together, for their segments stand side by side in a file; and
-most bytes of them: to hold what a segment has of transactions may take as much as it has."""
+"""Most ledgers that are looked into together, for their zones stand side by side in a file; and
+most bytes of them: to hold what a zone has of transactions may take as much as it has."""
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentTransactions:
-    """The transactions of a segment, by their ids as `__txn_id__` has them.
+class ZoneTransactions:
+    """The transactions of a zone, by their ids as `__txn_id__` has them.
 
     Attributes:
-        first_entry_id: First entry of the segment.
+        first_entry_id: First entry of the zone.
         last_entry_id: Last entry (inclusive).
         begun: Those with messages in it, and the first entry that has one; in order.
         outcomes: Those whose markers stand in it, behind all their messages in it, and whether they
@@ -60,7 +60,7 @@ class KnownTransactions:
     def __init__(self, statistics: Statistics, topic: str) -> None:
         self._topic = topic
         self._statistics = statistics
-        self._loaded: dict[int, list[SegmentTransactions] | None] = {}
+        self._loaded: dict[int, list[ZoneTransactions] | None] = {}
         self.problems: list[str] = list(statistics.problems)
 
     @property
@@ -81,12 +81,10 @@ class KnownTransactions:
                 found[ledger_id] = found.get(ledger_id, False) or has_any
         return found
 
-    def segments(
-        self, ledgers: Sequence[Ledger], place: int
-    ) -> Sequence[SegmentTransactions] | None:
-        """What is known of a ledger's segments, in order; None: it is not known.
+    def zones(self, ledgers: Sequence[Ledger], place: int) -> Sequence[ZoneTransactions] | None:
+        """What is known of a ledger's zones, in order; None: it is not known.
 
-        Segments that have nothing of a transaction may be left out.
+        Zones that have nothing of a transaction may be left out.
 
         Args:
             ledgers: The ledger and others, ascending; those behind it are looked up with it.
@@ -106,17 +104,15 @@ class KnownTransactions:
             self._loaded = self._load(near)
         return self._loaded[wanted]
 
-    def _load(self, ledgers: Sequence[Ledger]) -> dict[int, list[SegmentTransactions] | None]:
-        found: dict[int, list[SegmentTransactions] | None] = {
-            each.ledger_id: None for each in ledgers
-        }
+    def _load(self, ledgers: Sequence[Ledger]) -> dict[int, list[ZoneTransactions] | None]:
+        found: dict[int, list[ZoneTransactions] | None] = {each.ledger_id: None for each in ledgers}
         for answer in answers(self._whole(ledgers), _loaded):
             if answer.problem is not None:
                 self.problems.append(answer.problem)
             found |= answer.found or {}
         return found
 
-    def _whole(self, ledgers: Sequence[Ledger]) -> Iterator[tuple[SegmentFile, pa.Table]]:
+    def _whole(self, ledgers: Sequence[Ledger]) -> Iterator[tuple[ZoneFile, pa.Table]]:
         """By file, those of some ledgers that it knows whole, of `LEDGER_SCHEMA`."""
         objects = DataObjects((self._topic, each) for each in ledgers)
         entries = {each.ledger_id: each.last_entry_id + 1 for each in ledgers}
@@ -127,36 +123,34 @@ class KnownTransactions:
                 yield file, mine
 
 
-def _loaded(
-    file: SegmentFile, ledgers: pa.Table
-) -> Answer[dict[int, list[SegmentTransactions] | None]]:
-    """What a file tells of the segments of some ledgers."""
+def _loaded(file: ZoneFile, ledgers: pa.Table) -> Answer[dict[int, list[ZoneTransactions] | None]]:
+    """What a file tells of the zones of some ledgers."""
     has_any = pc.or_(_is_over(ledgers, "transactional"), _is_over(ledgers, "markers"))
-    found: dict[int, list[SegmentTransactions] | None] = {each: [] for each in _ids(ledgers)}
-    for ledger_id, segments in _segments_of(file, ledgers.filter(has_any)):
+    found: dict[int, list[ZoneTransactions] | None] = {each: [] for each in _ids(ledgers)}
+    for ledger_id, zones in _zones_of(file, ledgers.filter(has_any)):
         before = found[ledger_id]
         found[ledger_id] = None
-        if before is not None and segments is not None:
-            found[ledger_id] = [*before, *segments]
+        if before is not None and zones is not None:
+            found[ledger_id] = [*before, *zones]
     return Answer(keys_of(ledgers), found)
 
 
-def _segments_of(
-    file: SegmentFile, ledgers: pa.Table
-) -> Iterator[tuple[int, list[SegmentTransactions] | None]]:
-    """The segments of some ledgers of a file; None if they do not tell of all transactions."""
+def _zones_of(
+    file: ZoneFile, ledgers: pa.Table
+) -> Iterator[tuple[int, list[ZoneTransactions] | None]]:
+    """The zones of some ledgers of a file; None if they do not tell of all transactions."""
     ids = iter(_ids(ledgers))
     for groups, rows in file.row_groups_of(ledgers):
-        read = file.segments(groups, _COLUMNS)
+        read = file.zones(groups, _COLUMNS)
         for first, count in rows:
             mine = read.slice(first, count)
             is_told = pc.and_(
                 pc.is_valid(mine.column("transactions")), pc.is_valid(mine.column("outcomes"))
             )
-            segments = None
+            zones = None
             if pc.all(is_told).as_py():
-                segments = [
-                    SegmentTransactions(
+                zones = [
+                    ZoneTransactions(
                         each["first_entry_id"],
                         each["last_entry_id"],
                         {one["txn_id"]: one["first_entry_id"] for one in each["transactions"]},
@@ -164,7 +158,7 @@ def _segments_of(
                     )
                     for each in mine.filter(_is_any(mine)).to_pylist()
                 ]
-            yield next(ids), segments
+            yield next(ids), zones
 
 
 def _are_whole(ledgers: pa.Table, entries: Mapping[int, int]) -> pa.BooleanArray:
@@ -182,9 +176,9 @@ def _are_whole(ledgers: pa.Table, entries: Mapping[int, int]) -> pa.BooleanArray
     return pa.array((left[each] == 0 for each in _ids(ledgers)), pa.bool_())
 
 
-def _is_any(segments: pa.Table) -> pa.ChunkedArray:
-    """Whether segments have messages or markers of transactions."""
-    lengths = (pc.list_value_length(segments.column(name)) for name in ("transactions", "outcomes"))
+def _is_any(zones: pa.Table) -> pa.ChunkedArray:
+    """Whether zones have messages or markers of transactions."""
+    lengths = (pc.list_value_length(zones.column(name)) for name in ("transactions", "outcomes"))
     return pc.greater(pc.add(*lengths), 0)
 
 

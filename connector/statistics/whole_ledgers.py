@@ -1,4 +1,4 @@
-"""Ledgers, read whole → their segments, of which something is made in any number of threads."""
+"""Ledgers, read whole → their zones, of which something is made in any number of threads."""
 
 from __future__ import annotations
 
@@ -12,10 +12,9 @@ from arrow_io.core.prefetch import read_ahead
 from arrow_io.core.processors import processor_count
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.messages import layout
-from arrow_io.read_metrics import Unit
+from arrow_io.read_metrics import Tally, Unit
 from arrow_io.storage.ranges_ahead import RangesAhead
-from arrow_io.tally import Tally
-from connector.statistics.segments import SEGMENT_BYTES
+from connector.statistics.zones import ZONE_BYTES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -24,7 +23,7 @@ if TYPE_CHECKING:
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics
 
 _LedgerT = TypeVar("_LedgerT", bound="Ledger")
 _T = TypeVar("_T")
@@ -47,27 +46,27 @@ class WholeLedger(Generic[_LedgerT, _T]):
     Attributes:
         topic: Its topic or partition, as the caller names it.
         ledger: The ledger.
-        segments: What was made of each of its segments, in order.
-        report: What was lost around the segments: entries that are in none of them, and what
+        zones: What was made of each of its zones, in order.
+        metrics: What was lost around the zones: entries that are in none of them, and what
             stands between entries.
         error: Why nothing more of it could be read; None if it was read to its end.
     """
 
     topic: str
     ledger: _LedgerT
-    segments: list[_T]
-    report: ReadReport
+    zones: list[_T]
+    metrics: ReadMetrics
     error: PulsarOffloadError | None
 
     @property
     def is_sound(self) -> bool:
         """Whether nothing is wrong but in entries."""
-        return self.error is None and all(unit is Unit.ENTRY for unit, _ in self.report.lost)
+        return self.error is None and all(unit is Unit.ENTRY for unit, _ in self.metrics.lost)
 
     @property
     def losses(self) -> list[str]:
         """What could not be read of it, in words."""
-        return [*self.report.losses, *([] if self.error is None else [str(self.error)])]
+        return [*self.metrics.losses, *([] if self.error is None else [str(self.error)])]
 
 
 def whole_ledgers(
@@ -81,7 +80,7 @@ def whole_ledgers(
 
     Args:
         ledgers: Ledgers, with the name of the topic or partition of each.
-        made: Called for each segment with its ledger, the name, and its entries, whose checksums
+        made: Called for each zone with its ledger, the name, and its entries, whose checksums
             were compared; in any thread.
         threads: In how many it is called; None: in as many as there are cores.
         explaining: Raises another error for an object that is missing, if it is no damage.
@@ -93,15 +92,15 @@ def whole_ledgers(
         TrimmedEntriesError: The cluster trimmed a ledger before it was read.
         StorageError: A request went on failing.
     """
-    segments: list[_T] = []
+    zones: list[_T] = []
     units = _units(ledgers, made, explaining)
     with closing(read_ahead(units, threads=threads or processor_count())) as done:
         for each in done:
             if isinstance(each, WholeLedger):
-                yield replace(each, segments=segments)
-                segments = []
+                yield replace(each, zones=zones)
+                zones = []
             else:
-                segments.append(each)
+                zones.append(each)
 
 
 def _units(
@@ -109,7 +108,7 @@ def _units(
     made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
     explaining: Explaining,
 ) -> Generator[Callable[[], _T | WholeLedger[_LedgerT, _T]], None, None]:
-    """The segments of each ledger, and behind them what became of it."""
+    """The zones of each ledger, and behind them what became of it."""
     pairs = list(ledgers)
     spans = (span for _, each in pairs for span in each.byte_spans(0, each.last_entry_id))
     with RangesAhead(spans) as ahead:
@@ -119,11 +118,11 @@ def _units(
             try:
                 runs = ledger.entry_runs(0, ledger.last_entry_id, tally, ahead=ahead)
                 with explaining(topic):
-                    for segment in segments_of(runs):
-                        yield partial(_checked, made, ledger, topic, segment)
+                    for zone in zones_of(runs):
+                        yield partial(_checked, made, ledger, topic, zone)
             except (FormatError, MissingObjectError) as met:
                 error = met
-            yield partial(WholeLedger, topic, ledger, [], tally.report, error)
+            yield partial(WholeLedger, topic, ledger, [], tally.metrics, error)
 
 
 def _checked(
@@ -137,20 +136,20 @@ def _checked(
     return made(ledger, topic, runs)
 
 
-def segments_of(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
-    """Cut the entries of a ledger into segments; entries that are lost are in none.
+def zones_of(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
+    """Cut the entries of a ledger into zones; entries that are lost are in none.
 
     Args:
         runs: The entries, in order.
     """
-    cutter = SegmentCutter()
+    cutter = ZoneCutter()
     for run in runs:
         yield from cutter.add(run)
     yield from cutter.rest()
 
 
-class SegmentCutter:
-    """Cuts entries into segments: each is in one data block, with nothing between its entries.
+class ZoneCutter:
+    """Cuts entries into zones: each is in one data block, with nothing between its entries.
 
     So what is cut of a ledger does not depend on where reading it began, as long as that was at a
     block.
@@ -158,22 +157,22 @@ class SegmentCutter:
 
     def __init__(self) -> None:
         self._taken: list[EntryRun] = []
-        self._limit = 0  # where in the data object the segment has to end
+        self._limit = 0  # where in the data object the zone has to end
 
     def add(self, run: EntryRun) -> Iterator[list[EntryRun]]:
-        """Take the entries that follow; gives the segments that are whole, to be asked for all."""
+        """Take the entries that follow; gives the zones that are whole, to be asked for all."""
         index = 0
         while index < run.count:
             stop = _stop_within(run, index, self._limit) if self._is_next(run, index) else index
             if stop == index:
                 yield from self.rest()
-                self._limit = run.start_of(index) + SEGMENT_BYTES
+                self._limit = run.start_of(index) + ZONE_BYTES
                 stop = max(_stop_within(run, index, self._limit), index + 1)
             self._taken.append(run.part(index, stop))
             index = stop
 
     def rest(self) -> Iterator[list[EntryRun]]:
-        """The last segment, if there is one."""
+        """The last zone, if there is one."""
         if self._taken:
             taken, self._taken = self._taken, []
             yield taken

@@ -33,12 +33,12 @@ from arrow_io.ledgers.writer import (
     LedgerWriter,
 )
 from arrow_io.messages import layout
+from arrow_io.read_metrics import Tally
 from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.tally import Tally
 from connector.catalog.metadata.topic_metadata import OffloadContext
 from connector.options.option import takes_options
 from connector.options.topic_request import OPTIONS

@@ -13,9 +13,8 @@ from arrow_io.errors import CorruptEntryError, OptionError
 from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.messages import layout
 from arrow_io.messages.column_names import NAMINGS
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from arrow_io.storage.location import Location
-from arrow_io.tally import Tally
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.expected import COLUMNS, rows_of, time_of
@@ -39,7 +38,7 @@ def _batch(*messages: Message, **outer: Unpack[OuterFields]) -> bytes:
 
 def _read(
     *entries: bytes, columns: list[str], salvage: bool = False
-) -> tuple[pa.Table, ReadReport]:
+) -> tuple[pa.Table, ReadMetrics]:
     name = object_name(7)
     tally = Tally(salvage=salvage)
     with memory_bucket(offload_ledger(name, entries)) as bucket:
@@ -48,12 +47,12 @@ def _read(
     schema = projection(columns).schema
     table = pa.Table.from_batches(batches, schema)
     table.validate(full=True)
-    return table, tally.report
+    return table, tally.metrics
 
 
 def _values(*entries: bytes, column: str) -> list[Any]:
-    table, report = _read(*entries, columns=[column])
-    assert not report.lost
+    table, metrics = _read(*entries, columns=[column])
+    assert not metrics.lost
     values: list[Any] = table[column].to_pylist()
     return values
 
@@ -199,10 +198,10 @@ def test_times_are_exact_to_the_ends_of_their_type(column: str) -> None:
     """The greatest time that a timestamp in µs can hold is one."""
     times = [1, 253_402_300_799_999, _MAX_MS]
 
-    table, report = _read(*(_at(time, column) for time in times), columns=[column])
+    table, metrics = _read(*(_at(time, column) for time in times), columns=[column])
 
     assert table[column].cast(pa.int64()).to_pylist() == [1000 * time for time in times]
-    assert not report.lost
+    assert not metrics.lost
 
 
 @pytest.mark.parametrize("column", _TIME_COLUMNS)
@@ -215,9 +214,9 @@ def test_time_beyond_its_type_is_an_error_or_null(column: str, milliseconds: int
         _read(*entries, columns=[column])
     assert (caught.value.ledger_id, caught.value.entry_id) == (7, 1)
 
-    table, report = _read(*entries, columns=[column], salvage=True)
+    table, metrics = _read(*entries, columns=[column], salvage=True)
     assert table[column].to_pylist() == [time_of(1), None]
-    assert report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+    assert metrics.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
 
 
 def test_time_of_a_member_names_the_member() -> None:
@@ -259,7 +258,7 @@ def test_text_that_is_no_utf8_is_replaced_and_counted(batched: bool) -> None:
     )
     sound = _single(Message(partition_key="\u00e9"))
 
-    table, report = _read(entry, sound, columns=["__key__", "__properties__", "__key_bytes__"])
+    table, metrics = _read(entry, sound, columns=["__key__", "__properties__", "__key_bytes__"])
 
     assert table["__key__"].to_pylist() == ["k\ufffd\ufffdy", "\u00e9"]
     assert table["__properties__"].to_pylist() == [
@@ -267,8 +266,8 @@ def test_text_that_is_no_utf8_is_replaced_and_counted(batched: bool) -> None:
         [],
     ]
     assert table["__key_bytes__"].to_pylist() == [b"k\xff\xfey", "\u00e9".encode()]
-    assert report.replaced_texts == 3
-    assert not report.lost
+    assert metrics.replaced_texts == 3
+    assert not metrics.lost
 
 
 def test_columns_asked_for_twice_are_alike() -> None:
@@ -278,13 +277,13 @@ def test_columns_asked_for_twice_are_alike() -> None:
     many = tuple((f"name {n % 100}", f"{n}") for n in range(102))
     columns = ["__properties__", "__key__", "__properties__", "__key__"]
 
-    table, report = _read(odd, _single(Message(properties=many)), columns=columns)
+    table, metrics = _read(odd, _single(Message(properties=many)), columns=columns)
 
     told = [each.to_pylist() for each in table.columns]
     assert [dict(row) for row in told[0]] == [{"n\ufffd\ufffd": "v\ufffd\ufffd"}, dict(many)]
     assert [len(row) for row in told[0]] == [1, 100]
     assert told == [told[0], [None, None]] * 2
-    assert report.replaced_texts == 4
+    assert metrics.replaced_texts == 4
 
 
 def test_producer_name_that_is_no_utf8_is_replaced_and_counted() -> None:
@@ -293,12 +292,12 @@ def test_producer_name_that_is_no_utf8_is_replaced_and_counted() -> None:
         b"\xc3\xa9", b"\xff\xfe"
     )
 
-    table, report = _read(entry, columns=["__producer_name__", "__replicated_from__"])
+    table, metrics = _read(entry, columns=["__producer_name__", "__replicated_from__"])
 
     assert table.to_pylist() == [
         {"__producer_name__": "p\ufffd\ufffd", "__replicated_from__": "\ufffd\ufffd"}
     ]
-    assert report.replaced_texts == 2
+    assert metrics.replaced_texts == 2
 
 
 def _base64_key(key: bytes) -> Message:
@@ -317,13 +316,13 @@ def test_keys_are_text_and_bytes() -> None:
         _single(Message(null_partition_key=True)),
     ]
 
-    table, report = _read(*entries, columns=["__key__", "__key_bytes__"])
+    table, metrics = _read(*entries, columns=["__key__", "__key_bytes__"])
 
     assert table["__key_bytes__"].to_pylist() == [
         b"\x00\xff", b"", b"plain", None, b"text", b"", None,
     ]  # fmt: skip
     assert table["__key__"].to_pylist() == ["AP8=", "", "plain", None, "dGV4dA==", "", None]
-    assert not report.lost
+    assert not metrics.lost
 
 
 @pytest.mark.parametrize("text", ["a", "====", "a b=", "AP8AA", "\u00e9\u00e9"])
@@ -339,9 +338,9 @@ def test_key_that_is_no_base64_is_an_error_or_null(text: str) -> None:
         _read(*entries, columns=["__key_bytes__"])
     assert (caught.value.entry_id, caught.value.batch_index) == (1, 1)
 
-    table, report = _read(*entries, columns=["__key_bytes__"], salvage=True)
+    table, metrics = _read(*entries, columns=["__key_bytes__"], salvage=True)
     assert table["__key_bytes__"].to_pylist() == [None, None, None]
-    assert report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+    assert metrics.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
 
 
 def test_schema_versions_are_longs() -> None:
@@ -405,11 +404,11 @@ def test_salvage_goes_on_around_what_is_lost() -> None:
     """Other columns of a message whose time is no time are given."""
     entries = [_at(2**62, "__event_time__"), _single(Message(partition_key="k"))]
 
-    table, report = _read(*entries, columns=["__key__", "__event_time__"], salvage=True)
+    table, metrics = _read(*entries, columns=["__key__", "__event_time__"], salvage=True)
 
     assert table["__key__"].to_pylist() == [None, "k"]
-    assert report.rows == 2
-    assert "entry 0" in report.losses[0]
+    assert metrics.rows == 2
+    assert "entry 0" in metrics.losses[0]
 
 
 def test_base64_key_without_padding_is_decoded() -> None:

@@ -15,10 +15,9 @@ from arrow_io.ledgers import block_walk
 from arrow_io.ledgers import data as ledger_data
 from arrow_io.ledgers.offset_memory import OffsetMemory
 from arrow_io.ledgers.reader import OffloadedLedger
-from arrow_io.read_metrics import Unit
+from arrow_io.read_metrics import Tally, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.tally import Tally
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
 
 if TYPE_CHECKING:
@@ -183,7 +182,7 @@ def test_the_last_entry_of_a_block_ends_before_the_next_block() -> None:
 
     assert (caught.value.entry_id, caught.value.offset) == (0, BLOCK_HEADER_BYTES)
     assert [run.last_entry_id for run in runs] == [1]
-    assert tally.report.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
+    assert tally.metrics.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
 
 
 def test_an_entry_that_no_broker_writes_is_not_read(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,11 +29,10 @@ from arrow_io.ledgers.offset_memory import OffsetMemory
 from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.ledgers.writer import new_ledger_metadata
 from arrow_io.messages import layout
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from arrow_io.tally import Tally
 from connector import open_topic
 from tests.support.buckets import (
     MANAGED_LEDGER,
@@ -166,18 +165,18 @@ def test_wrong_offset_is_forgotten(
     key = ledger.data.memory_key
     for entry_id, shift in ((2, 0), (5, 40)):
         memory.remember(key, entry_id, _offsets(entries)[entry_id] + offset + shift)
-    report = ReadReport()
+    metrics = ReadMetrics()
 
     with RangesAhead(iter(ledger.data.byte_spans(3, 4))) as ahead:
         runs = ledger.data.entry_runs(
-            3, 4, Tally(report, salvage=True), ahead=ahead if is_ahead else None
+            3, 4, Tally(metrics, salvage=True), ahead=ahead if is_ahead else None
         )
         found = [bytes(each.view(n, layout.FRAME)) for each in runs for n in range(each.count)]
 
     # What cannot be is not looked at.
     assert (memory.floor(key, 2) is None) == (offset not in {0, -(10**15)})
     assert found == entries[3:5]
-    assert not report.lost
+    assert not metrics.lost
 
 
 @pytest.mark.parametrize(("first", "last"), [(-1, 0), (0, 76), (76, 76), (5, 4), (2**63, 2**63)])
@@ -206,8 +205,8 @@ def test_record_batches_of_one_ledger(name: str) -> None:
 
     expected = reference_rows(topic)
     assert rows == [row | {"__topic__": "", "__partition__": -1} for row in expected]
-    assert tally.report.rows == len(rows)
-    assert tally.report.entries == golden.entry_count
+    assert tally.metrics.rows == len(rows)
+    assert tally.metrics.entries == golden.entry_count
 
 
 # Ledgers that are damaged by hand: five entries, two to a block.
@@ -242,12 +241,12 @@ class Damaged:
             for entry in self.open().read_entries(first, last)
         ]
 
-    def salvage(self) -> tuple[list[tuple[int, bytes]], ReadReport]:
+    def salvage(self) -> tuple[list[tuple[int, bytes]], ReadMetrics]:
         """Ids and values of what can be saved."""
         tally = Tally(salvage=True)
         batches = self.open().record_batches(["__entry_id__", "__value__"], tally=tally)
         rows = [row for batch in batches for row in rows_of(batch)]
-        return [(row["__entry_id__"], row["__value__"]) for row in rows], tally.report
+        return [(row["__entry_id__"], row["__value__"]) for row in rows], tally.metrics
 
     def assert_lost(
         self,
@@ -265,10 +264,10 @@ class Damaged:
         assert caught.value.entry_id == entry_ids[0]
         if offset is not None:
             assert caught.value.offset == offset
-        rows, report = self.salvage()
+        rows, metrics = self.salvage()
         assert rows == [(n, value) for n, value in _ALL if n not in entry_ids]
-        assert report.lost == {(Unit.ENTRY, error.__name__): len(entry_ids)}
-        assert report.losses == [str(caught.value)]
+        assert metrics.lost == {(Unit.ENTRY, error.__name__): len(entry_ids)}
+        assert metrics.losses == [str(caught.value)]
 
 
 @pytest.fixture
@@ -287,7 +286,7 @@ def test_ledger_is_sound_before_it_is_damaged(damaged: Damaged) -> None:
     for first in range(5):
         for last in range(first, 5):
             assert damaged.read(first, last) == _ALL[first : last + 1]
-    assert damaged.salvage() == (_ALL, ReadReport(rows=5, entries=5))
+    assert damaged.salvage() == (_ALL, ReadMetrics(rows=5, entries=5))
 
 
 def test_missing_data_object_is_an_error(damaged: Damaged) -> None:
@@ -330,9 +329,9 @@ def test_cut_data_object_loses_what_is_cut(damaged: Damaged) -> None:
         damaged.read()
     assert (caught.value.ledger_id, caught.value.offset) == (7, len(damaged.data))
     assert damaged.read(0, 1) == _ALL[:2]
-    rows, report = damaged.salvage()
+    rows, metrics = damaged.salvage()
     assert rows == _ALL[: len(rows)]
-    assert report.lost == {(Unit.ENTRY, "TruncatedObjectError"): 5 - len(rows)}
+    assert metrics.lost == {(Unit.ENTRY, "TruncatedObjectError"): 5 - len(rows)}
 
 
 def test_longer_data_object_is_read_with_a_warning(damaged: Damaged) -> None:
@@ -402,9 +401,9 @@ def test_shorter_entry_loses_the_next_one(damaged: Damaged) -> None:
 
     with pytest.raises(CorruptBlockError):
         damaged.read()
-    rows, report = damaged.salvage()
+    rows, metrics = damaged.salvage()
     assert [n for n, _ in rows] == [0, 1, 4]
-    assert sum(report.lost.values()) >= 1
+    assert sum(metrics.lost.values()) >= 1
 
 
 def test_entries_that_are_not_in_the_index_are_told(damaged: Damaged) -> None:
@@ -447,9 +446,9 @@ def test_other_length_of_the_ledger_is_an_error(damaged: Damaged) -> None:
         damaged.read()
     assert (caught.value.object_key, caught.value.ledger_id) == (damaged.name.index_name, 7)
     assert damaged.read(0, 3) == _ALL[:4]
-    rows, report = damaged.salvage()
+    rows, metrics = damaged.salvage()
     assert rows == _ALL
-    assert report.lost == {(Unit.LEDGER, "CorruptIndexError"): 1}
+    assert metrics.lost == {(Unit.LEDGER, "CorruptIndexError"): 1}
 
 
 def _lose_from(damaged: Damaged, first_lost: int) -> None:

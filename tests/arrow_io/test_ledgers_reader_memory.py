@@ -14,8 +14,8 @@ from arrow_io.ledgers import data as ledger_data
 from arrow_io.ledgers.offset_memory import OffsetMemory
 from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.messages import layout
+from arrow_io.read_metrics import Tally
 from arrow_io.storage.location import Location
-from arrow_io.tally import Tally
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
 

@@ -19,11 +19,10 @@ from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.ledgers import open_ledger
 from arrow_io.ledgers.reader import ObjectVersions, OffloadedLedger
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag, WriteTime
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.tally import Tally
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
@@ -54,7 +53,7 @@ def _keep(monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int) -> None:
 
 def _values(
     entries: Sequence[bytes], keys: DecryptionKeys | None = None
-) -> tuple[list[bytes | None], ReadReport]:
+) -> tuple[list[bytes | None], ReadMetrics]:
     """The values of a ledger with an entry to a block."""
     tally = Tally()
     with memory_bucket(offload_ledger(_NAME, entries, block_bytes=140)) as bucket:
@@ -62,7 +61,7 @@ def _values(
         batches = ledger.record_batches(["__value__"], tally=tally, decryption_keys=keys)
         return [
             value for batch in batches for value in batch["__value__"].to_pylist()
-        ], tally.report
+        ], tally.metrics
 
 
 @pytest.mark.parametrize("marker", [TXN_COMMIT, TXN_ABORT])
@@ -74,10 +73,10 @@ def test_outcome_of_a_transaction_is_looked_for_in_the_whole_ledger(
     _keep(monkeypatch, 0)
     entries = [_INSIDE, *[_OUTSIDE] * between, encode_marker(marker, txn_id=(1, 2))]
 
-    values, report = _values(entries)
+    values, metrics = _values(entries)
 
     assert values == [b"inside"] * (marker == TXN_COMMIT) + [b"outside"] * between
-    assert report.entries == len(entries)
+    assert metrics.entries == len(entries)
 
 
 def test_looking_for_an_outcome_reads_no_entry_more_than_twice(
@@ -117,7 +116,7 @@ def test_a_loss_that_a_look_ahead_meets_is_counted_once(
         values = [value for batch in batches for value in batch["__value__"].to_pylist()]
 
     assert values == [b"inside", *[b"outside"] * 3]
-    assert tally.report.lost == {(Unit.ENTRY, "UnknownFormatError"): 1}
+    assert tally.metrics.lost == {(Unit.ENTRY, "UnknownFormatError"): 1}
 
 
 @pytest.mark.parametrize("max_kept_bytes", [0, 1 << 20])
@@ -141,17 +140,17 @@ def test_a_marker_of_a_wrong_checksum_commits_nothing(
 
     assert caught.value.entry_id == 5
     assert values == [b"outside"] * 4
-    assert tally.report.lost[Unit.ENTRY, "ChecksumError"] == 1
+    assert tally.metrics.lost[Unit.ENTRY, "ChecksumError"] == 1
 
 
 def test_chunks_of_which_the_first_is_in_another_ledger_are_counted() -> None:
     """A ledger alone has no ledgers before it: that message is left out, and told."""
     chunks = encode_chunks(Message(payload=b"in two parts"), chunk_count=2, uuid="a")
 
-    values, report = _values([chunks[1], _OUTSIDE])
+    values, metrics = _values([chunks[1], _OUTSIDE])
 
     assert values == [b"outside"]
-    assert (report.rows, report.entries, report.incomplete_messages) == (1, 2, 1)
+    assert (metrics.rows, metrics.entries, metrics.incomplete_messages) == (1, 2, 1)
 
 
 def test_keys_open_what_was_encrypted_for_them() -> None:
@@ -244,7 +243,7 @@ def test_data_object_of_another_topic_is_an_error(monkeypatch: pytest.MonkeyPatc
         assert list(ledger.data.entry_runs(0, 1, tally)) == []
 
     assert (caught.value.object_key, caught.value.entry_id) == (_NAME.data_name, 0)
-    assert tally.report.lost == {(Unit.ENTRY, "CorruptBlockError"): 2}
+    assert tally.metrics.lost == {(Unit.ENTRY, "CorruptBlockError"): 2}
 
 
 def _tell(monkeypatch: pytest.MonkeyPatch, user_metadata: dict[str, str] | None) -> None:

@@ -25,10 +25,9 @@ from arrow_io.format.index_block import (
 )
 from arrow_io.ledgers.reader import ObjectVersions, OffloadedLedger
 from arrow_io.messages import layout
-from arrow_io.read_metrics import Unit
+from arrow_io.read_metrics import Tally, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
-from arrow_io.tally import Tally
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.faulty_storage import FakeBody, FakeS3
 
@@ -224,7 +223,7 @@ def test_ledger_that_is_known_to_be_cut_is_read_as_far_as_it_goes(
     assert [run.number(n, layout.ENTRY_ID) for run in runs for n in range(run.count)] == list(
         range(whole)
     )
-    assert tally.report.lost[Unit.ENTRY, "TruncatedObjectError"] == 3 - whole
+    assert tally.metrics.lost[Unit.ENTRY, "TruncatedObjectError"] == 3 - whole
     is_in_entry = BLOCK_HEADER_BYTES <= size < _PADDING or size >= _BLOCK_BYTES + BLOCK_HEADER_BYTES
     message = rf"of {counted(size, 'byte')} \(|ends at"
     if is_in_entry:
@@ -252,7 +251,7 @@ def test_padding_that_is_cut_is_a_loss_of_the_block_alone(bucket: MemoryBucket) 
     assert (caught.value.object_key, caught.value.ledger_id) == (_NAME.data_name, 7)
     assert caught.value.offset == _PADDING + 1
     assert run.count == 2
-    assert tally.report.lost == {(Unit.BLOCK, "TruncatedObjectError"): 1}
+    assert tally.metrics.lost == {(Unit.BLOCK, "TruncatedObjectError"): 1}
 
 
 @pytest.mark.parametrize("at", [_PADDING, _PADDING + 1])
@@ -270,5 +269,5 @@ def test_what_is_no_padding_is_a_loss_of_the_block_alone(bucket: MemoryBucket, a
     assert (caught.value.object_key, caught.value.ledger_id) == (_NAME.data_name, 7)
     assert (caught.value.entry_id, caught.value.offset) == (1, _PADDING)
     assert run.count == 2
-    assert tally.report.lost == {(Unit.BLOCK, "CorruptBlockError"): 1}
-    assert tally.report.losses == [str(caught.value)]
+    assert tally.metrics.lost == {(Unit.BLOCK, "CorruptBlockError"): 1}
+    assert tally.metrics.losses == [str(caught.value)]

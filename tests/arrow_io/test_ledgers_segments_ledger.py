@@ -22,11 +22,10 @@ from arrow_io.format.object_names import SegmentName
 from arrow_io.ledgers.segments.ledger import SegmentedLedger
 from arrow_io.ledgers.segments.reader import OffloadedSegment
 from arrow_io.messages import layout
-from arrow_io.read_metrics import Unit
+from arrow_io.read_metrics import Tally, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.tally import Tally
 from tests.support.buckets import memory_bucket
 from tests.support.streaming import (
     GoldenSegment,
@@ -102,7 +101,7 @@ def test_golden_segments_entry_by_entry(golden: GoldenSegment, *, salvage: bool)
             continue
         found = entries_of(ledger, min(mine), ledger.last_entry_id, tally)
         assert found == {k: data for k, data in mine.items() if (ledger_id, k) not in lost}
-        assert tally.report.lost.total() == len(lost)
+        assert tally.metrics.lost.total() == len(lost)
         # Each by itself, and what stands around it need not be read.
         for entry_id in found:
             assert entries_of(ledger, entry_id, entry_id) == {entry_id: mine[entry_id]}
@@ -129,7 +128,7 @@ def test_entries_of_no_segment_are_missing() -> None:
         )
         tally = Tally(salvage=True)
         assert entries_of(ledger, 0, 8, tally) == {2: b"a", 3: b"b", 6: b"c"}
-        assert tally.report.lost == {(Unit.ENTRY, "MissingEntriesError"): 6}
+        assert tally.metrics.lost == {(Unit.ENTRY, "MissingEntriesError"): 6}
         for first, last, where in ((0, 1, (1, 0)), (4, 5, (1, 4096)), (7, 8, (2, 4096))):
             for entry_id in range(first, last + 1):
                 with pytest.raises(MissingEntriesError) as caught:
@@ -153,7 +152,7 @@ def test_a_share_that_ends_early_is_told() -> None:
         assert (caught.value.ledger_id, caught.value.entry_id) == (7, 2)
         tally = Tally(salvage=True)
         assert entries_of(ledger, 0, 8, tally) == {0: b"a", 1: b"b"}
-        assert tally.report.lost.total() == 7
+        assert tally.metrics.lost.total() == 7
 
 
 def test_of_two_shares_the_one_that_begins_later_is_read() -> None:
@@ -289,7 +288,7 @@ def test_any_cut_of_any_ledgers_is_the_ledgers(data: st.DataObject) -> None:
             assert entries_of(ledger, first, last, tally) == {
                 each: entries[each] for each in range(first, last + 1) if each not in mine
             }
-            assert tally.report.lost.total() == len(mine)
+            assert tally.metrics.lost.total() == len(mine)
             if mine:
                 with pytest.raises(FormatError):
                     entries_of(ledger, first, last)

@@ -12,8 +12,7 @@ from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import codecs, layout
 from arrow_io.messages.bodies import decompress_bodies
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
-from arrow_io.read_metrics import ReadReport, Unit
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from tests.support.codecs import CODECS, Codec, compress
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.pulsar_proto import COMPRESSION_TYPES, MessageMetadata
@@ -120,13 +119,13 @@ def test_damage_is_of_one_message_alone(codec: Codec) -> None:
         ledger_id=7,
         first_entry_id=100,
     )
-    report = ReadReport()
+    metrics = ReadMetrics()
 
-    values = _values([run], Tally(report, salvage=True))
+    values = _values([run], Tally(metrics, salvage=True))
 
     assert values == [each for n, each in enumerate(_PAYLOADS) if n not in bad]
-    assert sum(report.lost.values()) == len(bad)
-    assert {unit for unit, _ in report.lost} == {Unit.ENTRY}
+    assert sum(metrics.lost.values()) == len(bad)
+    assert {unit for unit, _ in metrics.lost} == {Unit.ENTRY}
     with pytest.raises(CorruptEntryError) as caught:
         _values([run])
     assert (caught.value.ledger_id, caught.value.entry_id) == (7, 103)
@@ -136,12 +135,12 @@ def test_unknown_codec_is_of_one_message_alone() -> None:
     """Neighbours of the same unknown codec are told one by one."""
     known = _raw(b"x", 4, 1)
     entries = [known.replace(b"\x40\x04", b"\x40\x09")] * 3
-    report = ReadReport()
+    metrics = ReadMetrics()
 
-    assert _values([entry_run([*entries, _single(b"y", "LZ4")])], Tally(report, salvage=True)) == [
+    assert _values([entry_run([*entries, _single(b"y", "LZ4")])], Tally(metrics, salvage=True)) == [
         b"y"
     ]
-    assert sum(report.lost.values()) == 3
+    assert sum(metrics.lost.values()) == 3
 
 
 _FRAME = compress("ZSTD", b"abc" * 50)

@@ -14,8 +14,7 @@ from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
 from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader, Needs
-from arrow_io.read_metrics import ReadReport
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import ReadMetrics, Tally
 from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry
 from tests.support.runs import entry_run, runs_of
@@ -81,7 +80,7 @@ def test_interleaved_messages_are_joined() -> None:
     assert joined == [None, None, None, b"xxxyyy", _PAYLOAD]
     assert not assembler.unfinished
     assembler.finish()
-    assert tally.report == ReadReport()
+    assert tally.metrics == ReadMetrics()
 
 
 def test_chunks_seen_before_are_ignored_and_counted() -> None:
@@ -92,8 +91,8 @@ def test_chunks_seen_before_are_ignored_and_counted() -> None:
     joined = _add_all(assembler, entry_run([_ABC[0], _ABC[1], _ABC[1], _ABC[2], _ABC[2], _ABC[1]]))
 
     assert joined == [None, None, None, _PAYLOAD, None, None]
-    assert tally.report.duplicate_chunks == 3
-    assert tally.report.incomplete_messages == 0
+    assert tally.metrics.duplicate_chunks == 3
+    assert tally.metrics.incomplete_messages == 0
 
 
 def test_gap_loses_the_message() -> None:
@@ -104,7 +103,7 @@ def test_gap_loses_the_message() -> None:
     joined = _add_all(assembler, entry_run([_ABC[0], _ABC[2], _XY[0], _XY[1]]))
 
     assert joined == [None, None, None, b"xxxyyy"]
-    assert tally.report.incomplete_messages == 1
+    assert tally.metrics.incomplete_messages == 1
     assert not assembler.unfinished
 
 
@@ -116,12 +115,16 @@ def test_message_whose_first_chunks_are_there_is_awaited() -> None:
     _add_all(assembler, entry_run([_ABC[0], _ABC[2], _XY[0]]))
     assembler.finish()
 
-    report = tally.report
-    assert (report.incomplete_messages, report.awaited_messages, report.awaited_chunks) == (2, 1, 1)
-    assert report.waiting() == [
+    metrics = tally.metrics
+    assert (metrics.incomplete_messages, metrics.awaited_messages, metrics.awaited_chunks) == (
+        2,
+        1,
+        1,
+    )
+    assert metrics.waiting() == [
         "1 chunked message is waiting for 1 chunk that is not offloaded yet"
     ]
-    assert report.notices() == [
+    assert metrics.notices() == [
         "1 chunked message was left out, because not all its chunks are in the offloaded ledgers"
     ]
 
@@ -134,7 +137,7 @@ def test_first_chunk_begins_anew() -> None:
     joined = _add_all(assembler, entry_run([_ABC[0], _ABC[1], *_ABC]))
 
     assert joined == [None, None, None, None, _PAYLOAD]
-    assert tally.report.incomplete_messages == 1
+    assert tally.metrics.incomplete_messages == 1
 
 
 def test_lost_message_can_begin_anew() -> None:
@@ -155,7 +158,7 @@ def test_message_whose_chunks_end_is_incomplete() -> None:
 
     assert assembler.unfinished
     assembler.finish()
-    assert tally.report.incomplete_messages == 2
+    assert tally.metrics.incomplete_messages == 2
     assert not assembler.unfinished
 
 
@@ -231,7 +234,7 @@ def test_damaged_chunk_before_the_entries(damaged: int) -> None:
     assert caught.value.entry_id == 1 + damaged
     salvaging = Tally(salvage=True)
     assert _add_all(assembler(salvaging), run) == [None]
-    assert salvaging.report.incomplete_messages == 1
+    assert salvaging.metrics.incomplete_messages == 1
 
 
 def _behind(before: list[bytes], tally: Tally) -> list[bytes | None]:
@@ -260,7 +263,7 @@ def test_broken_entry_that_may_have_been_the_missing_chunk(
 
     salvaging = Tally(salvage=True)
     assert _behind(before, salvaging) == [None]
-    assert salvaging.report.incomplete_messages == 1
+    assert salvaging.metrics.incomplete_messages == 1
 
 
 @pytest.mark.parametrize(
@@ -271,7 +274,7 @@ def test_broken_entry_that_no_chunk_is_missing_for(before: list[bytes]) -> None:
     tally = Tally()
 
     assert _behind(before, tally) == [_PAYLOAD]
-    assert tally.report == ReadReport()
+    assert tally.metrics == ReadMetrics()
 
 
 def test_what_is_given_up_is_not_looked_for_again() -> None:
@@ -287,7 +290,7 @@ def test_what_is_given_up_is_not_looked_for_again() -> None:
     run = entry_run([_ABC[2], _ABC[1], _ABC[2]], first_entry_id=1)
 
     assert _add_all(assembler, run) == [None, None, None]
-    assert tally.report.incomplete_messages == 1
+    assert tally.metrics.incomplete_messages == 1
     assert len(searches) == 1
 
 
@@ -304,8 +307,8 @@ def test_what_was_whole_before_is_looked_for_once() -> None:
     run = entry_run([_ABC[1], _ABC[2], _ABC[1]], first_entry_id=3)
 
     assert _add_all(assembler, run) == [None, None, None]
-    assert tally.report.duplicate_chunks == 2
-    assert tally.report.incomplete_messages == 0
+    assert tally.metrics.duplicate_chunks == 2
+    assert tally.metrics.incomplete_messages == 0
     assert len(searches) == 1
 
 
@@ -360,7 +363,7 @@ def test_chunks_of_others_open_nothing() -> None:
     behind = entry_run([_XY[0], _ABC[1], _XY[1], _ABC[2]], first_entry_id=1, owned=False)
 
     assert _add_all(assembler, behind) == [None, None, None, _PAYLOAD]
-    assert tally.report == ReadReport()
+    assert tally.metrics == ReadMetrics()
     assert not assembler.unfinished
 
 
@@ -371,7 +374,7 @@ def test_chunk_0_of_others_gives_a_message_up() -> None:
     _add_all(assembler, entry_run([_ABC[0]]))
 
     assert _add_all(assembler, entry_run(_ABC, first_entry_id=1, owned=False)) == [None] * 3
-    assert tally.report.incomplete_messages == 1
+    assert tally.metrics.incomplete_messages == 1
 
 
 def test_chunks_before_a_task_are_others() -> None:
@@ -379,7 +382,7 @@ def test_chunks_before_a_task_are_others() -> None:
     tally = Tally()
 
     assert _add_all(_assembler(tally), entry_run(_ABC[1:], first_entry_id=1)) == [None, None]
-    assert tally.report == ReadReport()
+    assert tally.metrics == ReadMetrics()
 
 
 @pytest.mark.parametrize("length", [1, 2, 9])
@@ -418,7 +421,7 @@ def test_last_chunk_alone_gives_nothing(before: list[bytes], incomplete: int) ->
     assembler = _assembler(tally, lookback=lookback)
 
     assert _add_all(assembler, entry_run([_ABC[2]], first_entry_id=9)) == [None]
-    assert tally.report.incomplete_messages == incomplete
+    assert tally.metrics.incomplete_messages == incomplete
 
 
 def test_message_that_goes_on_in_another_task_is_that_tasks() -> None:
@@ -435,7 +438,7 @@ def test_message_that_goes_on_in_another_task_is_that_tasks() -> None:
 
     assert _add_all(mine, entry_run([_ABC[2]], first_entry_id=2)) == [_PAYLOAD]
     assert _add_all(others, entry_run([_ABC[2]], first_entry_id=2)) == [None]
-    assert tally.report.incomplete_messages == 0
+    assert tally.metrics.incomplete_messages == 0
 
 
 @pytest.mark.parametrize(
@@ -454,7 +457,7 @@ def test_oldest_open_message_gives_way(
     with pytest.raises(CorruptEntryError, match="others that were open at once"):
         assembler.add(run, 3)
 
-    assert tally.report.incomplete_messages == 1
+    assert tally.metrics.incomplete_messages == 1
     assert not assembler.unfinished
 
 
@@ -472,7 +475,7 @@ def test_message_beyond_the_bound_is_an_error(monkeypatch: pytest.MonkeyPatch, n
         with pytest.raises(CorruptEntryError, match="others that were open at once"):
             assembler.add(run, first + number // 3)
 
-    assert tally.report.incomplete_messages == 2
+    assert tally.metrics.incomplete_messages == 2
 
 
 def test_completed_messages_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -483,9 +486,9 @@ def test_completed_messages_are_forgotten_in_the_end(monkeypatch: pytest.MonkeyP
     run = entry_run([*_ABC, *_XY, _XY[1], _ABC[2]])
 
     assert [assembler.add(run, index) for index in range(6)][5] is None
-    assert tally.report.duplicate_chunks == 1
+    assert tally.metrics.duplicate_chunks == 1
     assert assembler.add(run, 6) is None
-    assert tally.report.duplicate_chunks == 1
+    assert tally.metrics.duplicate_chunks == 1
 
 
 @pytest.mark.parametrize(("chunk_id", "count"), [(5, 3), (-1, 3), (2**31 - 1, 2**31 - 1)])

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkAssembler, ChunkLookback
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Message, encode_chunks, encode_entry
 from tests.support.runs import runs_of
 
 if TYPE_CHECKING:
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics
 
 Chunk: TypeAlias = tuple[str, int]
 """Uuid and chunk id; the uuid "" stands for an entry that is no chunk."""
@@ -108,7 +108,7 @@ class Consumer:
 
 def _read(
     sequence: list[Chunk], start: int, length: int, *, looks_back: bool
-) -> tuple[dict[int, bytes], ReadReport]:
+) -> tuple[dict[int, bytes], ReadMetrics]:
     """What the assembler gives of the chunks from `start` on, in runs of `length` entries."""
     entries = [_ENTRIES[chunk] for chunk in sequence]
     before = list(runs_of(entries[:start], length=length))
@@ -126,7 +126,7 @@ def _read(
             if payload is not None:
                 joined[run.number(index, layout.ENTRY_ID)] = payload
     assembler.finish()
-    return joined, tally.report
+    return joined, tally.metrics
 
 
 @given(
@@ -138,11 +138,11 @@ def test_chunks_from_the_beginning_give_what_the_model_gives(
     """Each message that is whole comes once, and what is not given is counted exactly."""
     expected = Consumer().read(sequence)
     with using_build(build):
-        joined, report = _read(sequence, 0, length, looks_back=False)
+        joined, metrics = _read(sequence, 0, length, looks_back=False)
 
     assert joined == expected.given
-    assert report.duplicate_chunks == expected.duplicates
-    assert report.incomplete_messages == expected.incomplete
+    assert metrics.duplicate_chunks == expected.duplicates
+    assert metrics.incomplete_messages == expected.incomplete
 
 
 @given(sequence=sequences(), length=st.sampled_from((1, 2, 3, 99)), data=st.data())

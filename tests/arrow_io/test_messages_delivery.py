@@ -15,7 +15,7 @@ from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 from tests.support.builds import BUILDS
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
 from tests.support.runs import entry_run, runs_of
@@ -75,13 +75,13 @@ class TestTransactions:
 
         kept = [n for n in range(count) if n % ways % 3 != 1 and n % ways % 5 != 4]
         assert values == [b"%d" % number for number in [*kept, count, count]]
-        report = tally.report
+        metrics = tally.metrics
         opened = [way for way in range(ways) if way % 5 == 4]
         aborted = [way for way in range(ways) if way % 5 != 4 and way % 3 == 1]
-        assert report.entries == len(entries)
-        assert report.markers == ways - len(opened)
-        assert (report.open_messages, report.open_transactions) == (3 * len(opened), len(opened))
-        assert report.aborted_messages == 3 * len(aborted)
+        assert metrics.entries == len(entries)
+        assert metrics.markers == ways - len(opened)
+        assert (metrics.open_messages, metrics.open_transactions) == (3 * len(opened), len(opened))
+        assert metrics.aborted_messages == 3 * len(aborted)
 
     def test_all_messages_of_batches_count(self) -> None:
         """How many an entry has stands in it."""
@@ -90,7 +90,7 @@ class TestTransactions:
         tally = Tally()
 
         assert list(_values(_delivered(entries, 9, tally), tally)) == []
-        assert tally.report.aborted_messages == 10
+        assert tally.metrics.aborted_messages == 10
 
 
 @pytest.mark.usefixtures("build")
@@ -120,7 +120,7 @@ class TestDamage:
 
         tally = Tally(salvage=True)
         assert list(_values(_delivered(entries, length, tally), tally)) == [b"0"]
-        assert tally.report.open_messages == 1
+        assert tally.metrics.open_messages == 1
         with pytest.raises(ChecksumError):
             list(_values(_delivered(entries, length, Tally()), Tally()))
 

@@ -79,18 +79,18 @@ class _Buffer:
 
 
 def _gathered(
-    segments: Sequence[Sequence[_Row]], columns: Sequence[Gathered]
+    parts: Sequence[Sequence[_Row]], columns: Sequence[Gathered]
 ) -> tuple[pa.RecordBatch, list[tuple[int, Gathered]]]:
-    """Columns of rows in segments, each of which has four buffers of its own; and what is odd."""
-    count = sum(map(len, segments))
+    """Columns of rows in parts, each of which has four buffers of its own; and what is odd."""
+    count = sum(map(len, parts))
     rows = array("q", bytes(8 * max(1, count) * layout.ROW_WIDTH))
     gatherer = builds.in_use.gathering.Gatherer(memoryview(rows), max(1, count))
     names, values, ends = array("q"), array("q"), array("i", [0])
     row = 0
-    for number, segment in enumerate(segments):
+    for number, part in enumerate(parts):
         data, body, payload = _Buffer(), _Buffer(), _Buffer()
-        table = array("q", bytes(8 * layout.ENTRY_WIDTH * len(segment)))
-        for entry, each in enumerate(segment):
+        table = array("q", bytes(8 * layout.ENTRY_WIDTH * len(part)))
+        for entry, each in enumerate(part):
             base = entry * layout.ENTRY_WIDTH
             table[base + layout.ENTRY_ID] = 100 + row
             table[base + layout.PUBLISH_TIME] = each.publish_time
@@ -154,20 +154,20 @@ def _microseconds(time: int, absent: int) -> int | None:
 
 
 @given(
-    segments=st.lists(st.lists(_ROWS, min_size=1, max_size=12), min_size=1, max_size=4),
+    parts=st.lists(st.lists(_ROWS, min_size=1, max_size=12), min_size=1, max_size=4),
     build=st.sampled_from([*BUILDS]),
 )
-def test_columns_are_gathered_from_all_segments(segments: list[list[_Row]], build: str) -> None:
-    """Each value comes from the buffer of its own segment; what is none, or odd, is null."""
-    every = [each for segment in segments for each in segment]
+def test_columns_are_gathered_from_all_parts(parts: list[list[_Row]], build: str) -> None:
+    """Each value comes from the buffer of its own part; what is none, or odd, is null."""
+    every = [each for part in parts for each in part]
     with using_build(build):
-        batch, odd = _gathered(segments, _COLUMNS)
+        batch, odd = _gathered(parts, _COLUMNS)
 
     batch.validate()
     assert {column.field for _, column in odd} == _odd_fields(every)
     assert all(_COLUMNS[place] == each or place == 2 for place, each in odd)
     assert [_as_came(each) for each in batch.columns] == [
-        [number for number, segment in enumerate(segments) for _ in segment],
+        [number for number, part in enumerate(parts) for _ in part],
         [-1 for _ in every],
         [each.properties for each in every],
         [1000 + n for n in range(len(every))],

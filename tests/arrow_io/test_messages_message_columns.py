@@ -14,8 +14,7 @@ from arrow_io.messages import layout
 from arrow_io.messages.gathering import Gathered, Gathering, as_text
 from arrow_io.messages.message_columns import MessageColumns
 from arrow_io.messages.message_reader import MessageReader, Needs
-from arrow_io.read_metrics import ReadReport, Unit
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.runs import batch_indexes, entry_run, properties_of
@@ -134,7 +133,7 @@ def test_kept_rows_keep_what_is_known_of_them() -> None:
 
 
 @pytest.mark.usefixtures("build")
-def test_rows_are_located_among_many_segments() -> None:
+def test_rows_are_located_among_many_parts() -> None:
     """The first, the last and any other: each is of its own entry, also behind a choice."""
     lz4 = Framing(codec="LZ4")
     runs = [
@@ -211,7 +210,7 @@ def test_bad_property_costs_its_message_the_properties() -> None:
         [("n", "v")],
         [("x", "y")],
     ]
-    assert tally.report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+    assert tally.metrics.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
 
 
 @pytest.mark.usefixtures("build")
@@ -247,20 +246,20 @@ def test_values_beyond_2_gib_are_an_error() -> None:
 @pytest.mark.usefixtures("build")
 def test_text_is_checked() -> None:
     """What is UTF-8 comes as it is; what is not is replaced, and only that is counted."""
-    report = ReadReport()
+    metrics = ReadMetrics()
     given_bytes = [b"ascii", None, "поток".encode(), b"", b"\xff", b"ok \xc3", "�".encode()]
 
-    text = as_text(pa.array(given_bytes, pa.binary()), report)
+    text = as_text(pa.array(given_bytes, pa.binary()), metrics)
 
     assert text.to_pylist() == ["ascii", None, "поток", "", "�", "ok �", "�"]
-    assert report.replaced_texts == 2
+    assert metrics.replaced_texts == 2
 
 
 @given(values=st.lists(st.none() | st.binary(max_size=12)), build=st.sampled_from([*BUILDS]))
 def test_any_bytes_become_valid_text(values: list[bytes | None], build: str) -> None:
     """Nulls stay, and what comes out is always UTF-8."""
     with using_build(build):
-        text = as_text(pa.array(values, pa.binary()), ReadReport())
+        text = as_text(pa.array(values, pa.binary()), ReadMetrics())
 
     text.validate(full=True)
     assert text.to_pylist() == [

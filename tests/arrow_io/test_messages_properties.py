@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, Literal
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector import open_topic
 from connector.scan.execution import count
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -27,13 +27,13 @@ BATCH_ROWS: Final = st.sampled_from((1, 2, 3, 7, 65_536))
 BATCH_BYTES: Final = st.sampled_from((1, 100, 1000, 8 << 20))
 
 
-def _read_with_each_build(url: str, **options: Any) -> dict[str, tuple[pa.Table, ReadReport]]:  # noqa: ANN401
+def _read_with_each_build(url: str, **options: Any) -> dict[str, tuple[pa.Table, ReadMetrics]]:  # noqa: ANN401
     results = {}
     for name in BUILDS:
         with using_build(name):
-            report = ReadReport()
+            metrics = ReadMetrics()
             scan = open_topic(url, TOPIC, columns=COLUMNS, **options).scan
-            results[name] = read(scan, report=report), report
+            results[name] = read(scan, metrics=metrics), metrics
     return results
 
 
@@ -66,18 +66,18 @@ def test_rows_are_the_messages_that_the_topic_delivers(
             transactions=transactions,
         )
 
-    table, report = results["compiled"]
+    table, metrics = results["compiled"]
     table.validate(full=True)
     assert rows_of(table) == expected_rows(messages, topic=TOPIC)
-    assert results["pure"] == (table, report)
+    assert results["pure"] == (table, metrics)
     assert all(batch.num_rows <= batch_rows for batch in table.to_batches())
-    assert report.rows == len(messages)
-    assert report.entries == sum(len(entries) for _, entries in topic.ledgers)
-    assert report.open_transactions == (
+    assert metrics.rows == len(messages)
+    assert metrics.entries == sum(len(entries) for _, entries in topic.ledgers)
+    assert metrics.open_transactions == (
         0 if transactions == "all" else len(topic.open_transactions)
     )
-    assert not report.lost
-    assert not report.replaced_texts
+    assert not metrics.lost
+    assert not metrics.replaced_texts
 
 
 @given(topic=topics(), block_bytes=BLOCK_BYTES)
@@ -111,5 +111,5 @@ def test_count_takes_batches_at_their_word(topic: Topic, block_bytes: int) -> No
         for name in BUILDS:
             with using_build(name):
                 scan = open_topic(bucket.url, TOPIC, transactions="all").scan
-                counted = sum(count([task], ReadReport()) for task in scan.select([]).plan())
+                counted = sum(count([task], ReadMetrics()) for task in scan.select([]).plan())
                 assert counted == announced + chunked

@@ -18,8 +18,7 @@ from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_metrics import Unit
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally, Unit
 from tests.support.encryption import KINDS, key_pair, sealed_entry
 from tests.support.entries import (
     Framing,
@@ -213,7 +212,7 @@ def test_markers_are_counted_and_give_no_row() -> None:
     entries = [encode_marker(10), _single("a"), encode_marker(21, txn_id=(1, 1))]
 
     assert _values(_read([entry_run(entries)], tally=tally)) == [b"a"]
-    assert (tally.report.markers, tally.report.entries) == (2, 3)
+    assert (tally.metrics.markers, tally.metrics.entries) == (2, 3)
 
 
 # Transactions
@@ -253,9 +252,9 @@ def test_only_committed_messages_are_rows() -> None:
     ]
 
     assert _values(_read(_lookahead(entries), tally=tally)) == [b"committed", b"plain"]
-    assert tally.report.aborted_messages == 2
-    assert (tally.report.open_messages, tally.report.open_transactions) == (2, 1)
-    assert tally.report.markers == 2
+    assert tally.metrics.aborted_messages == 2
+    assert (tally.metrics.open_messages, tally.metrics.open_transactions) == (2, 1)
+    assert tally.metrics.markers == 2
 
 
 def test_all_messages_are_rows_without_a_look_ahead() -> None:
@@ -264,7 +263,7 @@ def test_all_messages_are_rows_without_a_look_ahead() -> None:
     entries = [_in_transaction("a", 1), encode_marker(22, txn_id=(1, 1)), _in_transaction("b", 2)]
 
     assert _values(_read(runs_of(entries, length=2), tally=tally)) == [b"a", b"b"]
-    assert (tally.report.aborted_messages, tally.report.open_messages) == (0, 0)
+    assert (tally.metrics.aborted_messages, tally.metrics.open_messages) == (0, 0)
 
 
 # Ranges of tasks
@@ -382,7 +381,7 @@ def test_broken_entry_is_passed_over_when_salvaging() -> None:
     run.verify_checksums()
 
     assert _values(_read([run], tally=tally)) == [b"a", b"d"]
-    assert tally.report.lost == {
+    assert tally.metrics.lost == {
         (Unit.ENTRY, "ChecksumError"): 1,
         (Unit.ENTRY, "CorruptEntryError"): 1,
     }
@@ -398,8 +397,8 @@ def test_batch_is_salvaged_up_to_the_damage(needs: Needs) -> None:
     columns = _read([entry_run([bytes(entry), _single("d")])], needs, tally=tally)
 
     assert _positions(columns) == [(0, 0), (0, 1), (1, None)]
-    assert tally.report.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
-    assert "batch index 2" in tally.report.losses[0]
+    assert tally.metrics.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
+    assert "batch index 2" in tally.metrics.losses[0]
 
 
 # Encryption
@@ -454,7 +453,7 @@ def test_entry_that_cannot_be_decrypted_is_passed_over_when_salvaging() -> None:
     columns = _read([entry_run(entries)], tally=tally, decryptor=decryptor)
 
     assert _values(columns) == [b"a", b"f"]
-    assert tally.report.lost == {(Unit.ENTRY, "DecryptionError"): 3}
+    assert tally.metrics.lost == {(Unit.ENTRY, "DecryptionError"): 3}
     with pytest.raises(EncryptedPayloadError, match=r"keys: other; .*given are others: key"):
         _read(
             [entry_run([sealed_entry(_single("g"), other)])],

@@ -13,8 +13,7 @@ from google.protobuf.descriptor_pb2 import FileDescriptorProto
 from arrow_io.errors import PayloadDecodeError, SchemaError, UnknownSchemaVersionError
 from arrow_io.payloads.decoder import PayloadDecoder, is_decodable, version_number
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
-from arrow_io.read_metrics import Unit
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally, Unit
 from tests.support.payload_rows import messages, rows_of, values_of, version_bytes
 from tests.support.payloads import record
 from tests.support.protobuf_payloads import schema_data
@@ -115,7 +114,7 @@ def test_versions_matter_to_all_types(reader: SchemaInfo, payload: bytes, versio
         values_of(schema, rows)
     tally = Tally(salvage=True)
     assert [*values_of(schema, rows, tally=tally).values()] in ([[None]], [[None], [None]])
-    assert tally.report.lost == {_UNIT: 1}
+    assert tally.metrics.lost == {_UNIT: 1}
     known = values_of(schema, rows_of((version_bytes(3), messages(payload))))
     assert values_of(TopicSchema(reader), rows) == known
     assert all(values != [None] for values in known.values())
@@ -137,7 +136,7 @@ def test_versions_of_other_types() -> None:
     assert (e.value.ledger_id, e.value.entry_id, e.value.batch_index) == (1, 1, 0)
     tally = Tally(salvage=True)
     assert values_of(schema, rows, tally=tally) == {"__value__": [1, None, None, 1]}
-    assert tally.report.lost == {(Unit.VALUE, "SchemaError"): 1}
+    assert tally.metrics.lost == {(Unit.VALUE, "SchemaError"): 1}
 
 
 def test_versions_of_one_value_or_two() -> None:
@@ -183,7 +182,7 @@ def test_unknown_versions(version: bytes, told: str) -> None:
         "a": [1, None, None, None],
         "b": ["none", None, None, None],
     }
-    assert tally.report.lost == {_UNIT: 2}
+    assert tally.metrics.lost == {_UNIT: 2}
 
 
 def test_unknown_versions_of_nulls() -> None:
@@ -205,7 +204,7 @@ def test_versions_that_cannot_be_read() -> None:
             values_of(schema, rows)
         tally = Tally(salvage=True)
         assert values_of(schema, rows, tally=tally) == {"a": [None, None]}
-        assert tally.report.lost == {(Unit.VALUE, "SchemaError"): 2}
+        assert tally.metrics.lost == {(Unit.VALUE, "SchemaError"): 2}
 
 
 def test_defaults_that_are_none() -> None:
@@ -263,8 +262,8 @@ def test_payloads_that_do_not_fit(compress: bool) -> None:
         "a": [1, None, 1, None, 1, None],
         "s": [{"x": [2]}, None, {"x": [2]}, None, {"x": [2]}, None],
     }
-    assert tally.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 2}
-    assert "entry 1" in tally.report.losses[0]
+    assert tally.metrics.lost == {(Unit.VALUE, "PayloadDecodeError"): 2}
+    assert "entry 1" in tally.metrics.losses[0]
 
 
 def test_text_in_other_character_sets() -> None:
@@ -275,7 +274,7 @@ def test_text_in_other_character_sets() -> None:
         properties = () if charset is None else (("__charset", charset),)
         schema = TopicSchema(SchemaInfo("STRING", properties=properties))
         tally = Tally()
-        return values_of(schema, rows, tally=tally)["__value__"], tally.report.replaced_texts
+        return values_of(schema, rows, tally=tally)["__value__"], tally.metrics.replaced_texts
 
     assert read(None) == read("utf-8") == read("UTF8") == (["é", "\ufffd", None, ""], 1)
     assert read("ISO-8859-1") == (["Ã©", "é", None, ""], 0)
@@ -296,7 +295,7 @@ def test_characters_that_utf_8_has_not(charset: str, payload: bytes) -> None:
     found = values_of(schema, rows, tally=tally)["__value__"]
     assert set(found[0]) == {"\ufffd"}
     assert found[1] == "a"
-    assert tally.report.replaced_texts == 1
+    assert tally.metrics.replaced_texts == 1
 
 
 @pytest.mark.parametrize("charset", ["no-such", "undefined", "idna", "hex", "a\0b", ""])
@@ -381,4 +380,4 @@ def test_only_requested_fields_lose_a_value() -> None:
         found = rows_of((None, messages(b'{"a":2,"b":"bad"}')))
 
         assert values_of(schema, found, names=names, tally=tally) == values
-        assert tally.report.lost.total() == lost
+        assert tally.metrics.lost.total() == lost

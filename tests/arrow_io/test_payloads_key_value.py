@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptEntryError, PayloadDecodeError, UnknownSchemaVersionError
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
-from arrow_io.read_metrics import Unit
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally, Unit
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Message
 from tests.support.payload_rows import NULL, messages, rows_of, values_of, version_bytes
@@ -108,7 +107,7 @@ def test_keys_that_are_no_base64() -> None:
         _read(_APART, group)
     tally = Tally(salvage=True)
     assert _read(_APART, group, tally=tally) == {"__key": [None, "k"], "__value__": [7, 8]}
-    assert sum(tally.report.lost.values()) == 1
+    assert sum(tally.metrics.lost.values()) == 1
 
 
 _TORN = [
@@ -141,7 +140,7 @@ def test_torn_payloads(torn: bytes) -> None:
         "__key": ["k", None, "l"],
         "__value__": [7, None, 8],
     }
-    assert tally.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 1}
+    assert tally.metrics.lost == {(Unit.VALUE, "PayloadDecodeError"): 1}
 
 
 @pytest.mark.usefixtures("build")
@@ -154,7 +153,7 @@ def test_parts_that_do_not_fit() -> None:
     tally = Tally(salvage=True)
     found = _read(_INLINE, group, tally=tally)
     assert found == {"__key": ["k", "l"], "__value__": [None, 8]}
-    assert tally.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 1}
+    assert tally.metrics.lost == {(Unit.VALUE, "PayloadDecodeError"): 1}
 
 
 @pytest.mark.usefixtures("build")
@@ -175,7 +174,7 @@ def test_a_message_is_lost_once(is_separated: bool) -> None:
             name: {"__key": [None, 1, None, 4], "__value__": [None, 2, 3, None]}[name]
             for name in names
         }
-    assert tally.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 3}
+    assert tally.metrics.lost == {(Unit.VALUE, "PayloadDecodeError"): 3}
 
 
 def _avro(*fields: object) -> SchemaInfo:
@@ -274,7 +273,7 @@ def test_random_payloads(payloads: list[bytes], *, compress: bool) -> None:
             assert list(zip(found["__key"], found["__value__"], strict=True)) == [
                 pair or (None, None) for pair in expected
             ]
-            assert sum(tally.report.lost.values()) == expected.count(None)
+            assert sum(tally.metrics.lost.values()) == expected.count(None)
 
 
 def _by_hand(payload: bytes) -> tuple[bytes | None, ...] | None:

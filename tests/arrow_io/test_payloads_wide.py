@@ -13,7 +13,7 @@ from arrow_io.columns import Origin, projection
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 from tests.support.avro_payloads import avro_long
 from tests.support.builds import using_build
 from tests.support.entries import Message, encode_entry

@@ -6,52 +6,52 @@ import pickle
 from dataclasses import fields
 
 from arrow_io.errors import ChecksumError, CorruptBlockError
-from arrow_io.read_metrics import MAX_KEPT_LOSSES, ReadReport, Unit
+from arrow_io.read_metrics import MAX_KEPT_LOSSES, ReadMetrics, Unit
 
 
 def test_losses_are_counted() -> None:
     """By unit and by kind of damage, with the first ones in words."""
-    report = ReadReport()
+    metrics = ReadMetrics()
 
-    report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=3))
-    report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=4))
-    report.lose(Unit.ENTRY, CorruptBlockError("cut"), count=7)
-    report.lose(Unit.MESSAGE, ChecksumError("broken"), count=2)
+    metrics.lose(Unit.ENTRY, ChecksumError("broken", entry_id=3))
+    metrics.lose(Unit.ENTRY, ChecksumError("broken", entry_id=4))
+    metrics.lose(Unit.ENTRY, CorruptBlockError("cut"), count=7)
+    metrics.lose(Unit.MESSAGE, ChecksumError("broken"), count=2)
 
-    assert report.lost == {
+    assert metrics.lost == {
         (Unit.ENTRY, "ChecksumError"): 2,
         (Unit.ENTRY, "CorruptBlockError"): 7,
         (Unit.MESSAGE, "ChecksumError"): 2,
     }
-    assert report.losses == ["broken (entry 3)", "broken (entry 4)", "cut", "broken"]
+    assert metrics.losses == ["broken (entry 3)", "broken (entry 4)", "cut", "broken"]
 
 
 def test_words_are_kept_of_the_first_losses_only() -> None:
     """Counts go on; what is held in memory does not."""
-    report, other = ReadReport(), ReadReport()
+    metrics, other = ReadMetrics(), ReadMetrics()
     for entry_id in range(MAX_KEPT_LOSSES + 5):
-        report.lose(Unit.ENTRY, ChecksumError("broken", entry_id=entry_id))
+        metrics.lose(Unit.ENTRY, ChecksumError("broken", entry_id=entry_id))
         other.lose(Unit.ENTRY, ChecksumError("other", entry_id=entry_id))
 
-    assert len(report.losses) == MAX_KEPT_LOSSES
-    assert report.losses[-1] == f"broken (entry {MAX_KEPT_LOSSES - 1})"
-    report.add(other)
-    assert report.lost[Unit.ENTRY, "ChecksumError"] == 2 * (MAX_KEPT_LOSSES + 5)
-    assert len(report.losses) == MAX_KEPT_LOSSES
-    assert ReadReport().add(other).losses == other.losses
+    assert len(metrics.losses) == MAX_KEPT_LOSSES
+    assert metrics.losses[-1] == f"broken (entry {MAX_KEPT_LOSSES - 1})"
+    metrics.add(other)
+    assert metrics.lost[Unit.ENTRY, "ChecksumError"] == 2 * (MAX_KEPT_LOSSES + 5)
+    assert len(metrics.losses) == MAX_KEPT_LOSSES
+    assert ReadMetrics().add(other).losses == other.losses
 
 
-def _numbered(start: int) -> ReadReport:
-    """A report whose counts are all different."""
-    report = ReadReport()
-    for number, each in enumerate(fields(report), start):
+def _numbered(start: int) -> ReadMetrics:
+    """Metrics whose counts are all different."""
+    metrics = ReadMetrics()
+    for number, each in enumerate(fields(metrics), start):
         if each.type == "int":
-            setattr(report, each.name, number)
-    return report
+            setattr(metrics, each.name, number)
+    return metrics
 
 
 def test_reports_add_up_field_by_field() -> None:
-    """Every count, and the losses in order; the other report stays as it was."""
+    """Every count, and the losses in order; the other metrics stay as they were."""
     one, two = _numbered(1), _numbered(100)
     one.lose(Unit.ENTRY, ChecksumError("first"))
     two.lose(Unit.ENTRY, ChecksumError("second"))
@@ -59,7 +59,7 @@ def test_reports_add_up_field_by_field() -> None:
     before = pickle.loads(pickle.dumps(two))
     expected = {
         each.name: getattr(one, each.name) + getattr(two, each.name)
-        for each in fields(ReadReport)
+        for each in fields(ReadMetrics)
         if each.type == "int"
     }
     assert len(expected) >= 9
@@ -75,23 +75,23 @@ def test_reports_add_up_field_by_field() -> None:
 
 def test_sound_read_has_no_notices() -> None:
     """What a client never sees either is not worth a word."""
-    report = ReadReport(rows=5, entries=9, markers=2, aborted_messages=3, duplicate_chunks=1)
+    metrics = ReadMetrics(rows=5, entries=9, markers=2, aborted_messages=3, duplicate_chunks=1)
 
-    assert report.notices() == []
+    assert metrics.notices() == []
 
 
 def test_notices_say_what_was_left_out() -> None:
     """One sentence for each reason, with its number; so of what was replaced."""
-    report = ReadReport(
+    metrics = ReadMetrics(
         open_messages=7,
         open_transactions=2,
         incomplete_messages=3,
         replaced_texts=6,
     )
-    report.lose(Unit.ENTRY, ChecksumError("broken"), count=4)
-    report.lose(Unit.LEDGER, CorruptBlockError("broken"))
+    metrics.lose(Unit.ENTRY, ChecksumError("broken"), count=4)
+    metrics.lose(Unit.LEDGER, CorruptBlockError("broken"))
 
-    assert report.notices() == [
+    assert metrics.notices() == [
         "7 messages of 2 transactions without an outcome in the offloaded ledgers were left out",
         (
             "3 chunked messages were left out, because not all their chunks are in the offloaded"

@@ -18,8 +18,7 @@ from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from arrow_io.payloads.shredding import Shredding
 from arrow_io.payloads.value_columns import ValueColumns
-from arrow_io.read_metrics import Unit
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally, Unit
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.golden_values import comparable
@@ -84,7 +83,7 @@ def _read(entries: Sequence[bytes], columns: Projection, *, batch_rows: int = 10
         assert each.schema == columns.schema
         assert each.num_rows > 0
     found = [row for each in batches for row in comparable(each.to_struct_array())]
-    return _Read(found, tally.report.lost, sorted(tally.report.losses), len(batches))
+    return _Read(found, tally.metrics.lost, sorted(tally.metrics.losses), len(batches))
 
 
 def _payload(number: int, items: int, text: int) -> bytes:

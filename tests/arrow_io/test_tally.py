@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arrow_io.errors import ChecksumError
-from arrow_io.read_metrics import ReadReport, Unit
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 
 
 def test_loss_is_raised_by_default() -> None:
@@ -18,26 +17,26 @@ def test_loss_is_raised_by_default() -> None:
         tally.lose(Unit.ENTRY, error)
 
     assert caught.value is error
-    assert tally.report == ReadReport()
+    assert tally.metrics == ReadMetrics()
 
 
 def test_loss_is_counted_when_salvaging() -> None:
-    """In the report that was given, as often as it is said."""
-    report = ReadReport()
+    """In the metrics that were given, as often as it is said."""
+    metrics = ReadMetrics()
 
-    Tally(report, salvage=True).lose(Unit.ENTRY, ChecksumError("broken", entry_id=3), count=7)
+    Tally(metrics, salvage=True).lose(Unit.ENTRY, ChecksumError("broken", entry_id=3), count=7)
 
-    assert report.lost == {(Unit.ENTRY, "ChecksumError"): 7}
-    assert report.losses == ["broken (entry 3)"]
+    assert metrics.lost == {(Unit.ENTRY, "ChecksumError"): 7}
+    assert metrics.losses == ["broken (entry 3)"]
 
 
 @pytest.mark.parametrize("salvage", [False, True])
 def test_what_is_not_counted_is_ruled_by_the_same(salvage: bool) -> None:
     """Entries that someone else counts are raised, or passed over, by the same rule."""
-    tally = Tally(ReadReport(rows=3), salvage=salvage)
+    tally = Tally(ReadMetrics(rows=3), salvage=salvage)
 
     uncounted = tally.uncounted()
 
     assert uncounted.salvage is salvage
-    assert uncounted.report == ReadReport()
-    assert uncounted.report is not tally.report
+    assert uncounted.metrics == ReadMetrics()
+    assert uncounted.metrics is not tally.metrics

@@ -15,7 +15,7 @@ from arrow_io.columns import projection
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledgers.writer import new_ledger_metadata
 from arrow_io.messages import layout
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 from connector import open_topic
 from connector.scan.execution import execute
 from tests.support.encoded_ledgers import encode_ledger

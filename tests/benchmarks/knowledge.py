@@ -22,8 +22,8 @@ from connector.filters.row_filters import ArrowFilter
 from connector.inputs.topic_names import TopicName
 from connector.scan.read_options import ReadOptions
 from connector.scan.topic_scan import Scan
-from connector.statistics.segments import SEGMENT_BYTES, SEGMENT_SCHEMA, version_text
 from connector.statistics.store import Statistics
+from connector.statistics.zones import ZONE_BYTES, ZONE_SCHEMA, version_text
 from tests.benchmarks.fetching import BYTES_PER_S, CONNECTIONS, FIRST_BYTE_S
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 _BATCH: Final = 100
 _TIME: Final = pa.timestamp("us", "UTC")
 _PUBLISHED: Final = "__publish_time__"
-_SEGMENTS_PER_LEDGER: Final = 100
+_ZONES_PER_LEDGER: Final = 100
 _FILE_LEDGERS: Final = 500
 _SPACING_US: Final = 60_000_000
 
@@ -152,7 +152,7 @@ class Planned:
 
 
 def measure_plans(folder: Path, ledgers: int) -> list[Planned]:
-    """Plan reads of a topic of many ledgers, each of 100 segments.
+    """Plan reads of a topic of many ledgers, each of 100 zones.
 
     Args:
         folder: Where statistics may be written.
@@ -161,17 +161,15 @@ def measure_plans(folder: Path, ledgers: int) -> list[Planned]:
     location = Location(str(folder / "large"))
     known = Statistics.opened(location)
     for first in range(0, ledgers, _FILE_LEDGERS):
-        known = known.added(_segments(first))
+        known = known.added(_zones(first))
     topic = TopicLedgers(TopicName.parse("large"), ())
-    table = BlockTable(
-        _SEGMENTS_PER_LEDGER * SEGMENT_BYTES, 128, bytes(20), _SEGMENTS_PER_LEDGER * 1000 - 1
-    )
+    table = BlockTable(_ZONES_PER_LEDGER * ZONE_BYTES, 128, bytes(20), _ZONES_PER_LEDGER * 1000 - 1)
     # What a topic knows of its ledgers is made of index objects, which matter nothing here.
     vars(topic)["data"] = tuple(
         LedgerData(location, _name(number), table, 0, None, ETag(str(number)))
         for number in range(ledgers)
     )
-    total_us = ledgers * _SEGMENTS_PER_LEDGER * _SPACING_US
+    total_us = ledgers * _ZONES_PER_LEDGER * _SPACING_US
     field = pc.field(_PUBLISHED)
     questions = {
         "1 % by time": (field >= _at(total_us // 2)) & (field < _at(total_us * 51 // 100)),
@@ -195,21 +193,21 @@ def _planned(
     return Planned(name, ranges, cpu_seconds, pa.default_memory_pool().max_memory())
 
 
-def _segments(first: int) -> pa.Table:
-    """The segments of the ledgers of one file."""
+def _zones(first: int) -> pa.Table:
+    """The zones of the ledgers of one file."""
     ids = range(first, first + _FILE_LEDGERS)
     ledger_ids = pa.array(ids, pa.int64()).take(
-        pc.divide(pa.arange(0, _FILE_LEDGERS * _SEGMENTS_PER_LEDGER), _SEGMENTS_PER_LEDGER)
+        pc.divide(pa.arange(0, _FILE_LEDGERS * _ZONES_PER_LEDGER), _ZONES_PER_LEDGER)
     )
     place = pc.subtract(ledger_ids, first)
-    number = pc.subtract(pa.arange(0, len(place)), pc.multiply(place, _SEGMENTS_PER_LEDGER))
-    begun = pc.multiply(pc.add(pc.multiply(ledger_ids, _SEGMENTS_PER_LEDGER), number), _SPACING_US)
+    number = pc.subtract(pa.arange(0, len(place)), pc.multiply(place, _ZONES_PER_LEDGER))
+    begun = pc.multiply(pc.add(pc.multiply(ledger_ids, _ZONES_PER_LEDGER), number), _SPACING_US)
     counts = dict.fromkeys(
         ("null_keys", "markers", "chunks", "encrypted", "damaged", "transactional"), 0
     )
     same = {
         "topic": str(TopicName.parse("large")),
-        "object_bytes": _SEGMENTS_PER_LEDGER * SEGMENT_BYTES,
+        "object_bytes": _ZONES_PER_LEDGER * ZONE_BYTES,
         "messages": 1000,
     } | counts
     columns = {name: pa.repeat(value, len(place)) for name, value in same.items()} | {
@@ -218,14 +216,14 @@ def _segments(first: int) -> pa.Table:
         "object_version": pa.array(version_text(ETag(str(each))) for each in ids).take(place),
         "first_entry_id": pc.multiply(number, 1000),
         "last_entry_id": pc.add(pc.multiply(number, 1000), 999),
-        "start": pc.multiply(number, SEGMENT_BYTES),
-        "stop": pc.multiply(pc.add(number, 1), SEGMENT_BYTES),
+        "start": pc.multiply(number, ZONE_BYTES),
+        "stop": pc.multiply(pc.add(number, 1), ZONE_BYTES),
         "min_publish_time": begun,
         "max_publish_time": pc.add(begun, _SPACING_US * 3 // 2),
     }
     nothing = pa.nulls(len(place))
-    arrays = [columns.get(each.name, nothing).cast(each.type) for each in SEGMENT_SCHEMA]
-    return pa.table(arrays, schema=SEGMENT_SCHEMA)
+    arrays = [columns.get(each.name, nothing).cast(each.type) for each in ZONE_SCHEMA]
+    return pa.table(arrays, schema=ZONE_SCHEMA)
 
 
 def _name(number: int) -> LedgerObjectName:
@@ -243,7 +241,7 @@ def table(rows: list[Spared], plans: list[Planned]) -> list[str]:
         f"{each.name:30} {each.requests:8,.0f} {each.share:8.2%} {each.seconds:8.3f}"
         for each in rows
     ]
-    lines += ["", f"{'plan of 100 segments a ledger':30} {'ranges':>8} {'CPU':>8} {'memory':>8}"]
+    lines += ["", f"{'plan of 100 zones a ledger':30} {'ranges':>8} {'CPU':>8} {'memory':>8}"]
     lines += [
         f"{each.name:30} {each.ranges:8,} {each.cpu_seconds:6.2f} s {each.memory_bytes >> 20:5} MB"
         for each in plans

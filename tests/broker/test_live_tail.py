@@ -153,7 +153,7 @@ def test_chunks_that_begin_in_the_bucket_end_in_the_tail(cluster: Cluster) -> No
     dataset = opened(cluster, topic)
 
     assert values(dataset) == [each.encode() for each in messages]
-    assert dataset.report.incomplete_messages == 0
+    assert dataset.metrics.incomplete_messages == 0
     assert dataset.count_rows() == len(messages)
 
 
@@ -168,7 +168,7 @@ def test_transactions_that_begin_in_the_bucket_end_in_the_tail(cluster: Cluster)
 
     def told() -> tuple[set[bytes], int]:
         dataset = opened(cluster, topic)
-        return set(values(dataset)), dataset.report.open_messages
+        return set(values(dataset)), dataset.metrics.open_messages
 
     def is_answering() -> bool:
         # Pulsar's offloader fails once after a read that ended near the end of a ledger (README).

@@ -105,7 +105,7 @@ def test_topic_that_is_being_offloaded(cluster: Cluster, tmp_path: Path, number:
 
     def rows(dataset: TopicDataset) -> Sequence[int]:
         values = _values(dataset.to_table(columns=["__value__"]))
-        assert not dataset.report.lost
+        assert not dataset.metrics.lost
         return values
 
     def copy() -> Sequence[int]:
@@ -153,4 +153,4 @@ def test_topic_that_is_being_trimmed(cluster: Cluster) -> None:
             except TrimmedEntriesError:
                 continue
             assert values == list(range(values[0], values[0] + len(values))) if values else True
-            assert not dataset.report.lost
+            assert not dataset.metrics.lost

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arrow_io.errors import EntryOrderError
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector import open_topic
 from connector.catalog.opening import open_catalog
 from connector.upkeep.verify.verification import verify
@@ -93,11 +93,11 @@ def test_what_goes_back_behind_a_task_is_told_once() -> None:
     )
     with memory_bucket(objects) as bucket:
         scan = open_topic(bucket.url, TOPIC, on_corruption="salvage").scan.select(["__value__"])
-        reports = [ReadReport() for _ in range(2)]
+        reports = [ReadMetrics() for _ in range(2)]
         values = [
-            read(scan, [task], report)["__value__"].to_pylist()
-            for task, report in zip(scan.plan(1), reports, strict=True)
+            read(scan, [task], metrics)["__value__"].to_pylist()
+            for task, metrics in zip(scan.plan(1), reports, strict=True)
         ]
 
     assert values == [[b"abcd"], [b"single"]]
-    assert [len(report.doubts) for report in reports] == [0, 1]
+    assert [len(metrics.doubts) for metrics in reports] == [0, 1]

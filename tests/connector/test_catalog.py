@@ -38,7 +38,7 @@ from tests.support.golden import GOLDEN, golden_topics
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from connector.display.topic_report import TopicReport
+    from connector.display.topic_metrics import TopicMetrics
     from connector.options.topic_request import OnCorruption
 
 _OTHER_TOPIC: Final = "persistent://public/default/payments"
@@ -84,12 +84,12 @@ class Folder:
 
     def read(
         self, topic: str = TOPIC, on_corruption: OnCorruption = "raise"
-    ) -> tuple[list[str], TopicReport]:
+    ) -> tuple[list[str], TopicMetrics]:
         """The values of a topic."""
         dataset = open_topic(str(self.path), topic, on_corruption=on_corruption)
         with warnings.catch_warnings(action="ignore", category=IncompleteReadWarning):
             values = dataset.to_table(columns=["__value__"])["__value__"].to_pylist()
-        return [value.decode() for value in values], dataset.report
+        return [value.decode() for value in values], dataset.metrics
 
     def values(self, topic: str = TOPIC) -> list[str]:
         """The values of a topic that is sound."""
@@ -147,10 +147,10 @@ def test_broken_newest_copy_gives_way_to_an_older_one(
     broken = folder.offload(7, "new")
     folder.spoil(getattr(broken, which), stop)
 
-    values, report = folder.read(on_corruption="salvage")
+    values, metrics = folder.read(on_corruption="salvage")
 
     assert folder.values() == values == ["old"]
-    assert not report.lost
+    assert not metrics.lost
 
 
 def test_two_clusters_may_share_a_bucket(folder: Folder) -> None:
@@ -178,10 +178,10 @@ def test_ledgers_of_one_uuid_are_not_mixed_up(folder: Folder) -> None:
     lost = folder.offload(9, "d", name=LedgerObjectName(uuid, 9))
     (folder.path / lost.data_name).unlink()
 
-    values, report = folder.read(on_corruption="salvage")
+    values, metrics = folder.read(on_corruption="salvage")
 
     assert values == ["a", "b", "c"]
-    assert report.lost == {(Unit.LEDGER, "MissingObjectError"): 1}
+    assert metrics.lost == {(Unit.LEDGER, "MissingObjectError"): 1}
 
 
 def _assert_lost(
@@ -192,10 +192,10 @@ def _assert_lost(
         with pytest.raises(error) as caught:
             folder.read(topic)
         assert type(caught.value) is error
-        values, report = folder.read(topic, on_corruption="salvage")
+        values, metrics = folder.read(topic, on_corruption="salvage")
         assert values == ["sound"]
-        assert report.lost == {(Unit.LEDGER, error.__name__): 1}
-        assert report.losses == [str(caught.value)]
+        assert metrics.lost == {(Unit.LEDGER, error.__name__): 1}
+        assert metrics.losses == [str(caught.value)]
     return caught.value
 
 
@@ -231,10 +231,10 @@ def test_cut_data_object_is_salvaged_up_to_the_cut(folder: Folder) -> None:
     whole = (folder.path / name.data_name).stat().st_size
     folder.spoil(name.data_name, whole - 1)
 
-    values, report = folder.read(on_corruption="salvage")
+    values, metrics = folder.read(on_corruption="salvage")
 
     assert values == ["sound", "first", "second"]
-    assert report.lost == {(Unit.ENTRY, "TruncatedObjectError"): 1}
+    assert metrics.lost == {(Unit.ENTRY, "TruncatedObjectError"): 1}
 
 
 @pytest.mark.parametrize("ledger_id", [5, 7])
@@ -244,10 +244,10 @@ def test_data_object_without_index_object_is_unfinished(folder: Folder, ledger_i
     name = folder.offload(ledger_id, "unfinished")
     (folder.path / name.index_name).unlink()
 
-    values, report = folder.read()
+    values, metrics = folder.read()
 
     assert values == ["sound"]
-    assert (report.unfinished_ledgers, report.lost) == (1, {})
+    assert (metrics.unfinished_ledgers, metrics.lost) == (1, {})
     (unfinished,) = open_catalog(str(folder.path)).contents.unfinished
     assert unfinished.name == name
     with pytest.warns(IncompleteReadWarning, match="1 data object has no index object"):
@@ -261,10 +261,10 @@ def test_unfinished_offload_is_told_once_for_all_partitions(folder: Folder) -> N
         folder.offload(number, str(number), managed_ledger=managed_ledger)
     (folder.path / folder.offload(7, "unfinished").index_name).unlink()
 
-    values, report = folder.read()
+    values, metrics = folder.read()
 
     assert values == ["0", "1", "2"]
-    assert report.unfinished_ledgers == 1
+    assert metrics.unfinished_ledgers == 1
 
 
 def test_failed_attempt_beside_a_complete_copy_is_not_told(folder: Folder) -> None:
@@ -277,7 +277,7 @@ def test_failed_attempt_beside_a_complete_copy_is_not_told(folder: Folder) -> No
     with warnings.catch_warnings(action="error"):
         dataset = open_topic(str(folder.path), TOPIC, value="raw")
         assert dataset.count_rows() == 1
-    assert dataset.report.unfinished_ledgers == 0
+    assert dataset.metrics.unfinished_ledgers == 0
 
 
 @pytest.mark.parametrize(
@@ -330,10 +330,10 @@ def test_a_segment_without_an_index_object_is_under_way(folder: Folder) -> None:
     folder.offload(6, "sound")
     folder.write(_STREAMING_NAME, b"")
 
-    values, report = folder.read(TOPIC)
+    values, metrics = folder.read(TOPIC)
 
     assert values == ["sound"]
-    assert report.unfinished_ledgers == 1
+    assert metrics.unfinished_ledgers == 1
 
 
 def test_foreign_objects_are_passed_over(folder: Folder) -> None:
@@ -454,7 +454,7 @@ def test_ledger_that_is_deleted_meanwhile_is_no_ledger(
     dataset = open_topic(str(folder.path), TOPIC, catalog=catalog)
     assert dataset.head(1)["__value__"].to_pylist() == [b"sound"]
     # Nothing tells of which topic the data object is that still lies there.
-    assert dataset.report.unfinished_ledgers == (not data_too)
+    assert dataset.metrics.unfinished_ledgers == (not data_too)
 
 
 def test_catalog_sends_one_request_for_each_index() -> None:

@@ -14,7 +14,7 @@ from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 from connector.inputs.topic_names import TopicName
 from connector.upkeep.forecast.cost import opening_requests
 from tests.support.admin_server import running_admin_server
@@ -128,16 +128,16 @@ def test_what_the_metadata_does_not_have_is_told(tmp_path: Path, source: str) ->
         for file, data in offload_ledger(name, entry, managed_ledger=topic).items():
             bucket.write(file, data)
     own = [LedgerObjectName(UUID(each.uuid), each.ledger_id) for each in CHUNKED.ledgers]
-    trace, report = RequestTrace(keep_records=True), TopicReport()
+    trace, metrics = RequestTrace(keep_records=True), TopicMetrics()
     with running_admin_server(SMALL) as server:
         place = server.url if source == "admin" else str(bucket.metadata)
         catalog = open_catalog(str(bucket.objects), metadata=place, trace=trace)
 
-        catalog.select(CHUNKED.name, report)
+        catalog.select(CHUNKED.name, metrics)
 
-        assert report.unlisted_ledgers == 1
+        assert metrics.unlisted_ledgers == 1
         assert _asked(trace) == _listing_and([*own, newer, other])
-        (unknown,) = catalog.select("x", report)
+        (unknown,) = catalog.select("x", metrics)
         assert [each.ledger_id for each in unknown.ledgers] == [901]
         # Nothing but index objects tells what such a topic has.
         assert trace.counts.index_requests == len(catalog.bucket.listing.indexes)

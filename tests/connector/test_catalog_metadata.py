@@ -255,7 +255,7 @@ def test_missing_ledger_is_an_error_or_counted(bucket: OwnedBucket) -> None:
     salvaged = _dataset(bucket, on_corruption="salvage")
     assert _ledger_ids(salvaged) == [14, 15, 16, 18, 19, 20, 21]
     assert re.search("1 × ledger lost: MissingObjectError", _told(salvaged))
-    assert salvaged.report.lost == {(Unit.LEDGER, "MissingObjectError"): 1}
+    assert salvaged.metrics.lost == {(Unit.LEDGER, "MissingObjectError"): 1}
 
 
 @pytest.mark.parametrize("which", ["first", "last"])
@@ -281,7 +281,7 @@ def test_tail_in_bookkeeper_is_told(bucket: OwnedBucket, change: Change) -> None
     assert _ledger_ids(dataset) == list(range(14, 21))
     told = "1 ledger behind those offloaded is in BookKeeper only, .* 3 entries"
     assert re.search(told, _told(dataset))
-    assert (dataset.report.pending_ledgers, dataset.report.pending_entries) == (1, 3)
+    assert (dataset.metrics.pending_ledgers, dataset.metrics.pending_entries) == (1, 3)
 
 
 def test_offload_under_way_is_not_read(bucket: OwnedBucket) -> None:
@@ -302,7 +302,7 @@ def test_ledger_that_older_metadata_has_as_open_is_told(bucket: OwnedBucket) -> 
 
     assert _ledger_ids(dataset) == list(range(14, 21))
     assert re.search("does not list 1 ledger in the bucket as offloaded", _told(dataset))
-    assert dataset.report.unlisted_ledgers == 1
+    assert dataset.metrics.unlisted_ledgers == 1
 
 
 @pytest.mark.parametrize(
@@ -332,7 +332,7 @@ def test_damaged_ledger_that_older_metadata_has_as_open_is_told(
 
     assert _ledger_ids(dataset) == list(range(14, 21))
     assert _told(dataset)
-    assert dataset.report.unlisted_ledgers == 1
+    assert dataset.metrics.unlisted_ledgers == 1
 
 
 def test_gap_is_an_error(bucket: OwnedBucket) -> None:
@@ -359,7 +359,7 @@ def test_ledgers_newer_than_the_metadata_are_told(bucket: OwnedBucket) -> None:
     assert re.search(
         "the metadata does not list 2 ledgers in the bucket as offloaded", _told(dataset)
     )
-    assert dataset.report.unlisted_ledgers == 2
+    assert dataset.metrics.unlisted_ledgers == 2
 
 
 def test_trimmed_ledgers_are_no_part_of_the_topic(bucket: OwnedBucket) -> None:

@@ -69,7 +69,7 @@ def _assert_salvaged(address: S3Address, error: str, *, rows: int) -> None:
     )
     with pytest.warns(IncompleteReadWarning, match=f"1 × ledger lost: {error}"):
         assert dataset.to_table().num_rows == rows
-    assert dataset.report.lost == {(Unit.LEDGER, error): 1}
+    assert dataset.metrics.lost == {(Unit.LEDGER, error): 1}
 
 
 @pytest.mark.parametrize("key", ["ManagedLedgerName", "managedledgername"])
@@ -182,7 +182,7 @@ def test_last_ledger_without_index_may_be_under_way(server: S3Server) -> None:
 
     with pytest.warns(IncompleteReadWarning, match="1 data object has no index object"):
         assert dataset.to_table().num_rows == 2
-    assert dataset.report.unfinished_ledgers == 1
+    assert dataset.metrics.unfinished_ledgers == 1
 
 
 def test_index_that_is_gone_is_not_missed_beside_another_copy(server: S3Server) -> None:
@@ -205,7 +205,7 @@ def test_unfinished_offload_is_told_to_its_own_topic_alone(server: S3Server) -> 
     dataset = open_topic(address.url, "other", storage_options=address.storage_options)
 
     assert dataset.count_rows() == 1
-    assert (dataset.report.unfinished_ledgers, dataset.report.lost) == (0, {})
+    assert (dataset.metrics.unfinished_ledgers, dataset.metrics.lost) == (0, {})
     with pytest.raises(MissingObjectError):
         _values(address)
 
@@ -220,4 +220,4 @@ def test_unfinished_offload_that_is_deleted_meanwhile_is_passed_over(server: S3S
     dataset = open_topic(address.url, TOPIC, catalog=catalog)
 
     assert dataset.count_rows() == 2
-    assert dataset.report.unfinished_ledgers == 0
+    assert dataset.metrics.unfinished_ledgers == 0

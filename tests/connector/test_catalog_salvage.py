@@ -45,7 +45,7 @@ def test_another_clusters_ledger_is_no_substitute(tmp_path: Path, by_ms: int) ->
         read = dataset.to_table(columns=["__ledger_id__"])["__ledger_id__"].to_pylist()
 
     is_taken = by_ms == 0
-    assert dataset.report.substituted_ledgers == int(is_taken)
-    assert dataset.report.lost.total() == int(not is_taken)
-    assert [unit for unit, _ in dataset.report.lost] == [Unit.LEDGER] * (not is_taken)
+    assert dataset.metrics.substituted_ledgers == int(is_taken)
+    assert dataset.metrics.lost.total() == int(not is_taken)
+    assert [unit for unit, _ in dataset.metrics.lost] == [Unit.LEDGER] * (not is_taken)
     assert read == rows if is_taken else read == [each for each in rows if each != ledger.ledger_id]

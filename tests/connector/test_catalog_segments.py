@@ -27,7 +27,7 @@ from arrow_io.errors import (
     TruncatedObjectError,
 )
 from arrow_io.format.object_names import parse_object_name
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic, write_messages
 from connector.catalog.bucket import Bucket
@@ -149,12 +149,12 @@ def test_both_kinds_of_ledgers_give_the_rows_of_one(
     with memory_bucket(objects) as bucket, tempfile.TemporaryDirectory() as folder:
         mixed = Streamed(bucket, Path(folder), infos)
         scan = open_topic(bucket.url, TOPIC, catalog=mixed.catalog(), columns=COLUMNS).scan
-        report = ReadReport()
+        metrics = ReadMetrics()
         tasks = pickle.loads(pickle.dumps(scan.plan(task_bytes=task_bytes)))
-        given_rows = read(scan, tasks, report)
+        given_rows = read(scan, tasks, metrics)
     order = [(name, "ascending") for name in ("__ledger_id__", "__entry_id__", "__batch_index__")]
     assert given_rows.sort_by(order).equals(expected.sort_by(order))
-    assert not report.lost
+    assert not metrics.lost
 
 
 def open_name(data_name: str) -> Any:  # noqa: ANN401
@@ -219,12 +219,12 @@ def test_goldens_are_read_message_by_message(golden: GoldenSegment) -> None:
             columns=columns,
             on_corruption="raise" if is_whole else "salvage",
         )
-        report = ReadReport()
-        rows = read(opened.scan, report=report).to_pylist()
+        metrics = ReadMetrics()
+        rows = read(opened.scan, metrics=metrics).to_pylist()
     lost = {(541, 14), (541, 26)} if golden.is_damaged else set()
     found = {(row["__ledger_id__"], row["__entry_id__"]) for row in rows}
     assert found == golden.entries.keys() - lost
-    assert report.lost.total() == (12 if is_cut else len(lost))
+    assert metrics.lost.total() == (12 if is_cut else len(lost))
 
 
 def test_a_ledger_that_begins_in_a_segment_that_is_gone_is_told() -> None:
@@ -254,7 +254,7 @@ def salvaged(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IncompleteReadWarning)
         rows = opened.to_table()["__value__"].to_pylist()
-    return [each.decode() for each in rows], dict(opened.report.lost)
+    return [each.decode() for each in rows], dict(opened.metrics.lost)
 
 
 def test_a_segment_that_the_metadata_does_not_name_fills_no_hole() -> None:

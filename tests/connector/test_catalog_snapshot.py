@@ -174,7 +174,7 @@ def test_snapshot_is_read_like_the_bucket(unsound: OwnedBucket, tmp_path: Path) 
             value="raw",
         )
         with pytest.warns(IncompleteReadWarning):
-            read[metadata] = dataset.to_table(), dataset.report.lost, dataset.report.losses
+            read[metadata] = dataset.to_table(), dataset.metrics.lost, dataset.metrics.losses
 
     assert read[path] == read[None]
 

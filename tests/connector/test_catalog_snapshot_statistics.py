@@ -22,11 +22,11 @@ BATCHED: Final = golden_topic("small-bytes-batched-lz4")
 
 
 def _skipped(catalog: Catalog, **options: Any) -> int:  # noqa: ANN401 - those of open_topic
-    """How many segments a read leaves out that asks for times before all messages."""
+    """How many zones a read leaves out that asks for times before all messages."""
     given = {"catalog": catalog, "value": "raw", **options}
     dataset = open_topic(str(catalog.location), BATCHED.name, **given)
     before = pc.field("__publish_time__") < LONG_AGO.replace(year=2000)
-    return dataset.filter(before).scan.skipped().segments
+    return dataset.filter(before).scan.skipped().zones
 
 
 def test_snapshot_remembers_where_statistics_are(
@@ -36,14 +36,14 @@ def test_snapshot_remembers_where_statistics_are(
     url, snapshot = str(GOLDEN / SMALL / "objects"), tmp_path / "catalog.json.gz"
     monkeypatch.chdir(tmp_path)
     catalog = open_catalog(url)
-    segments = sum(each.segments for each in catalog.analyze("statistics", BATCHED.name))
+    zones = sum(each.zones for each in catalog.analyze("statistics", BATCHED.name))
 
     catalog.save(snapshot, statistics="statistics")
     monkeypatch.chdir("/")
 
     opened = open_catalog(url, metadata=snapshot)
     assert (catalog.statistics, opened.statistics) == (None, str(tmp_path / "statistics"))
-    assert (_skipped(catalog), _skipped(opened)) == (0, segments)
+    assert (_skipped(catalog), _skipped(opened)) == (0, zones)
     (tmp_path / "others").mkdir()
     with pytest.warns(UnusedStatisticsWarning, match="there are no statistics in"):
         assert _skipped(opened, statistics=tmp_path / "others") == 0

@@ -46,7 +46,7 @@ def analyzed(statistics: str, *arguments: str, url: str = URL, ends: int = 0) ->
 
 
 def known(statistics: str) -> list[Row]:
-    """The segments in a folder; no file has any of another."""
+    """The zones in a folder; no file has any of another."""
     files = sorted(Path(statistics).iterdir())
     return [row for path in files for row in pq.read_table(path).to_pylist()]
 
@@ -56,9 +56,9 @@ def test_analysis_is_summed_up_for_logs_and_programs(statistics: str) -> None:
     result = run("analyze", URL, "multi-l*", ORDERS.name, "--statistics", statistics)
 
     assert "analyzed: " not in result.stderr
-    assert result.stdout == "analyzed 7 ledgers, 85.6 kB: 7 segments\n"
+    assert result.stdout == "analyzed 7 ledgers, 85.6 kB: 7 zones\n"
     assert lines_of("analyze", URL, "multi-l*", "--statistics", statistics) == [
-        {"ledgers": 0, "bytes": 0, "segments": 0, "unreadable_ledgers": 0}
+        {"ledgers": 0, "bytes": 0, "zones": 0, "unreadable_ledgers": 0}
     ]
 
 
@@ -70,7 +70,7 @@ def test_a_glob_names_topics(statistics: str) -> None:
     told = [line for line in result.stderr.splitlines() if line.startswith("analyzed: ")]
     assert len(told) == len(ledgers)
     assert f"analyzed: {ORDERS.name}, ledger {ORDERS.ledgers[0].ledger_id}: 50.4 kB" in told
-    assert result.stdout == "analyzed 7 ledgers, 85.6 kB: 7 segments\n"
+    assert result.stdout == "analyzed 7 ledgers, 85.6 kB: 7 zones\n"
     assert {(row["topic"], row["ledger_id"]) for row in known(statistics)} == {
         (topic.name, each.ledger_id) for topic in (ORDERS, LEDGERS) for each in topic.ledgers
     }
@@ -83,7 +83,7 @@ def test_a_run_goes_on_where_others_ended(statistics: str) -> None:
 
     assert analyzed(statistics, "multi-ledger", "json-orders").startswith("analyzed 1 ledger,")
     assert analyzed(statistics, "multi-*").startswith("analyzed 1 ledger,")
-    assert analyzed(statistics, "multi-*", "json-orders") == "analyzed 0 ledgers, 0 B: 0 segments"
+    assert analyzed(statistics, "multi-*", "json-orders") == "analyzed 0 ledgers, 0 B: 0 zones"
     assert [row for row in known(statistics) if row["topic"] == LEDGERS.name] == before
 
 
@@ -121,9 +121,9 @@ def test_losses_are_told(statistics: str, at: int, damaged: list[int], loss: str
         assert told.startswith(f"lost: {loss} (")
         assert DATA.name in told
         assert "note: 1 ledger has entries that cannot be read" in result.stderr
-        segments = known(statistics)
-        assert [row["damaged"] for row in segments if row["topic"] == ORDERS.name] == damaged
-        whole = sum(row["messages"] for row in segments if row["topic"] == LEDGERS.name)
+        zones = known(statistics)
+        assert [row["damaged"] for row in zones if row["topic"] == ORDERS.name] == damaged
+        whole = sum(row["messages"] for row in zones if row["topic"] == LEDGERS.name)
         assert whole == LEDGERS.message_count
         # Whoever reads the topic meets what is lost as before.
         sql = "SELECT __key__ FROM \"json-orders\" WHERE __publish_time__ < '2020-01-01'"
@@ -138,7 +138,7 @@ def test_ledgers_that_cannot_be_opened_are_passed_over(statistics: str) -> None:
 
 
 def test_plan_tells_what_statistics_spare(statistics: str) -> None:
-    """Segments that cannot hold a row, and ledgers that nothing is known of."""
+    """Zones that cannot hold a row, and ledgers that nothing is known of."""
     analyzed(statistics, "multi-block")
     options = ("multi-block", "--start", SINCE, "--statistics", statistics)
     [whole] = lines_of("plan", URL, "multi-block", "--start", SINCE)
@@ -146,15 +146,15 @@ def test_plan_tells_what_statistics_spare(statistics: str) -> None:
     [plan] = lines_of("plan", URL, *options)
     printed = run("plan", URL, *options).stdout
 
-    segments = known(statistics)
+    zones = known(statistics)
     since = datetime.fromisoformat(SINCE)
-    unread = [row for row in segments if row["max_publish_time"] < since]
-    assert len(unread) == len(segments) - 1
-    assert (plan["skipped_segments"], whole["skipped_segments"]) == (len(unread), 0)
+    unread = [row for row in zones if row["max_publish_time"] < since]
+    assert len(unread) == len(zones) - 1
+    assert (plan["skipped_zones"], whole["skipped_zones"]) == (len(unread), 0)
     assert plan["skipped_bytes"] == sum(row["stop"] - row["start"] for row in unread)
     assert plan["bytes"] < whole["bytes"] / 4
-    assert [each["last_entry_id"] for each in plan["ranges"]] == [segments[-1]["last_entry_id"]]
-    assert f"not to read, by statistics: {len(unread)} segments, 13.2 MB" in printed
+    assert [each["last_entry_id"] for each in plan["ranges"]] == [zones[-1]["last_entry_id"]]
+    assert f"not to read, by statistics: {len(unread)} zones, 13.2 MB" in printed
     assert "do not know" not in printed
     told = run("plan", URL, *options[:-1], URL).stdout
     assert "statistics do not know 1 ledger" in told
@@ -171,7 +171,7 @@ def test_plan_and_cost_take_a_condition(statistics: str) -> None:
     [cost] = lines_of("cost", URL, *options, "--where", "__key__ = 'k21'", "--value", "raw")
     [none] = lines_of("plan", URL, *options, "--where", "__entry_id__ < 0")
 
-    assert (plan["skipped_segments"], whole["skipped_segments"]) == (4, 0)
+    assert (plan["skipped_zones"], whole["skipped_zones"]) == (4, 0)
     assert cost["data"]["bytes"] == plan["bytes"] < whole["bytes"]
     assert none["ranges"] == []
     run("plan", URL, *options, "--where", "__key__ =", ends=USAGE)
@@ -185,7 +185,7 @@ def test_a_saved_catalog_remembers_statistics(statistics: str, tmp_path: Path) -
         run("save", bucket.url, snapshot, "--statistics", statistics)
         reading = ("plan", bucket.url, "multi-ledger", "--end", "2020-01-01")
         [plan] = lines_of(*reading, "--metadata", snapshot)
-    assert (plan["skipped_segments"], plan["bytes"]) == (len(LEDGERS.ledgers), 0)
+    assert (plan["skipped_zones"], plan["bytes"]) == (len(LEDGERS.ledgers), 0)
 
 
 def test_commands_that_read_go_by_statistics(statistics: str) -> None:
@@ -235,7 +235,7 @@ def test_statistics_of_a_private_bucket(statistics: str, monkeypatch: pytest.Mon
             [plan] = lines_of("plan", place.url, *reading)
 
             assert told.startswith("analyzed 1 ledger, 16.1 MB")
-            assert plan["skipped_segments"] == 12
+            assert plan["skipped_zones"] == 12
         again = analyzed(folder, *options, url=place.url)
 
     assert again.startswith("analyzed 0 ledgers")

@@ -21,7 +21,7 @@ from arrow_io.errors import (
 from arrow_io.format.index_block import read_index_block
 from arrow_io.messages import chunks
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from connector import open_topic
 from connector.scan import execution as scan_module
 from connector.scan.execution import execute
@@ -94,11 +94,11 @@ def _values(
     block_bytes: int = _ALL_IN_ONE_BLOCK,
     broken_block: int | None = None,
     **options: Any,  # noqa: ANN401
-) -> tuple[list[bytes], ReadReport]:
+) -> tuple[list[bytes], ReadMetrics]:
     """The values of the only ledger of a topic, read task by task, one for each block."""
     name = object_name(_LEDGER)
     objects = offload_ledger(name, entries, block_bytes=block_bytes)
-    report = ReadReport()
+    metrics = ReadMetrics()
     on_corruption: OnCorruption = "salvage" if salvage else "raise"
     with memory_bucket(objects) as bucket:
         dataset = open_topic(bucket.url, TOPIC, on_corruption=on_corruption, **options)
@@ -108,7 +108,7 @@ def _values(
             damaged = bytearray(objects[name.data_name])
             damaged[index.block_start(broken_block) + 4] ^= 0xFF
             bucket.rot(name.data_name, bytes(damaged))
-        return read(scan, scan.plan(1), report)["__value__"].to_pylist(), report
+        return read(scan, scan.plan(1), metrics)["__value__"].to_pylist(), metrics
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
@@ -119,11 +119,11 @@ def test_damaged_chunk_before_the_start_is_no_silent_loss(block_bytes: int) -> N
 
     with pytest.raises(ChecksumError) as caught:
         bounded()
-    values, report = bounded(salvage=True)
+    values, metrics = bounded(salvage=True)
 
     assert (caught.value.ledger_id, caught.value.entry_id) == (_LEDGER, 1)
     assert values == [b"single"]
-    assert report.incomplete_messages == 1
+    assert metrics.incomplete_messages == 1
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
@@ -152,14 +152,14 @@ def test_looking_back_over_a_broken_block_is_counted_by_nobody() -> None:
     data[index.block_start(1) + 4] ^= 0xFF
     objects[name.data_name] = bytes(data)
 
-    report = ReadReport()
+    metrics = ReadMetrics()
     with memory_bucket(objects) as bucket:
         options: dict[str, Any] = {"on_corruption": "salvage", "start": (_LEDGER, 2)}
         scan = open_topic(bucket.url, TOPIC, **options).scan.select(["__value__"])
-        values = read(scan, report=report)["__value__"].to_pylist()
+        values = read(scan, metrics=metrics)["__value__"].to_pylist()
 
     assert values == [b"abcdefghi"]
-    assert report.lost == {}
+    assert metrics.lost == {}
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
@@ -180,12 +180,12 @@ def test_damaged_chunk_behind_a_task_is_no_silent_loss() -> None:
 
     with pytest.raises(ChecksumError) as caught:
         _values(entries, block_bytes=_ENTRY_PER_BLOCK)
-    values, report = _values(entries, block_bytes=_ENTRY_PER_BLOCK, salvage=True)
+    values, metrics = _values(entries, block_bytes=_ENTRY_PER_BLOCK, salvage=True)
 
     assert caught.value.entry_id == 2
     assert values == [b"single"]
-    assert report.incomplete_messages == 1
-    assert report.lost == {(Unit.ENTRY, "ChecksumError"): 1}
+    assert metrics.incomplete_messages == 1
+    assert metrics.lost == {(Unit.ENTRY, "ChecksumError"): 1}
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
@@ -196,11 +196,11 @@ def test_damaged_marker_behind_the_end_is_no_silent_loss(block_bytes: int) -> No
 
     with pytest.raises(ChecksumError) as caught:
         bounded()
-    values, report = bounded(salvage=True)
+    values, metrics = bounded(salvage=True)
 
     assert (caught.value.ledger_id, caught.value.entry_id) == (_LEDGER, 2)
     assert values == [b"single"]
-    assert report.open_messages == 1
+    assert metrics.open_messages == 1
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
@@ -208,10 +208,10 @@ def test_damage_before_a_sound_marker_is_passed_over(block_bytes: int) -> None:
     """What is known of a transaction is not put in doubt by what else is broken behind the end."""
     entries = [_OPENED, _with_bad_checksum(_SINGLE), _COMMIT]
 
-    values, report = _values(entries, block_bytes=block_bytes, end=(_LEDGER, 1))
+    values, metrics = _values(entries, block_bytes=block_bytes, end=(_LEDGER, 1))
 
     assert values == [b"in transaction"]
-    assert report.open_messages == 0
+    assert metrics.open_messages == 0
 
 
 @pytest.mark.parametrize("max_kept_bytes", [1, 32 << 20], ids=["spilled", "kept"])
@@ -228,12 +228,12 @@ def test_broken_block_behind_the_end_is_the_same_error_spilled_or_kept(
 
     with pytest.raises(CorruptBlockError) as caught:
         bounded()
-    values, report = bounded(salvage=True)
+    values, metrics = bounded(salvage=True)
 
     assert type(caught.value) is CorruptBlockError
     assert caught.value.ledger_id == _LEDGER
     assert values == [b"single"]
-    assert report.open_messages == 1
+    assert metrics.open_messages == 1
 
 
 @pytest.mark.parametrize(("bound", "number"), [("MAX_HELD_BYTES", 12), ("MAX_OPEN_MESSAGES", 1)])
@@ -247,11 +247,11 @@ def test_abandoned_chunks_do_not_stop_a_read(
         for i in range(3)
     ]
 
-    values, report = _values([*[part for parts in abandoned for part in parts], *_CHUNKS, _SINGLE])
+    values, metrics = _values([*[part for parts in abandoned for part in parts], *_CHUNKS, _SINGLE])
 
     assert values == [b"abcdefghi", b"single"]
-    assert report.incomplete_messages == 3
-    assert not report.lost
+    assert metrics.incomplete_messages == 3
+    assert not metrics.lost
 
 
 _MEMBERS: Final = [Message(payload=b"secret" * 9), Message(payload=b"value")]
@@ -274,9 +274,9 @@ def test_size_that_no_checksum_vouches_for_is_compared(*, batched: bool, off_by:
     for given, verify in ((lying, True), (unchecked, False)):
         with pytest.raises(CorruptEntryError, match=f"not decompress to the {size + off_by} bytes"):
             _values([given], verify_checksums=verify)
-        values, report = _values([given, _SINGLE], verify_checksums=verify, salvage=True)
+        values, metrics = _values([given, _SINGLE], verify_checksums=verify, salvage=True)
         assert values == [b"single"]
-        assert report.lost == {(Unit.ENTRY, "CorruptEntryError"): 1}
+        assert metrics.lost == {(Unit.ENTRY, "CorruptEntryError"): 1}
 
 
 def _body_bytes(members: Sequence[Message]) -> int:
@@ -296,12 +296,12 @@ def test_batch_with_chunk_fields_is_a_batch(block_bytes: int) -> None:
         for i in range(3)
     ]
 
-    values, report = _values([_CHUNKS[0], *entries, *_CHUNKS[1:]], block_bytes=block_bytes)
+    values, metrics = _values([_CHUNKS[0], *entries, *_CHUNKS[1:]], block_bytes=block_bytes)
     behind, _ = _values(entries, block_bytes=block_bytes, start=(_LEDGER, 1))
 
     assert sorted(values) == [b"00", b"01", b"10", b"11", b"20", b"21", b"abcdefghi"]
     assert behind == [b"10", b"11", b"20", b"21"]
-    assert (report.incomplete_messages, report.duplicate_chunks) == (0, 0)
+    assert (metrics.incomplete_messages, metrics.duplicate_chunks) == (0, 0)
 
 
 @pytest.mark.parametrize("members", [1 << 20, (1 << 31) - 1])
@@ -349,7 +349,7 @@ def test_names_that_become_the_same_text_stand_once(build: str) -> None:
 
     assert build is not None
     assert table["__properties__"].to_pylist() == [[("\ufffd", "w")]]
-    assert dataset.report.replaced_texts == 2
+    assert dataset.metrics.replaced_texts == 2
 
 
 @pytest.mark.parametrize(
@@ -377,5 +377,5 @@ def test_text_that_is_none_is_told(column: str, sound: Message) -> None:
 
     assert "\ufffd" in str(rows[1])
     assert "\ufffd" not in str(rows[0])
-    assert told.report.replaced_texts == 1
-    assert untold.report.replaced_texts == 0
+    assert told.metrics.replaced_texts == 1
+    assert untold.metrics.replaced_texts == 0

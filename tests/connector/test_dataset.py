@@ -105,7 +105,7 @@ def test_scanner_can_be_read_again(dataset: TopicDataset) -> None:
     first, second = scanner.to_table(), scanner.to_table()
 
     assert first.equals(second)
-    assert scanner.report.rows == first.num_rows == scanner.count_rows()
+    assert scanner.metrics.rows == first.num_rows == scanner.count_rows()
     assert scanner.projected_schema.names == ["__key__"]
     assert scanner.dataset_schema.names == COLUMNS
 
@@ -303,7 +303,7 @@ def test_count_reads_no_payload(build: Build, bucket: MemoryBucket) -> None:
     dataset, _ = _traced(bucket)
 
     assert dataset.count_rows() == 101
-    assert dataset.report.rows == 101
+    assert dataset.metrics.rows == 101
     with pytest.raises(ChecksumError):
         dataset.count_rows(pc.field("__key__").is_null())
 
@@ -320,12 +320,12 @@ def test_report_is_that_of_the_last_read(dataset: TopicDataset) -> None:
     ]
     for read in reads:
         read()
-        assert dataset.report.rows == 255
-        assert dataset.report.entries == sum(each.entry_count for each in _TOPIC.ledgers)
+        assert dataset.metrics.rows == 255
+        assert dataset.metrics.entries == sum(each.entry_count for each in _TOPIC.ledgers)
 
     dataset.to_table(filter=_LEDGER == 85)
 
-    assert 0 < dataset.report.rows < 255
+    assert 0 < dataset.metrics.rows < 255
 
 
 def test_report_of_a_read_that_fails_says_how_far_it_came(
@@ -339,7 +339,7 @@ def test_report_of_a_read_that_fails_says_how_far_it_came(
     for read in (dataset.to_table, dataset.count_rows, lambda: dataset.head(1)):
         with pytest.raises(MissingObjectError):
             read()
-        assert dataset.report.rows == 0
+        assert dataset.metrics.rows == 0
 
 
 def test_report_of_an_unfinished_read_has_the_counts_so_far(
@@ -352,12 +352,12 @@ def test_report_of_an_unfinished_read_has_the_counts_so_far(
     reader = scanner.to_reader()
 
     given = reader.read_next_batch().num_rows
-    assert given <= scanner.report.rows <= 100
-    told = deepcopy(scanner.report)
+    assert given <= scanner.metrics.rows <= 100
+    told = deepcopy(scanner.metrics)
     del reader
 
-    assert scanner.report == told
-    assert scanner.report.entries >= given > 0
+    assert scanner.metrics == told
+    assert scanner.metrics.entries >= given > 0
 
 
 def _chunks_cut_off() -> list[bytes]:
@@ -412,14 +412,14 @@ def test_ledgers_lost_at_opening_are_in_every_report(build: Build, bucket: Memor
     dataset, _ = _traced(bucket, on_corruption="salvage")
     lost = {(Unit.LEDGER, "MissingObjectError"): 1}
 
-    assert dataset.report.lost == lost
+    assert dataset.metrics.lost == lost
     for _ in range(2):
         for read in _reads(dataset.filter(_ENTRY >= 0)):
             with pytest.warns(IncompleteReadWarning, match="1 × ledger lost: MissingObjectError"):
                 read()
         with pytest.warns(IncompleteReadWarning, match="1 × ledger lost"):
             assert dataset.to_table().num_rows == 100
-        assert dataset.report.lost == lost
+        assert dataset.metrics.lost == lost
 
 
 def test_pandas_frame_has_the_rows(dataset: TopicDataset) -> None:

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from arrow_io.core.builds import Build
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
     from tests.support.golden_values import ExpectedRow
 
 ORDERS: Final = golden_topic("json-orders")
@@ -298,7 +298,7 @@ def test_a_misfit_has_its_place_and_is_counted(build: Build) -> None:
     assert (error.ledger_id, error.entry_id, error.batch_index) == (7, 0, 1)
     assert error.field_path == "n"
     assert values == [1, None, None, 4]
-    assert dataset.report.lost == {(Unit.VALUE, "PayloadDecodeError"): 2}
+    assert dataset.metrics.lost == {(Unit.VALUE, "PayloadDecodeError"): 2}
     assert kept == 1
 
 
@@ -328,7 +328,7 @@ def test_a_value_is_lost_once(
             values = dataset.to_table(["b", "a"], expression)["b"].to_pylist()
 
     assert values == expected
-    assert dataset.report.lost == {(Unit.VALUE, "PayloadDecodeError"): lost}
+    assert dataset.metrics.lost == {(Unit.VALUE, "PayloadDecodeError"): lost}
 
 
 def test_a_version_that_is_not_known_is_told() -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from arrow_io.errors import IncompleteReadWarning, UndecodedValuesWarning, UnusedStatisticsWarning
 from connector import copy_topics, open_catalog, open_topic, register_duckdb
-from connector.catalog.tables import segments_table
+from connector.catalog.tables import zones_table
 from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_entry
@@ -132,7 +132,7 @@ def test_each_read_tells_which_statistics_are_of_no_use(tmp_path: Path) -> None:
         return dataset.to_table(filter=pc.field("__key__") == "a")
 
     def listed() -> object:
-        return segments_table(catalog, tmp_path, topic.name)
+        return zones_table(catalog, tmp_path, topic.name)
 
     for read in (filtered, listed):
         told = _told("default", read, times=2)

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import pyarrow.compute as pc
 
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
     from tests.support.golden import GoldenTopic
 
 EVOLVED: Final = golden_topic("avro-evolved")

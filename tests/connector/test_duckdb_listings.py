@@ -13,7 +13,7 @@ import pytest
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, register_duckdb
-from connector.catalog.tables import TABLES, segments_table
+from connector.catalog.tables import TABLES, zones_table
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, golden_topic, golden_topics
 from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket
@@ -280,7 +280,7 @@ def test_damage_is_told_in_the_table(tmp_path: Path) -> None:
         ]
 
 
-# Segments
+# Zones
 
 
 @pytest.fixture
@@ -290,19 +290,19 @@ def analyzed(tmp_path: Path) -> str:
     return str(tmp_path / "statistics")
 
 
-def test_segments_are_those_of_python(con: duckdb.DuckDBPyConnection, analyzed: str) -> None:
+def test_zones_are_those_of_python(con: duckdb.DuckDBPyConnection, analyzed: str) -> None:
     """All of them, or those of some topics, by the statistics of the statement or registered."""
     catalog = open_catalog(URL, metadata=METADATA)
-    sql = "from pulsar_segments"
+    sql = "from pulsar_zones"
 
     for given, topic in (("", None), ("'small-enc*', ", "small-enc*")):
-        expected = segments_table(catalog, analyzed, topic)
+        expected = zones_table(catalog, analyzed, topic)
         table = con.sql(f"{sql}({given}statistics := $1)", params=[analyzed]).to_arrow_table()
         assert table.cast(expected.schema).equals(expected)
         assert expected.num_rows
     register_duckdb(con, url=URL, statistics=analyzed)
     [(topics, is_current)] = all_of(
-        con, "select count(distinct topic), bool_and(is_current) from pulsar_segments()"
+        con, "select count(distinct topic), bool_and(is_current) from pulsar_zones()"
     )
     assert (topics, is_current) == (len(set(expected_topics())), True)
 
@@ -312,14 +312,14 @@ def expected_topics() -> list[str]:
     return [each.name for each in golden_topics() if each.set_name == SMALL and each.ledgers]
 
 
-def test_segments_need_statistics(con: duckdb.DuckDBPyConnection) -> None:
+def test_zones_need_statistics(con: duckdb.DuckDBPyConnection) -> None:
     """Whoever names none is told where they can be named."""
     with pytest.raises(duckdb.Error, match="no statistics are given, neither in the statement"):
-        con.execute("from pulsar_segments()")
+        con.execute("from pulsar_zones()")
 
 
 @pytest.mark.filterwarnings("ignore::arrow_io.errors.UnusedStatisticsWarning")
-def test_segments_are_looked_up_for_each_execution(tmp_path: Path) -> None:
+def test_zones_are_looked_up_for_each_execution(tmp_path: Path) -> None:
     """A prepared statement sees what was analyzed, and replaced, since."""
     bucket = OwnedBucket.copied(tmp_path)
     folder = str(tmp_path / "statistics")
@@ -327,7 +327,7 @@ def test_segments_are_looked_up_for_each_execution(tmp_path: Path) -> None:
     with duckdb.connect() as con:
         register_duckdb(con, url=str(bucket.objects), statistics=folder)
         con.execute(
-            "prepare known as select is_current, count(*) from pulsar_segments('small-chunked')"
+            "prepare known as select is_current, count(*) from pulsar_zones('small-chunked')"
             " group by all order by all"
         )
         assert all_of(con, "execute known") == []

@@ -106,7 +106,7 @@ def test_storage_options_stay(own: _Host, other: _Host, argument: str) -> None:
 
 
 _OF_STATISTICS = [f"{name}('small-chunked', {{}})" for name in ("read_pulsar", "pulsar_plan")]
-_OF_STATISTICS.append("pulsar_segments({})")
+_OF_STATISTICS.append("pulsar_zones({})")
 
 
 @pytest.mark.parametrize("function", _OF_STATISTICS)
@@ -133,7 +133,7 @@ def test_storage_options_go_to_no_other_statistics(
     assert set(other.told) == {"mine"}
 
 
-@pytest.mark.parametrize("function", ["read_pulsar", "pulsar_segments", "pulsar_plan"])
+@pytest.mark.parametrize("function", ["read_pulsar", "pulsar_zones", "pulsar_plan"])
 def test_storage_options_go_to_no_statistics_of_a_snapshot(
     other: _Host, tmp_path: Path, function: str
 ) -> None:

@@ -59,7 +59,7 @@ def test_classic_topic_is_read_beside_a_segment(
         warnings.simplefilter("error", IncompleteReadWarning)
         dataset = open_topic(str(mixed), "json-orders", value="raw", on_corruption=on_corruption)
         assert dataset.count_rows() == ORDERS.message_count
-    assert not dataset.report.lost
+    assert not dataset.metrics.lost
 
 
 def test_segments_are_no_topics(mixed: Path) -> None:
@@ -128,8 +128,8 @@ def test_migrated_topic_says_that_it_continues(
     dataset = open_topic(str(OBJECTS), "migrated", catalog=catalog, value="raw")
     with pytest.warns(IncompleteReadWarning, match=r"scalable topic of Pulsar 5\.0, where its"):
         assert dataset.to_table().num_rows == 130
-    assert dataset.report.segment_ledgers == 3
-    assert not dataset.report.lost
+    assert dataset.metrics.segment_ledgers == 3
+    assert not dataset.metrics.lost
 
 
 def test_topic_of_which_no_segment_is_there_says_nothing(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ BEGINNING: Final = Progress()
 SINGLE: Final = encode_entry([Message(payload=b"x")], batched=False)
 COMMIT: Final = encode_marker(21, txn_id=(1, 2))
 _SHAPES: Final = (*SHAPES, "transaction", "chunked", "transaction")
-_SEGMENT_BYTES: Final = st.sampled_from((1, 1, 300, 1 << 20))
+_ZONE_BYTES: Final = st.sampled_from((1, 1, 300, 1 << 20))
 
 
 def _of_transaction(least: int = 2, publish_time: int = 1_700_000_000_000) -> bytes:
@@ -108,7 +108,7 @@ def test_increments_are_those_without_statistics(
 ) -> None:
     """However many ledgers are known, when they are analyzed, and whatever is asked for."""
     count = data.draw(st.integers(1, len(topic.ledgers)), label="ledgers at first")
-    segment_bytes = data.draw(_SEGMENT_BYTES, label="segment bytes")
+    zone_bytes = data.draw(_ZONE_BYTES, label="zone bytes")
     asked = data.draw(_asked(topic), label="asked for") | {"transactions": transactions}
     limits = data.draw(
         st.builds(Limits, max_bytes=st.none() | st.sampled_from((1, 300)), max_ledgers=st.none()),
@@ -128,7 +128,7 @@ def test_increments_are_those_without_statistics(
         for ledgers in (topic.ledgers[:count], topic.ledgers[count:]):
             bucket.put(offload(ledgers, block_bytes=block_bytes))
             known = data.draw(st.sets(st.sampled_from([n for n, _ in topic.ledgers])))
-            analyzed(bucket.url, TOPIC, folder.url, segment_bytes=segment_bytes, ledger_ids=known)
+            analyzed(bucket.url, TOPIC, folder.url, zone_bytes=zone_bytes, ledger_ids=known)
             if data.draw(st.booleans(), label="begin a new run"):
                 sources = [_source(bucket.url, each, **asked) for each in (None, folder.url)]
             for number, source in enumerate(sources):
@@ -152,11 +152,11 @@ def _known_increment(
         objects |= offload_ledger(object_name(number), entries)
     trace = RequestTrace(keep_records=True)
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
-        analyzed(bucket.url, TOPIC, folder.url, segment_bytes=1 << 20)
+        analyzed(bucket.url, TOPIC, folder.url, zone_bytes=1 << 20)
         source = _source(bucket.url, folder.url, trace=trace, **options)
         increment = source.next_increment(before)
     data = [each for each in trace.records if each.kind is RequestKind.RANGE_GET]
-    return increment, sum("segments-" not in each.name for each in data)
+    return increment, sum("zones-" not in each.name for each in data)
 
 
 def test_what_is_settled_is_known_without_reading() -> None:
@@ -194,7 +194,7 @@ def test_many_ledgers_are_looked_up_together() -> None:
     assert len(asked) <= 4
 
 
-def test_a_segment_that_the_progress_cuts_is_read() -> None:
+def test_a_zone_that_the_progress_cuts_is_read() -> None:
     """It does not say whether a transaction that began before has a message behind, too."""
     begins = [_of_transaction(), SINGLE, SINGLE]
     at = Progress({NAME: TopicProgress.at(Position(0, 1))})

@@ -187,7 +187,7 @@ def test_nothing_of_a_scan_shows_keys() -> None:
     lines = [*PEM.decode().splitlines()[1:-1], *RSA_FILE.read_text("utf-8").splitlines()[1:-1]]
     tasks = pickle.loads(pickle.dumps(dataset.scan.plan()))
     shown = [repr(each) for each in (dataset, dataset.scan, dataset.scan.options, tasks, *tasks)]
-    shown += [str(dataset.scan.options), repr(dataset.scanner()), repr(dataset.report)]
+    shown += [str(dataset.scan.options), repr(dataset.scanner()), repr(dataset.metrics)]
 
     assert "decryption_keys=DecryptionKeys(client-rsa, mine)" in shown[1]
     for text in shown:

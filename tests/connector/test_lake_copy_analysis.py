@@ -65,11 +65,11 @@ _Rows = dict[int, list[dict[str, Any]]]
 
 
 def _copied(url: str, folder: str, topic: str = TOPIC, **options: Any) -> TableSummary:  # noqa: ANN401
-    """What a copy to a new table did; each entry is a segment, unless it says otherwise."""
-    segment_bytes = options.pop("segment_bytes", 1)
+    """What a copy to a new table did; each entry is a zone, unless it says otherwise."""
+    zone_bytes = options.pop("zone_bytes", 1)
     with (
         TemporaryDirectory() as target,
-        patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", segment_bytes),
+        patch("connector.statistics.whole_ledgers.ZONE_BYTES", zone_bytes),
     ):
         [done] = copy_topics(url, topic, target, statistics=folder, **(OPTIONS | options))
     return done
@@ -81,9 +81,9 @@ def _known(folder: str, topic: str = TOPIC) -> _Rows:
     return {key: list(mine) for key, mine in groupby(rows, itemgetter("ledger_id"))}
 
 
-def _analyzed(url: str, topic: str = TOPIC, *, segment_bytes: int = 1) -> _Rows:
+def _analyzed(url: str, topic: str = TOPIC, *, zone_bytes: int = 1) -> _Rows:
     with memory_bucket({}) as folder:
-        analyzed(url, topic, folder.url, segment_bytes=segment_bytes)
+        analyzed(url, topic, folder.url, zone_bytes=zone_bytes)
         return _known(folder.url, topic)
 
 
@@ -106,9 +106,9 @@ def test_golden_topics_are_learned(topic: GoldenTopic, sizes: CopySizes) -> None
     """However they are cut into tasks and commits; what no commit has whole is not known."""
     url, name = str(topic.objects_folder), topic.name
     with memory_bucket({}) as folder:
-        done = _copied(url, folder.url, name, sizes=sizes, segment_bytes=1000)
+        done = _copied(url, folder.url, name, sizes=sizes, zone_bytes=1000)
         found = _known(folder.url, name)
-    expected = _analyzed(url, name, segment_bytes=1000)
+    expected = _analyzed(url, name, zone_bytes=1000)
 
     assert found.keys() == {each for each in expected if each not in _open_ledgers(topic)}
     assert found == {each: expected[each] for each in found}
@@ -126,7 +126,7 @@ def _open_ledgers(topic: GoldenTopic) -> set[int]:
 @given(
     topic=topics(max_threads=3),
     block_bytes=st.sampled_from((140, 300, 700, 1 << 20)),
-    segment_bytes=st.sampled_from((1, 200, 600, 1 << 20)),
+    zone_bytes=st.sampled_from((1, 200, 600, 1 << 20)),
     sizes=st.builds(
         CopySizes,
         task_bytes=st.sampled_from((1, 500, 1 << 20)),
@@ -149,7 +149,7 @@ def _open_ledgers(topic: GoldenTopic) -> set[int]:
 def test_whatever_is_learned_is_what_analyzing_gives(  # noqa: PLR0917 - hypothesis gives them
     topic: Topic,
     block_bytes: int,
-    segment_bytes: int,
+    zone_bytes: int,
     sizes: CopySizes,
     options: dict[str, Any],
     damage: tuple[int, int, int] | None,
@@ -165,11 +165,11 @@ def test_whatever_is_learned_is_what_analyzing_gives(  # noqa: PLR0917 - hypothe
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
         is_copied = True
         try:
-            _copied(bucket.url, folder.url, segment_bytes=segment_bytes, sizes=sizes, **options)
+            _copied(bucket.url, folder.url, zone_bytes=zone_bytes, sizes=sizes, **options)
         except PulsarOffloadError:
             is_copied = False
         found = _known(folder.url)
-        expected = _analyzed(bucket.url, segment_bytes=segment_bytes)
+        expected = _analyzed(bucket.url, zone_bytes=zone_bytes)
 
     assert found == {each: expected[each] for each in found}
     is_whole = is_copied and damage is None and "start" not in options
@@ -187,7 +187,7 @@ def _is_learned_rightly(objects: dict[str, bytes]) -> set[int]:
 
 
 def test_what_is_damaged_around_entries_is_not_learned() -> None:
-    """Analyzing calls all segments of such a ledger damaged; the other ledger is learned."""
+    """Analyzing calls all zones of such a ledger damaged; the other ledger is learned."""
     objects = woven_objects()
     names = [each for each in objects if not each.endswith("-index")]
     data = objects[names[0]]
@@ -247,7 +247,7 @@ def test_a_copy_that_fails_leaves_whole_ledgers(
     monkeypatch.setattr(ParquetTable, "commit", failing)
     with memory_bucket({}) as folder, TemporaryDirectory() as target:
         given = OPTIONS | {"statistics": folder.url, "sizes": SMALL}
-        with patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1):
+        with patch("connector.statistics.whole_ledgers.ZONE_BYTES", 1):
             with pytest.raises(StorageError):
                 copy_topics(bucket, TOPIC, target, **given)
             assert _known(folder.url).keys() == {3}
@@ -271,7 +271,7 @@ def test_a_folder_that_fails_does_not_stop_a_copy(
         write(location, *given, **options)
 
     monkeypatch.setattr(Location, "write_object", failing)
-    monkeypatch.setattr("connector.statistics.segment_writer._FILE_ROWS", 1)
+    monkeypatch.setattr("connector.statistics.zone_writer._FILE_ROWS", 1)
     with pytest.warns(UnusedStatisticsWarning, match="not written: no space left") as told:
         [done] = copy_topics(
             bucket, TOPIC, str(target), statistics=str(folder), sizes=SMALL, **OPTIONS
@@ -293,7 +293,7 @@ def test_a_folder_that_is_emptied_does_not_stop_a_copy(
         for each in statistics.iterdir():
             each.unlink()
 
-    monkeypatch.setattr("connector.statistics.segment_writer._FILE_ROWS", 1)
+    monkeypatch.setattr("connector.statistics.zone_writer._FILE_ROWS", 1)
     given = OPTIONS | {"statistics": statistics, "copied": emptied}
     url, target = str(golden_topic("int8").objects_folder), f"{tmp_path}/{{topic}}"
     with pytest.warns(UnusedStatisticsWarning, match="not written") as told:

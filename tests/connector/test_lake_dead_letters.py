@@ -11,7 +11,7 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import CopySizes, copy_topics, open_topic, write_messages
 from connector.lake import task_writer
-from connector.lake.dead_letters import POSITION_COLUMNS, DeadLetterReport
+from connector.lake.dead_letters import POSITION_COLUMNS, DeadLetterMetrics
 from connector.lake.parquet import ParquetTable
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.golden import golden_topic
@@ -145,14 +145,14 @@ def test_many_letters_are_held_in_little_memory(
 ) -> None:
     """They are written as soon as there are many, each once."""
     held: list[int] = []
-    lose = DeadLetterReport.lose
+    lose = DeadLetterMetrics.lose
 
-    def counting(report: DeadLetterReport, *args: Any, **options: Any) -> None:  # noqa: ANN401
-        lose(report, *args, **options)
-        held.append(len(report.letters))
+    def counting(metrics: DeadLetterMetrics, *args: Any, **options: Any) -> None:  # noqa: ANN401
+        lose(metrics, *args, **options)
+        held.append(len(metrics.letters))
 
     monkeypatch.setattr(task_writer, "MAX_HELD_LETTERS", 50)
-    monkeypatch.setattr(DeadLetterReport, "lose", counting)
+    monkeypatch.setattr(DeadLetterMetrics, "lose", counting)
     payloads = 5 * payloads_of(_DEAD["every-other"])
     write(bucket.url, payloads)
     target = str(tmp_path / "t")

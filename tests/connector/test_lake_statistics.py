@@ -35,9 +35,9 @@ OPTIONS: Final[dict[str, Any]] = {"format": "parquet", "value": "raw"}
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Statistics of the topics, in segments of a few entries."""
+    """Statistics of the topics, in zones of a few entries."""
     folder = str(tmp_path_factory.mktemp("statistics"))
-    with patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1000):
+    with patch("connector.statistics.whole_ledgers.ZONE_BYTES", 1000):
         for topic in TOPICS:
             open_catalog(str(topic.objects_folder)).analyze(folder, topic.name)
     return folder

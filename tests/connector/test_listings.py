@@ -17,7 +17,7 @@ from arrow_io.errors import OptionError, TopicNotFoundError, UnusedStatisticsWar
 from connector import open_catalog
 from connector.catalog.tables import (
     BLOCK_SCHEMA,
-    KNOWN_SEGMENT_SCHEMA,
+    KNOWN_ZONE_SCHEMA,
     LEDGER_SCHEMA,
     OBJECT_SCHEMA,
     TABLES,
@@ -25,8 +25,8 @@ from connector.catalog.tables import (
     blocks_table,
     ledgers_table,
     objects_table,
-    segments_table,
     topics_table,
+    zones_table,
 )
 from connector.inputs.topic_names import TopicName
 from tests.support.buckets import golden_objects, memory_bucket
@@ -299,7 +299,7 @@ def test_tables_are_arrow_tables() -> None:
         assert isinstance(table(_catalog(GOLDEN_SETS[1], has_metadata=False), None), pa.Table)
 
 
-# Segments
+# Zones
 
 
 def _analyzed(catalog: Catalog, folder: Path, topics: str = "small-chunked") -> str:
@@ -307,27 +307,27 @@ def _analyzed(catalog: Catalog, folder: Path, topics: str = "small-chunked") -> 
     return str(folder / "statistics")
 
 
-def test_segments_are_those_of_the_statistics(bucket: OwnedBucket, tmp_path: Path) -> None:
-    """One row a segment, in order, with all that is known but the keys; each is current."""
+def test_zones_are_those_of_the_statistics(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """One row a zone, in order, with all that is known but the keys; each is current."""
     catalog = bucket.catalog()
     statistics = _analyzed(catalog, tmp_path, "*")
 
-    table = segments_table(catalog, statistics)
+    table = zones_table(catalog, statistics)
 
     files = [pq.read_table(path) for path in Path(statistics).iterdir()]
     order = [(name, "ascending") for name in ("topic", "ledger_id", "first_entry_id")]
     known = pa.concat_tables(files).sort_by(order).drop_columns("keys")
-    assert table.schema == KNOWN_SEGMENT_SCHEMA
+    assert table.schema == KNOWN_ZONE_SCHEMA
     assert table.drop_columns("is_current").to_pylist() == known.to_pylist()
     assert set(table["is_current"].to_pylist()) == {True}
     ledgers = [row["ledger_id"] for row in ledgers_table(catalog).to_pylist() if row["blocks"]]
     assert sorted(set(table["ledger_id"].to_pylist())) == sorted(ledgers)
-    chosen = segments_table(catalog, statistics, CHUNKED.name)
+    chosen = zones_table(catalog, statistics, CHUNKED.name)
     assert chosen.equals(table.filter(pc.equal(table["topic"], CHUNKED.name)))
     assert chosen.num_rows == len(CHUNKED.ledgers)
 
 
-def test_segments_of_other_objects_are_not_current(bucket: OwnedBucket, tmp_path: Path) -> None:
+def test_zones_of_other_objects_are_not_current(bucket: OwnedBucket, tmp_path: Path) -> None:
     """Another version, another copy, a ledger or a topic that is gone; the others stay current."""
     statistics = _analyzed(bucket.catalog(metadata=None), tmp_path, "*")
     changed, copied, deleted, *others = CHUNKED.ledgers
@@ -338,7 +338,7 @@ def test_segments_of_other_objects_are_not_current(bucket: OwnedBucket, tmp_path
     for each in gone_topic.ledgers:
         bucket.delete(each.data_object.name, each.index_object.name)
 
-    table = segments_table(bucket.catalog(metadata=None), statistics)
+    table = zones_table(bucket.catalog(metadata=None), statistics)
 
     rows = table.filter(pc.equal(table["topic"], CHUNKED.name)).to_pylist()
     current = {row["ledger_id"]: row["is_current"] for row in rows}
@@ -349,7 +349,7 @@ def test_segments_of_other_objects_are_not_current(bucket: OwnedBucket, tmp_path
     assert gone_rows == [False] * len(gone_topic.ledgers)
 
 
-def test_segments_that_are_damaged_are_told(bucket: OwnedBucket, tmp_path: Path) -> None:
+def test_zones_that_are_damaged_are_told(bucket: OwnedBucket, tmp_path: Path) -> None:
     """A file that cannot be used is a warning; those of the others are listed."""
     catalog = bucket.catalog()
     statistics = _analyzed(catalog, tmp_path)
@@ -360,20 +360,20 @@ def test_segments_that_are_damaged_are_told(bucket: OwnedBucket, tmp_path: Path)
 
     for topic in (None, CHUNKED.name):
         with pytest.warns(UnusedStatisticsWarning, match=own.name):
-            table = segments_table(catalog, statistics, topic)
+            table = zones_table(catalog, statistics, topic)
         assert (table.num_rows > 0) == (topic is None)
         assert CHUNKED.name not in table["topic"].to_pylist()
 
 
-def test_there_are_no_segments_without_statistics(tmp_path: Path) -> None:
+def test_there_are_no_zones_without_statistics(tmp_path: Path) -> None:
     """An empty folder has none, with a warning; one that is missing is refused."""
     catalog = _catalog(SMALL, has_metadata=False)
 
     with pytest.warns(UnusedStatisticsWarning, match="there are no statistics"):
-        table = segments_table(catalog, tmp_path)
+        table = zones_table(catalog, tmp_path)
 
-    assert (table.num_rows, table.schema) == (0, KNOWN_SEGMENT_SCHEMA)
+    assert (table.num_rows, table.schema) == (0, KNOWN_ZONE_SCHEMA)
     with pytest.raises(TopicNotFoundError):
-        segments_table(catalog, tmp_path, "nothing")
+        zones_table(catalog, tmp_path, "nothing")
     with pytest.raises(OptionError, match="there is no folder"):
-        segments_table(catalog, tmp_path / "nowhere")
+        zones_table(catalog, tmp_path / "nowhere")

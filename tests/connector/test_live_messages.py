@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import BrokerError, OptionError
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector.inputs.topic_names import TopicName
 from connector.live.broker import Brokers, Client, EntryId, Place, by_entry
 from connector.live.entries import LiveEntries
@@ -49,7 +49,7 @@ def test_messages_that_cannot_be_are_no_rows(
     """Neither in another order, nor twice, nor so many that memory is filled with them."""
     entries = by_entry(_given(*message, batch_size=3) for message in messages)
     with pytest.raises(BrokerError, match=said):
-        list(LiveEntries("orders", ReadReport(), has_binary_keys=False).runs(entries))
+        list(LiveEntries("orders", ReadMetrics(), has_binary_keys=False).runs(entries))
 
 
 @pytest.mark.parametrize("batch_messages", [1, 3])
@@ -59,9 +59,9 @@ def test_ordering_keys_that_the_client_cannot_give_are_counted(batch_messages: i
     batches = [told[at : at + batch_messages] for at in range(0, len(told), batch_messages)]
     stored = [encode_entry(each, batched=batch_messages > 1) for each in batches]
     messages = [ClientMessage(each, batch_messages) for each in decode_topic([(5, stored)])]
-    report = ReadReport()
-    list(LiveEntries("orders", report, has_binary_keys=False).runs(by_entry(messages)))
-    assert report.replaced_texts == 2
+    metrics = ReadMetrics()
+    list(LiveEntries("orders", metrics, has_binary_keys=False).runs(by_entry(messages)))
+    assert metrics.replaced_texts == 2
 
 
 _INDEXES: Final = st.just(([-1], 0)) | st.integers(1, 4).flatmap(

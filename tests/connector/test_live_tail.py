@@ -19,7 +19,7 @@ from arrow_io.errors import (
     TrimmedEntriesError,
 )
 from arrow_io.messages.transactions import TXN_COMMIT
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from connector import open_topic
 from connector.increments import following
 from connector.increments.following import new_of_brokers
@@ -90,10 +90,10 @@ def test_a_topic_is_the_same_wherever_its_ledgers_are(topic: Topic, data: st.Dat
         expected = _expected(topic, count, brokers)
 
         table = dataset.to_table()
-        counts = dataset.report
+        counts = dataset.metrics
 
         assert _comparable(rows_of(table), end) == _comparable(expected, end)
-        assert dataset.count_rows() == table.num_rows == dataset.report.rows
+        assert dataset.count_rows() == table.num_rows == dataset.metrics.rows
         assert pickle.loads(pickle.dumps(dataset)).to_table().equals(table)
         wanted = data.draw(st.integers(0, table.num_rows + 1), label="last rows")
         if not counts.ended_beyond:
@@ -181,7 +181,7 @@ def test_what_the_cluster_deletes_meanwhile_is_missed(trimmed_before: EntryId) -
         assert (caught.value.ledger_id, caught.value.entry_id) == (5, 0)
         left = {5: [b"d", b"e"], 9: [b"e"], 20: []}[trimmed_before.ledger_id]
         assert _values(salvaging) == [b"a", b"b", *left]
-        assert salvaging.report.lost == {(Unit.LEDGER, "TrimmedEntriesError"): 1}
+        assert salvaging.metrics.lost == {(Unit.LEDGER, "TrimmedEntriesError"): 1}
 
 
 def test_what_was_deleted_before_is_no_part_of_the_topic() -> None:
@@ -254,9 +254,9 @@ def test_what_comes_is_followed() -> None:
             for more in ([], [b"f"], [b"f", b"g"], [b"f", b"g"]):
                 grown = [*_LEDGERS, (12, [_message(each) for each in more])]
                 brokers.ledgers = {TOPIC: grown if more else _LEDGERS}
-                report = ReadReport()
-                found.append([x for batch in new_rows(report) for x in batch[0].to_pylist()])
-                assert report.rows == len(found[-1])
+                metrics = ReadMetrics()
+                found.append([x for batch in new_rows(metrics) for x in batch[0].to_pylist()])
+                assert metrics.rows == len(found[-1])
         assert found == [[], [b"f"], [b"g"], []]
 
 
@@ -270,7 +270,7 @@ def test_a_busy_topic_leaves_the_others_their_turn(monkeypatch: pytest.MonkeyPat
         brokers.ledgers = {TOPIC: [*_LEDGERS, (12, more)]}
         with new_of_brokers(Brokers.of(LIVE_URL, {}), scan) as new_rows:
             turns = [
-                [x for batch in new_rows(ReadReport()) for x in batch[0].to_pylist()]
+                [x for batch in new_rows(ReadMetrics()) for x in batch[0].to_pylist()]
                 for _ in range(3)
             ]
     assert turns == [[b"f", b"g", b"h"], [b"i"], []]
@@ -289,8 +289,8 @@ def test_rows_do_not_depend_on_what_is_read_together() -> None:
     with memory_bucket(objects) as bucket, live_brokers({TOPIC: ledgers}):
         dataset = open_topic(bucket.url, TOPIC, live=LIVE_URL, columns=["__value__"])
         plan = dataset.scan.plan(1)
-        batches = (batch for task in plan for batch in execute(task, ReadReport()))
+        batches = (batch for task in plan for batch in execute(task, ReadMetrics()))
         by_task = [x for batch in batches for x in batch[0].to_pylist()]
         assert len(plan) > 1
         assert _values(dataset) == by_task == [b"a"]
-        assert dataset.report.open_messages == 2
+        assert dataset.metrics.open_messages == 2

@@ -18,7 +18,7 @@ from arrow_io.errors import (
     TopicNotFoundError,
     TrimmedEntriesError,
 )
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector import copy_topics, open_catalog, open_topic
 from connector.increments.increment import Increments, execute_increment
 from connector.increments.progress import Progress
@@ -63,7 +63,7 @@ class _Bucket:
             self.options["metadata"] = cluster.server.url
             self.options["buckets"] = {ELSEWHERE: cluster.world.elsewhere.url}
 
-    def check(self, table: pa.Table, report: ReadReport) -> None:
+    def check(self, table: pa.Table, metrics: ReadMetrics) -> None:
         """Check that each ledger that was there all the time is whole, and that none is lost."""
         rows: dict[int, list[str]] = defaultdict(list)
         for row in table.select(_COLUMNS).to_pylist():
@@ -72,7 +72,7 @@ class _Bucket:
             assert values == self.cluster.world.truth[values[0]].rows, f"{ledger_id} is not whole"
         lacking = {each: own for each, own in self.cluster.kept.items() if rows.get(each) != own}
         assert not lacking, "ledgers that are offloaded, and not trimmed, are left out"
-        assert self.are_true(report.losses), f"called lost: {report.losses}"
+        assert self.are_true(metrics.losses), f"called lost: {metrics.losses}"
 
     def is_true(self, error: PulsarOffloadError) -> bool:
         """Whether an error says, truly, that the topic was trimmed, or deleted, while it was read.
@@ -96,7 +96,7 @@ class _Bucket:
 def _read(bucket: _Bucket, **options: Any) -> None:  # noqa: ANN401
     dataset = open_topic(bucket.cluster.url, ORDERS, value="raw", **options)
     table = dataset.to_table(columns=_COLUMNS)
-    bucket.check(table, dataset.report)
+    bucket.check(table, dataset.metrics)
 
 
 def read_strictly(bucket: _Bucket) -> None:
@@ -159,7 +159,7 @@ def copy(bucket: _Bucket) -> None:
             bucket.cluster.url, ORDERS, target, format="parquet", value="raw", **bucket.options
         )
     if bucket.cluster.kept:
-        bucket.check(pads.dataset(target, format="parquet").to_table(), ReadReport())
+        bucket.check(pads.dataset(target, format="parquet").to_table(), ReadMetrics())
 
 
 def follow(bucket: _Bucket) -> None:

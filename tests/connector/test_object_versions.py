@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from arrow_io.errors import ObjectChangedError, PulsarOffloadError
 from arrow_io.format.index_block import read_index_block
 from arrow_io.ledgers.reader import OffloadedLedger
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from connector.scan.execution import execute
@@ -347,13 +347,13 @@ def test_tasks_hold_the_version_that_was_listed(store: str, server: S3Server) ->
         salvaging = replace(task.read.options, salvage=True)
         task = replace(task, read=replace(task.read, options=salvaging))
         pickled = pickle.dumps(task)
-        before = sum(batch.num_rows for batch in execute(pickle.loads(pickled), ReadReport()))
+        before = sum(batch.num_rows for batch in execute(pickle.loads(pickled), ReadMetrics()))
 
         bucket.write(ledger.name.data_name, ledger.older, _MANAGED_LEDGER)
 
         assert before == len(ledger.values)
         with pytest.raises(ObjectChangedError, match=ledger.name.data_name):
-            list(execute(pickle.loads(pickled), ReadReport()))
+            list(execute(pickle.loads(pickled), ReadMetrics()))
 
 
 @pytest.mark.parametrize("store", _STORES)
@@ -368,13 +368,13 @@ def test_tasks_hold_the_versions_of_the_ledgers_behind_them(store: str, server: 
         for name, content in objects.items():
             bucket.write(name, content, _MANAGED_LEDGER)
         task, _ = _opened(bucket).scan.plan(1)
-        (batch,) = execute(task, ReadReport())
+        (batch,) = execute(task, ReadMetrics())
 
         bucket.write(behind.data_name, newer, _MANAGED_LEDGER)
 
         assert batch["__value__"].to_pylist() == [b"abcd"]
         with pytest.raises(ObjectChangedError, match=behind.data_name):
-            list(execute(task, ReadReport()))
+            list(execute(task, ReadMetrics()))
 
 
 @pytest.mark.parametrize("store", _STORES)

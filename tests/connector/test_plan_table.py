@@ -58,20 +58,20 @@ def test_a_plan_is_what_a_read_takes(folder: str) -> None:
         data = [
             (each.stop or 0) - (each.start or 0)
             for each in trace.records
-            if each.kind is RequestKind.RANGE_GET and not each.name.startswith("segments-")
+            if each.kind is RequestKind.RANGE_GET and not each.name.startswith("zones-")
         ]
         assert 0 < len(data) <= plan["requests"]
         assert 0 < sum(data) <= plan["read_bytes"]
-        assert (plan["skipped_segments"] > 0) == (statistics is not None)
-        assert plan["skipped_segments"] == dataset.report.skipped_segments
-        assert plan["skipped_bytes"] == dataset.report.skipped_bytes
+        assert (plan["skipped_zones"] > 0) == (statistics is not None)
+        assert plan["skipped_zones"] == dataset.metrics.skipped_zones
+        assert plan["skipped_bytes"] == dataset.metrics.skipped_bytes
 
 
 def test_each_reason_has_its_columns(folder: str) -> None:
     """Statistics, those that know nothing, positions, and the user's word on clocks."""
     blocks, *others = _planned(topic="multi-*", start=SINCE, statistics=folder)
     assert (blocks["ledgers"], blocks["read_ledgers"], blocks["unknown_ledgers"]) == (1, 1, 0)
-    assert [(each["unknown_ledgers"], each["skipped_segments"]) for each in others] == [(6, 0)]
+    assert [(each["unknown_ledgers"], each["skipped_zones"]) for each in others] == [(6, 0)]
     assert blocks["read_bytes"] + blocks["skipped_bytes"] < blocks["bytes"]
     first = golden_topic("multi-ledger").ledgers[0].ledger_id
     [cut] = _planned(topic="multi-ledger", end=(first + 1, 0))
@@ -106,7 +106,7 @@ def test_pulsar_plan_is_that_of_python(con: duckdb.DuckDBPyConnection, folder: s
     ).to_arrow_table()
 
     assert table.cast(PLAN_SCHEMA).equals(expected)
-    assert expected["skipped_segments"][0].as_py() == 4
+    assert expected["skipped_zones"][0].as_py() == 4
     sql = "SELECT sum(read_bytes), sum(skipped_bytes) FROM pulsar_plan(['multi-*'], start := $1)"
     assert con.execute(sql, [SINCE]).fetchall()[0][1] == 0
 
@@ -153,7 +153,7 @@ def test_a_plan_is_made_for_each_execution(tmp_path: Path) -> None:
     with duckdb.connect() as con:
         register_duckdb(con, url=URL, statistics=str(tmp_path / "later"))
         con.execute(
-            "PREPARE planned AS SELECT unknown_ledgers, skipped_segments"
+            "PREPARE planned AS SELECT unknown_ledgers, skipped_zones"
             " FROM pulsar_plan('multi-block', start := '2026-11-21T12:48:28.7Z')"
         )
         assert con.execute("EXECUTE planned").fetchall() == [(1, 0)]

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from arrow_io.core.builds import Build
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
 
 _TOPIC: Final = golden_topic("multi-ledger")
 _ENTRY: Final = pl.col("__entry_id__")

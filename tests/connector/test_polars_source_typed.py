@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.tally import Tally
+    from arrow_io.read_metrics import Tally
     from connector import TopicDataset
 
 CUSTOMER: Final = pl.col("customer").struct

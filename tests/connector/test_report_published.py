@@ -51,7 +51,7 @@ def known() -> Iterator[tuple[MemoryBucket, str]]:
         for number in range(3):
             begin = BEGIN_MS + number * HOUR_MS
             bucket.put(_ledger(number, begin, begin + HOUR_MS))
-        analyzed(bucket.url, TOPIC, folder.url, segment_bytes=1 << 20)
+        analyzed(bucket.url, TOPIC, folder.url, zone_bytes=1 << 20)
         yield bucket, folder.url
 
 
@@ -79,10 +79,10 @@ def test_every_message_has_its_time(tmp_path: Path) -> None:
     found = published(catalog, folder, "multi-block")
 
     times = open_topic(URL, "multi-block", value="raw").to_table()["__publish_time__"].to_pylist()
-    size = sum(each.size_bytes for each in found.segments)
-    assert sum(each.count for each in found.segments) == len(times)
-    assert min(each.start_ms for each in found.segments) == min(times).timestamp() * 1000
-    assert max(each.stop_ms for each in found.segments) == max(times).timestamp() * 1000
+    size = sum(each.size_bytes for each in found.zones)
+    assert sum(each.count for each in found.zones) == len(times)
+    assert min(each.start_ms for each in found.zones) == min(times).timestamp() * 1000
+    assert max(each.stop_ms for each in found.zones) == max(times).timestamp() * 1000
     [ledger] = golden_topic("multi-block").ledgers
     assert 0 < size <= ledger.data_object.stat().st_size
     assert (found.ledgers, found.known_ledgers, found.stale, found.gone_ledgers) == (1, 1, (), 0)
@@ -98,7 +98,7 @@ def test_what_statistics_do_not_know_is_told(known: tuple[MemoryBucket, str]) ->
         bucket.delete(name)
     found = published(open_catalog(bucket.url), folder)
 
-    assert [each.start_ms for each in found.segments] == [BEGIN_MS + 2 * HOUR_MS]
+    assert [each.start_ms for each in found.zones] == [BEGIN_MS + 2 * HOUR_MS]
     assert (found.ledgers, found.known_ledgers) == (3, 1)
     assert (found.stale, found.gone_ledgers) == (((TOPIC, 1),), 1)
     assert 0 < found.known_bytes < found.data_bytes
@@ -109,7 +109,7 @@ def test_what_statistics_do_not_know_is_told(known: tuple[MemoryBucket, str]) ->
     analyzed(bucket.url, TOPIC, folder)
     again = published(open_catalog(bucket.url), folder)
     assert (again.known_ledgers, again.stale, again.gone_ledgers) == (3, (), 1)
-    assert sum(each.count for each in again.segments) == 2 * (3 + 2 + 1)
+    assert sum(each.count for each in again.zones) == 2 * (3 + 2 + 1)
 
 
 def test_rates_are_those_of_publish_times(known: tuple[MemoryBucket, str]) -> None:
@@ -137,8 +137,8 @@ def test_times_that_are_not_known_are_counted() -> None:
         found = published(open_catalog(bucket.url), folder.url)
         notes = _notes(_page(bucket.url, statistics=folder.url))
 
-    assert len(found.segments) == found.timeless_segments == 1
-    assert any(note.startswith("1 segment with ") for note in notes)
+    assert len(found.zones) == found.timeless_zones == 1
+    assert any(note.startswith("1 zone with ") for note in notes)
 
 
 def test_damaged_statistics_are_told(known: tuple[MemoryBucket, str]) -> None:
@@ -164,17 +164,17 @@ def test_damaged_statistics_are_told(known: tuple[MemoryBucket, str]) -> None:
 )
 def test_a_wrong_clock_moves_no_scale(spans: list[tuple[int, int, int]], wrong: int | None) -> None:
     """Of a thousandth of the messages; all others are on it."""
-    segments = [Written(begin, begin + length, 1000 * n, 1) for begin, length, n in spans]
+    zones = [Written(begin, begin + length, 1000 * n, 1) for begin, length, n in spans]
     strange = [] if wrong is None else [Written(wrong, wrong, 1, 1)]
 
-    scale = TimeScale.of_published([*segments, *strange])
+    scale = TimeScale.of_published([*zones, *strange])
 
     assert scale is not None
-    assert scale.start_ms == min(each.start_ms for each in segments)
-    assert scale.stop_ms == max(scale.start_ms + 1, *(each.stop_ms for each in segments))
-    per_bin = rates([*segments, *strange], scale.start_ms, scale.stop_ms, bins=7)
+    assert scale.start_ms == min(each.start_ms for each in zones)
+    assert scale.stop_ms == max(scale.start_ms + 1, *(each.stop_ms for each in zones))
+    per_bin = rates([*zones, *strange], scale.start_ms, scale.stop_ms, bins=7)
     drawn = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
-    assert drawn == pytest.approx(sum(each.count for each in segments))
+    assert drawn == pytest.approx(sum(each.count for each in zones))
 
 
 def test_the_command_takes_statistics(known: tuple[MemoryBucket, str], tmp_path: Path) -> None:

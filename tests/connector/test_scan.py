@@ -13,7 +13,7 @@ import pytest
 
 from arrow_io.columns import Origin
 from arrow_io.errors import IncompleteReadWarning
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.execution import count, execute
@@ -132,10 +132,10 @@ def test_each_ledger_has_its_rows_by_filter_and_by_bounds(build: Build, name: st
         bounded = open_golden(topic, columns=COLUMNS, **bounds)
 
         for scan in (filtered.scan, bounded.scan):
-            report = ReadReport()
-            assert read(scan, report=report).equals(expected), ledger
-            assert sum(count([task], ReadReport()) for task in scan.plan()) == expected.num_rows
-            assert not report.incomplete_messages
+            metrics = ReadMetrics()
+            assert read(scan, metrics=metrics).equals(expected), ledger
+            assert sum(count([task], ReadMetrics()) for task in scan.plan()) == expected.num_rows
+            assert not metrics.incomplete_messages
 
 
 def test_chunks_before_the_start_are_looked_for(build: Build) -> None:
@@ -159,10 +159,10 @@ def test_chunks_before_the_start_are_not_looked_for_in_vain(build: Build) -> Non
     assert _ledgers_read(trace) == [88, 89, 90]
 
 
-def _scan(ledgers: list[tuple[int, list[bytes]]], **options: Any) -> tuple[pa.Table, ReadReport]:  # noqa: ANN401
+def _scan(ledgers: list[tuple[int, list[bytes]]], **options: Any) -> tuple[pa.Table, ReadMetrics]:  # noqa: ANN401
     with memory_bucket(offload(ledgers)) as bucket:
-        report = ReadReport()
-        return read(open_topic(bucket.url, TOPIC, **options).scan, report=report), report
+        metrics = ReadMetrics()
+        return read(open_topic(bucket.url, TOPIC, **options).scan, metrics=metrics), metrics
 
 
 def test_message_without_its_first_chunk_is_counted(build: Build) -> None:
@@ -171,10 +171,10 @@ def test_message_without_its_first_chunk_is_counted(build: Build) -> None:
     chunks = encode_chunks(Message(payload=b"x" * 30), chunk_count=3, uuid="a")
     single = encode_entry([Message(payload=b"single")], batched=False)
 
-    table, report = _scan([(7, [chunks[1], chunks[2], single])])
+    table, metrics = _scan([(7, [chunks[1], chunks[2], single])])
 
     assert table["__value__"].to_pylist() == [b"single"]
-    assert report.incomplete_messages == 1
+    assert metrics.incomplete_messages == 1
 
 
 def test_incomplete_messages_are_told_once() -> None:
@@ -312,7 +312,7 @@ def test_column_that_is_filtered_by_and_given_is_decoded_once() -> None:
             table = scanner.to_table()
 
     assert table.to_pydict() == {"__entry_id__": [1, 2], "__value__": ["\ufffd", "c"]}
-    assert scanner.report.replaced_texts == 1
+    assert scanner.metrics.replaced_texts == 1
 
 
 def test_travelling_costs_a_read_once_and_a_few_bytes_a_task() -> None:
@@ -333,7 +333,7 @@ def test_travelling_costs_a_read_once_and_a_few_bytes_a_task() -> None:
 
 
 def test_task_without_report_warns_itself() -> None:
-    """`execute` on its own tells what it had to leave out; with a report, the caller tells."""
+    """`execute` on its own tells what it had to leave out; with metrics, the caller tells."""
     topic = golden_topic("transactions-open")
     (task,) = open_golden(topic).scan.plan()
     notice = f"^{topic.name}: 7 messages of 1 transaction without an outcome"
@@ -341,18 +341,18 @@ def test_task_without_report_warns_itself() -> None:
     with pytest.warns(IncompleteReadWarning, match=notice) as told:
         rows = sum(batch.num_rows for batch in list(execute(task)))
     assert len(told) == 1
-    report = ReadReport()
-    assert sum(batch.num_rows for batch in execute(task, report)) == rows == report.rows
+    metrics = ReadMetrics()
+    assert sum(batch.num_rows for batch in execute(task, metrics)) == rows == metrics.rows
 
 
 def test_counts_of_tasks_add_up_in_one_report() -> None:
-    """Each count is of its task; the report is of all."""
-    tasks, report = open_golden(_CHUNKED).scan.select([]).plan(1), ReadReport()
+    """Each count is of its task; the metrics are of all."""
+    tasks, metrics = open_golden(_CHUNKED).scan.select([]).plan(1), ReadMetrics()
 
-    counts = [count([task], report) for task in tasks]
+    counts = [count([task], metrics) for task in tasks]
 
     assert len(tasks) > 1
-    assert sum(counts) == report.rows == _CHUNKED.message_count
+    assert sum(counts) == metrics.rows == _CHUNKED.message_count
 
 
 def test_select_and_where_return_copies() -> None:
@@ -375,7 +375,7 @@ def test_scan_without_columns_gives_the_number_of_rows(build: Build) -> None:
     assert read(scan).num_rows == _CHUNKED.message_count
     assert read(scan.where(_LEDGER == 14)).num_rows == 3
     (task,) = scan.where(_LEDGER == 14).plan()
-    assert count([task], ReadReport()) == 3
+    assert count([task], ReadMetrics()) == 3
 
 
 def test_counting_with_bounds_by_time(build: Build) -> None:
@@ -385,7 +385,7 @@ def test_counting_with_bounds_by_time(build: Build) -> None:
     middle = sorted(times)[len(times) // 2]
     scan = open_golden(golden_topic("multi-ledger"), start=middle).scan.select([])
 
-    counted = sum(count([task], ReadReport()) for task in scan.plan())
+    counted = sum(count([task], ReadMetrics()) for task in scan.plan())
 
     assert counted == sum(time >= middle for time in times)
     assert 0 < counted < len(times)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector import open_topic
 from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -69,7 +69,7 @@ def _entries_of_batches(
     with memory_bucket(offload([(_LEDGER, encoded)], block_bytes=block_bytes)) as bucket:
         scan = open_topic(bucket.url, TOPIC, **options).scan.select(columns)
         (task,) = scan.plan()
-        return [batch["__entry_id__"].to_pylist() for batch in execute(task, ReadReport())]
+        return [batch["__entry_id__"].to_pylist() for batch in execute(task, ReadMetrics())]
 
 
 @given(

@@ -12,7 +12,7 @@ import pytest
 
 from arrow_io.errors import PayloadDecodeError
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.topic_read import EntryRange
@@ -39,14 +39,14 @@ _BLOCK_PER_ENTRY, _TASK_PER_BLOCK = 140, 1
 
 def _values(
     entries: list[bytes],
-    report: ReadReport | None = None,
+    metrics: ReadMetrics | None = None,
     **bounds: Any,  # noqa: ANN401
 ) -> list[list[bytes]]:
     """The values that each task gives, where each entry has a block and a task of its own."""
     with memory_bucket(offload([(_LEDGER, entries)], block_bytes=_BLOCK_PER_ENTRY)) as bucket:
         scan = open_topic(bucket.url, TOPIC, **bounds).scan.select(["__value__"])
         tasks = scan.plan(_TASK_PER_BLOCK)
-        return [read(scan, [task], report)["__value__"].to_pylist() for task in tasks]
+        return [read(scan, [task], metrics)["__value__"].to_pylist() for task in tasks]
 
 
 @pytest.mark.parametrize("between", range(3))
@@ -65,12 +65,12 @@ def test_an_open_message_is_counted_by_the_task_that_reads_it() -> None:
     chunks = encode_chunks(
         Message(payload=b"open"), chunk_count=2, uuid="open", txnid_most_bits=1, txnid_least_bits=1
     )
-    reports = [ReadReport() for _ in range(4)]
+    reports = [ReadMetrics() for _ in range(4)]
     entries = [_CHUNKS[0], chunks[0], _CHUNKS[1], _CHUNKS[2]]
     with memory_bucket(offload([(_LEDGER, entries)], block_bytes=_BLOCK_PER_ENTRY)) as bucket:
         scan = open_topic(bucket.url, TOPIC).scan
-        for task, report in zip(scan.plan(_TASK_PER_BLOCK), reports, strict=True):
-            read(scan, [task], report)
+        for task, metrics in zip(scan.plan(_TASK_PER_BLOCK), reports, strict=True):
+            read(scan, [task], metrics)
 
     assert [each.open_messages for each in reports] == [0, 1, 0, 0]
     assert [each.open_transactions for each in reports] == [0, 1, 0, 0]
@@ -140,55 +140,55 @@ def test_a_look_back_passes_entries_that_the_offloader_lost(
     name = object_name(_LEDGER)
     before = offload_ledger(name, [_SINGLE, _CHUNKS[0], _SINGLE], block_bytes=_BLOCK_PER_ENTRY)
     before[name.index_name] = with_lost_entries(before[name.index_name], 3)
-    report = ReadReport()
+    metrics = ReadMetrics()
     with memory_bucket(before | offload([(_LEDGER + 1, [*behind, _SINGLE])])) as bucket:
         start = (_LEDGER + 1, 0)
         scan = open_topic(bucket.url, TOPIC, start=start, on_corruption=on_corruption).scan
-        given = read(scan.select(["__value__"]), report=report)["__value__"].to_pylist()
+        given = read(scan.select(["__value__"]), metrics=metrics)["__value__"].to_pylist()
 
     assert given == values
-    assert (report.incomplete_messages, report.lost) == (incomplete, {})
+    assert (metrics.incomplete_messages, metrics.lost) == (incomplete, {})
     assert build is not None
 
 
 def test_duplicates_behind_the_start_are_ignored(build: Build) -> None:
     """A chunk that was sent twice, before `start` and behind it, does not lose the message."""
     entries = [_CHUNKS[0], _CHUNKS[1], _CHUNKS[1], _CHUNKS[2]]
-    report = ReadReport()
+    metrics = ReadMetrics()
 
-    given = _values(entries, report, start=(_LEDGER, 2))
+    given = _values(entries, metrics, start=(_LEDGER, 2))
 
     assert given == [[b"abcdefghi"], []]
-    assert report.incomplete_messages == 0
+    assert metrics.incomplete_messages == 0
     assert build is not None
 
 
 def test_message_that_was_whole_before_the_start_is_not_given(build: Build) -> None:
     """Chunks that come once more behind it are no message."""
-    report = ReadReport()
+    metrics = ReadMetrics()
 
-    assert _values([*_CHUNKS, _CHUNKS[1], _CHUNKS[2]], report, start=(_LEDGER, 3)) == [[], []]
-    assert report.incomplete_messages == 0
+    assert _values([*_CHUNKS, _CHUNKS[1], _CHUNKS[2]], metrics, start=(_LEDGER, 3)) == [[], []]
+    assert metrics.incomplete_messages == 0
     assert build is not None
 
 
 def test_message_that_was_lost_behind_the_start_stays_lost(build: Build) -> None:
     """What came before `start` does not bring a message back that a gap behind it has lost."""
     entries = [_CHUNKS[0], _CHUNKS[2], _CHUNKS[1], _CHUNKS[2]]
-    report = ReadReport()
+    metrics = ReadMetrics()
 
     assert _values(entries, start=(_LEDGER, 0)) == [[], [], [], []]
-    assert _values(entries, report, start=(_LEDGER, 1)) == [[], [], []]
-    assert report.incomplete_messages == 1
+    assert _values(entries, metrics, start=(_LEDGER, 1)) == [[], [], []]
+    assert metrics.incomplete_messages == 1
     assert build is not None
 
 
 def test_message_that_begins_anew_is_given_by_the_task_where_it_does(build: Build) -> None:
     """What came of it before is given up, in the task before too."""
-    report = ReadReport()
+    metrics = ReadMetrics()
 
-    assert _values([_CHUNKS[0], *_CHUNKS], report) == [[], [b"abcdefghi"], [], []]
-    assert report.incomplete_messages == 1
+    assert _values([_CHUNKS[0], *_CHUNKS], metrics) == [[], [b"abcdefghi"], [], []]
+    assert metrics.incomplete_messages == 1
     assert build is not None
 
 
@@ -201,7 +201,7 @@ def test_damage_behind_a_task_is_counted_once(build: Build, task_bytes: int) -> 
     entries = [opened, _SINGLE, _SINGLE, encode_marker(21, txn_id=(1, 1))]
     objects = offload([(_LEDGER, entries)], block_bytes=_BLOCK_PER_ENTRY)
     data_name = next(iter(objects))
-    report = ReadReport()
+    metrics = ReadMetrics()
 
     with memory_bucket(objects) as bucket:
         scan = open_topic(bucket.url, TOPIC, on_corruption="salvage").scan.select(["__value__"])
@@ -209,10 +209,10 @@ def test_damage_behind_a_task_is_counted_once(build: Build, task_bytes: int) -> 
         damaged = bytearray(objects[data_name])
         damaged[block + 128] ^= 0xFF
         bucket.rot(data_name, bytes(damaged))
-        table = read(scan, scan.plan(task_bytes), report)
+        table = read(scan, scan.plan(task_bytes), metrics)
 
     assert table["__value__"].to_pylist() == [b"committed", b"single"]
-    assert report.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
+    assert metrics.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
     assert build is not None
 
 

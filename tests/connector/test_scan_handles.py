@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from arrow_io.columns import Origin
 from arrow_io.errors import OptionError
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector.scan.execution import execute
 from connector.scan.topic_read import EntryRange, TaskHandle, TopicRead, task_of
 from tests.support.expected import COLUMNS
@@ -40,7 +40,7 @@ def _receive(reads: bytes) -> None:
 
 
 def _rows(handle: TaskHandle) -> list[pa.RecordBatch]:
-    return list(execute(task_of(_reads, handle), ReadReport()))
+    return list(execute(task_of(_reads, handle), ReadMetrics()))
 
 
 def test_processes_that_have_the_reads_execute_handles() -> None:

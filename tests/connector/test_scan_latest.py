@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from arrow_io.errors import ChecksumError, OptionError, UnsupportedFormatError
 from arrow_io.storage.trace import RequestTrace
 from connector import copy_topics, open_topic, register_duckdb, write_messages
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 from connector.scan import latest
 from connector.upkeep.forecast.cost import read_cost
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -103,7 +103,7 @@ def test_compacted_topics_are_what_the_broker_left(name: str) -> None:
         {name: each[name] for name in names} for each in wanted
     ]
     keyless = sum("key" not in each for each in topic.messages())
-    assert dataset.report.keyless == keyless > 0
+    assert dataset.metrics.keyless == keyless > 0
 
 
 @settings(max_examples=30, deadline=None)
@@ -245,8 +245,8 @@ def test_damage_is_met_once() -> None:
         for each in (plain, dataset):
             with pytest.warns(UserWarning, match="1 × entry lost"):
                 assert each.to_table().num_rows == 3
-        assert dataset.report.lost == plain.report.lost
-        assert dataset.report.losses == plain.report.losses
+        assert dataset.metrics.lost == plain.metrics.lost
+        assert dataset.metrics.losses == plain.metrics.losses
 
 
 def test_values_that_cannot_be_decoded_are_counted() -> None:
@@ -265,7 +265,7 @@ def test_values_that_cannot_be_decoded_are_counted() -> None:
         with pytest.warns(UserWarning, match="1 × value lost"):
             rows = dataset.to_table()
     assert rows.column("n").to_pylist() == [1, None]
-    assert sum(dataset.report.lost.values()) == len(dataset.report.losses) == 1
+    assert sum(dataset.metrics.lost.values()) == len(dataset.metrics.losses) == 1
 
 
 def test_keys_that_do_not_fit_go_to_files() -> None:
@@ -299,7 +299,7 @@ def test_positions_beyond_what_there_is_room_for() -> None:
         }
     )
     with pytest.raises(UnsupportedFormatError) as caught:
-        latest._keyed(batch, TopicReport())
+        latest._keyed(batch, TopicMetrics())
     assert caught.value.ledger_id == 7
 
 

@@ -15,7 +15,7 @@ from arrow_io.errors import ChecksumError, IncompleteReadWarning
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import read_index_block, write_index_block
 from arrow_io.ledgers.writer import new_ledger_metadata
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.execution import count, execute
@@ -194,8 +194,8 @@ class Model:
                     before = entry
 
 
-def _rows(task: ScanTask, report: ReadReport) -> Iterator[tuple[Position, bytes]]:
-    for batch in execute(task, report):
+def _rows(task: ScanTask, metrics: ReadMetrics) -> Iterator[tuple[Position, bytes]]:
+    for batch in execute(task, metrics):
         for ledger_id, entry_id, member, value in zip(*batch.to_pydict().values(), strict=True):
             yield (ledger_id, entry_id, member or 0), value
 
@@ -249,8 +249,8 @@ def test_scan_gives_what_the_model_gives(
         scan = dataset.scan if wanted is None else dataset.scan.where(wanted[0])
         tasks = scan.plan(task_bytes)
         opened = len(trace.records)
-        report, counted = ReadReport(), ReadReport()
-        rows = [row for task in tasks for row in _rows(task, report)]
+        metrics, counted = ReadMetrics(), ReadMetrics()
+        rows = [row for task in tasks for row in _rows(task, metrics)]
         read_ledgers = {
             int(each.name.rpartition("-")[2])
             for each in trace.records[opened:]
@@ -263,8 +263,8 @@ def test_scan_gives_what_the_model_gives(
 
     lost = sum(entry >= ledger.stored for ledger, entry in entries)
     assert rows == [(at, repr(at).encode()) for at in model.rows()]
-    assert sum(numbers) == report.rows == counted.rows == len(rows)
-    for each in (report, counted):
+    assert sum(numbers) == metrics.rows == counted.rows == len(rows)
+    for each in (metrics, counted):
         assert each.lost[Unit.ENTRY, "MissingEntriesError"] == each.lost.total() == lost
     planned = {ledger.ledger_id for ledger, entry in entries if entry < ledger.stored}
     # Behind lost entries, the next ledger is asked whether they leave anything open.

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog, open_topic
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -58,15 +58,15 @@ def _encoded(pieces: list[tuple[str, int]]) -> list[bytes]:
 
 def _read(scan: Scan, task_bytes: int) -> tuple[pa.Table, tuple[int, ...]]:
     """The rows of a scan whose tasks went to another process, and what became of the others."""
-    report = ReadReport()
-    rows = read(scan, pickle.loads(pickle.dumps(scan.plan(task_bytes))), report)
-    told = report.aborted_messages, report.open_messages, report.open_transactions
+    metrics = ReadMetrics()
+    rows = read(scan, pickle.loads(pickle.dumps(scan.plan(task_bytes))), metrics)
+    told = metrics.aborted_messages, metrics.open_messages, metrics.open_transactions
     return rows, told
 
 
 @given(
     ledgers=st.lists(_PIECES, min_size=2, max_size=4),
-    segment_bytes=st.sampled_from((1, 1, 200, 1 << 20)),
+    zone_bytes=st.sampled_from((1, 1, 200, 1 << 20)),
     block_bytes=st.sampled_from((1, 1, 200)),
     task_bytes=st.sampled_from((1, 1, 300)),
     data=st.data(),
@@ -74,7 +74,7 @@ def _read(scan: Scan, task_bytes: int) -> tuple[pa.Table, tuple[int, ...]]:
 def test_outcomes_are_those_that_are_read(
     *,
     ledgers: list[list[tuple[str, int]]],
-    segment_bytes: int,
+    zone_bytes: int,
     block_bytes: int,
     task_bytes: int,
     data: st.DataObject,
@@ -91,7 +91,7 @@ def test_outcomes_are_those_that_are_read(
         memory_bucket(offload(entries, block_bytes=block_bytes)) as bucket,
         memory_bucket({}) as folder,
     ):
-        analyzed(bucket.url, TOPIC, folder.url, segment_bytes=segment_bytes, ledger_ids=known)
+        analyzed(bucket.url, TOPIC, folder.url, zone_bytes=zone_bytes, ledger_ids=known)
         without = _read(open_topic(bucket.url, TOPIC, **options).scan, task_bytes)
         scan = open_topic(bucket.url, TOPIC, statistics=folder.url, **options).scan
         given_ = _read(scan, task_bytes)
@@ -99,7 +99,7 @@ def test_outcomes_are_those_that_are_read(
     assert given_ == without
 
 
-@pytest.mark.parametrize("segment_bytes", [1, 1 << 20])
+@pytest.mark.parametrize("zone_bytes", [1, 1 << 20])
 @pytest.mark.parametrize(
     ("ledgers", "known"),
     [
@@ -115,14 +115,14 @@ def test_outcomes_are_those_that_are_read(
         ("pmp| m", {0, 1}),
     ],
 )
-def test_messages_behind_a_marker(ledgers: str, known: set[int], segment_bytes: int) -> None:
+def test_messages_behind_a_marker(ledgers: str, known: set[int], zone_bytes: int) -> None:
     """A transaction that ends by itself may still be written to; each task sees what it reads."""
     pieces = {"p": ("message", 1), "m": ("marker", 1), " ": ("single", 1)}
     entries = [
         (n, _encoded([pieces[x] for x in each])) for n, each in enumerate(ledgers.split("|"))
     ]
     with memory_bucket(offload(entries, block_bytes=1)) as bucket, memory_bucket({}) as folder:
-        analyzed(bucket.url, TOPIC, folder.url, segment_bytes=segment_bytes, ledger_ids=known)
+        analyzed(bucket.url, TOPIC, folder.url, zone_bytes=zone_bytes, ledger_ids=known)
         options: dict[str, Any] = {"value": "raw", "columns": COLUMNS}
         without = _read(open_topic(bucket.url, TOPIC, **options).scan, 1)
         scan = open_topic(bucket.url, TOPIC, statistics=folder.url, **options).scan
@@ -145,10 +145,10 @@ def test_tasks_carry_no_more_than_so_many() -> None:
 
 def _data_requests(
     ledgers: list[list[bytes]], row_filter: pc.Expression | None = None, *, known: bool
-) -> tuple[pa.Table, list[int], ReadReport]:
-    """The rows of a topic, the ledgers of which each request for data was, and the report."""
+) -> tuple[pa.Table, list[int], ReadMetrics]:
+    """The rows of a topic, the ledgers of which each request for data was, and the metrics."""
     trace = RequestTrace(keep_records=True)
-    report = ReadReport()
+    metrics = ReadMetrics()
     with memory_bucket(offload(list(enumerate(ledgers)))) as bucket, memory_bucket({}) as folder:
         if known:
             analyzed(bucket.url, TOPIC, folder.url)
@@ -161,13 +161,13 @@ def _data_requests(
             columns=COLUMNS,
         )
         scan = dataset.scan if row_filter is None else dataset.scan.where(row_filter)
-        rows = read(scan, scan.plan(1), report)
+        rows = read(scan, scan.plan(1), metrics)
     fetched = [
         int(each.name.rpartition("-")[2])
         for each in trace.records
-        if each.kind is RequestKind.RANGE_GET and not each.name.startswith("segments-")
+        if each.kind is RequestKind.RANGE_GET and not each.name.startswith("zones-")
     ]
-    return rows, fetched, report
+    return rows, fetched, metrics
 
 
 LONG: Final = [
@@ -194,10 +194,10 @@ def test_an_open_transaction_is_not_read_to_the_end() -> None:
     """It is told as open all the same."""
     ledgers = [*LONG[:2], [_entry(None, "other")]]
 
-    rows, fetched, report = _data_requests(ledgers, WANTED, known=True)
+    rows, fetched, metrics = _data_requests(ledgers, WANTED, known=True)
 
     assert rows.num_rows == 0
-    assert (report.open_messages, report.open_transactions) == (1, 1)
+    assert (metrics.open_messages, metrics.open_transactions) == (1, 1)
     assert fetched == [0]
 
 

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector import TopicDataset, open_topic
 from connector.scan.topic_read import EntryRange
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -94,11 +94,11 @@ def test_any_cut_gives_each_row_once(
     data: st.DataObject,
 ) -> None:
     """Tasks, pickled and executed in any order, give together the rows of the whole."""
-    report, of_tasks = ReadReport(), ReadReport()
+    metrics, of_tasks = ReadMetrics(), ReadMetrics()
     with _opened(
         topic, block_bytes, build, range_bytes=range_bytes, transactions=transactions
     ) as dataset:
-        whole = read(dataset.scan, dataset.scan.plan(), report)
+        whole = read(dataset.scan, dataset.scan.plan(), metrics)
         tasks = dataset.scan.plan(task_bytes=task_bytes)
         order = data.draw(st.permutations(range(len(tasks))))
         parts = {
@@ -112,10 +112,10 @@ def test_any_cut_gives_each_row_once(
     assert given.take(pa.array(rank, pa.int64())).equals(whole)
     for part in parts.values():
         assert _positions(part) == sorted(_positions(part))
-    for each in (report, of_tasks):
-        assert (each.rows, each.entries) == (len(whole), report.entries)
-        assert each.aborted_messages == report.aborted_messages
-        assert each.open_messages == report.open_messages
+    for each in (metrics, of_tasks):
+        assert (each.rows, each.entries) == (len(whole), metrics.entries)
+        assert each.aborted_messages == metrics.aborted_messages
+        assert each.open_messages == metrics.open_messages
 
 
 @st.composite
@@ -187,12 +187,12 @@ def test_outcomes_beyond_what_is_kept_are_read_twice(
         expected = _positions(read(dataset.scan))
         hurried = partial(TransactionLookahead, max_kept_bytes=1)
         with patch("connector.scan.execution.TransactionLookahead", hurried):
-            report = ReadReport()
+            metrics = ReadMetrics()
             tasks = dataset.scan.plan(task_bytes=task_bytes)
-            given = read(dataset.scan, map(_elsewhere, tasks), report)
+            given = read(dataset.scan, map(_elsewhere, tasks), metrics)
 
     assert sorted(_positions(given)) == expected
-    assert report.lost.total() == 0
+    assert metrics.lost.total() == 0
 
 
 @st.composite

@@ -112,7 +112,7 @@ def test_half_read_readers_keep_a_unit_each_and_no_thread(
 def test_rows_and_counts_are_the_same_after_pauses(dataset: TopicDataset) -> None:
     """What was decoded again is neither given nor counted twice."""
     expected = dataset.to_table(["__value__", "__entry_id__"])
-    report = dataset.report
+    metrics = dataset.metrics
     batches = []
     reader = dataset.to_batches(["__value__", "__entry_id__"])
     for number, batch in enumerate(reader):
@@ -121,4 +121,4 @@ def test_rows_and_counts_are_the_same_after_pauses(dataset: TopicDataset) -> Non
             read_ahead._keeper.release_idle(time.monotonic() + 60)
 
     assert pa.Table.from_batches(batches).equals(expected)
-    assert dataset.report == report
+    assert dataset.metrics == metrics

@@ -1,4 +1,4 @@
-"""A segment is left out only if none of its rows passes, and no other entry with it."""
+"""A zone is left out only if none of its rows passes, and no other entry with it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from connector.filters.row_filters import ArrowFilter
 from connector.inputs.bounds import Bounds
 from connector.scan.skipping import TOLD, Asked, Counted, without
 from connector.scan.topic_read import EntryRange
-from connector.statistics.segments import SEGMENT_SCHEMA, ledgers_of
+from connector.statistics.zones import ZONE_SCHEMA, ledgers_of
 from tests.support.row_filters import beside, row_filters
 
 if TYPE_CHECKING:
@@ -100,8 +100,8 @@ def test_ledgers_far_apart_do_not_meet() -> None:
 
 
 @st.composite
-def _segments(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
-    """The rows of some segments; one may have none, as one of markers."""
+def _zones(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
+    """The rows of some zones; one may have none, as one of markers."""
     row = st.fixed_dictionaries(
         {
             "__publish_time__": st.sampled_from(_TIMES),
@@ -111,11 +111,11 @@ def _segments(draw: st.DrawFn) -> list[list[dict[str, Any]]]:
             "__schema_version__": st.none() | st.sampled_from(_VERSIONS),
         }
     )
-    segments = draw(st.lists(st.lists(row, max_size=3), min_size=1, max_size=6))
+    zones = draw(st.lists(st.lists(row, max_size=3), min_size=1, max_size=6))
     entry_ids = itertools.count()
     return [
         [{"__ledger_id__": 3, "__entry_id__": next(entry_ids), **each} for each in rows]
-        for rows in segments
+        for rows in zones
     ]
 
 
@@ -141,7 +141,7 @@ def _row(rows: list[dict[str, Any]], *, chunks: int = 0) -> dict[str, Any]:
 
 
 def _table(rows: list[dict[str, Any]]) -> pa.Table:
-    return pa.Table.from_pylist(rows, SEGMENT_SCHEMA)
+    return pa.Table.from_pylist(rows, ZONE_SCHEMA)
 
 
 def _is_within(row: dict[str, Any], bounds: Bounds) -> bool:
@@ -164,14 +164,14 @@ _MS: Final = st.sampled_from([-2, -1, 0, 1_704_067_200_000, 1_704_067_200_001, 1
 
 
 @given(
-    segments=_segments(),
+    zones=_zones(),
     expression=row_filters(_ROWS, _VALUES, max_leaves=4),
     bounds=st.builds(Bounds, start_ms=st.none() | _MS, end_ms=st.none() | _MS),
     with_keys=st.booleans(),
 )
-def test_no_segment_with_a_row_that_passes_is_left_out(
+def test_no_zone_with_a_row_that_passes_is_left_out(
     *,
-    segments: list[list[dict[str, Any]]],
+    zones: list[list[dict[str, Any]]],
     expression: pc.Expression,
     bounds: Bounds,
     with_keys: bool,
@@ -183,7 +183,7 @@ def test_no_segment_with_a_row_that_passes_is_left_out(
         reject()
     combinations = passing(row_filter, _ROWS, list(TOLD), pc.scalar(value=True))
     asked = Asked(combinations, bounds)
-    table = _table([_row(each) for each in segments])
+    table = _table([_row(each) for each in zones])
     columns = [*asked.columns, *_POSITION]
 
     told = asked.may_pass(table.select([*columns, "keys"] if with_keys else columns))
@@ -191,7 +191,7 @@ def test_no_segment_with_a_row_that_passes_is_left_out(
 
     assert told.null_count == 0
     [ledger_may_pass] = of_ledger.to_pylist()
-    for rows, may_pass in zip(segments, told.to_pylist(), strict=True):
+    for rows, may_pass in zip(zones, told.to_pylist(), strict=True):
         if rows and not (may_pass and ledger_may_pass):
             batch = pa.RecordBatch.from_pylist(rows, _ROWS)
             kept = [rows[each] for each in row_filter.kept(batch).to_pylist()]
@@ -199,19 +199,19 @@ def test_no_segment_with_a_row_that_passes_is_left_out(
 
 
 @given(
-    segments=_segments(),
+    zones=_zones(),
     bounds=st.builds(Bounds, start_ms=st.none() | _MS, end_ms=st.none() | _MS),
 )
 def test_what_is_not_read_is_counted_right(
-    segments: list[list[dict[str, Any]]], bounds: Bounds
+    zones: list[list[dict[str, Any]]], bounds: Bounds
 ) -> None:
-    """Segments, and ledgers, that need not be read to count rows have all of theirs or none."""
-    table = _table([_row(each) for each in segments])
+    """Zones, and ledgers, that need not be read to count rows have all of theirs or none."""
+    table = _table([_row(each) for each in zones])
     told = Counted(bounds, uncommitted=False)
 
     for known, parts in (
-        (table, segments),
-        (ledgers_of(table), [list(itertools.chain.from_iterable(segments))]),
+        (table, zones),
+        (ledgers_of(table), [list(itertools.chain.from_iterable(zones))]),
     ):
         unread = [not each for each in told.may_pass(known).to_pylist()]
         counts = known["messages"].to_pylist()
@@ -254,8 +254,8 @@ _ANY: Final[list[Combination]] = [{}]
     ],
     ids=str,
 )
-def test_what_segments_tell(combination: Combination, expected: bool) -> None:
-    """Each column rules out what it can; what is not known of a segment rules out nothing."""
+def test_what_zones_tell(combination: Combination, expected: bool) -> None:
+    """Each column rules out what it can; what is not known of a zone rules out nothing."""
     table = _table([_row(_RICH), _row(_RICH, chunks=1), {"topic": "t"}])
 
     found = Asked([combination], Bounds()).may_pass(table)
@@ -263,7 +263,7 @@ def test_what_segments_tell(combination: Combination, expected: bool) -> None:
     assert found.to_pylist() == [expected, True, True]
 
 
-def test_no_segments_are_no_error() -> None:
+def test_no_zones_are_no_error() -> None:
     """Of nothing, nothing is left out."""
     found = Asked(_ANY, Bounds(start_ms=5)).may_pass(_table([]))
 

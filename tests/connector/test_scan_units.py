@@ -20,7 +20,7 @@ from arrow_io.core.memory import allocate
 from arrow_io.errors import ChecksumError, CorruptBlockError, PulsarOffloadError
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.payloads.shredding import Shredding
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
@@ -59,29 +59,29 @@ Result = tuple[pa.Table, str, dict[str, Any]]
 """Rows, the error that ended the read or nothing, and what was counted."""
 
 
-def _counts(report: ReadReport) -> dict[str, Any]:
-    counts = {each.name: getattr(report, each.name) for each in fields(report)}
+def _counts(metrics: ReadMetrics) -> dict[str, Any]:
+    counts = {each.name: getattr(metrics, each.name) for each in fields(metrics)}
     return counts | {name: sorted(counts[name]) for name in ("doubts", "losses")}
 
 
 def _in_turn(tasks: Sequence[ScanTask]) -> Result:
-    report = ReadReport()
+    metrics = ReadMetrics()
     batches: list[pa.RecordBatch] = []
     failure = ""
     try:
         for task in tasks:
-            batches.extend(execute(task, report))
+            batches.extend(execute(task, metrics))
     except PulsarOffloadError as error:
         failure = repr(error)
-    return _result(tasks, batches, failure, report)
+    return _result(tasks, batches, failure, metrics)
 
 
 def _result(
-    tasks: Sequence[ScanTask], batches: list[pa.RecordBatch], failure: str, report: ReadReport
+    tasks: Sequence[ScanTask], batches: list[pa.RecordBatch], failure: str, metrics: ReadMetrics
 ) -> Result:
     schema = tasks[0].read.options.projection.schema
     table = pa.Table.from_batches(batches, schema).combine_chunks()
-    return table, failure, {} if failure else _counts(report)
+    return table, failure, {} if failure else _counts(metrics)
 
 
 def _units(tasks: Sequence[ScanTask]) -> Generator[ScanUnit, None, None]:
@@ -97,20 +97,20 @@ def _by_units(tasks: Sequence[ScanTask], chance: random.Random) -> Result:
     """The units run in any order, those after an error too, and some of them again."""
     failure = ""
     units: list[ScanUnit] = []
-    report = ReadReport()
+    metrics = ReadMetrics()
     units.extend(_units(tasks))
     order = [*range(len(units)), *(each for each in range(len(units)) if chance.random() < 0.5)]
     done = {number: units[number]() for number in chance.sample(order, len(order))}
     batches: list[pa.RecordBatch] = []
     for number in range(len(units)):
-        report.add(done[number].report)
-        report.rows += sum(batch.num_rows for batch in done[number].batches)
+        metrics.add(done[number].metrics)
+        metrics.rows += sum(batch.num_rows for batch in done[number].batches)
         batches += done[number].batches
         if done[number].error is not None:
             failure = repr(done[number].error)
             break
     assert all(batch.num_rows for batch in batches)
-    return _result(tasks, batches, failure, report)
+    return _result(tasks, batches, failure, metrics)
 
 
 @pytest.mark.parametrize("topic", golden_topics(), ids=str)
@@ -222,7 +222,7 @@ def test_all_rows_before_a_bad_checksum_are_given(options: dict[str, Any]) -> No
 
 def _of_one_thread(dataset: TopicDataset) -> Iterator[pa.RecordBatch]:
     for task in dataset.scan.plan():
-        yield from execute(task, ReadReport())
+        yield from execute(task, ReadMetrics())
 
 
 def _ahead(dataset: TopicDataset) -> Iterator[pa.RecordBatch]:
@@ -274,7 +274,7 @@ def test_a_unit_has_as_many_bytes_as_a_record_batch(
         options |= {"columns": columns, "decryption_keys": pair.keys()}
         tasks = open_topic(bucket.url, TOPIC, value="raw", **options).scan.plan()
         _, *others = _batches(_units(tasks))
-        of_one_thread = [each.num_rows for task in tasks for each in execute(task, ReadReport())]
+        of_one_thread = [each.num_rows for task in tasks for each in execute(task, ReadMetrics())]
 
     rows = [batch.num_rows for batches in others for batch in batches]
     assert len(rows) == len(others) > 2
@@ -413,15 +413,15 @@ def test_what_stands_between_ranges_is_not_read_for_want_of_the_last_entry() -> 
         options: dict[str, Any] = {"on_corruption": "salvage", "range_bytes": 1000, "trace": trace}
         scan = open_topic(bucket.url, TOPIC, value="raw", **options).scan
         tasks = scan.where(pc.field("__ledger_id__") != 2).plan()
-        report = ReadReport()
+        metrics = ReadMetrics()
         rows = 0
         for unit in _units(tasks):
             done = unit()
             rows += sum(batch.num_rows for batch in done.batches)
-            report.add(done.report)
+            metrics.add(done.metrics)
 
     assert rows == 6
-    assert report.lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
+    assert metrics.lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
     assert trace.counts.range_requests < 12
 
 
@@ -433,7 +433,7 @@ def test_report_of_an_unfinished_read_has_what_was_lost() -> None:
         assert {next(batches)["__ledger_id__"][0].as_py() for _ in range(3)} == {1, 2}
         del batches
 
-    assert dataset.report.lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
+    assert dataset.metrics.lost == {(Unit.ENTRY, "MissingEntriesError"): 2}
 
 
 def test_a_unit_of_growing_values_is_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -454,7 +454,7 @@ def test_a_unit_of_growing_values_is_decoded_in_parts(monkeypatch: pytest.Monkey
             for part in (first := unit(), *first.further):
                 assert sum(each.get_total_buffer_size() for each in part.batches) < 90_000
         table = dataset.to_table()
-        rows = dataset.report.rows
+        rows = dataset.metrics.rows
         by_id = dataset.to_table(filter=pc.field("id") > 2)
         long = dataset.to_table(filter=pc.list_value_length(pc.field("items")) > 20)
 

@@ -98,13 +98,13 @@ def test_long_tables_are_cut() -> None:
 
 
 def test_the_package_exports_its_errors() -> None:
-    """Whoever catches an error, or reads a report, finds its class beside the functions."""
+    """Whoever catches an error, or reads metrics, finds its class beside the functions."""
     classes = {
         name
         for name, each in vars(errors).items()
         if inspect.isclass(each) and each.__module__ == errors.__name__
     }
 
-    assert classes | {"ReadReport"} <= set(connector.__all__)
+    assert classes | {"ReadMetrics"} <= set(connector.__all__)
     assert all(hasattr(connector, name) for name in connector.__all__)
     assert connector.OptionError is errors.OptionError

@@ -12,7 +12,7 @@ from arrow_io.errors import OptionError, StorageError, TrimmedEntriesError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog, open_topic
-from connector.statistics import segment_writer, whole_ledgers
+from connector.statistics import whole_ledgers, zone_writer
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from connector.statistics.analysis import Analyzed
 
 _FIRST_MS: Final = 1_700_000_000_000
-_SEGMENTS: Final = 200
-_ENTRIES_OF_SEGMENT: Final = 5
+_ZONES: Final = 200
+_ENTRIES_OF_ZONE: Final = 5
 
 
 def _entry(number: int, *, size_bytes: int = 6) -> bytes:
@@ -63,7 +63,7 @@ def test_each_ledger_is_read_once() -> None:
             each for _, each in ledgers
         ]
         known = analyze(known, ledgers, told.append)
-        assert [(each.ledger_id, each.segments, each.losses) for each in told] == [
+        assert [(each.ledger_id, each.zones, each.losses) for each in told] == [
             (3, 1, ()),
             (4, 1, ()),
         ]
@@ -93,7 +93,7 @@ def test_nothing_to_read_writes_nothing() -> None:
             open_statistics(folder.url), ledgers_of(bucket.url, TOPIC), told.append
         ).files
 
-    assert (told[0].segments, len(told[0].losses)) == (0, 1)
+    assert (told[0].zones, len(told[0].losses)) == (0, 1)
 
 
 def test_objects_that_are_deleted_meanwhile_end_nothing() -> None:
@@ -140,7 +140,7 @@ def test_a_run_that_fails_leaves_whole_ledgers() -> None:
             raise StorageError("gone")
 
         with (
-            patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1),
+            patch("connector.statistics.whole_ledgers.ZONE_BYTES", 1),
             patch.object(whole_ledgers, "_units", failing),
             pytest.raises(StorageError),
         ):
@@ -161,7 +161,7 @@ def test_files_grow_to_a_number_of_rows_or_bytes(limit: str, most: int) -> None:
     with (
         memory_bucket(offload(ledgers)) as bucket,
         memory_bucket({}) as folder,
-        patch.object(segment_writer, limit, most),
+        patch.object(zone_writer, limit, most),
     ):
         known = analyzed(bucket.url, TOPIC, folder.url)
         rows = _rows(folder.url)
@@ -185,7 +185,7 @@ def test_folders_that_take_nothing_are_refused_at_once() -> None:
     store.drop()
 
 
-def test_what_is_told_of_a_segment() -> None:
+def test_what_is_told_of_a_zone() -> None:
     """Its messages' times, keys and versions; its markers, transactions and outcomes."""
     entries = [
         encode_entry(
@@ -215,7 +215,7 @@ def test_what_is_told_of_a_segment() -> None:
     checked = [each for each in regions(objects[names[2]]) if each.part is Part.CHECKED]
     objects[names[2]] = flipped(objects[names[2]], checked[0].stop - 1, 0x01)
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
-        analyzed(bucket.url, TOPIC, folder.url, segment_bytes=1 << 20)
+        analyzed(bucket.url, TOPIC, folder.url, zone_bytes=1 << 20)
         plain, chunked, damaged = _rows(folder.url)
 
     data = objects[names[0]]
@@ -257,17 +257,17 @@ def test_what_is_told_of_a_segment() -> None:
 
 
 @pytest.fixture(scope="module")
-def many_segments() -> Iterator[tuple[SlowStore, str, int]]:
-    """A store with a topic of 200 segments, the folder of its statistics, and a segment's bytes."""
-    entries = [_entry(n, size_bytes=2000) for n in range(_SEGMENTS * _ENTRIES_OF_SEGMENT)]
+def many_zones() -> Iterator[tuple[SlowStore, str, int]]:
+    """A store with a topic of 200 zones, the folder of its statistics, and a zone's bytes."""
+    entries = [_entry(n, size_bytes=2000) for n in range(_ZONES * _ENTRIES_OF_ZONE)]
     half = len(entries) // 2
     store = SlowStore(offload([(3, entries[:half]), (4, entries[half:])], block_bytes=1 << 18))
-    segment_bytes = _ENTRIES_OF_SEGMENT * (len(entries[-1]) + 12)
+    zone_bytes = _ENTRIES_OF_ZONE * (len(entries[-1]) + 12)
     with memory_bucket({}) as folder:
-        known = analyzed(store.url, TOPIC, folder.url, segment_bytes=segment_bytes)
+        known = analyzed(store.url, TOPIC, folder.url, zone_bytes=zone_bytes)
         rows = _rows(folder.url)
         assert known.files
-        assert _SEGMENTS <= len(rows) <= 1.1 * _SEGMENTS
+        assert _ZONES <= len(rows) <= 1.1 * _ZONES
         yield store, folder.url, max(row["stop"] - row["start"] for row in rows)
     store.drop()
 
@@ -283,39 +283,39 @@ def _requests(scan: Scan, trace: RequestTrace) -> tuple[list[dict[str, Any]], in
 
 
 def _scan(known: tuple[SlowStore, str, int], **options: Any) -> tuple[Scan, RequestTrace]:  # noqa: ANN401
-    """A scan that asks for a segment at a time, as it does of segments and ranges of 1 MiB."""
-    store, folder, segment_bytes = known
+    """A scan that asks for a zone at a time, as it does of zones and ranges of 1 MiB."""
+    store, folder, zone_bytes = known
     trace = RequestTrace(keep_records=True)
     dataset = open_topic(
-        store.url, TOPIC, statistics=folder, range_bytes=segment_bytes, trace=trace, **options
+        store.url, TOPIC, statistics=folder, range_bytes=zone_bytes, trace=trace, **options
     )
     return dataset.scan, trace
 
 
-def test_a_short_time_takes_few_bytes(many_segments: tuple[SlowStore, str, int]) -> None:
-    """A hundredth of a topic takes its segments, and two more at the most."""
-    store, _, segment_bytes = many_segments
+def test_a_short_time_takes_few_bytes(many_zones: tuple[SlowStore, str, int]) -> None:
+    """A hundredth of a topic takes its zones, and two more at the most."""
+    store, _, zone_bytes = many_zones
     total = sum(len(data) for data in store.objects.values())
-    scan, trace = _scan(many_segments, start=time_of(_FIRST_MS + 703), end=time_of(_FIRST_MS + 713))
+    scan, trace = _scan(many_zones, start=time_of(_FIRST_MS + 703), end=time_of(_FIRST_MS + 713))
 
     rows, _, taken = _requests(scan, trace)
 
     assert [row["__key__"] for row in rows] == [f"key-{n}" for n in range(703, 713)]
-    assert taken <= 0.015 * total + 2 * segment_bytes
-    assert sum(each.skipped.segments for each in scan.reads()) >= _SEGMENTS - 4
+    assert taken <= 0.015 * total + 2 * zone_bytes
+    assert sum(each.skipped.zones for each in scan.reads()) >= _ZONES - 4
 
 
-def test_a_key_takes_few_bytes(many_segments: tuple[SlowStore, str, int]) -> None:
-    """It stands in one segment; hardly another may have it."""
-    store, _, _ = many_segments
+def test_a_key_takes_few_bytes(many_zones: tuple[SlowStore, str, int]) -> None:
+    """It stands in one zone; hardly another may have it."""
+    store, _, _ = many_zones
     total = sum(len(data) for data in store.objects.values())
     shares = []
     for number in (0, 444, 999):
-        scan, trace = _scan(many_segments)
+        scan, trace = _scan(many_zones)
         rows, _, taken = _requests(scan.where(pc.field("__key__") == f"key-{number}"), trace)
         assert [row["__key__"] for row in rows] == [f"key-{number}"]
         shares.append(taken / total)
-    scan, trace = _scan(many_segments)
+    scan, trace = _scan(many_zones)
     nothing = _requests(scan.where(pc.field("__key__") == "key-1000"), trace)
 
     assert max(shares) <= 0.02
@@ -325,15 +325,15 @@ def test_a_key_takes_few_bytes(many_segments: tuple[SlowStore, str, int]) -> Non
 
 @pytest.mark.parametrize(("ledger_id", "entry_id"), [(3, 0), (3, 333), (4, 499)])
 def test_a_message_by_its_id_takes_one_request(
-    many_segments: tuple[SlowStore, str, int], ledger_id: int, entry_id: int
+    many_zones: tuple[SlowStore, str, int], ledger_id: int, entry_id: int
 ) -> None:
-    """And no more bytes than two segments have."""
-    _, _, segment_bytes = many_segments
-    scan, trace = _scan(many_segments)
+    """And no more bytes than two zones have."""
+    _, _, zone_bytes = many_zones
+    scan, trace = _scan(many_zones)
     wanted = (pc.field("__ledger_id__") == ledger_id) & (pc.field("__entry_id__") == entry_id)
 
     rows, requests, taken = _requests(scan.where(wanted), trace)
 
     assert [row["__key__"] for row in rows] == [f"key-{entry_id + 500 * (ledger_id - 3)}"]
     assert requests == 1
-    assert taken <= 2 * segment_bytes
+    assert taken <= 2 * zone_bytes

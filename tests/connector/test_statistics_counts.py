@@ -48,14 +48,14 @@ def test_a_ledger_in_two_files_counts_once(sizes: tuple[int, int]) -> None:
     with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:
         nothing_known = open_statistics(folder.url)
         for size in sizes:
-            with patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", size):
+            with patch("connector.statistics.whole_ledgers.ZONE_BYTES", size):
                 analyze(nothing_known, ledgers_of(bucket.url, TOPIC))
         assert len(open_statistics(folder.url).files) == 2
         options: dict[str, Any] = {"value": "raw", "statistics": folder.url}
         dataset = open_topic(bucket.url, TOPIC, **options)
 
         assert dataset.count_rows() == len(_LEDGERS) * sum(_BATCHES)
-        assert dataset.report.rows == len(_LEDGERS) * sum(_BATCHES)
+        assert dataset.metrics.rows == len(_LEDGERS) * sum(_BATCHES)
         skipped = dataset.scan.where(pc.field("__key__") == "none").skipped()
         data = dataset.scan.topics[0].data
         assert skipped.bytes <= sum(each.stored_bytes for each in data)
@@ -63,7 +63,7 @@ def test_a_ledger_in_two_files_counts_once(sizes: tuple[int, int]) -> None:
 
 
 def test_bounds_inside_a_batch_count_its_part() -> None:
-    """Every start and end, with and without statistics, in segments of an entry and of all."""
+    """Every start and end, with and without statistics, in zones of an entry and of all."""
     ids = [
         (ledger_id, entry, member)
         for ledger_id in _LEDGERS
@@ -72,7 +72,7 @@ def test_bounds_inside_a_batch_count_its_part() -> None:
     ]
     for size in (1, 1 << 20):
         with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:
-            analyzed(bucket.url, TOPIC, folder.url, segment_bytes=size)
+            analyzed(bucket.url, TOPIC, folder.url, zone_bytes=size)
             for bound, name in itertools.product(ids, ("start", "end")):
                 options: dict[str, Any] = {"value": "raw", name: bound}
                 dataset = open_topic(bucket.url, TOPIC, statistics=folder.url, **options)

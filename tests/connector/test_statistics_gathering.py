@@ -1,4 +1,4 @@
-"""What is told of a segment, and that whatever is wrong in it is met by whoever reads."""
+"""What is told of a zone, and that whatever is wrong in it is met by whoever reads."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import PulsarOffloadError
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector import open_catalog, open_topic
 from connector.statistics.store import open_statistics
 from tests.support.buckets import (
@@ -35,13 +35,13 @@ _NEVER: Final = pc.field("__publish_time__") == datetime(1980, 1, 1, tzinfo=UTC)
 
 
 def _rows_and_losses(url: str, **options: Any) -> tuple[str | pa.Table, dict[Any, int]]:  # noqa: ANN401
-    report = ReadReport()
+    metrics = ReadMetrics()
     try:
         scan = open_topic(url, TOPIC, columns=COLUMNS, **options).scan.where(_NEVER)
-        rows = read(scan, report=report)
+        rows = read(scan, metrics=metrics)
     except PulsarOffloadError as error:
         return f"{type(error).__name__}: {error}", {}
-    return rows, dict(report.lost)
+    return rows, dict(metrics.lost)
 
 
 def _check_is_met(objects: dict[str, bytes]) -> None:
@@ -99,7 +99,7 @@ def test_lengths_that_do_not_add_up_are_met() -> None:
 
 
 def test_entries_that_the_offloader_lost_are_met() -> None:
-    """They are in no segment."""
+    """They are in no zone."""
     objects = offload([(3, [_single(), _single()])])
     name = next(each for each in objects if each.endswith("-index"))
     objects[name] = with_lost_entries(objects[name], 2)
@@ -129,39 +129,39 @@ def test_counts_that_begin_anew_are_no_error() -> None:
         [topic_read] = scan.reads()
         rows = read(scan)
 
-    assert topic_read.skipped.segments == 2
+    assert topic_read.skipped.zones == 2
     assert rows["__entry_id__"].to_pylist() == [0, 2, 1, 2]
 
 
 @settings(max_examples=40, deadline=None)
 @given(
     sizes=st.lists(st.integers(0, 400), min_size=1, max_size=30),
-    segment_bytes=st.integers(1, 1500),
+    zone_bytes=st.integers(1, 1500),
     block_bytes=st.sampled_from((1200, 1 << 20)),
 )
-def test_segments_are_as_long_as_they_may_be(
-    sizes: list[int], segment_bytes: int, block_bytes: int
+def test_zones_are_as_long_as_they_may_be(
+    sizes: list[int], zone_bytes: int, block_bytes: int
 ) -> None:
     """Each entry stands in one; none is longer than wanted but that of one long entry."""
     objects = offload([(3, [_single(bytes(size)) for size in sizes])], block_bytes=block_bytes)
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
-        known = analyzed(bucket.url, TOPIC, folder.url, segment_bytes=segment_bytes)
+        known = analyzed(bucket.url, TOPIC, folder.url, zone_bytes=zone_bytes)
         rows = rows_of(known, TOPIC)
     firsts, lasts = ([row[name] for row in rows] for name in ("first_entry_id", "last_entry_id"))
     assert firsts == [0, *(last + 1 for last in lasts[:-1])]
     assert lasts[-1] == len(sizes) - 1
     for row in rows:
         is_one = row["first_entry_id"] == row["last_entry_id"]
-        assert is_one or row["stop"] - row["start"] <= segment_bytes
+        assert is_one or row["stop"] - row["start"] <= zone_bytes
     (data,) = (data for name, data in objects.items() if not name.endswith("-index"))
     entry_stops = {each.entry_id: each.stop for each in regions(data) if each.entry_id is not None}
     for row, following in pairwise(rows):
         is_end_of_block = row["stop"] < following["start"]
-        is_full = entry_stops[row["last_entry_id"] + 1] - row["start"] > segment_bytes
+        is_full = entry_stops[row["last_entry_id"] + 1] - row["start"] > zone_bytes
         assert is_end_of_block or is_full
 
 
-def test_each_segment_is_one_request() -> None:
+def test_each_zone_is_one_request() -> None:
     """Whatever stands around it, none takes a second one for its last bytes."""
     entries = [_single(bytes(size)) for size in (*range(9_000, 180_000, 4_500), 40)]
     store = SlowStore(offload([(3, entries)], block_bytes=3 << 20), tells_times=False)

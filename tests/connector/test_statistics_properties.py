@@ -11,7 +11,7 @@ from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError, PulsarOffloadError
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector import open_topic
 from connector.filters.row_filters import ArrowFilter
 from connector.scan.execution import count
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from connector.scan.topic_scan import Scan
     from tests.support.topics import Topic
 
-_SEGMENT_BYTES: Final = st.sampled_from((1, 1, 200, 600, 1 << 20))
+_ZONE_BYTES: Final = st.sampled_from((1, 1, 200, 600, 1 << 20))
 _BLOCK_BYTES: Final = st.sampled_from((140, 300, 700, 1 << 20))
 
 
@@ -49,21 +49,21 @@ class _Read:
 
     @classmethod
     def of(cls, scan: Scan) -> _Read:
-        report = ReadReport()
+        metrics = ReadMetrics()
         rows, error = None, None
         try:
-            rows = read(scan, report=report)
+            rows = read(scan, metrics=metrics)
         except PulsarOffloadError as raised:
             error = f"{type(raised).__name__}: {raised}"
-        return cls(rows, error, report.lost, report.incomplete_messages)
+        return cls(rows, error, metrics.lost, metrics.incomplete_messages)
 
 
 @contextmanager
-def _known(objects: dict[str, bytes], segment_bytes: int) -> Iterator[tuple[MemoryBucket, str]]:
+def _known(objects: dict[str, bytes], zone_bytes: int) -> Iterator[tuple[MemoryBucket, str]]:
     """A bucket with some objects, and a folder with statistics of them."""
     # A ledger that cannot be read leaves no statistics; the folder is there all the same.
     with memory_bucket(objects) as bucket, memory_bucket({"README": b""}) as folder:
-        analyzed(bucket.url, TOPIC, folder.url, segment_bytes=segment_bytes)
+        analyzed(bucket.url, TOPIC, folder.url, zone_bytes=zone_bytes)
         yield bucket, folder.url
 
 
@@ -123,7 +123,7 @@ def _damaged(draw: st.DrawFn, objects: dict[str, bytes]) -> dict[str, bytes]:
 @given(
     topic=topics(compacted=False, max_threads=8),
     block_bytes=_BLOCK_BYTES,
-    segment_bytes=_SEGMENT_BYTES,
+    zone_bytes=_ZONE_BYTES,
     transactions=st.sampled_from(("committed", "all")),
     data=st.data(),
 )
@@ -131,13 +131,13 @@ def test_rows_are_those_without_statistics(
     *,
     topic: Topic,
     block_bytes: int,
-    segment_bytes: int,
+    zone_bytes: int,
     transactions: str,
     data: st.DataObject,
 ) -> None:
     """Whatever is asked for, of chunks, transactions, and times in any order."""
     objects = offload(topic.ledgers, block_bytes=block_bytes)
-    with _known(objects, segment_bytes) as (bucket, folder):
+    with _known(objects, zone_bytes) as (bucket, folder):
         options: dict[str, Any] = {"transactions": transactions}
         whole = read(_scan(bucket.url, None, **options))
         row_filter = data.draw(_filters(whole), label="filter")
@@ -147,7 +147,7 @@ def test_rows_are_those_without_statistics(
         given = _Read.of(scan)
         bounded = read(_scan(bucket.url, None, **options))
         rest, counted = _scan(bucket.url, None, statistics=folder, **options).select([]).counted()
-        counted += count(rest.plan(), ReadReport())
+        counted += count(rest.plan(), ReadMetrics())
 
     assert without.error is None
     assert counted == bounded.num_rows
@@ -161,12 +161,12 @@ def test_rows_are_those_without_statistics(
 @given(
     topic=topics(compacted=False),
     block_bytes=_BLOCK_BYTES,
-    segment_bytes=_SEGMENT_BYTES,
+    zone_bytes=_ZONE_BYTES,
     salvage=st.booleans(),
     data=st.data(),
 )
 def test_damage_is_met_as_without_statistics(
-    *, topic: Topic, block_bytes: int, segment_bytes: int, salvage: bool, data: st.DataObject
+    *, topic: Topic, block_bytes: int, zone_bytes: int, salvage: bool, data: st.DataObject
 ) -> None:
     """What is damaged when statistics are gathered is raised, or lost, as it is without them."""
     sound = offload(topic.ledgers, block_bytes=block_bytes)
@@ -175,7 +175,7 @@ def test_damage_is_met_as_without_statistics(
     row_filter = data.draw(_filters(whole), label="filter")
     options = data.draw(_bounds(whole), label="bounds")
     options["on_corruption"] = "salvage" if salvage else "raise"
-    with _known(data.draw(_damaged(sound), label="damaged"), segment_bytes) as (bucket, folder):
+    with _known(data.draw(_damaged(sound), label="damaged"), zone_bytes) as (bucket, folder):
         try:
             scan = _scan(bucket.url, row_filter, **options)
         except PulsarOffloadError:

@@ -11,10 +11,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from connector import OptionError, UnusedStatisticsWarning, open_topic
-from connector.statistics import segment_files
-from connector.statistics.segment_files import file_of
-from connector.statistics.segments import SEGMENT_SCHEMA
+from connector.statistics import zone_files
 from connector.statistics.store import open_statistics
+from connector.statistics.zone_files import file_of
+from connector.statistics.zones import ZONE_SCHEMA
 from tests.support.buckets import TOPIC, MemoryBucket, memory_bucket, offload
 from tests.support.damage import flipped
 from tests.support.entries import Message, encode_entry
@@ -73,14 +73,14 @@ def _damaged_forms(files: dict[str, bytes]) -> Iterator[tuple[str, dict[str, byt
         yield f"a range twice at {at}", rest | {name: data[:at] + data[at : at + 300] + data[at:]}
         yield f"a range gone at {at}", rest | {name: data[:at] + data[at + 300 :]}
         yield f"mixed at {at}", rest | {name: data[:at] + other[at:]}
-    yield "renamed", rest | {f"segments-{'0' * 32}{name[41:]}": data}
+    yield "renamed", rest | {f"zones-{'0' * 32}{name[41:]}": data}
     yield "exchanged", dict(zip(files, [other, data], strict=True))
-    yield "not ours", files | {"notes.txt": b"x", "other.parquet": data, "segments-1.parquet": b""}
+    yield "not ours", files | {"notes.txt": b"x", "other.parquet": data, "zones-1.parquet": b""}
 
 
 def test_damaged_files_are_not_used_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whatever becomes of files, the rows are the same; what is sound of the rest spares reads."""
-    monkeypatch.setattr(segment_files, "_PIECE_BYTES", 512)
+    monkeypatch.setattr(zone_files, "_PIECE_BYTES", 512)
     objects = _objects()
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
         expected = read(_scan(bucket.url, None))
@@ -96,7 +96,7 @@ def test_damaged_files_are_not_used_and_that_is_told(monkeypatch: pytest.MonkeyP
                 assert read(scan).equals(expected), what
                 skipped = _skipped(scan)
                 # A part of a file that is not read may be anything; another name is another file.
-                assert skipped.problems or skipped.segments == 11, what
+                assert skipped.problems or skipped.zones == 11, what
                 told += bool(skipped.problems)
                 assert all("statistics" in each for each in skipped.problems)
         assert told > 40
@@ -108,7 +108,7 @@ def test_statistics_of_another_version_are_not_used() -> None:
     names = list(objects)
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
         analyzed(bucket.url, TOPIC, folder.url)
-        assert _skipped(_scan(bucket.url, folder.url)).segments == 11
+        assert _skipped(_scan(bucket.url, folder.url)).zones == 11
         # All keys of the first ledger are others now.
         bucket.put({names[0]: objects[names[0]].replace(b"key-5", b"key-7")})
         scan = open_topic(
@@ -118,7 +118,7 @@ def test_statistics_of_another_version_are_not_used() -> None:
         rows = read(scan)
 
     assert rows["__ledger_id__"].to_pylist() == [3, 4]
-    assert (skipped.segments, skipped.unknown_ledgers) == (5, 1)
+    assert (skipped.zones, skipped.unknown_ledgers) == (5, 1)
 
 
 @pytest.mark.parametrize("tells_times", [True, False])
@@ -158,7 +158,7 @@ def test_files_that_vanish_or_change_are_told() -> None:
                 folder.put({name: changed})
             assert read(scan).equals(expected)
             assert len(_skipped(scan).problems) == 1
-            assert _skipped(scan).segments == 0
+            assert _skipped(scan).zones == 0
 
 
 def test_filters_of_keys_that_are_damaged_are_told() -> None:
@@ -168,7 +168,7 @@ def test_filters_of_keys_that_are_damaged_are_told() -> None:
         [(name, data)] = _files(folder).items()
         table = pq.read_table(pa.BufferReader(data))
         # Filters that take many pieces of their own.
-        place = SEGMENT_SCHEMA.get_field_index("keys")
+        place = ZONE_SCHEMA.get_field_index("keys")
         keys = pa.array([each.as_py() * 4000 for each in table["keys"]], pa.binary())
         grown, data = file_of(table.set_column(place, "keys", keys))
         chunk = pq.read_metadata(pa.BufferReader(data)).row_group(0)
@@ -181,7 +181,7 @@ def test_filters_of_keys_that_are_damaged_are_told() -> None:
         expected = read(_scan(bucket.url, None))
 
     assert rows.equals(expected)
-    assert skipped.segments in {0, 3}
+    assert skipped.zones in {0, 3}
     assert len(skipped.problems) == 1
 
 
@@ -207,5 +207,5 @@ def test_opened_statistics_can_be_pickled() -> None:
         rows = [rows_of(one, TOPIC) for one in (known, copy)]
 
     assert tables[0] == tables[1]
-    assert tables[0][0]["segments"].to_pylist() == [6, 6]
+    assert tables[0][0]["zones"].to_pylist() == [6, 6]
     assert rows[0] == rows[1]

@@ -15,14 +15,14 @@ from arrow_io.errors import PulsarOffloadError
 from arrow_io.format.object_names import SegmentName
 from arrow_io.ledgers.segments.ledger import SegmentedLedger
 from arrow_io.ledgers.segments.reader import OffloadedSegment
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.location import Location
 from connector import copy_topics, open_topic
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, OffloadSegment
 from connector.lake.table_copy import CopySizes
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
-from connector.statistics.transactions import KnownTransactions, SegmentTransactions
+from connector.statistics.transactions import KnownTransactions, ZoneTransactions
 from tests.support.buckets import TOPIC, memory_bucket
 from tests.support.damage import flipped
 from tests.support.entries import Message, encode_entry, encode_marker
@@ -82,18 +82,18 @@ def _rows(
     **options: Any,  # noqa: ANN401 - open_topic's
 ) -> tuple[pa.Table | str, dict[Any, int]]:
     """The rows, and how much is lost; or the error."""
-    report = ReadReport()
+    metrics = ReadMetrics()
     try:
-        rows = read(_scan(topic, **options).where(asked), report=report)
+        rows = read(_scan(topic, **options).where(asked), metrics=metrics)
     except PulsarOffloadError as error:
         return f"{type(error).__name__}: {error}", {}
-    return rows, dict(report.lost)
+    return rows, dict(metrics.lost)
 
 
 @pytest.fixture(autouse=True)
-def _small_segments(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each entry is a segment."""
-    monkeypatch.setattr("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1)
+def _small_zones(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each entry is a zone."""
+    monkeypatch.setattr("connector.statistics.whole_ledgers.ZONE_BYTES", 1)
 
 
 @pytest.mark.filterwarnings("ignore:there are no statistics")
@@ -177,7 +177,7 @@ def test_what_is_known_is_not_read() -> None:
     """Of each object only what may have a row; rows are counted without any of it."""
     with streamed(stream_ledgers(_GIVEN, (4, 7, 12))) as topic, memory_bucket({}) as folder:
         done = topic.catalog().analyze(folder.url, storage_options={})
-        assert [(each.ledger_id, each.segments, each.losses) for each in done] == [
+        assert [(each.ledger_id, each.zones, each.losses) for each in done] == [
             (10, 9, ()),
             (20, 9, ()),
         ]
@@ -189,7 +189,7 @@ def test_what_is_known_is_not_read() -> None:
             topic.bucket.url, TOPIC, catalog=topic.catalog(), statistics=folder.url, value="raw"
         )
         assert opened.count_rows() == 18
-        assert opened.report.skipped_segments == 18
+        assert opened.metrics.skipped_zones == 18
 
 
 @pytest.mark.parametrize("place", range(3))
@@ -222,7 +222,7 @@ def test_a_ledger_that_got_another_object_is_analyzed_again() -> None:
         topic.bucket.put({name: whole.objects[name]})
         topic.tell(*whole.infos.values())
         [done] = topic.catalog().analyze(folder.url, storage_options={})
-        assert (done.ledger_id, done.segments) == (10, 9)
+        assert (done.ledger_id, done.zones) == (10, 9)
         scan = _scan(topic, statistics=folder.url).where(pc.field("__key__") == "none")
         assert not [each for read in scan.reads() for each in read.ranges]
 
@@ -238,9 +238,9 @@ def test_transactions_are_known_if_all_objects_are_sound() -> None:
         ledgers = _ledgers(topic).data
         known = KnownTransactions(_known(topic, folder.url), TOPIC)
         assert known.have(ledgers) == {10: True, 20: False}
-        assert known.segments(ledgers, 0) == [
-            SegmentTransactions(1, 1, {"(1,2)": 1}, {}),
-            SegmentTransactions(3, 3, {}, {"(1,2)": True}),
+        assert known.zones(ledgers, 0) == [
+            ZoneTransactions(1, 1, {"(1,2)": 1}, {}),
+            ZoneTransactions(3, 3, {}, {"(1,2)": True}),
         ]
         name = next(iter(found.objects))
         position = found.objects[name].index(b"value")
@@ -291,7 +291,7 @@ def test_a_ledger_may_go_on_in_an_object_behind_another() -> None:
         known = analyze(open_statistics(folder.url), [(TOPIC, ledger)])
         assert unknown_ledgers(known, TOPIC, [ledger]) == []
         ((_, ledgers),) = known.ledgers(TOPIC)
-    columns = ("object", "first_entry_id", "last_entry_id", "first_row", "segments")
+    columns = ("object", "first_entry_id", "last_entry_id", "first_row", "zones")
     outer_name, inner_name = map(str, uuids)
     assert list(zip(*(ledgers[name].to_pylist() for name in columns), strict=True)) == [
         (outer_name, 0, 3, 0, 4),

@@ -145,9 +145,9 @@ def test_bad_checksum_costs_one_entry_when_salvaging(build: Build, url: str) -> 
         table = dataset.to_table()
 
     assert table["__value__"].to_pylist() == [b"one", b"three"]
-    assert dataset.report.rows == 2
-    assert dataset.report.lost == {(Unit.ENTRY, "ChecksumError"): 1}
-    assert "ledger 3, entry 1" in dataset.report.losses[0]
+    assert dataset.metrics.rows == 2
+    assert dataset.metrics.lost == {(Unit.ENTRY, "ChecksumError"): 1}
+    assert "ledger 3, entry 1" in dataset.metrics.losses[0]
 
 
 def test_counting_compares_no_checksums(build: Build, url: str) -> None:

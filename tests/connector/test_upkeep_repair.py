@@ -26,9 +26,9 @@ from arrow_io.format.index_block import FORMAT_VERSION_KEY, METADATA_OFFSET
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.messages import layout
+from arrow_io.read_metrics import Tally
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from arrow_io.tally import Tally
 from connector import LedgerOffloader, open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.upkeep.repair.ledger_repair import FROM_DAMAGED, MADE_ANEW

@@ -360,7 +360,7 @@ def test_journal_that_cannot_be_written_any_more(bucket: OwnedBucket, tmp_path: 
 
 
 def test_statistics_are_what_analyzing_gives(bucket: OwnedBucket) -> None:
-    """Each segment as `analyze` has it, of damaged ledgers too; what is known is not added."""
+    """Each zone as `analyze` has it, of damaged ledgers too; what is known is not added."""
     ledger = CHUNKED.ledgers[0]
     data = ledger.data_object.read_bytes()
     bucket.write(ledger.data_object.name, flipped(data, len(data) - 1, 1))
@@ -436,17 +436,17 @@ def test_ledgers_are_requested_ahead() -> None:
 
 
 def test_entries_are_not_kept_until_their_ledger_ends(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of ledgers of gigabytes, what is found of each segment takes little memory."""
+    """Of ledgers of gigabytes, what is found of each zone takes little memory."""
     held: list[int] = []
 
-    def noted(segment: Any) -> Any:  # noqa: ANN401
-        buffers = (segment.first.data, segment.first.table)
+    def noted(zone: Any) -> Any:  # noqa: ANN401
+        buffers = (zone.first.data, zone.first.table)
         held.append(sum(memoryview(each.obj).nbytes for each in buffers))
-        return segment
+        return zone
 
     checked = verification._checked
     monkeypatch.setattr(verification, "_checked", lambda *given: noted(checked(*given)))
-    monkeypatch.setattr("connector.statistics.whole_ledgers.SEGMENT_BYTES", 1)
+    monkeypatch.setattr("connector.statistics.whole_ledgers.ZONE_BYTES", 1)
 
     _verified(open_catalog(str(CHUNKED.objects_folder)))
 

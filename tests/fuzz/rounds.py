@@ -17,7 +17,7 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads import value_columns
 from arrow_io.payloads.value_columns import ValueColumns
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 from tests.support.arenas import GuardedShredding, TightShredding
 from tests.support.codecs import Codec, compress
 from tests.support.golden import golden_topics, row_payload

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from connector import open_topic
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 from connector.scan.topic_read import task_of
 from spark_ds.batch_reader import TopicBatchReader, default_task_bytes
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
@@ -225,4 +225,4 @@ def test_reports_are_of_one_read(damaged_bucket: Path, caplog: pytest.LogCapture
     half = len(caplog.messages) // 2
     assert half > 0
     assert caplog.messages[:half] == caplog.messages[half:]
-    assert dataset.unsound == TopicReport()
+    assert dataset.unsound == TopicMetrics()

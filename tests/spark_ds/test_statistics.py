@@ -37,7 +37,7 @@ pytestmark = pytest.mark.filterwarnings(
 
 LEDGERS: Final = 4
 MESSAGES: Final = 8
-"""Of a ledger, which has one data block and two segments."""
+"""Of a ledger, which has one data block and two zones."""
 PAYLOAD_BYTES: Final = 250 << 10
 HALF_BYTES: Final = (LEDGERS // 2 * MESSAGES + 1) * PAYLOAD_BYTES
 """What two of the ledgers take, and less than three."""
@@ -72,7 +72,7 @@ def folder(url: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows_in(folder: Path) -> list[dict[str, Any]]:
-    """All segments that a folder has, in order."""
+    """All zones that a folder has, in order."""
     table = pa.concat_tables(pq.read_table(each) for each in sorted(folder.iterdir()))
     rows: list[dict[str, Any]] = table.sort_by("start").sort_by("ledger_id").to_pylist()
     return rows
@@ -91,7 +91,7 @@ def test_executors_gather_what_python_does(
     assert told == first
     ids = [row["ledger_id"] for row in rows_in(folder)]
     assert sorted(each.ledger_id for each in first) == ids[::2]
-    assert {(each.segments, each.losses) for each in first} == {(2, ())}
+    assert {(each.zones, each.losses) for each in first} == {(2, ())}
     assert len(list(tmp_path.iterdir())) == 2
     assert rows_in(tmp_path) == rows_in(folder)
     assert spark_ds.analyze(spark, url, statistics=tmp_path, catalog=open_catalog(url)) == []
@@ -190,7 +190,7 @@ OPTIONS: Final = [
     {"where": f"`__publish_time__` BETWEEN {MINUTE.format(12)} AND {MINUTE.format(13)}"},
     {"where": "__key__ = 'k13' AND __ledger_id__ >= 0"},
 ]
-"""What asks for rows of the second segment of the second ledger."""
+"""What asks for rows of the second zone of the second ledger."""
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
@@ -198,7 +198,7 @@ OPTIONS: Final = [
 def test_executors_read_what_may_have_rows(
     url: str, folder: Path, options: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They know from the driver where in its block a segment stands; the rows are the same."""
+    """They know from the driver where in its block a zone stands; the rows are the same."""
     without = reader_by(url, **options)
     reader = reader_by(url, **options, statistics=str(folder))
     (partition,) = sent(list(reader.partitions()))
@@ -208,10 +208,10 @@ def test_executors_read_what_may_have_rows(
     batches = list(there.read(partition))
 
     assert pa.Table.from_batches(batches) == pa.Table.from_batches(read_as_executors_do(without))
-    segment_bytes = MESSAGES // 2 * PAYLOAD_BYTES
+    zone_bytes = MESSAGES // 2 * PAYLOAD_BYTES
     (read,) = there._reads
     counts = read.ledgers[0].location.trace.counts
-    assert segment_bytes < counts.range_bytes < 1.1 * segment_bytes
+    assert zone_bytes < counts.range_bytes < 1.1 * zone_bytes
 
 
 def test_statistics_that_cannot_be_used_are_told(
@@ -220,14 +220,14 @@ def test_statistics_that_cannot_be_used_are_told(
     """As warnings of the driver, and what they spare as notes."""
     (good,) = folder.iterdir()
     (tmp_path / good.name).write_bytes(good.read_bytes())
-    (tmp_path / f"segments-{'0' * 32}-20.parquet").write_bytes(b"damaged" * 9)
+    (tmp_path / f"zones-{'0' * 32}-20.parquet").write_bytes(b"damaged" * 9)
     caplog.set_level(logging.INFO)
 
     reader_by(url, **OPTIONS[0], statistics=str(tmp_path)).partitions()
 
     (problem,) = (each for each in caplog.records if each.levelno == logging.WARNING)
     assert "a file of statistics is not as it was written" in problem.getMessage()
-    assert any("not to read, by statistics: 7 segments" in each for each in caplog.messages)
+    assert any("not to read, by statistics: 7 zones" in each for each in caplog.messages)
 
 
 def test_streams_take_conditions_and_statistics(url: str, folder: Path) -> None:

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.format.object_names import parse_object_name
 from arrow_io.ledgers.reader import UNKNOWN_VERSIONS, OffloadedLedger
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from tests.support.buckets import TOPIC, MemoryBucket, golden_objects, memory_bucket, offload
@@ -177,11 +177,11 @@ class Specimen:
         finally:
             self.bucket.put({name: self.objects[name]})
 
-    def salvaged(self, scan: Scan, name: str, content: bytes) -> tuple[pa.Table, ReadReport]:
+    def salvaged(self, scan: Scan, name: str, content: bytes) -> tuple[pa.Table, ReadMetrics]:
         """Read with an object replaced, salvaging."""
-        report = ReadReport()
+        metrics = ReadMetrics()
         with self.replaced(name, content):
-            return read(scan, report=report), report
+            return read(scan, metrics=metrics), metrics
 
     def kept(self, rows: pa.Table) -> pa.Int64Array:
         """Numbers of the sound rows that are among `rows`, in their order; null for any other."""

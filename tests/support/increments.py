@@ -14,7 +14,7 @@ from tests.support.buckets import TOPIC
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from arrow_io.read_metrics import ReadReport
+    from arrow_io.read_metrics import ReadMetrics
     from connector.increments.increment import Increment, Limits
     from connector.increments.progress import Progress
 
@@ -34,14 +34,14 @@ def increments_of(
 
 
 def read_increment(
-    increment: Increment, task_bytes: int = 1 << 20, report: ReadReport | None = None
+    increment: Increment, task_bytes: int = 1 << 20, metrics: ReadMetrics | None = None
 ) -> list[pa.RecordBatch]:
     """The rows of an increment, whose tasks are pickled."""
     tasks = [task for read in increment.reads for task in read.tasks(task_bytes)]
     return [
         batch
         for task in pickle.loads(pickle.dumps(tasks))
-        for batch in execute_increment(task, report)
+        for batch in execute_increment(task, metrics)
     ]
 
 

@@ -12,7 +12,7 @@ from arrow_io.errors import IncompleteReadWarning, PulsarOffloadError
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.read_metrics import Unit
 from connector import open_catalog, open_topic
-from connector.display.topic_report import TopicReport
+from connector.display.topic_metrics import TopicMetrics
 from connector.inputs.topic_names import TopicName
 from connector.upkeep.audit.audit import Audit, audit
 from connector.upkeep.audit.cleaning import clean, plan_cleaning
@@ -43,13 +43,13 @@ class Reading:
     Attributes:
         rows: The rows of each ledger; empty if there was an error.
         error: The error.
-        report: What else was met.
+        metrics: What else was met.
         told: The warnings.
     """
 
     rows: dict[int, list[str]]
     error: PulsarOffloadError | None
-    report: TopicReport
+    metrics: TopicMetrics
     told: tuple[str, ...]
 
 
@@ -80,12 +80,12 @@ def read(catalog: Catalog, topic: str, *, salvage: bool) -> Reading:
             )
             table = dataset.to_table(columns=["__ledger_id__", "__value__"])
         except PulsarOffloadError as error:
-            return Reading({}, error, TopicReport(), ())
+            return Reading({}, error, TopicMetrics(), ())
     rows: dict[int, list[str]] = defaultdict(list)
     for row in table.to_pylist():
         rows[row["__ledger_id__"]].append(row["__value__"].decode())
     told = [str(each.message) for each in caught if each.category is IncompleteReadWarning]
-    return Reading(dict(rows), None, dataset.report, tuple(told))
+    return Reading(dict(rows), None, dataset.metrics, tuple(told))
 
 
 def check_reading(world: ModelWorld, saved: SavedMetadata | None) -> None:
@@ -164,16 +164,16 @@ def _check_all_told(  # noqa: PLR0917 - what is compared
         missing = [each for each in missing if each >= first]
     if not missing:
         return
-    report = reading.report
+    metrics = reading.metrics
     counted = (
-        report.pending_ledgers
-        + report.unlisted_ledgers
-        + report.unfinished_ledgers
-        + report.substituted_ledgers
-        + sum(count for (unit, _), count in report.lost.items() if unit is Unit.LEDGER)
+        metrics.pending_ledgers
+        + metrics.unlisted_ledgers
+        + metrics.unfinished_ledgers
+        + metrics.substituted_ledgers
+        + sum(count for (unit, _), count in metrics.lost.items() if unit is Unit.LEDGER)
     )
     assert reading.told, f"ledgers {missing} of {name} are left out with no word"
-    assert len(missing) <= counted or report.doubts, (
+    assert len(missing) <= counted or metrics.doubts, (
         f"ledgers {missing} of {name} are left out, and {counted} are told: {reading.told}"
     )
 
@@ -206,7 +206,7 @@ def _check_soundness(
     assert reading.error is None, f"{name} is whole, and cannot be read: {reading.error}"
     expected = {ledger.ledger_id: ledger.rows for ledger in ledgers if ledger.is_offloaded}
     assert reading.rows == expected, f"{name} is whole, and is not read as it is"
-    assert not reading.report.lost
+    assert not reading.metrics.lost
 
 
 def _is_current(world: ModelWorld, saved: SavedMetadata) -> bool:

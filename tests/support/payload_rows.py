@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.payloads.value_columns import ValueColumns
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.golden_values import comparable
 from tests.support.runs import entry_run

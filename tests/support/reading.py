@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_io.ledgers.reader import OffloadedLedger
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 from connector.scan.execution import execute
 
 if TYPE_CHECKING:
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 
 def read(
-    scan: Scan, tasks: Iterable[ScanTask] | None = None, report: ReadReport | None = None
+    scan: Scan, tasks: Iterable[ScanTask] | None = None, metrics: ReadMetrics | None = None
 ) -> pa.Table:
     """The rows of a scan.
 
     Args:
         scan: The scan.
         tasks: Its tasks, in the order to execute them; None: as it plans them.
-        report: Receives the counts.
+        metrics: Receives the counts.
     """
-    counted = ReadReport() if report is None else report
+    counted = ReadMetrics() if metrics is None else metrics
     planned = scan.plan() if tasks is None else tasks
     batches = [batch for task in planned for batch in execute(task, counted)]
     return pa.Table.from_batches(batches, scan.options.projection.schema)

@@ -11,7 +11,7 @@ from arrow_io.format.entry_frame import write_entry
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
-from arrow_io.tally import Tally
+from arrow_io.read_metrics import Tally
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Statistics of topics in a bucket, in segments so small that a topic of a few entries has many."""
+"""Statistics of topics in a bucket, in zones so small that a topic of a few entries has many."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from unittest.mock import patch
 
 from connector import open_topic
 from connector.statistics.analysis import analyze
-from connector.statistics.segments import SEGMENT_SCHEMA
 from connector.statistics.store import open_statistics
+from connector.statistics.zones import ZONE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -30,7 +30,7 @@ def analyzed(
     topic: str,
     folder: str,
     *,
-    segment_bytes: int = 1,
+    zone_bytes: int = 1,
     ledger_ids: Collection[int] | None = None,
 ) -> Statistics:
     """Write statistics of a topic.
@@ -39,7 +39,7 @@ def analyzed(
         url: Bucket of the topic.
         topic: Its full name.
         folder: Folder or URL of the statistics.
-        segment_bytes: About how long segments are; by default each entry is one.
+        zone_bytes: About how long zones are; by default each entry is one.
         ledger_ids: The ledgers; None for all.
     """
     ledgers = [
@@ -47,14 +47,14 @@ def analyzed(
         for name, ledger in ledgers_of(url, topic)
         if ledger_ids is None or ledger.ledger_id in ledger_ids
     ]
-    with patch("connector.statistics.whole_ledgers.SEGMENT_BYTES", segment_bytes):
+    with patch("connector.statistics.whole_ledgers.ZONE_BYTES", zone_bytes):
         return analyze(open_statistics(folder), ledgers)
 
 
 def rows_of(statistics: Statistics, topic: str) -> list[dict[str, Any]]:
-    """All that is told of the segments of a topic, file by file."""
+    """All that is told of the zones of a topic, file by file."""
     tables = [
-        file.segments(range(file.footer.num_row_groups), SEGMENT_SCHEMA.names)
+        file.zones(range(file.footer.num_row_groups), ZONE_SCHEMA.names)
         for file in statistics.files
     ]
     return [row for table in tables for row in table.to_pylist() if row["topic"] == topic]

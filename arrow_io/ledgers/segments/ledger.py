@@ -22,11 +22,11 @@ if TYPE_CHECKING:
     from arrow_io.format.streaming_index import ShareTable
     from arrow_io.ledgers.ledger import Block
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.read_metrics import Tally
     from arrow_io.storage.location import Location
     from arrow_io.storage.range_stream import RangeStream
     from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.ranges_ahead import RangesAhead
-    from arrow_io.tally import Tally
 
 _first_entry_id = attrgetter("first_entry_id")
 

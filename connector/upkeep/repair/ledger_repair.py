@@ -30,8 +30,8 @@ from arrow_io.ledgers.data_object_walk import walk_data_object
 from arrow_io.ledgers.reader import ObjectVersions, OffloadedLedger
 from arrow_io.ledgers.writer import new_ledger_metadata
 from arrow_io.messages import layout
+from arrow_io.read_metrics import Tally
 from arrow_io.storage.ranges import RangeReader
-from arrow_io.tally import Tally
 from connector.inputs.topic_names import managed_ledger_owner
 from connector.writing.offloader import IndexObject, index_user_metadata
 

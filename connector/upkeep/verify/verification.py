@@ -20,11 +20,11 @@ from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import layout
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
-from arrow_io.read_metrics import ReadReport, Unit
+from arrow_io.read_metrics import ReadMetrics, Unit
 from connector.statistics.analysis import unknown_ledgers
-from connector.statistics.gathering import segment_row
-from connector.statistics.segment_writer import SegmentWriter
+from connector.statistics.gathering import zone_row
 from connector.statistics.whole_ledgers import whole_ledgers
+from connector.statistics.zone_writer import ZoneWriter
 from connector.upkeep.verify.journal import VerifiedLedger
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.open_ledger import OpenLedger
     from arrow_io.messages.entry_run import EntryRun
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.statistics.gathering import SegmentRow
+    from connector.statistics.gathering import ZoneRow
     from connector.statistics.store import Statistics
     from connector.statistics.whole_ledgers import WholeLedger
     from connector.upkeep.verify.journal import VerificationJournal
@@ -53,9 +53,9 @@ def verify(
         topics: The topics.
         journal: Knows the ledgers verified before, and notes the others. A ledger with problems is
             read again.
-        statistics: A folder that gets the segments of the ledgers that it does not know. They are
+        statistics: A folder that gets the zones of the ledgers that it does not know. They are
             read even if the journal knows them: the run that noted them may have been stopped
-            before it wrote their segments.
+            before it wrote their zones.
         progress: Called after each ledger that was read.
 
     Yields:
@@ -81,7 +81,7 @@ def verify(
     with ExitStack() as stack:
         writer = None
         if statistics is not None:
-            writer = stack.enter_context(SegmentWriter(statistics))
+            writer = stack.enter_context(ZoneWriter(statistics))
         read = stack.enter_context(closing(_read(pending, unknown, writer)))
         for found in known:
             each = found
@@ -97,7 +97,7 @@ def verify(
 def _read(
     ledgers: Sequence[tuple[str, OpenLedger]],
     unknown: Collection[tuple[str, int]],
-    writer: SegmentWriter | None,
+    writer: ZoneWriter | None,
 ) -> Generator[VerifiedLedger, None, None]:
     """What reading ledgers whole finds; a writer is given those that are unknown."""
     pairs: list[tuple[str, Ledger]] = [(topic, ledger.data) for topic, ledger in ledgers]
@@ -107,7 +107,7 @@ def _read(
         metadata = stack.enter_context(closing(read_ahead(asked, threads=threads)))
         read = stack.enter_context(closing(whole_ledgers(pairs, partial(_checked, unknown))))
         for (_, ledger), whole, problems in zip(ledgers, read, metadata, strict=True):
-            rows = [each.row for each in whole.segments if each.row is not None]
+            rows = [each.row for each in whole.zones if each.row is not None]
             if writer is not None and (whole.topic, ledger.ledger_id) in unknown:
                 writer.add(whole, rows)
             yield _verified(ledger, whole, problems)
@@ -125,13 +125,13 @@ def _unknown(
 
 @dataclass(frozen=True, slots=True)
 class _Checked:
-    """What was found of a segment.
+    """What was found of a zone.
 
     Attributes:
         first: Its first entry alone, without its bytes.
         entries: How many entries are sound.
         unchecked_entries: How many of them have no checksum.
-        report: What was lost of it.
+        metrics: What was lost of it.
         order: The broker's indexes of its entries.
         row: Its row of statistics, if it was asked for.
     """
@@ -139,9 +139,9 @@ class _Checked:
     first: EntryRun
     entries: int
     unchecked_entries: int
-    report: ReadReport
+    metrics: ReadMetrics
     order: BrokerOrder
-    row: SegmentRow | None
+    row: ZoneRow | None
 
 
 def _checked(
@@ -150,44 +150,44 @@ def _checked(
     topic: str,
     runs: Sequence[EntryRun],
 ) -> _Checked:
-    report, order = ReadReport(), BrokerOrder()
+    metrics, order = ReadMetrics(), BrokerOrder()
     entries = unchecked = 0
     for run in runs:
         broken = list(run.flagged(layout.BROKEN))
         for index in broken:
-            report.lose(Unit.ENTRY, run.error(index))
+            metrics.lose(Unit.ENTRY, run.error(index))
         for error in order.errors(run):
-            report.lose(Unit.ENTRY, error)
+            metrics.lose(Unit.ENTRY, error)
         entries += run.count - len(broken)
         stop = run.count * layout.ENTRY_WIDTH
         checksums = run.table[layout.CHECKSUM : stop : layout.ENTRY_WIDTH].tolist()
         unchecked += checksums.count(layout.ABSENT)
     row = None
     if (topic, ledger.ledger_id) in unknown:
-        row = segment_row(ledger, topic, runs)
-    # The other segments of the ledger are yet to come, so that no buffer may be kept for this one.
+        row = zone_row(ledger, topic, runs)
+    # The other zones of the ledger are yet to come, so that no buffer may be kept for this one.
     first = runs[0].without_bytes(0)
-    return _Checked(first, entries, unchecked, report, order, row)
+    return _Checked(first, entries, unchecked, metrics, order, row)
 
 
 def _verified(
     ledger: OpenLedger, whole: WholeLedger[Ledger, _Checked], problems: Sequence[str]
 ) -> VerifiedLedger:
     """What was found of a ledger."""
-    report = ReadReport().add(whole.report)
+    metrics = ReadMetrics().add(whole.metrics)
     last_index = None
-    for each in whole.segments:
-        report.add(each.report)
+    for each in whole.zones:
+        metrics.add(each.metrics)
         if goes_back(last_index, each.order.first):
             error = out_of_order(last_index, each.order.first)
             each.first.locate(error, 0)
-            report.lose(Unit.ENTRY, error)
+            metrics.lose(Unit.ENTRY, error)
         last_index = each.order.last
-    problems = [*problems, *([] if whole.error is None else [str(whole.error)]), *report.losses]
-    more = report.lost.total() - len(report.losses)
+    problems = [*problems, *([] if whole.error is None else [str(whole.error)]), *metrics.losses]
+    more = metrics.lost.total() - len(metrics.losses)
     if more > 0:
         problems.append(f"{more} more {agreeing(more, 'is', 'are')} lost")
-    entries = sum(each.entries for each in whole.segments)
+    entries = sum(each.entries for each in whole.zones)
     missing = ledger.entry_count - entries
     if missing and not problems:
         found = agreeing(missing, "was", "were")
@@ -199,9 +199,9 @@ def _verified(
         object=ledger.data_names,
         stored_bytes=ledger.data.stored_bytes,
         entries=entries,
-        unchecked_entries=sum(each.unchecked_entries for each in whole.segments),
+        unchecked_entries=sum(each.unchecked_entries for each in whole.zones),
         problems=tuple(problems),
-        first_index=whole.segments[0].order.first if whole.segments else None,
+        first_index=whole.zones[0].order.first if whole.zones else None,
         last_index=last_index,
     )
 

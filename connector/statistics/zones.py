@@ -1,7 +1,7 @@
-"""What is kept of a segment: consecutive entries of a data block, about 1 MiB of the data object.
+"""What is kept of a zone: consecutive entries of a data block, about 1 MiB of the data object.
 
-Whatever is not known of a segment is null. Times, keys and schema versions are those of the columns
-of the same name; if a segment has entries in chunks, encrypted or damaged ones, they are null,
+Whatever is not known of a zone is null. Times, keys and schema versions are those of the columns
+of the same name; if a zone has entries in chunks, encrypted or damaged ones, they are null,
 because its rows cannot be told from it alone. Transactions are null if a message of one stands
 behind its marker.
 """
@@ -19,8 +19,8 @@ from arrow_io.storage.object_version import ETag, WriteTime
 if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
 
-SEGMENT_BYTES: Final = (1 << 20) - 256
-"""Most bytes of a segment, unless an entry has more: with a block's header it is one request."""
+ZONE_BYTES: Final = (1 << 20) - 256
+"""Most bytes of a zone, unless an entry has more: with a block's header it is one request."""
 
 _NUMBER: Final = pa.int64()
 _TIME: Final = pa.timestamp("us", "UTC")
@@ -30,9 +30,9 @@ _OUTCOME: Final = pa.struct({"txn_id": pa.string(), "committed": pa.bool_()})
 IDENTITY: Final = ("topic", "ledger_id", "object", "object_bytes", "object_version")
 """What names the data object of a ledger, in one version."""
 _CLOCKS: Final = ("publish", "event", "broker")
-_OF_SEGMENTS_ALONE: Final = ("schema_versions", "transactions", "outcomes", "keys")
+_OF_ZONES_ALONE: Final = ("schema_versions", "transactions", "outcomes", "keys")
 
-SEGMENT_SCHEMA: Final = pa.schema(
+ZONE_SCHEMA: Final = pa.schema(
     {
         "topic": pa.string(),
         "ledger_id": _NUMBER,
@@ -64,7 +64,7 @@ SEGMENT_SCHEMA: Final = pa.schema(
         "keys": pa.binary(),
     }
 )
-"""One row a segment: its topic, ledger and data object (name, length, and version as the store has
+"""One row a zone: its topic, ledger and data object (name, length, and version as the store has
 it; of streaming offload the length up to where the ledger ends in it); its entries (both ends
 inclusive) and their bytes `[start, stop)`; how many messages they hold; least and greatest times
 and how many messages have none; how many have no key; the schema versions, null among them if a
@@ -81,58 +81,58 @@ _COUNTS: Final = (
 
 LEDGER_SCHEMA: Final = pa.schema(
     [
-        *(field for field in SEGMENT_SCHEMA if field.name not in _OF_SEGMENTS_ALONE),
-        pa.field("segments", _NUMBER),
+        *(field for field in ZONE_SCHEMA if field.name not in _OF_ZONES_ALONE),
+        pa.field("zones", _NUMBER),
         pa.field("size_bytes", _NUMBER),
         pa.field("first_row", _NUMBER),
     ]
 )
-"""One row a ledger: what its segments are together; how many there are, how many bytes they have,
+"""One row a ledger: what its zones are together; how many there are, how many bytes they have,
 and the number of the first among all. If entries are missing between them, some count as damaged.
 Of streaming offload (PIP-76), where several objects hold a ledger, each stretch of it that one of
 them holds has a row."""
 
 
-def ledgers_of(segments: pa.Table) -> pa.Table:
-    """The ledgers of some segments, of `LEDGER_SCHEMA`.
+def ledgers_of(zones: pa.Table) -> pa.Table:
+    """The ledgers of some zones, of `LEDGER_SCHEMA`.
 
     Args:
-        segments: Of `SEGMENT_SCHEMA`; those of one ledger stand together.
+        zones: Of `ZONE_SCHEMA`; those of one ledger stand together.
     """
     lengths = {
         "entries": ("first_entry_id", "last_entry_id"),
         "size_bytes": ("start", "stop"),
     }
     for name, (start, stop) in lengths.items():
-        length = pc.subtract(segments.column(stop), segments.column(start))
-        segments = segments.append_column(name, length)
-    rows = pa.arange(0, segments.num_rows)
-    segments = segments.append_column("first_row", rows)
-    segments = segments.append_column("stretch", _stretches(segments))
+        length = pc.subtract(zones.column(stop), zones.column(start))
+        zones = zones.append_column(name, length)
+    rows = pa.arange(0, zones.num_rows)
+    zones = zones.append_column("first_row", rows)
+    zones = zones.append_column("stretch", _stretches(zones))
     wanted = {name: (name, "min") for name in (*_LEAST, "first_row")} | {
         name: (name, "max") for name in _GREATEST
     }
     wanted |= {name: (name, "sum") for name in (*_COUNTS, *lengths)}
-    wanted |= {"segments": ("ledger_id", "count")}
-    grouped = segments.group_by([*IDENTITY, "stretch"], use_threads=False).aggregate(
+    wanted |= {"zones": ("ledger_id", "count")}
+    grouped = zones.group_by([*IDENTITY, "stretch"], use_threads=False).aggregate(
         list(wanted.values())
     )
     grouped = grouped.sort_by("first_row_min")
     found = {name: grouped.column(name) for name in IDENTITY}
     found |= {name: grouped.column("_".join(each)) for name, each in wanted.items()}
     spanned = pc.add(pc.subtract(found["last_entry_id"], found["first_entry_id"]), 1)
-    known = pc.add(found.pop("entries"), found["segments"])
+    known = pc.add(found.pop("entries"), found["zones"])
     found["damaged"] = pc.add(found["damaged"], pc.subtract(spanned, known))
     columns = [found[field.name].cast(field.type) for field in LEDGER_SCHEMA]
     return pa.table(columns, schema=LEDGER_SCHEMA)
 
 
-def _stretches(segments: pa.Table) -> pa.Array:
-    """A number for the segments that stand together in one object of a ledger.
+def _stretches(zones: pa.Table) -> pa.Array:
+    """A number for the zones that stand together in one object of a ledger.
 
     A ledger of streaming offload may go on in an object behind what it has in another one.
     """
-    names = (segments.column(name).combine_chunks() for name in ("topic", "ledger_id", "object"))
+    names = (zones.column(name).combine_chunks() for name in ("topic", "ledger_id", "object"))
     changes = (pc.not_equal(each[1:], each[:-1]) for each in names)
     is_new = reduce(pc.or_, changes).cast(pa.int64())
     return pc.cumulative_sum(pa.concat_arrays([pa.array([0], pa.int64()), is_new]))

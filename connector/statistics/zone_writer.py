@@ -6,22 +6,22 @@ from typing import TYPE_CHECKING, Any, Final, Self
 
 import pyarrow as pa
 
-from connector.statistics.segments import SEGMENT_SCHEMA
+from connector.statistics.zones import ZONE_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from connector.statistics.gathering import SegmentRow
+    from connector.statistics.gathering import ZoneRow
     from connector.statistics.store import Statistics
     from connector.statistics.whole_ledgers import WholeLedger
 
 _FILE_ROWS: Final = 16_384
-"""About how many segments stand in a file: 16 GiB of data, which a killed run has to read again."""
+"""About how many zones stand in a file: 16 GiB of data, which a killed run has to read again."""
 _FILE_BYTES: Final = 64 << 20
 """Fewer do if their filters of keys have so many bytes."""
 
 
-class SegmentWriter:
+class ZoneWriter:
     """Adds files to a folder; a context manager, at the end of which all is written.
 
     Each file holds whole ledgers. So if a run is killed or fails, the next one goes on behind it.
@@ -39,7 +39,7 @@ class SegmentWriter:
     def __init__(self, statistics: Statistics) -> None:
         statistics.location.check_writable()
         self.statistics = statistics
-        self._pending: list[SegmentRow] = []
+        self._pending: list[ZoneRow] = []
         self._key_bytes = 0
 
     def __enter__(self) -> Self:
@@ -54,22 +54,22 @@ class SegmentWriter:
         """
         self.write()
 
-    def add(self, whole: WholeLedger[Any, Any], rows: Iterable[SegmentRow]) -> None:
+    def add(self, whole: WholeLedger[Any, Any], rows: Iterable[ZoneRow]) -> None:
         """Add a ledger; if reading it ended before its end, nothing is known of it.
 
         Args:
             whole: The ledger.
-            rows: Of each of its segments.
+            rows: Of each of its zones.
 
         Raises:
             StorageError: The store refused, or went on failing.
         """
         if whole.error is None:
             # Whoever reads has to read it whole, to meet what is wrong around its entries.
-            self.add_segments(rows if whole.is_sound else map(_all_damaged, rows))
+            self.add_zones(rows if whole.is_sound else map(_all_damaged, rows))
 
-    def add_segments(self, rows: Iterable[SegmentRow]) -> None:
-        """Add all segments of a ledger.
+    def add_zones(self, rows: Iterable[ZoneRow]) -> None:
+        """Add all zones of a ledger.
 
         Raises:
             StorageError: The store refused, or went on failing.
@@ -87,10 +87,10 @@ class SegmentWriter:
             StorageError: The store refused, or went on failing; those ledgers are not known.
         """
         if self._pending:
-            table = pa.Table.from_pylist(self._pending, SEGMENT_SCHEMA)
+            table = pa.Table.from_pylist(self._pending, ZONE_SCHEMA)
             self._pending, self._key_bytes = [], 0
             self.statistics = self.statistics.added(table)
 
 
-def _all_damaged(row: SegmentRow) -> SegmentRow:
+def _all_damaged(row: ZoneRow) -> ZoneRow:
     return row | {"damaged": row["last_entry_id"] - row["first_entry_id"] + 1}

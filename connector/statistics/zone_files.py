@@ -4,7 +4,7 @@ The name of a file has the hash and the length of its footer, from the end of th
 the footer has a hash of each piece of what stands before it. So any part can be read by itself, and
 is known to be as it was written. A file never changes, and each writer's stand beside the others'.
 
-The footer also has a row for each ledger, which often spares reading those of its segments.
+The footer also has a row for each ledger, which often spares reading those of its zones.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.errors import CorruptStatisticsError
-from connector.statistics.segments import LEDGER_SCHEMA, SEGMENT_SCHEMA, ledgers_of
+from connector.statistics.zones import LEDGER_SCHEMA, ZONE_SCHEMA, ledgers_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,35 +41,35 @@ _MAX_FOOTER_BYTES: Final = 64 << 20
 _PIECES_KEY: Final = b"pulsar_offload.pieces"
 _DATA_KEY: Final = b"pulsar_offload.data_bytes"
 _LEDGERS_KEY: Final = b"pulsar_offload.ledgers"
-_NAME: Final = re.compile(r"segments-([0-9a-f]{32})-([0-9a-f]{1,8})\.parquet")
+_NAME: Final = re.compile(r"zones-([0-9a-f]{32})-([0-9a-f]{1,8})\.parquet")
 
 
-def file_of(segments: pa.Table) -> tuple[str, bytes]:
-    """A file of some segments: its name and its bytes.
+def file_of(zones: pa.Table) -> tuple[str, bytes]:
+    """A file of some zones: its name and its bytes.
 
     Args:
-        segments: Of `SEGMENT_SCHEMA`; those of one ledger stand together.
+        zones: Of `ZONE_SCHEMA`; those of one ledger stand together.
     """
     sink = io.BytesIO()
-    with pq.ParquetWriter(sink, SEGMENT_SCHEMA, compression="zstd") as writer:
-        for start in range(0, segments.num_rows, _ROW_GROUP_ROWS):
-            writer.write_table(segments.slice(start, _ROW_GROUP_ROWS))
+    with pq.ParquetWriter(sink, ZONE_SCHEMA, compression="zstd") as writer:
+        for start in range(0, zones.num_rows, _ROW_GROUP_ROWS):
+            writer.write_table(zones.slice(start, _ROW_GROUP_ROWS))
         data_bytes = sink.tell()
         hashes = [_hash(piece) for piece in _pieces(sink.getbuffer()[:data_bytes])]
         writer.add_key_value_metadata(
             {
                 _DATA_KEY: str(data_bytes),
                 _PIECES_KEY: json.dumps(hashes),
-                _LEDGERS_KEY: b64encode(_packed(ledgers_of(segments))),
+                _LEDGERS_KEY: b64encode(_packed(ledgers_of(zones))),
             }
         )
     written = sink.getvalue()
     footer = written[data_bytes:]
-    return f"segments-{_hash(footer)}-{len(footer):x}.parquet", written
+    return f"zones-{_hash(footer)}-{len(footer):x}.parquet", written
 
 
 @dataclass(frozen=True)
-class SegmentFile:
+class ZoneFile:
     """A file of statistics in a folder.
 
     Attributes:
@@ -112,7 +112,7 @@ class SegmentFile:
             found = pq.read_metadata(pa.BufferReader(footer))
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(f"cannot be read: {error}") from None
-        if found.schema.to_arrow_schema() != SEGMENT_SCHEMA:
+        if found.schema.to_arrow_schema() != ZONE_SCHEMA:
             raise self._damaged("has other columns than this version knows")
         if self._told_pieces(found.metadata) is None:
             raise self._damaged("has no hash of what it holds")
@@ -135,7 +135,7 @@ class SegmentFile:
 
     @cached_property
     def ledgers(self) -> pa.Table:
-        """The ledgers whose segments stand in the file, in this order: of `LEDGER_SCHEMA`.
+        """The ledgers whose zones stand in the file, in this order: of `LEDGER_SCHEMA`.
 
         Raises:
             CorruptStatisticsError: The file is damaged.
@@ -175,7 +175,7 @@ class SegmentFile:
         return tuple(accumulate(counts))
 
     def row_groups_of(self, ledgers: pa.Table) -> Iterator[tuple[range, list[tuple[int, int]]]]:
-        """Where the segments of some of the file's ledgers stand.
+        """Where the zones of some of the file's ledgers stand.
 
         Args:
             ledgers: Some rows of `ledgers`, in their order.
@@ -186,7 +186,7 @@ class SegmentFile:
         """
         stops = self.group_stops
         found: list[tuple[int, int, list[tuple[int, int]]]] = []
-        columns = (ledgers.column(name).to_pylist() for name in ("first_row", "segments"))
+        columns = (ledgers.column(name).to_pylist() for name in ("first_row", "zones"))
         for first, count in zip(*columns, strict=True):
             begin, end = bisect_right(stops, first), bisect_right(stops, first + count - 1)
             if found and begin <= found[-1][1] + 1:
@@ -197,7 +197,7 @@ class SegmentFile:
             before = stops[begin - 1] if begin else 0
             yield range(begin, end + 1), [(first - before, count) for first, count in rows]
 
-    def segments(self, row_groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
+    def zones(self, row_groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
         """Some columns of some row groups.
 
         Raises:

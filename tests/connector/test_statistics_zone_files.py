@@ -18,10 +18,10 @@ from arrow_io.errors import CorruptStatisticsError, TruncatedObjectError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
-from connector.statistics import segment_files
-from connector.statistics.segment_files import SegmentFile, file_of
-from connector.statistics.segments import LEDGER_SCHEMA, SEGMENT_SCHEMA
+from connector.statistics import zone_files
 from connector.statistics.store import open_statistics
+from connector.statistics.zone_files import ZoneFile, file_of
+from connector.statistics.zones import LEDGER_SCHEMA, ZONE_SCHEMA
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.damage import flipped
 from tests.support.entries import Message, encode_entry
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-def _segments(count: int, *, topic: str = "orders", key_bytes: int = 64) -> pa.Table:
+def _zones(count: int, *, topic: str = "orders", key_bytes: int = 64) -> pa.Table:
     return pa.Table.from_pylist(
         [
             {
@@ -49,33 +49,33 @@ def _segments(count: int, *, topic: str = "orders", key_bytes: int = 64) -> pa.T
             }
             for number in range(count)
         ],
-        SEGMENT_SCHEMA,
+        ZONE_SCHEMA,
     )
 
 
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Files of a few rows have many pieces and row groups."""
-    monkeypatch.setattr(segment_files, "_PIECE_BYTES", 512)
-    monkeypatch.setattr(segment_files, "_ROW_GROUP_ROWS", 16)
+    monkeypatch.setattr(zone_files, "_PIECE_BYTES", 512)
+    monkeypatch.setattr(zone_files, "_ROW_GROUP_ROWS", 16)
 
 
-def _opened(url: str, name: str, data: bytes) -> SegmentFile:
-    return SegmentFile(Location(url, trace=RequestTrace()), name, len(data))
+def _opened(url: str, name: str, data: bytes) -> ZoneFile:
+    return ZoneFile(Location(url, trace=RequestTrace()), name, len(data))
 
 
-def _read_all(file: SegmentFile) -> pa.Table:
+def _read_all(file: ZoneFile) -> pa.Table:
     assert file.ledgers.schema == LEDGER_SCHEMA
-    return file.segments(range(file.footer.num_row_groups), SEGMENT_SCHEMA.names)
+    return file.zones(range(file.footer.num_row_groups), ZONE_SCHEMA.names)
 
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("count", [1, 15, 16, 17, 60])
 def test_what_was_written_is_read(count: int) -> None:
     """Whole, and any columns of any row groups alone."""
-    table = _segments(count)
+    table = _zones(count)
     name, data = file_of(table)
-    assert SegmentFile.is_one(name)
+    assert ZoneFile.is_one(name)
     with memory_bucket({name: data}) as bucket:
         file = _opened(bucket.url, name, data)
         groups = file.footer.num_row_groups
@@ -84,19 +84,19 @@ def test_what_was_written_is_read(count: int) -> None:
         for group in range(groups):
             columns = ["messages", "schema_versions", "transactions"]
             expected = table.slice(16 * group, 16).select(columns)
-            assert file.segments([group], columns).equals(expected)
-        assert file.segments([], ["topic"]).num_rows == 0
+            assert file.zones([group], columns).equals(expected)
+        assert file.zones([], ["topic"]).num_rows == 0
 
 
 @pytest.mark.usefixtures("small_pieces")
 def test_only_what_is_asked_for_is_requested() -> None:
     """A column of a row group takes the pieces that it stands in, not those of the filters."""
-    name, data = file_of(_segments(60, key_bytes=1 << 14))
+    name, data = file_of(_zones(60, key_bytes=1 << 14))
     with memory_bucket({name: data}) as bucket:
         file = _opened(bucket.url, name, data)
         assert file.footer.num_row_groups == 4
         before = file.location.trace.counts.received_bytes
-        file.segments([1], ["topic", "messages"])
+        file.zones([1], ["topic", "messages"])
         assert file.location.trace.counts.received_bytes - before < 3000 < len(data)
 
 
@@ -119,9 +119,9 @@ def _damaged_forms(data: bytes, other: bytes) -> Iterator[tuple[str, bytes]]:
 @pytest.mark.usefixtures("small_pieces")
 def test_no_damage_goes_unnoticed() -> None:
     """Whatever becomes of the bytes: what was written, or the typed error."""
-    table = _segments(40)
+    table = _zones(40)
     name, data = file_of(table)
-    _, other = file_of(_segments(41))
+    _, other = file_of(_zones(41))
     noticed = 0
     with memory_bucket({}) as bucket:
         for what, damaged in _damaged_forms(data, other):
@@ -146,7 +146,7 @@ def test_ledgers_are_found_by_topic_and_id(rows: list[tuple[str, int]], ids: lis
     table = pa.table({"topic": pa.array(topics, pa.string()), "ledger_id": pa.array(numbers)})
     if not rows:
         table = table.cast(pa.schema([("topic", pa.string()), ("ledger_id", pa.int64())]))
-    file = SegmentFile(Location("memory://nothing"), "segments", 0)
+    file = ZoneFile(Location("memory://nothing"), "zones", 0)
     vars(file)["ledgers"] = table
     for topic in ("a", "b", "c"):
         mine = [each for each in rows if each[0] == topic]
@@ -193,7 +193,7 @@ def test_each_byte_and_each_length(cut: bool) -> None:
 
 def _named(footer: bytes) -> str:
     """The name of a file that has this footer."""
-    return f"segments-{segment_files._hash(footer)}-{len(footer):x}.parquet"
+    return f"zones-{zone_files._hash(footer)}-{len(footer):x}.parquet"
 
 
 def _parquet(table: pa.Table, **metadata: str) -> bytes:
@@ -212,12 +212,12 @@ _PIECES: Final = {"pulsar_offload.pieces": "[]", "pulsar_offload.data_bytes": "9
     [
         (pa.table({"a": [1]}), {}),
         (pa.table({"a": [1]}), _PIECES),
-        (_segments(2), {}),
-        (_segments(2), _PIECES),
-        (_segments(2), _PIECES | {"pulsar_offload.pieces": "no JSON"}),
-        (_segments(2), _PIECES | {"pulsar_offload.pieces": "7"}),
-        (_segments(2), _PIECES | {"pulsar_offload.data_bytes": "many"}),
-        (_segments(2).drop_columns(["keys"]), _PIECES),
+        (_zones(2), {}),
+        (_zones(2), _PIECES),
+        (_zones(2), _PIECES | {"pulsar_offload.pieces": "no JSON"}),
+        (_zones(2), _PIECES | {"pulsar_offload.pieces": "7"}),
+        (_zones(2), _PIECES | {"pulsar_offload.data_bytes": "many"}),
+        (_zones(2).drop_columns(["keys"]), _PIECES),
     ],
 )
 def test_files_of_others_are_not_used(table_and_metadata: tuple[pa.Table, dict[str, str]]) -> None:
@@ -230,18 +230,18 @@ def test_files_of_others_are_not_used(table_and_metadata: tuple[pa.Table, dict[s
 
 
 @pytest.mark.parametrize(
-    "name", ["notes.txt", "segments.parquet", "segments-00-1.parquet", "x-segments-.parquet"]
+    "name", ["notes.txt", "zones.parquet", "zones-00-1.parquet", "x-zones-.parquet"]
 )
 def test_other_names_are_those_of_other_files(name: str) -> None:
     """They are not looked at."""
-    assert not SegmentFile.is_one(name)
+    assert not ZoneFile.is_one(name)
     with memory_bucket({name: b""}) as bucket, pytest.raises(CorruptStatisticsError):
         _opened(bucket.url, name, b"").footer  # noqa: B018
 
 
 def test_footers_of_no_believable_length_are_not_read() -> None:
     """A name may say anything of a length."""
-    name, data = file_of(_segments(2))
+    name, data = file_of(_zones(2))
     for length in ("0", "ffffffff", f"{len(data) + 1:x}"):
         other = re.sub(r"-[0-9a-f]+\.parquet", f"-{length}.parquet", name)
         with memory_bucket({other: data}) as bucket, pytest.raises(CorruptStatisticsError):
@@ -251,7 +251,7 @@ def test_footers_of_no_believable_length_are_not_read() -> None:
 @pytest.mark.usefixtures("small_pieces")
 def test_files_that_end_early_are_no_endless_loop() -> None:
     """A file that became shorter than it was listed is an error."""
-    name, data = file_of(_segments(40))
+    name, data = file_of(_zones(40))
     with memory_bucket({name: data}) as bucket:
         file = _opened(bucket.url, name, data)
         assert file.footer.num_rows == 40

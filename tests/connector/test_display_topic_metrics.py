@@ -1,4 +1,4 @@
-"""A report of a read of topics adds up, and tells each thing once."""
+"""Metrics of a read of topics adds up, and tells each thing once."""
 
 from __future__ import annotations
 
@@ -7,29 +7,29 @@ from dataclasses import fields
 import pytest
 
 from arrow_io.errors import ChecksumError, IncompleteReadWarning
-from arrow_io.read_metrics import ReadReport, Unit
-from connector.display.topic_report import TopicReport
+from arrow_io.read_metrics import ReadMetrics, Unit
+from connector.display.topic_metrics import TopicMetrics
 from connector.scan.execution import execute
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
 
 
-def _numbered(first: int) -> TopicReport:
-    """A report of which each count is another number."""
-    report = TopicReport()
-    counts = [each.name for each in fields(report) if isinstance(getattr(report, each.name), int)]
+def _numbered(first: int) -> TopicMetrics:
+    """Metrics of which each count is another number."""
+    metrics = TopicMetrics()
+    counts = [each.name for each in fields(metrics) if isinstance(getattr(metrics, each.name), int)]
     for number, name in enumerate(counts, start=first):
-        setattr(report, name, number)
-    return report
+        setattr(metrics, name, number)
+    return metrics
 
 
 def test_reports_of_tasks_add_up_with_that_of_their_topics() -> None:
     """What tasks count is added to what was counted when the topics were opened."""
-    opened = TopicReport(pending_ledgers=2, pending_entries=7, doubts=["one"])
-    task = ReadReport(rows=5, doubts=["two"])
+    opened = TopicMetrics(pending_ledgers=2, pending_entries=7, doubts=["one"])
+    task = ReadMetrics(rows=5, doubts=["two"])
     task.lose(Unit.ENTRY, ChecksumError("broken"))
 
-    total = TopicReport().add(opened).add(task)
+    total = TopicMetrics().add(opened).add(task)
 
     assert (total.rows, total.pending_ledgers, total.pending_entries) == (5, 2, 7)
     assert total.doubts == ["one", "two"]
@@ -50,7 +50,7 @@ def test_no_count_is_left_out_of_a_sum() -> None:
 
 def test_notices_say_which_ledgers_were_left_out() -> None:
     """One sentence for each reason, with its number, before what is said of entries."""
-    report = TopicReport(
+    metrics = TopicMetrics(
         unfinished_ledgers=5,
         pending_ledgers=1,
         pending_entries=2,
@@ -60,7 +60,7 @@ def test_notices_say_which_ledgers_were_left_out() -> None:
         replaced_texts=1,
     )
 
-    assert report.notices() == [
+    assert metrics.notices() == [
         "5 data objects have no index object: ledgers whose offload is under way or has failed",
         ("1 ledger behind those offloaded is in BookKeeper only, and was not read: 2 entries"),
         (
@@ -80,7 +80,7 @@ def test_notices_say_which_ledgers_were_left_out() -> None:
 
 
 def test_what_a_task_left_out_is_a_warning_of_the_callers_line() -> None:
-    """Whoever executes a task without a report is shown where."""
+    """Whoever executes a task without metrics is shown where."""
     (task,) = open_golden(golden_topic("transactions-open")).scan.plan()
 
     with pytest.warns(IncompleteReadWarning) as told:

@@ -1,4 +1,4 @@
-"""`connector.scan.segment_lookup`: files of statistics are looked into side by side."""
+"""`connector.scan.zone_lookup`: files of statistics are looked into side by side."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_files_are_asked_at_once() -> None:
     assert count == len(_LEDGERS)
     assert store.waves_left == []
     assert rows == 1
-    assert topic.report.skipped_segments == 3 * count - 1
+    assert topic.metrics.skipped_zones == 3 * count - 1
 
 
 @pytest.mark.parametrize("sound", range(3))
@@ -57,7 +57,7 @@ def test_what_damaged_files_do_not_tell_another_does(sound: int) -> None:
     """Whichever it is of three that know the same; a file that was in vain is told."""
     with memory_bucket(_objects()) as bucket, memory_bucket({}) as folder:
         for size in (1, 150, 1 << 20):
-            analyzed(bucket.url, TOPIC, folder.url, segment_bytes=size)
+            analyzed(bucket.url, TOPIC, folder.url, zone_bytes=size)
         known = open_statistics(folder.url)
         topic = open_topic(bucket.url, TOPIC, statistics=folder.url, value="raw")
         for number, file in enumerate(known.files):
@@ -71,6 +71,6 @@ def test_what_damaged_files_do_not_tell_another_does(sound: int) -> None:
 
     assert len(known.files) == 3
     assert rows == 1
-    assert topic.report.unknown_ledgers == 0
-    assert topic.report.skipped_segments > 0
+    assert topic.metrics.unknown_ledgers == 0
+    assert topic.metrics.skipped_zones > 0
     assert any("not as it was written" in str(each.message) for each in told) == (sound > 0)

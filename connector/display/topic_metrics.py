@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from arrow_io.core.wording import agreeing, counted
-from arrow_io.read_metrics import ReadReport
+from arrow_io.read_metrics import ReadMetrics
 
 
 @dataclass(slots=True)
-class TopicReport(ReadReport):
+class TopicMetrics(ReadMetrics):
     """Counts of one read of topics.
 
     Attributes:
@@ -25,7 +25,7 @@ class TopicReport(ReadReport):
             list them as offloaded. Retention does not explain them: the metadata may be older.
         segment_ledgers: Ledgers in the bucket of the scalable topics (Pulsar 5.0) that continue
             these topics; they were not read.
-        skipped_segments: Segments that were not read, because statistics show that no row of them
+        skipped_zones: Zones that were not read, because statistics show that no row of them
             is asked for.
         skipped_bytes: How many bytes of data objects they have.
         unknown_ledgers: Ledgers that statistics know nothing of, or not in the version that was
@@ -41,7 +41,7 @@ class TopicReport(ReadReport):
     unknown_topics: int = 0
     unlisted_ledgers: int = 0
     segment_ledgers: int = 0
-    skipped_segments: int = 0
+    skipped_zones: int = 0
     skipped_bytes: int = 0
     unknown_ledgers: int = 0
     unused_statistics: list[str] = field(default_factory=list)
@@ -49,7 +49,7 @@ class TopicReport(ReadReport):
 
     def notices(self) -> list[str]:
         """One sentence for each thing a reader of the rows must know of; empty if there is none."""
-        return [*self._of_ledgers(), *ReadReport.notices(self)]
+        return [*self._of_ledgers(), *ReadMetrics.notices(self)]
 
     def _of_ledgers(self) -> list[str]:
         said = []
@@ -87,7 +87,7 @@ class TopicReport(ReadReport):
         if self.segment_ledgers:
             said.append(
                 "the topic was migrated to a scalable topic of Pulsar 5.0, where its history"
-                f" continues: {counted(self.segment_ledgers, 'ledger')} of its segments"
+                f" continues: {counted(self.segment_ledgers, 'ledger')} of its zones"
                 f" {agreeing(self.segment_ledgers, 'is', 'are')} in the bucket, and cannot be read"
                 " yet"
             )
