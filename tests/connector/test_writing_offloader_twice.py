@@ -22,6 +22,7 @@ from tests.support.offloads import (
     names,
 )
 from tests.support.s3_server import S3Server, running_s3_server
+from tests.support.stalling_server import without_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -53,6 +54,7 @@ def offloader(
     if url is None:
         server: S3Server = request.getfixturevalue("s3_server")
         url, options = f"s3://{server.new_bucket()}", server.storage_options
+        without_pauses(monkeypatch)
     retry = RetryPolicy(attempts=1)
     return LedgerOffloader(url, storage_options=options, block_bytes=BLOCK_BYTES, retry=retry)
 
