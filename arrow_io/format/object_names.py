@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, TypeGuard
 from uuid import UUID
 
 from arrow_io.errors import OptionError
@@ -35,16 +35,16 @@ _NAME = re.compile(
 )
 
 
-class CopyName(Protocol):
-    """What names the objects of one ledger, whatever their kind."""
+class PairName(Protocol):
+    """What names an index object and its data object, whatever their kind."""
 
     @property
     def uuid(self) -> UUID:
         """Id of the offload."""
 
     @property
-    def ledger_id(self) -> int:
-        """BookKeeper ledger id."""
+    def ledger_id(self) -> int | None:
+        """BookKeeper ledger id; None if only the index object says which ledgers it is of."""
 
     @property
     def data_name(self) -> str:
@@ -53,6 +53,19 @@ class CopyName(Protocol):
     @property
     def index_name(self) -> str:
         """Name of the index object."""
+
+
+class CopyName(PairName, Protocol):
+    """What names the objects of one ledger."""
+
+    @property
+    def ledger_id(self) -> int:
+        """BookKeeper ledger id."""
+
+
+def tells_ledger(name: PairName) -> TypeGuard[CopyName]:
+    """Return whether a name tells the ledger that its objects hold."""
+    return name.ledger_id is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,9 +105,7 @@ class LedgerObjectName:
 
 
 @dataclass(frozen=True, slots=True)
-class SegmentName:
-    """What names the two objects of a segment of streaming offload, which may hold any ledgers."""
-
+class _SegmentObjects:
     uuid: UUID
     """Id of the segment, `OffloadSegment.uidMsb` and `uidLsb`."""
 
@@ -110,7 +121,17 @@ class SegmentName:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareName(SegmentName):
+class SegmentName(_SegmentObjects):
+    """What names the two objects of a segment of streaming offload, which may hold any ledgers."""
+
+    @property
+    def ledger_id(self) -> None:
+        """Only the index object says which ledgers it is of."""
+        return
+
+
+@dataclass(frozen=True, slots=True)
+class ShareName(_SegmentObjects):
     """One ledger's share of a segment; other ledgers' shares are in the same objects."""
 
     ledger_id: int

@@ -12,17 +12,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import MissingObjectError, StorageError
-from arrow_io.format.object_names import LedgerObjectName, SegmentName, ShareName
+from arrow_io.format.object_names import tells_ledger
 from connector.catalog.bucket_listing import find_objects, list_again, list_bucket
-from connector.catalog.ledger_copy import LedgerCopy, age_rank, read_copy
-from connector.catalog.segment_copies import SegmentCopy, SegmentedCopy, read_segment
+from connector.catalog.kinds import kind_of
+from connector.catalog.ledger_copy import age_rank
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Collection, Iterable, Mapping, Sequence
 
+    from arrow_io.format.object_names import CopyName, PairName
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.bucket_listing import BucketListing, PairName
+    from connector.catalog.bucket_listing import BucketListing
+    from connector.catalog.ledger_copy import LedgerCopy, StoredPair
 
 
 _MOST_BY_NAME: Final = 256
@@ -38,11 +40,11 @@ class UnfinishedOffload:
     A complete copy of the ledger, if there is one, lies under another uuid.
 
     Attributes:
-        name: Names of the attempt's objects.
+        name: Names of the attempt's objects; their ledger is not known if they do not tell it.
         data: What the listing said of its data object.
     """
 
-    name: LedgerObjectName
+    name: PairName
     data: ObjectInfo
 
 
@@ -52,20 +54,24 @@ class BucketContents:
 
     Attributes:
         location: The bucket, prefix or folder.
-        copies: Every offload attempt that has an index object, and what each segment has of a
-            ledger, by ledger id, then from the newest to the oldest.
+        copies: What each pair that has an index object has of a ledger, by ledger id, then from
+            the newest to the oldest.
         unfinished: Attempts that never completed.
-        segments: Segments of streaming offload (PIP-76), from the newest to the oldest.
-        streaming: Data objects of streaming offload that have no index object.
+        without_copies: Pairs whose index object does not tell which ledgers it is of.
         foreign: Objects whose names no offloader of Pulsar gives.
     """
 
     location: Location
     copies: tuple[LedgerCopy, ...]
     unfinished: tuple[UnfinishedOffload, ...] = ()
-    segments: tuple[SegmentCopy, ...] = ()
-    streaming: tuple[ObjectInfo, ...] = ()
+    without_copies: tuple[StoredPair, ...] = ()
     foreign: tuple[ObjectInfo, ...] = ()
+
+    @property
+    def pairs(self) -> list[StoredPair]:
+        """Every pair that has an index object, each once."""
+        found = {pair.name: pair for copy in self.copies for pair in copy.pairs}
+        return [*found.values(), *self.without_copies]
 
 
 @dataclass(frozen=True)
@@ -104,79 +110,72 @@ class Bucket:
         self._start()
         self.listing = listing
         self._looked_before = looked
-        self._copies: dict[LedgerObjectName, LedgerCopy] = {}
-        self._segment_copies: dict[SegmentName, SegmentCopy] = {}
-        for copy in known:
-            if isinstance(copy, SegmentedCopy):
-                for each in copy.segments:
-                    index = listing.index_of(each.name)
-                    if index is not None and each.is_still(index, listing.data_of(each.name)):
-                        self._segment_copies[each.name] = each
-            elif isinstance(copy.name, LedgerObjectName) and copy.name in listing.indexes:
-                index, data = listing.indexes[copy.name], listing.data.get(copy.name)
-                if copy.is_still(index, data):
-                    self._copies[copy.name] = copy.as_listed(index, data)
+        self._pairs: dict[PairName, StoredPair] = {}
+        for pair in (pair for copy in known for pair in copy.pairs):
+            index, data = listing.indexes.get(pair.name), listing.data.get(pair.name)
+            if index is not None and pair.is_still(index, data):
+                self._pairs[pair.name] = pair.as_listed(index, data)
 
     def _start(self) -> None:
         # Whoever opens all of it asks for copies, too.
         self._lock = threading.RLock()
         self._contents: BucketContents | None = None
         self._deleted: set[PairName] = set()
-        self._shares: dict[LedgerObjectName | ShareName, SegmentedCopy] | None = None
+        self._shares: dict[CopyName, LedgerCopy] | None = None
         self.looked: BucketListing | None = None
         """The listing whose data objects without an index object were asked for theirs."""
 
     @property
     def opened(self) -> tuple[LedgerCopy, ...]:
         """The copies whose index objects have been read until now; sends no request."""
-        known, segments = dict(self._copies), dict(self._segment_copies)
-        found = (known[name] for name in self.listing.indexes if name in known)
-        in_order = (segments[name] for name in self.listing.segments if name in segments)
-        return *found, *(copy for each in in_order for copy in each.copies)
+        pairs = dict(self._pairs)
+        found = (pairs[name] for name in self.listing.indexes if name in pairs)
+        return tuple(copy for each in found for copy in each.copies)
 
     @property
     def is_opened(self) -> bool:
         """Whether all index objects have been read; sends no request."""
-        unread = self.listing.index_names - self._deleted
-        return unread <= {*self._copies, *self._segment_copies}
+        return self.listing.indexes.keys() - self._deleted <= self._pairs.keys()
 
     @property
-    def segments(self) -> tuple[SegmentCopy, ...]:
-        """The segments of streaming offload, whose index objects are read together.
+    def nameless_pairs(self) -> list[StoredPair]:
+        """The pairs whose names do not tell their ledgers, the newest first; they are all read.
 
         Raises:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
         with self._lock:
-            while unread := self._listed_segments - self._segment_copies.keys():
+            while unread := set(self.nameless) - self._deleted - self._pairs.keys():
                 self._read(unread)
-            is_there = self._segment_copies
-            return tuple(is_there[name] for name in self.listing.segments if name in is_there)
+            return [self._pairs[name] for name in self.nameless if name in self._pairs]
 
     @property
-    def _listed_segments(self) -> set[SegmentName]:
-        return {name for name in self.listing.segments if name not in self._deleted}
+    def nameless(self) -> Sequence[PairName]:
+        """The names of pairs with an index object that do not tell their ledgers."""
+        return self.listing.by_ledger_id.get(None, ())
 
     @property
-    def names(self) -> frozenset[LedgerObjectName | ShareName]:
-        """The names of all copies; those of segments only their index objects say.
+    def names(self) -> frozenset[CopyName]:
+        """The names of all copies; some only their index objects say.
 
         Raises:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
-        return frozenset((*self.listing.indexes, *self._every_share()))
+        return frozenset((*filter(tells_ledger, self.listing.indexes), *self._every_share()))
 
     @property
     def ledger_ids(self) -> set[int]:
         """The ledgers of which there is a copy, as far as that is known without a request."""
-        segments = tuple(self._segment_copies.values())
-        shares = (copy.name.ledger_id for each in segments for copy in each.copies)
-        return {*self.listing.by_ledger_id, *shares}
+        pairs = tuple(self._pairs.values())
+        shares = (copy.name.ledger_id for each in pairs for copy in each.copies)
+        names = filter(tells_ledger, self.listing.indexes)
+        return {*(name.ledger_id for name in names), *shares}
 
     @property
     def copy_count(self) -> int:
-        """How many index objects there are, but for those that are known to be deleted."""
-        return len(self.listing.indexes.keys() - self._deleted)
+        """How many index objects name their ledger, but for those that are known to be deleted."""
+        names = self.listing.indexes.keys() - self._deleted
+        return sum(map(tells_ledger, names))
 
     @property
     def unfinished(self) -> tuple[UnfinishedOffload, ...]:
@@ -184,13 +183,6 @@ class Bucket:
         complete = self.listing.indexes.keys() - self._deleted
         data = self.listing.data.items()
         return tuple(UnfinishedOffload(*each) for each in data if each[0] not in complete)
-
-    @property
-    def streaming(self) -> tuple[ObjectInfo, ...]:
-        """Data objects of streaming offload that have no index object, or a deleted one."""
-        complete = self._listed_segments
-        data = self.listing.segment_data.items()
-        return tuple(info for name, info in data if name not in complete)
 
     def look_again(self, names: Collection[PairName] | None) -> None:
         """Ask for pairs of objects that were not listed whole: they may have come since.
@@ -229,8 +221,7 @@ class Bucket:
                         self.listing.location,
                         copies,
                         self.unfinished,
-                        self.segments,
-                        self.streaming,
+                        tuple(each for each in self.nameless_pairs if not each.copies),
                         self.listing.foreign,
                     )
             message = "the bucket changed faster than its index objects could be read: try again"
@@ -243,9 +234,9 @@ class Bucket:
         index object of an earlier one. Without new index objects there is no such attempt.
         """
         listing, before = self.listing, self._looked_before
-        lacking = listing.data_names - listing.index_names
+        lacking = listing.data.keys() - listing.indexes.keys()
         if before is not None and before.has_indexes(listing):
-            lacking = {name for name in lacking if before.data_of(name) != listing.data_of(name)}
+            lacking = {name for name in lacking if before.data.get(name) != listing.data[name]}
         self.look_again(lacking)
         self.looked, self._looked_before = self.listing, None
 
@@ -253,31 +244,37 @@ class Bucket:
         """All copies of some ledgers; order and errors are as in `copies`."""
         return self.copies(self.names_of(ledger_ids))
 
-    def names_of(self, ledger_ids: Iterable[int]) -> list[LedgerObjectName | ShareName]:
+    def names_of(self, ledger_ids: Iterable[int]) -> list[CopyName]:
         """The names of all copies of some ledgers.
 
         Raises:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
-        ids, named = set(ledger_ids), self.listing.by_ledger_id
+        ids = set(ledger_ids)
         shares = [name for name in self._every_share() if name.ledger_id in ids]
-        return [*(name for each in ids for name in named.get(each, ())), *shares]
+        return [*self._named(ids), *shares]
 
-    def _every_share(self) -> Mapping[LedgerObjectName | ShareName, SegmentedCopy]:
-        """Return what segments have of ledgers, the newest first."""
-        if not self.listing.segments:
+    def _named(self, ledger_ids: Iterable[int]) -> list[CopyName]:
+        """Return the names of pairs that tell their ledger, which are those of its copies too."""
+        named = self.listing.by_ledger_id
+        names = (name for each in ledger_ids for name in named.get(each, ()))
+        return list(filter(tells_ledger, names))
+
+    def _every_share(self) -> Mapping[CopyName, LedgerCopy]:
+        """Return what pairs whose names do not tell their ledgers have of each, newest first."""
+        if not self.nameless:
             return {}
         with self._lock:
             if self._shares is None:
-                segments = self.segments
-                self._shares = {copy.name: copy for each in segments for copy in each.copies}
+                pairs = self.nameless_pairs
+                self._shares = {copy.name: copy for each in pairs for copy in each.copies}
             return self._shares
 
-    def copies(self, names: Iterable[LedgerObjectName | ShareName]) -> list[LedgerCopy]:
+    def copies(self, names: Iterable[CopyName]) -> list[LedgerCopy]:
         """Read index objects, several at once, but for those that were read before.
 
         Args:
-            names: Names of attempts that the listing has with an index object, and of shares.
+            names: Names of pairs that the listing has with an index object, and of shares.
 
         Returns:
             The copies, by ledger id, then from the newest to the oldest; none of those whose index
@@ -286,17 +283,17 @@ class Bucket:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        given = set(names)
-        wanted = {name for name in given if isinstance(name, LedgerObjectName)} - self._deleted
+        given: set[PairName] = set(names)
+        wanted = (given & self.listing.indexes.keys()) - self._deleted
         shares = [copy for name, copy in self._every_share().items() if name in given]
         # A thread that asks for the same at the same time waits, and finds it read.
         with self._lock:
-            unread = [name for name in wanted if name not in self._copies]
+            unread = wanted - self._pairs.keys()
             if unread:
                 self._read(unread)
             wanted -= self._deleted
             ordered = sorted(wanted, key=self.listing.places.__getitem__)
-            found: list[LedgerCopy] = [self._copies[name] for name in ordered]
+            found = [copy for name in ordered for copy in self._pairs[name].copies]
         return in_order((*found, *shares)) if shares else found
 
     def _read(self, names: Collection[PairName]) -> None:
@@ -309,21 +306,15 @@ class Bucket:
             if not names:
                 return
             read_now = self._read_once(names)
-            for each in read_now:
-                if isinstance(each, SegmentCopy):
-                    self._segment_copies[each.name] = each
-                elif isinstance(each.name, LedgerObjectName):
-                    self._copies[each.name] = each
+            self._pairs.update((each.name, each) for each in read_now)
             names = self._whole_since({each.name for each in read_now if _lacks_object(each)})
 
-    def _read_once(self, names: Collection[PairName]) -> list[LedgerCopy | SegmentCopy]:
+    def _read_once(self, names: Collection[PairName]) -> list[StoredPair]:
         listing = self.listing
 
-        def read(name: PairName) -> LedgerCopy | SegmentCopy:
-            data = listing.data_of(name)
-            if isinstance(name, LedgerObjectName):
-                return read_copy(listing.location, name, index=listing.indexes[name], data=data)
-            return read_segment(listing.location, name, index=listing.segments[name], data=data)
+        def read(name: PairName) -> StoredPair:
+            index, data = listing.indexes[name], listing.data.get(name)
+            return kind_of(name).read(listing.location, name, index=index, data=data)
 
         with ThreadPoolExecutor(min(len(names), listing.location.max_connections)) as executor:
             return list(executor.map(read, names))
@@ -336,7 +327,7 @@ class Bucket:
         if not lacking:
             return set()
         found = self._find(lacking)
-        if any(found.index_of(name) is None for name in lacking):
+        if any(name not in found.indexes for name in lacking):
             self._find(None)
         return {name for name in lacking if found.has_both(name)}
 
@@ -349,7 +340,7 @@ class Bucket:
         location = self.listing.location
         if names is None or len(names) > _MOST_BY_NAME:
             found = list_again(location)
-            gone = self.listing.index_names - found.index_names - self._deleted
+            gone = self.listing.indexes.keys() - found.indexes.keys() - self._deleted
             self._deleted |= gone
             for name in gone:
                 self._forget(name)
@@ -365,14 +356,11 @@ class Bucket:
     def _forget(self, name: PairName) -> None:
         """Forget what was read of a pair."""
         self._contents = self._shares = None
-        if isinstance(name, SegmentName):
-            self._segment_copies.pop(name, None)
-        else:
-            self._copies.pop(name, None)
+        self._pairs.pop(name, None)
 
 
-def _lacks_object(copy: LedgerCopy | SegmentCopy) -> bool:
-    return copy.data is None or isinstance(copy.error, MissingObjectError)
+def _lacks_object(pair: StoredPair) -> bool:
+    return pair.data is None or isinstance(pair.error, MissingObjectError)
 
 
 def in_order(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:

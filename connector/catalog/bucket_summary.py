@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError, UnsupportedFormatError
+from connector.catalog.kinds import kind_of
 from connector.display.text import printable
 
 if TYPE_CHECKING:
@@ -30,16 +32,18 @@ def what_lies_there(bucket: Bucket) -> str:
 
     Sends one request if there are none, for the folders, and a few that look for MapFiles in them.
     """
-    listing, unfinished = bucket.listing, bucket.unfinished
+    listing = bucket.listing
     place = str(listing.location)
     if bucket.copy_count:
         return f"{place} has {counted(bucket.copy_count, 'offloaded ledger')}"
     found = []
+    unfinished = [each for each in bucket.unfinished if each.name.ledger_id is not None]
     if unfinished:
         found.append(counted(len(unfinished), "data object") + " without an index object")
-    if listing.segments:
-        found.append(f"{counted(len(listing.segments), 'segment')} of streaming offload (PIP-76)")
-    others = [info.name for info in (*listing.foreign, *bucket.streaming)]
+    for kind, count in Counter(map(kind_of, bucket.nameless)).items():
+        found.append(f"{counted(count, kind.unit)} of {kind.title}")
+    others = [info.name for info in listing.foreign]
+    others += [each.data.name for each in bucket.unfinished if each.name.ledger_id is None]
     if others:
         found.append(f"{counted(len(others), 'other object')} ({_some(others)})")
     try:

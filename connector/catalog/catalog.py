@@ -16,7 +16,7 @@ from arrow_io.errors import (
     PulsarOffloadError,
     TopicNotFoundError,
 )
-from arrow_io.format.object_names import MAX_LEDGER_ID
+from arrow_io.format.object_names import MAX_LEDGER_ID, tells_ledger
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.bucket import Bucket, Opening
 from connector.catalog.bucket_listing import list_bucket
@@ -26,7 +26,7 @@ from connector.catalog.live_cluster import LiveCluster, explaining, explaining_t
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.schemas.loading import load_schema
-from connector.catalog.segment_copies import SegmentedCopy, nameless_error
+from connector.catalog.segment_copies import nameless_error
 from connector.catalog.shown_catalog import catalog_line, catalog_table
 from connector.catalog.snapshot.json import Snapshot
 from connector.catalog.snapshot.snapshot import (
@@ -302,7 +302,7 @@ class Catalog:
         return Opening(
             self.bucket.listing.object_count,
             tuple(self._copies.open_ahead(known)),
-            len(self.bucket.unfinished) if None in known else 0,
+            sum(tells_ledger(each.name) for each in self.bucket.unfinished) if None in known else 0,
         )
 
     def cluster(self, topics: Iterable[TopicLedgers] | None = None) -> LiveCluster | None:
@@ -427,7 +427,16 @@ class Catalog:
         if salvage:
             counted.substituted_ledgers += sum(len(each.substitutes) for each in chosen)
             chosen = [each.salvaged() for each in chosen]
-        count_left_out(self, chosen, counted, asked_for, salvage=salvage)
+        count_left_out(
+            self.bucket,
+            self.source,
+            self.unfinished,
+            chosen,
+            counted,
+            asked_for=asked_for,
+            unattributed=self.unattributed,
+            salvage=salvage,
+        )
         return chosen
 
     def analyze(
@@ -487,7 +496,7 @@ class Catalog:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         nameless = self._copies.nameless_strays()
-        shares = [copy for copy in nameless if isinstance(copy, SegmentedCopy)]
+        shares = [copy for copy in nameless if copy.is_shared]
         newest = {copy.name.ledger_id: copy for copy in reversed(nameless) if copy not in shares}
         copies = self.bucket.copies_of(newest)
         sound = {copy.name.ledger_id for copy in copies if copy.ledger is not None}
@@ -496,6 +505,8 @@ class Catalog:
             for ledger_id, copy in newest.items()
             if ledger_id not in sound and copy.error is not None
         ]
-        broken = (each.error for each in self.bucket.segments if not each.copies and each.error)
+        broken = (
+            each.error for each in self.bucket.nameless_pairs if each.error and not each.copies
+        )
         nameless_ledgers = {each.name.ledger_id: each for each in shares}
         return [*errors, *map(nameless_error, nameless_ledgers.values()), *broken]

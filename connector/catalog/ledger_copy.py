@@ -1,82 +1,180 @@
-"""One offload attempt of a ledger, as its index object tells it.
+"""What a bucket has of a ledger, whatever kind of objects holds it.
 
-The managed-ledger name comes from the ledger's custom metadata in the index, else from the user
-metadata of the object.
+A bucket holds pairs of an index object and a data object. Once its index object is read, a pair
+says which ledgers it has copies of.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
-from arrow_io.core.wording import OR_DELETION
-from arrow_io.errors import (
-    CorruptIndexError,
-    FormatError,
-    MissingObjectError,
-    PulsarOffloadError,
-)
-from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
-from arrow_io.ledgers.reader import ObjectVersions, OffloadedLedger
-from connector.inputs.topic_names import managed_ledger_owner
+from arrow_io.ledgers.reader import ObjectVersions
 
 if TYPE_CHECKING:
-    from arrow_io.format.object_names import LedgerObjectName, SegmentName, ShareName
+    from collections.abc import Sequence
+    from uuid import UUID
+
+    from arrow_io.errors import PulsarOffloadError
+    from arrow_io.format.object_names import CopyName, PairName
     from arrow_io.ledgers.open_ledger import OpenLedger
-    from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.inputs.topic_names import AnyTopic
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-@dataclass(frozen=True)
-class LedgerCopy:
-    """One offload attempt of one ledger, as it lies in the bucket.
-
-    Attributes:
-        name: Names of its objects.
-        index: What the listing said of its index object.
-        data: What it said of its data object; None if there is none.
-        topic: The topic that it belongs to; None if nothing names it.
-        ledger: The ledger, if both objects are there and the index object is sound.
-        error: What is wrong with it otherwise.
-        cut: The ledger, if all that is wrong with it is that its data object is cut.
-    """
-
-    name: LedgerObjectName | ShareName
-    index: ObjectInfo
-    data: ObjectInfo | None
-    topic: AnyTopic | None
-    ledger: OpenLedger | None
-    error: PulsarOffloadError | None = None
-    cut: OpenLedger | None = None
+class StoredPair(Protocol):
+    """An index object that was read, and its data object."""
 
     @property
-    def modified(self) -> datetime | None:
-        """When the index object, which is written last, was written; None if unknown."""
-        return self.index.modified
+    def name(self) -> PairName:
+        """Names of both objects."""
 
     @property
-    def index_objects(self) -> tuple[ObjectInfo, ...]:
-        """What has to be read to open it."""
-        return (self.index,)
+    def index(self) -> ObjectInfo:
+        """The index object, as it was listed."""
 
     @property
-    def data_bytes(self) -> int | None:
-        """Bytes of data objects that it takes; None if there is none."""
-        return None if self.data is None else self.data.size_bytes
+    def data(self) -> ObjectInfo | None:
+        """The data object, as it was listed; None if there is none."""
+
+    @property
+    def topic(self) -> AnyTopic | None:
+        """The topic that it belongs to; None if its objects do not name it."""
+
+    @property
+    def error(self) -> PulsarOffloadError | None:
+        """What is wrong with it; None if it is sound."""
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
         """Its objects, index object first."""
-        return (self.index,) if self.data is None else (self.index, self.data)
+
+    @property
+    def copies(self) -> Sequence[LedgerCopy]:
+        """What it has of each ledger; none if nothing says which ledgers it has."""
+
+    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+        """Return whether a later listing shows the same sound objects."""
+
+    def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> StoredPair:
+        """Return the pair with the versions of a later listing, which shows the same objects."""
+
+
+class LedgerCopy(Protocol):
+    """One copy of a ledger in a bucket: one pair of objects, or its shares of several pairs."""
+
+    @property
+    def name(self) -> CopyName:
+        """Names of its first objects."""
+
+    @property
+    def pairs(self) -> Sequence[StoredPair]:
+        """The pairs of objects that hold it, in the order of its entries."""
+
+    @property
+    def index(self) -> ObjectInfo:
+        """The index object of its first pair, as it was listed."""
+
+    @property
+    def data(self) -> ObjectInfo | None:
+        """The data object of its first pair, as it was listed; None if there is none."""
+
+    @property
+    def topic(self) -> AnyTopic | None:
+        """The topic that it belongs to; None if nothing names it."""
+
+    @property
+    def ledger(self) -> OpenLedger | None:
+        """The ledger, if its objects are there and sound."""
+
+    @property
+    def error(self) -> PulsarOffloadError | None:
+        """What is wrong with it otherwise."""
+
+    @property
+    def cut(self) -> OpenLedger | None:
+        """The ledger, if it can be read as far as its data objects go."""
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether its objects may hold other ledgers too, as segments do.
+
+        Then they need not name their topic, objects that were not found may have more of the
+        ledger, and they are needed as long as any of their ledgers is.
+        """
+
+    @property
+    def uuids(self) -> set[UUID]:
+        """The ids by which metadata names its objects."""
+
+    @property
+    def modified(self) -> datetime | None:
+        """When the last of its index objects was written; None if unknown."""
+
+    @property
+    def index_objects(self) -> tuple[ObjectInfo, ...]:
+        """The objects that are read to open it."""
+
+    @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """Its objects, index object first."""
+
+    @property
+    def data_bytes(self) -> int | None:
+        """Bytes of data objects that it takes; None if there is none."""
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of both objects."""
-        return sum(info.size_bytes for info in self.objects)
+        """Bytes of objects that it alone takes."""
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes of its data object after those that its index object describes."""
+
+    @property
+    def may_lack_entries(self) -> bool:
+        """Whether its writer lost entries, or may have."""
+
+    def with_topic(self, topic: AnyTopic) -> LedgerCopy:
+        """Return the copy as one of a topic, if only the metadata can name its topic."""
+
+
+class BaseCopy:
+    """What follows from the pairs of a copy, for every kind alike."""
+
+    if TYPE_CHECKING:
+        # Fields of dataclasses, which would take properties of a base class for their defaults.
+        @property
+        def pairs(self) -> Sequence[StoredPair]:
+            """See `LedgerCopy`."""
+
+        @property
+        def ledger(self) -> OpenLedger | None:
+            """See `LedgerCopy`."""
+
+    @property
+    def uuids(self) -> set[UUID]:
+        """The ids by which metadata names its objects."""
+        return {each.name.uuid for each in self.pairs}
+
+    @property
+    def modified(self) -> datetime | None:
+        """When the last of its index objects, which are written last, was written."""
+        times = [each.modified for each in self.index_objects]
+        known = [each for each in times if each is not None]
+        return max(known) if len(known) == len(times) else None
+
+    @property
+    def index_objects(self) -> tuple[ObjectInfo, ...]:
+        """The objects that are read to open it."""
+        return tuple(each.index for each in self.pairs)
+
+    @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """Its objects, index object first."""
+        return tuple(info for each in self.pairs for info in each.objects)
 
     @property
     def may_lack_entries(self) -> bool:
@@ -84,71 +182,15 @@ class LedgerCopy:
         parts = () if self.ledger is None else self.ledger.parts
         return any(each.may_lack_entries for each in parts)
 
-    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
-        """Whether a later listing shows the same sound objects."""
-        return self.ledger is not None and are_same(self.index, self.data, index, data)
 
-    def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> LedgerCopy:
-        """The copy with the versions of a later listing, which shows the same sound objects."""
-        ledger, versions = self.ledger, object_versions(index, data)
-        if not isinstance(ledger, OffloadedLedger) or ledger.versions == versions:
-            return self
-        ledger = replace(ledger, versions=versions)
-        return replace(self, index=index, data=data, ledger=ledger)
+def objects_of(index: ObjectInfo, data: ObjectInfo | None) -> tuple[ObjectInfo, ...]:
+    """Return the objects of a pair, index object first."""
+    return (index,) if data is None else (index, data)
 
 
-def age_rank(name: LedgerObjectName | SegmentName, index: ObjectInfo) -> tuple[datetime, str]:
+def age_rank(name: PairName, index: ObjectInfo) -> tuple[datetime, str]:
     """Greater for what was written later; the uuid decides between copies of the same time."""
     return index.modified or _LONG_AGO, str(name.uuid)
-
-
-def read_copy(
-    location: Location,
-    name: LedgerObjectName,
-    *,
-    index: ObjectInfo,
-    data: ObjectInfo | None,
-) -> LedgerCopy:
-    """Read the index object of one attempt: one request, and a HEAD if it does not name its topic.
-
-    Args:
-        location: Where the objects lie.
-        name: Names of the attempt's objects.
-        index: What the listing said of its index object.
-        data: What it said of its data object; None if there is none.
-
-    Raises:
-        StorageError: The index object cannot be read for a reason that lies in the store.
-    """
-    ledger = cut = None
-    topic = None
-    error: PulsarOffloadError | None = None
-    managed_ledger = None
-    try:
-        ledger = OffloadedLedger.open(location, name, versions=object_versions(index, data))
-        # A ledger whose data object is cut has a topic too.
-        managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
-        if data is not None:
-            cut = ledger.cut_at(data.size_bytes)
-            ledger = ledger.with_data_size(data.size_bytes)
-            cut = None
-    except (FormatError, MissingObjectError) as unsound:
-        error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
-    if managed_ledger is None and not isinstance(error, MissingObjectError):
-        metadata = location.user_metadata(name.index_name) or {}
-        managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
-    if managed_ledger is not None:
-        try:
-            topic = managed_ledger_owner(managed_ledger)
-        except FormatError as unsound:
-            error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
-    if data is None and error is None:
-        message = f"the index object is there, its data object is not{OR_DELETION}"
-        error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
-    if topic is None and error is None:
-        message = "nothing tells which topic the ledger belongs to"
-        error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
-    return LedgerCopy(name, index, data, topic, None if error else ledger, error, cut)
 
 
 def are_same(

@@ -5,33 +5,42 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import MissingObjectError
+from arrow_io.format.object_names import tells_ledger
 from arrow_io.read_metrics import Tally, Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
-    from connector.catalog.catalog import Catalog
+    from arrow_io.errors import PulsarOffloadError
+    from connector.catalog.bucket import Bucket
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.catalog.unfinished_offloads import UnfinishedOffloads
     from connector.display.topic_metrics import TopicMetrics
     from connector.inputs.topic_names import TopicName
 
 
 def count_left_out(
-    catalog: Catalog,
+    bucket: Bucket,
+    source: MetadataSource | None,
+    offloads: UnfinishedOffloads,
     chosen: Sequence[TopicLedgers],
     metrics: TopicMetrics,
-    asked_for: range,
     *,
+    asked_for: range,
+    unattributed: Callable[[], list[PulsarOffloadError]],
     salvage: bool,
 ) -> None:
     """Count what is wrong with topics, and what of them is not offloaded yet or is not known.
 
     Args:
-        catalog: The catalog that the topics were chosen from.
+        bucket: The bucket that the topics were chosen from.
+        source: Its metadata; None if there is none.
+        offloads: The owners of its unfinished offloads.
         chosen: The topics, partitions each by itself.
         metrics: Receives the counts.
         asked_for: Ledger ids that are asked for; what is wrong with others is passed over.
+        unattributed: Returns the errors of ledgers whose topic is not known.
         salvage: Whether unsound ledgers are counted instead of raised.
 
     Raises:
@@ -42,11 +51,11 @@ def count_left_out(
     # What the metadata lists is all there is of a topic.
     by_bucket = [each for each in chosen if each.metadata is None]
     problems = [problem for each in chosen for problem in each.problems]
-    for error in problems + (catalog.unattributed() if by_bucket else []):
+    for error in problems + (unattributed() if by_bucket else []):
         if error.ledger_id is None or error.ledger_id in asked_for:
             tally.lose(Unit.LEDGER, error)
     if by_bucket:
-        metrics.unfinished_ledgers += _unfinished(catalog, by_bucket, tally, asked_for)
+        metrics.unfinished_ledgers += _unfinished(bucket, offloads, by_bucket, tally, asked_for)
     for each in chosen:
         pending = [ledger for ledger in each.pending if ledger.ledger_id in asked_for]
         metrics.pending_ledgers += len(pending)
@@ -55,9 +64,9 @@ def count_left_out(
         metrics.unlisted_ledgers += len(unlisted)
     successors = {each.topic.base: each.segment_ledgers for each in chosen}
     metrics.segment_ledgers += sum(successors.values())
-    if catalog.source is not None:
+    if source is not None:
         metrics.unknown_topics += len(by_bucket)
-        metrics.doubts += _doubts(catalog.source, chosen)
+        metrics.doubts += _doubts(source, chosen)
 
 
 def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]:
@@ -69,15 +78,20 @@ def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]
 
 
 def _unfinished(
-    catalog: Catalog, chosen: Sequence[TopicLedgers], tally: Tally, asked_for: range
+    bucket: Bucket,
+    offloads: UnfinishedOffloads,
+    chosen: Sequence[TopicLedgers],
+    tally: Tally,
+    asked_for: range,
 ) -> int:
     """How many offloads have no index object and may be under way; one between is lost."""
-    unfinished = [each.name for each in catalog.bucket.unfinished]
-    # Of a segment without an index object nothing tells the ledgers.
-    under_way = len(catalog.bucket.streaming)
+    names = [each.name for each in bucket.unfinished]
+    unfinished = list(filter(tells_ledger, names))
+    # Without an index object, nothing tells the ledgers of the others.
+    under_way = len(names) - len(unfinished)
     if not unfinished:
         return under_way
-    copies = catalog.bucket.copies_of({name.ledger_id for name in unfinished})
+    copies = bucket.copies_of({name.ledger_id for name in unfinished})
     sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
     # An offload whose topic nothing names may be of any topic that has the ledger.
     sound |= {(None, ledger_id) for _, ledger_id in sound}
@@ -87,20 +101,19 @@ def _unfinished(
     }
     last[None] = -1
     for name in unfinished:
+        ledger_id = name.ledger_id
         try:
-            owner = catalog.unfinished.topic(name)
+            owner = offloads.topic(name)
         except MissingObjectError:
             # Deleted since the bucket was listed.
             continue
-        if owner not in last or (owner, name.ledger_id) in sound:
+        if owner not in last or (owner, ledger_id) in sound:
             continue
-        if name.ledger_id not in asked_for:
+        if ledger_id not in asked_for:
             continue
-        if name.ledger_id < last[owner]:
+        if ledger_id < last[owner]:
             message = "the data object is there, its index object is not"
-            error = MissingObjectError(
-                message, object_key=name.index_name, ledger_id=name.ledger_id
-            )
+            error = MissingObjectError(message, object_key=name.index_name, ledger_id=ledger_id)
             tally.lose(Unit.LEDGER, error)
         else:
             under_way += 1

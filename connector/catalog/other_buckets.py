@@ -16,7 +16,7 @@ from arrow_io.errors import PulsarOffloadError
 from arrow_io.storage.store_kinds import OBJECT_STORE_SCHEMES
 from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
-from connector.catalog.segment_copies import SegmentedCopy, joined, uuids_of
+from connector.catalog.kinds import joined
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -80,9 +80,7 @@ class OtherBuckets:
             metadata: A topic.
             here: Its copies in the bucket that is read, which are not looked for.
         """
-        attempts = {
-            (copy.name.ledger_id, uuid) for copy in here for uuid in (None, *uuids_of(copy))
-        }
+        attempts = {(copy.name.ledger_id, uuid) for copy in here for uuid in (None, *copy.uuids)}
         ledger_ids: dict[str, set[int]] = defaultdict(set)
         for info in metadata.ledgers:
             offload = info.offload
@@ -124,19 +122,18 @@ class OtherBuckets:
             or no such copy in it.
         """
         uuids = set() if info.offload is None else set(info.offload.uuids)
-        segments = () if info.offload is None else info.offload.whole_segments
         failure = None
         for bucket in self._buckets_of(info):
             try:
                 copies = [
-                    copy.of_topic(topic) if isinstance(copy, SegmentedCopy) else copy
+                    copy.with_topic(topic)
                     for copy in self._copies(bucket, (info.ledger_id,))
                     if copy.topic in (None, topic) and (not uuids or copy.name.uuid in uuids)
                 ]
             except PulsarOffloadError as error:
                 failure = error
                 continue
-            copies = joined(copies, segments)
+            copies = joined(copies, info)
             if copies:
                 return next((copy for copy in copies if copy.ledger), copies[0])
         return failure

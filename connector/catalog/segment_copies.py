@@ -8,34 +8,36 @@ others wrote may have the name in its user metadata, as objects of PIP-17 have.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.core.wording import OR_DELETION
 from arrow_io.errors import (
     CorruptIndexError,
+    CorruptSnapshotError,
     FormatError,
     MissingObjectError,
     PulsarOffloadError,
 )
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
-from arrow_io.format.object_names import SegmentName, ShareName
+from arrow_io.format.object_names import SegmentName, ShareName, parse_object_name
 from arrow_io.ledgers.segments.ledger import SegmentedLedger
 from arrow_io.ledgers.segments.reader import OffloadedSegment, SegmentedOffload
-from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions
+from connector.catalog.ledger_copy import BaseCopy, are_same, object_versions, objects_of
+from connector.catalog.object_kind import NamedObject
 from connector.inputs.topic_names import managed_ledger_owner
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
-    from datetime import datetime
-    from uuid import UUID
 
     from arrow_io.format.streaming_index import LedgerGroup
     from arrow_io.ledgers.segments.ledger import SegmentShare
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.metadata.topic_metadata import OffloadSegment
-    from connector.inputs.topic_names import AnyTopic
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadSegment
+    from connector.catalog.object_kind import SavedPair
+    from connector.inputs.topic_names import AnyTopic, TopicName
 
 
 @dataclass(frozen=True)
@@ -61,11 +63,16 @@ class SegmentCopy:
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
         """Its objects, index object first."""
-        return (self.index,) if self.data is None else (self.index, self.data)
+        return objects_of(self.index, self.data)
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Whether a later listing shows the same sound objects."""
         return self.error is None and are_same(self.index, self.data, index, data)
+
+    def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> SegmentCopy:
+        """Return the same segment, which keeps the versions in which it was read."""
+        del index, data
+        return self
 
     @cached_property
     def copies(self) -> tuple[SegmentedCopy, ...]:
@@ -76,19 +83,37 @@ class SegmentCopy:
 
 
 @dataclass(frozen=True)
-class SegmentedCopy(LedgerCopy):
+class SegmentedCopy(BaseCopy):
     """What one or more segments have of a ledger; name and objects are those of the first.
 
     Attributes:
-        segments: The segments, in the order of its entries.
+        name: What names its share of the first segment.
+        pairs: The segments, in the order of its entries.
+        topic: The topic that it belongs to; None if nothing names it.
+        ledger: The ledger, if all of its segments are there and sound.
+        error: What is wrong with it otherwise.
+        cut: The ledger otherwise, to be read as far as its segments go.
     """
 
-    segments: tuple[SegmentCopy, ...] = ()
+    name: ShareName
+    pairs: tuple[SegmentCopy, ...]
+    topic: AnyTopic | None
+    ledger: SegmentedOffload | None
+    error: PulsarOffloadError | None = None
+    cut: SegmentedOffload | None = None
+
+    is_shared = True
+    extra_bytes = 0
 
     @property
-    def index_objects(self) -> tuple[ObjectInfo, ...]:
-        """What has to be read to open it."""
-        return tuple(each.index for each in self.segments)
+    def index(self) -> ObjectInfo:
+        """The index object of its first segment, as it was listed."""
+        return self.pairs[0].index
+
+    @property
+    def data(self) -> ObjectInfo | None:
+        """The data object of its first segment likewise; None if there is none."""
+        return self.pairs[0].data
 
     @property
     def data_bytes(self) -> int | None:
@@ -97,25 +122,73 @@ class SegmentedCopy(LedgerCopy):
         return None if ledger is None or self.data is None else ledger.data.stored_bytes
 
     @property
-    def objects(self) -> tuple[ObjectInfo, ...]:
-        """Its objects, which other ledgers may have shares of."""
-        return tuple(info for each in self.segments for info in each.objects)
-
-    @property
-    def modified(self) -> datetime | None:
-        """When the last of its index objects was written; None if unknown."""
-        times = [each.index.modified for each in self.segments]
-        known = [each for each in times if each is not None]
-        return max(known) if len(known) == len(times) else None
-
-    @property
     def stored_bytes(self) -> int:
         """Bytes of data objects that it takes: other ledgers share the index objects."""
         return self.data_bytes or 0
 
-    def of_topic(self, topic: AnyTopic) -> SegmentedCopy:
-        """The same copy, which the metadata says is of a topic, if it does not name one itself."""
+    def with_topic(self, topic: AnyTopic) -> SegmentedCopy:
+        """Return the copy as one of a topic that metadata names, if it does not name one itself."""
         return self if self.topic is not None else replace(self, topic=topic)
+
+
+class StreamedSegments:
+    """The kind of PIP-76 (an `ObjectKind`)."""
+
+    title = "streaming offload (PIP-76)"
+    unit = "segment"
+    can_be_saved = False
+    name_type = SegmentName
+
+    def parse(self, object_name: str) -> NamedObject | None:
+        """Read the name of an object; None if it is none of this kind."""
+        parsed = parse_object_name(object_name)
+        if parsed is None or not parsed.is_streaming:
+            return None
+        return NamedObject(SegmentName(parsed.uuid), parsed.is_index)
+
+    def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[SegmentName]:
+        """Return the names of the segments that metadata names for a ledger."""
+        del topic
+        return [SegmentName(each.uuid) for each in _named_segments(info)]
+
+    def read(
+        self, location: Location, name: SegmentName, *, index: ObjectInfo, data: ObjectInfo | None
+    ) -> SegmentCopy:
+        """Read an index object: one request, and what `OffloadedSegment.open` adds."""
+        return read_segment(location, name, index=index, data=data)
+
+    def joined(
+        self, copies: Sequence[SegmentedCopy], info: LedgerInfo | None
+    ) -> Sequence[SegmentedCopy]:
+        """Put together the segments that metadata names for a ledger; if it names none, all."""
+        named = _named_segments(info)
+        uuids = {each.uuid for each in named}
+        mine = [each for each in copies if not named or each.name.uuid in uuids]
+        if not mine:
+            return copies
+        segments = [segment for each in mine for segment in each.pairs]
+        whole = segmented_copy(mine[0].name.ledger_id, segments, named)
+        topic = next((each.topic for each in mine if each.topic is not None), None)
+        whole = whole if topic is None else whole.with_topic(topic)
+        return [whole, *(each for each in copies if each not in mine)]
+
+    def to_json(self, copy: SegmentedCopy) -> dict[str, Any]:
+        """Catalog snapshots have no form for segments."""
+        raise NotImplementedError
+
+    def from_json(self, value: dict[str, Any], name: SegmentName, pair: SavedPair) -> SegmentedCopy:
+        """Refuse a segment: no catalog snapshot has one.
+
+        Raises:
+            CorruptSnapshotError: Always.
+        """
+        del value, pair
+        message = f"{name.index_name} is a segment of streaming offload (PIP-76)"
+        raise CorruptSnapshotError(message)
+
+
+def _named_segments(info: LedgerInfo | None) -> Sequence[OffloadSegment]:
+    return info.offload.whole_segments if info is not None and info.offload is not None else ()
 
 
 def segmented_copy(
@@ -180,37 +253,12 @@ def segmented_copy(
     ordered_segments = tuple(by_uuid[uuid] for uuid in ordered)
     return SegmentedCopy(
         ShareName(ordered_segments[0].name.uuid, ledger_id),
-        ordered_segments[0].index,
-        ordered_segments[0].data,
+        ordered_segments,
         next(iter(topics)) if len(topics) == 1 else None,
         None if errors else ledger,
         errors[0] if errors else None,
         ledger if errors else None,
-        ordered_segments,
     )
-
-
-def joined(copies: Sequence[LedgerCopy], named: Sequence[OffloadSegment] = ()) -> list[LedgerCopy]:
-    """The copies of one ledger, with those of segments put together.
-
-    Args:
-        copies: Those of PIP-17, and what each segment has of the ledger; from the newest on.
-        named: The segments that the metadata names. None: all of them may be of the ledger.
-
-    Returns:
-        The copies of PIP-17; then the one of the segments that count, if there are any; and what
-        each further segment has.
-    """
-    found = [each for each in copies if not isinstance(each, SegmentedCopy)]
-    parts = [each for each in copies if isinstance(each, SegmentedCopy)]
-    uuids = {each.uuid for each in named}
-    mine = [each for each in parts if not named or each.name.uuid in uuids]
-    if mine:
-        segments = [segment for each in mine for segment in each.segments]
-        whole = segmented_copy(mine[0].name.ledger_id, segments, named)
-        topic = next((each.topic for each in mine if each.topic is not None), None)
-        found.append(whole if topic is None else whole.of_topic(topic))
-    return [*found, *(each for each in parts if each not in mine)]
 
 
 def read_segment(
@@ -247,7 +295,7 @@ def read_segment(
     return SegmentCopy(name, index, data, topic, segment, error)
 
 
-def nameless_error(copy: SegmentedCopy) -> CorruptIndexError:
+def nameless_error(copy: LedgerCopy) -> CorruptIndexError:
     """The error for what a segment has of a ledger whose topic nothing names."""
     message = (
         "nothing tells which topic the segment belongs to: streaming offload (PIP-76) notes it only"
@@ -271,10 +319,3 @@ def _errors(each: SegmentCopy, share: SegmentShare) -> Iterator[PulsarOffloadErr
 
 def _texts(topics: Iterable[object]) -> str:
     return ", ".join(sorted(map(str, topics)))
-
-
-def uuids_of(copy: LedgerCopy) -> set[UUID]:
-    """What names the objects of a copy."""
-    if isinstance(copy, SegmentedCopy):
-        return {each.name.uuid for each in copy.segments}
-    return {copy.name.uuid}

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from arrow_io.core.wording import counted
-from connector.catalog.segment_copies import SegmentedCopy
+from arrow_io.format.object_names import tells_ledger
 from connector.display.html import html_table
 from connector.display.text import size_text
 from connector.inputs.topic_names import TopicName
@@ -58,21 +58,23 @@ def catalog_table(caption: str, bucket: Bucket) -> str:
         caption: What stands above it.
         bucket: What was listed.
     """
-    opened = bucket.opened
-    topics = {copy.name: copy.topic for copy in opened}
     ledgers: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = defaultdict(int)
-    for attempt in bucket.listing.indexes:
-        topic = topics.get(attempt)
-        untold = "(topic not known)" if attempt in topics else "(index object not read)"
-        shown = untold if topic is None else _shown(topic)
-        data = bucket.listing.data.get(attempt)
-        ledgers[shown].add(attempt.ledger_id)
-        sizes[shown] += 0 if data is None else data.size_bytes
-    for copy in (each for each in opened if isinstance(each, SegmentedCopy)):
+
+    def add(shown: str, ledger_id: int, size_bytes: int | None) -> None:
+        ledgers[shown].add(ledger_id)
+        sizes[shown] += size_bytes or 0
+
+    opened = bucket.opened
+    for copy in opened:
         shown = "(topic not known)" if copy.topic is None else _shown(copy.topic)
-        ledgers[shown].add(copy.name.ledger_id)
-        sizes[shown] += copy.data_bytes or 0
+        add(shown, copy.name.ledger_id, copy.data_bytes)
+    read = {pair.name for copy in opened for pair in copy.pairs}
+    for name in bucket.listing.indexes:
+        if tells_ledger(name) and name not in read:
+            data = bucket.listing.data.get(name)
+            size_bytes = None if data is None else data.size_bytes
+            add("(index object not read)", name.ledger_id, size_bytes)
     rows = [(shown, len(ids), size_text(sizes[shown])) for shown, ids in sorted(ledgers.items())]
     return html_table(caption, ["topic", "ledgers", "bytes"], rows)
 

@@ -10,7 +10,6 @@ import pyarrow.compute as pc
 from arrow_io.core.wording import counted
 from arrow_io.errors import UnusedStatisticsWarning
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
-from connector.catalog.segment_copies import SegmentedCopy
 from connector.display.warnings import warn_of_read
 from connector.inputs.times import time_of
 from connector.inputs.topic_names import TopicName, select_topics
@@ -26,8 +25,7 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.open_ledger import OpenLedger
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.catalog import Catalog
-    from connector.catalog.ledger_copy import LedgerCopy
-    from connector.catalog.segment_copies import SegmentCopy
+    from connector.catalog.ledger_copy import StoredPair
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
     from connector.statistics.zone_files import ZoneFile
 
@@ -189,14 +187,13 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
     """
     wanted = None if topic is None else set(select_topics(topic, catalog.topics()))
     contents = catalog.contents
-    ledgers = [copy for copy in contents.copies if not isinstance(copy, SegmentedCopy)]
-    rows = [row for copy in ledgers for row in _object_rows(copy, copy.name.ledger_id)]
-    rows += [row for segment in contents.segments for row in _object_rows(segment)]
+    rows = [row for pair in contents.pairs for row in _object_rows(pair)]
     rows += [
-        _object_row(each.data, "data", each.name.ledger_id, str(each.name.uuid))
+        _object_row(each.data, "streaming")
+        if each.name.ledger_id is None
+        else _object_row(each.data, "data", each.name.ledger_id, str(each.name.uuid))
         for each in contents.unfinished
     ]
-    rows += [_object_row(info, "streaming") for info in contents.streaming]
     rows += [_object_row(info, "foreign") for info in contents.foreign]
     if wanted is not None:
         named = {(str(each), each.partition) for each in wanted}
@@ -392,12 +389,12 @@ def _block_rows(topic: TopicLedgers, ledger: OpenLedger) -> Iterable[Row]:
         }
 
 
-def _object_rows(copy: LedgerCopy | SegmentCopy, ledger_id: int | None = None) -> Iterator[Row]:
-    place: Row = {"uuid": str(copy.name.uuid), "ledger_id": ledger_id}
-    if copy.topic is not None:
-        partition = copy.topic.partition if isinstance(copy.topic, TopicName) else None
-        place |= {"topic": str(copy.topic), "partition": partition}
-    for info, kind in ((copy.index, "index"), (copy.data, "data")):
+def _object_rows(pair: StoredPair) -> Iterator[Row]:
+    place: Row = {"uuid": str(pair.name.uuid), "ledger_id": pair.name.ledger_id}
+    if pair.topic is not None:
+        partition = pair.topic.partition if isinstance(pair.topic, TopicName) else None
+        place |= {"topic": str(pair.topic), "partition": partition}
+    for info, kind in ((pair.index, "index"), (pair.data, "data")):
         if info is not None:
             yield _object_row(info, kind) | place
 

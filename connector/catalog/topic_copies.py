@@ -13,7 +13,6 @@ from collections import Counter, defaultdict
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import PulsarOffloadError
-from connector.catalog.segment_copies import SegmentedCopy
 from connector.inputs.topic_names import AnyTopic, ForeignTopic, TopicName
 
 if TYPE_CHECKING:
@@ -71,14 +70,11 @@ class TopicCopies:
             for copy in self._bucket.copies_of(ledger_ids)
             if copy.topic == topic
             or (copy.name.ledger_id, copy.name.uuid) in named
-            or (
-                copy.topic is None
-                and copy.name.ledger_id in (untold if isinstance(copy, SegmentedCopy) else begun)
-            )
+            or (copy.topic is None and copy.name.ledger_id in (untold if copy.is_shared else begun))
         ]
         strays = self._of_strays().get(topic, ())
         found = [*listed, *(copy for copy in strays if copy.name.ledger_id not in ledger_ids)]
-        return [each.of_topic(topic) if isinstance(each, SegmentedCopy) else each for each in found]
+        return [each.with_topic(topic) for each in found]
 
     def of_bucket(self, topic: TopicName) -> list[LedgerCopy]:
         """The copies of a topic that has no metadata: all in the bucket that name it.

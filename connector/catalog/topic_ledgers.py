@@ -26,16 +26,15 @@ from arrow_io.errors import (
     MissingObjectError,
     PulsarOffloadError,
 )
-from arrow_io.format.object_names import LedgerObjectName, SegmentName
-from connector.catalog.ledger_copy import LedgerCopy
+from connector.catalog.kinds import joined, named_pairs
 from connector.catalog.ledger_origin import is_foreign
-from connector.catalog.segment_copies import SegmentedCopy, joined, uuids_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.ledgers.open_ledger import OpenLedger
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.inputs.topic_names import TopicName
 
@@ -222,7 +221,8 @@ class TopicLedgers:
         unnamed = [
             each.info
             for each in self.states
-            if isinstance(each.copy, SegmentedCopy)
+            if each.copy is not None
+            and each.copy.is_shared
             and each.info is not None
             and each.info.offload is not None
             and not each.info.offload.uuids
@@ -367,7 +367,7 @@ def _offloaded(
 ) -> TopicLedger:
     """A ledger of the metadata with the copy that it names, if it says that there is one."""
     ledger_id, offload = info.ledger_id, info.offload
-    copies = joined(copies, offload.whole_segments if offload else ())
+    copies = joined(copies, info)
     not_offloaded = TopicLedger(ledger_id, LedgerStanding.BOOKKEEPER, info, others=tuple(copies))
     if offload is None or offload.complete is False:
         return not_offloaded
@@ -375,15 +375,15 @@ def _offloaded(
         chosen = next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
     else:
         named = set(offload.uuids)
-        chosen = next((copy for copy in copies if not named.isdisjoint(uuids_of(copy))), None)
+        chosen = next((copy for copy in copies if not named.isdisjoint(copy.uuids)), None)
     others = tuple(copy for copy in copies if copy is not chosen)
     error: PulsarOffloadError | None = None
     if chosen is None:
         found = elsewhere(info)
-        if offload.complete is None and not isinstance(found, LedgerCopy):
-            return not_offloaded
         if found is None or isinstance(found, PulsarOffloadError):
-            error = _missing(info, others, found)
+            if offload.complete is None:
+                return not_offloaded
+            error = _missing(topic, info, others, found)
             return TopicLedger(ledger_id, LedgerStanding.MISSING, info, others=others, error=error)
         chosen = found
     error = _objection(topic, info, chosen)
@@ -406,6 +406,7 @@ def _standing(error: PulsarOffloadError | None, *, is_in_bookkeeper: bool) -> Le
 
 
 def _missing(
+    topic: TopicName,
     info: LedgerInfo,
     others: Sequence[LedgerCopy],
     cause: PulsarOffloadError | None,
@@ -416,11 +417,7 @@ def _missing(
     sound = next((copy for copy in others if copy.ledger is not None), None)
     if sound is not None:
         message = f"{message}; there is another copy, under the uuid {sound.name.uuid}"
-    key = None
-    if info.offload is not None and info.offload.segments:
-        key = SegmentName(info.offload.segments[0].uuid).index_name
-    elif info.offload is not None and info.offload.uuid is not None:
-        key = LedgerObjectName(info.offload.uuid, info.ledger_id).index_name
+    key = next((each.index_name for each in named_pairs(topic, info)), None)
     return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
 
 
@@ -484,9 +481,9 @@ def _lacks_objects(ledger: TopicLedger) -> bool:
 
     If nothing names its segments, one that was not found shows as entries that are in none.
     """
-    is_segmented = isinstance(ledger.copy, SegmentedCopy)
+    is_shared = ledger.copy is not None and ledger.copy.is_shared
     return isinstance(ledger.error, MissingObjectError) or (
-        is_segmented and isinstance(ledger.error, MissingEntriesError)
+        is_shared and isinstance(ledger.error, MissingEntriesError)
     )
 
 

@@ -13,14 +13,13 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.errors import FormatError, StorageError
-from arrow_io.format.object_names import LedgerObjectName, SegmentName
+from connector.catalog.kinds import named_pairs
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Mapping, Sequence
 
     from connector.catalog.bucket import Bucket
-    from connector.catalog.bucket_listing import PairName
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.catalog.other_buckets import OtherBuckets
@@ -79,7 +78,7 @@ class TopicLookup:
                 if doubtful:
                     # One look for all topics: it may be a listing. Another thread may have found
                     # the same before, so that nothing is new; it is still to be compared.
-                    self._look_again([info for infos in unproven.values() for info in infos])
+                    self._look_again(unproven)
                     again = executor.map(self._compare, *_columns(doubtful))
                     compared |= zip(doubtful, again, strict=True)
                 found |= compared
@@ -126,19 +125,12 @@ class TopicLookup:
             or not {*missing[topic]} <= {*newer.ledgers}
         }
 
-    def _look_again(self, ledgers: Collection[LedgerInfo]) -> None:
-        """Look for ledgers in all buckets once more."""
-        names: set[PairName] = set()
-        is_named = True
-        for each in ledgers:
-            segments = each.offload.whole_segments if each.offload else ()
-            names |= {SegmentName(segment.uuid) for segment in segments}
-            if not segments and each.offload and each.offload.uuid is not None:
-                names.add(LedgerObjectName(each.offload.uuid, each.ledger_id))
-            elif not segments:
-                is_named = False
-        self._bucket.look_again(names if is_named else None)
-        self._elsewhere.look_again(ledgers)
+    def _look_again(self, unproven: Mapping[TopicName, Sequence[LedgerInfo]]) -> None:
+        """Look for ledgers of topics in all buckets once more."""
+        ledgers = [(topic, info) for topic, infos in unproven.items() for info in infos]
+        names = [named_pairs(*each) for each in ledgers]
+        self._bucket.look_again({name for each in names for name in each} if all(names) else None)
+        self._elsewhere.look_again(info for _, info in ledgers)
 
 
 def _columns(

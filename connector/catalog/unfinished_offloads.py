@@ -11,7 +11,7 @@ from connector.inputs.topic_names import managed_ledger_owner
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from arrow_io.format.object_names import LedgerObjectName
+    from arrow_io.format.object_names import PairName
     from arrow_io.storage.location import Location
     from connector.inputs.topic_names import AnyTopic
 
@@ -25,9 +25,9 @@ class UnfinishedOffloads:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._known: dict[LedgerObjectName, Mapping[str, str] | None] = {}
+        self._known: dict[PairName, Mapping[str, str] | None] = {}
 
-    def topic(self, name: LedgerObjectName) -> AnyTopic | None:
+    def topic(self, name: PairName) -> AnyTopic | None:
         """The topic of an unfinished offload; None if nothing names it.
 
         Raises:
@@ -40,7 +40,7 @@ class UnfinishedOffloads:
         except FormatError:
             return None
 
-    def user_metadata(self, name: LedgerObjectName) -> Mapping[str, str] | None:
+    def user_metadata(self, name: PairName) -> Mapping[str, str] | None:
         """The user metadata of the data object of an unfinished offload.
 
         Returns:

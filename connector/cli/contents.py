@@ -47,8 +47,9 @@ def topics(
     catalog = catalog_at(url, given)
     table = topics_table(catalog, pattern)
     tell_place(catalog)
-    if catalog.bucket.unfinished and catalog.source is None:
-        offloads = counted(len(catalog.bucket.unfinished), "offload")
+    unfinished = [each for each in catalog.bucket.unfinished if each.name.ledger_id is not None]
+    if unfinished and catalog.source is None:
+        offloads = counted(len(unfinished), "offload")
         say("note", f"{offloads} never completed: no index object")
     _print_listing(table, catalog, given.on_corruption, form)
     unlisted = sum(each or 0 for each in table["unlisted_ledgers"].to_pylist())

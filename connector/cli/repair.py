@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import pyarrow as pa
 import typer
@@ -94,7 +94,7 @@ def _written(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
         yield each
 
 
-def _row(attempt: Attempt, ledger: RebuiltLedger) -> dict[str, object]:
+def _row(attempt: Attempt[Any], ledger: RebuiltLedger) -> dict[str, object]:
     return {
         "topic": None if attempt.topic is None else str(attempt.topic),
         "ledger_id": ledger.ledger_id,

@@ -203,10 +203,11 @@ def unfinished_ledgers(
     names = {each.topic for each in by_bucket}
     found: dict[TopicName, set[int]] = defaultdict(set)
     for each in catalog.bucket.unfinished:
-        if any(each.name.ledger_id in between for between in wanted):
+        ledger_id = each.name.ledger_id
+        if ledger_id is not None and any(ledger_id in between for between in wanted):
             # It may have been deleted since the bucket was listed.
             with suppress(MissingObjectError):
                 owner = catalog.unfinished.topic(each.name)
                 if owner in names:
-                    found[owner].add(each.name.ledger_id)
+                    found[owner].add(ledger_id)
     return found

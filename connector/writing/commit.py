@@ -131,9 +131,10 @@ def begin(
         # What earlier runs have left stays until one is decided, lest one that still runs miss it.
         listed -= unpublished(names, file.is_ours)
     taken = {name.ledger_id for name in listed}.union(files.ledger_ids if files else ())
-    # The names of segments do not tell their ledgers.
-    segments = contents.segments if contents else ()
-    taken |= {copy.name.ledger_id for segment in segments for copy in segment.copies}
+    # Other kinds of objects have ledgers too, which only their index objects may tell.
+    named = ledgers_of(names)
+    copies = contents.copies if contents else ()
+    taken |= {copy.name.ledger_id for copy in copies if copy.name not in named}
     first = request.first_ledger_id
     if first is not None:
         check_behind(first, standing.union(files.ledger_ids if files else ()))

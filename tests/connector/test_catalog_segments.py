@@ -558,7 +558,7 @@ def test_a_segment_that_was_deleted_since_is_passed_over(monkeypatch: pytest.Mon
         bucket.delete(f"{first}-index")
         contents = Bucket(listing).open_all()
         assert [copy.name.ledger_id for copy in contents.copies] == [20]
-        assert [str(each.name.uuid) for each in contents.segments] != [first]
+        assert [str(each.name.uuid) for each in contents.pairs] != [first]
 
 
 def test_a_segment_that_failed_does_not_count() -> None:

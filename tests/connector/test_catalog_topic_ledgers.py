@@ -16,12 +16,13 @@ from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext
 from connector.catalog.topic_ledgers import LedgerStanding, from_bucket, from_metadata
 from connector.inputs.topic_names import TopicName
 from tests.support.golden import GOLDEN
+from tests.support.offloads import offloaded_copies
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from arrow_io.errors import PulsarOffloadError
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.offloaded_copy import OffloadedCopy
     from connector.catalog.topic_ledgers import TopicLedgers
 
 TOPIC = TopicName.parse("small-chunked")
@@ -30,13 +31,13 @@ OTHER_UUID = UUID(int=7)
 
 
 @cache
-def copies() -> tuple[LedgerCopy, ...]:
+def copies() -> tuple[OffloadedCopy, ...]:
     """The golden topic's eight ledgers, 14 … 21, as the bucket has them."""
     contents = read_bucket(Location(str(GOLDEN / "pulsar-4.0.7-small" / "objects")))
-    return tuple(copy for copy in contents.copies if copy.topic == TOPIC)
+    return offloaded_copies(contents, TOPIC)
 
 
-def told(copy: LedgerCopy) -> LedgerInfo:
+def told(copy: OffloadedCopy) -> LedgerInfo:
     """What its cluster would say of a copy."""
     assert copy.ledger is not None
     ledger = copy.ledger
@@ -64,8 +65,8 @@ def changed(**of_ledger: Callable[[LedgerInfo], LedgerInfo | None]) -> list[Ledg
 
 def reconciled(
     infos: list[LedgerInfo],
-    there: tuple[LedgerCopy, ...] | None = None,
-    elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None] = lambda _: None,
+    there: tuple[OffloadedCopy, ...] | None = None,
+    elsewhere: Callable[[LedgerInfo], OffloadedCopy | PulsarOffloadError | None] = lambda _: None,
 ) -> TopicLedgers:
     """The topic, by what the metadata says and what lies in the bucket."""
     metadata = TopicMetadata(topic=TOPIC, ledgers=tuple(infos))

@@ -33,7 +33,7 @@ from tests.support.deletion_scenes import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.offloaded_copy import OffloadedCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
 
 _ID: Final = 17
@@ -43,8 +43,8 @@ _COPY: Final = 3
 
 def _topic(
     info: LedgerInfo,
-    *copies: LedgerCopy,
-    elsewhere: LedgerCopy | StorageError | None = None,
+    *copies: OffloadedCopy,
+    elsewhere: OffloadedCopy | StorageError | None = None,
 ) -> TopicLedgers:
     """The golden topic, with something else said of ledger 17, and other copies of it."""
     infos = tuple(info if each.name.ledger_id == _ID else told(each) for each in golden())
@@ -63,7 +63,7 @@ def _info(uuid: UUID | None = None, *, complete: bool | None = True) -> LedgerIn
     return replace(told(golden()[_COPY]), offload=offload)
 
 
-def _of_another_cluster(copy: LedgerCopy) -> LedgerCopy:
+def _of_another_cluster(copy: OffloadedCopy) -> OffloadedCopy:
     """A copy of a ledger of as many entries and bytes."""
     return changed(copy, ctime_ms=1)
 
@@ -209,7 +209,7 @@ def test_missing_ledger_is_told_with_all_that_is_known() -> None:
     ids=["topic", "entries", "bytes"],
 )
 def test_copy_that_is_of_something_else_is_told_with_its_place(
-    info: LedgerInfo, copy: LedgerCopy, words: str
+    info: LedgerInfo, copy: OffloadedCopy, words: str
 ) -> None:
     """The object and the ledger, so that a user finds it, and what the metadata says of it."""
     topic = _topic(info, copy)
@@ -240,12 +240,12 @@ def test_salvaging_reads_a_cut_copy_as_far_as_it_goes() -> None:
 _DAY_MS: Final = 86_400_000
 
 
-def _in_other_bookies(copy: LedgerCopy) -> LedgerCopy:
+def _in_other_bookies(copy: OffloadedCopy) -> OffloadedCopy:
     segment = replace(ledger_metadata(copy).segments[0], ensemble_members=("bookie-b:3181",))
     return changed(copy, segments=(segment,))
 
 
-def _created(by_ms: int) -> Callable[[LedgerCopy], LedgerCopy]:
+def _created(by_ms: int) -> Callable[[OffloadedCopy], OffloadedCopy]:
     return lambda copy: changed(copy, ctime_ms=(ledger_metadata(copy).ctime_ms or 0) + by_ms)
 
 
@@ -260,7 +260,7 @@ def _created(by_ms: int) -> Callable[[LedgerCopy], LedgerCopy]:
     ids=["name", "bookies", "created later", "created before"],
 )
 def test_salvaging_takes_no_copy_of_another_cluster(
-    change: Callable[[LedgerCopy], LedgerCopy],
+    change: Callable[[OffloadedCopy], OffloadedCopy],
 ) -> None:
     """Of the same id, entries and bytes: the ledger stays lost, unless there is one of its own."""
     lost, own = UUID(int=1), under(golden()[_COPY], UUID(int=8))
@@ -272,7 +272,7 @@ def test_salvaging_takes_no_copy_of_another_cluster(
     assert _topic(_info(lost), foreign, own).substitutes == (own.ledger,)
 
 
-def _without_bookies(copy: LedgerCopy) -> LedgerCopy:
+def _without_bookies(copy: OffloadedCopy) -> OffloadedCopy:
     segment = replace(ledger_metadata(copy).segments[0], ensemble_members=("127.0.0.1:3181",))
     return changed(copy, segments=(segment,))
 
@@ -288,7 +288,7 @@ def _without_bookies(copy: LedgerCopy) -> LedgerCopy:
     ids=["no name", "no time", "no bookies", "the same"],
 )
 def test_salvaging_takes_a_copy_that_nothing_speaks_against(
-    change: Callable[[LedgerCopy], LedgerCopy],
+    change: Callable[[OffloadedCopy], OffloadedCopy],
 ) -> None:
     """What tells nothing contradicts nothing."""
     copy = change(under(golden()[_COPY], UUID(int=9)))

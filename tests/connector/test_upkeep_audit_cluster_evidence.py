@@ -10,6 +10,7 @@ import pytest
 
 from arrow_io.errors import MissingObjectError
 from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
+from connector.catalog.offloaded_copy import OffloadedCopy
 from connector.catalog.topic_ledgers import TopicLedgers, from_metadata
 from connector.inputs.topic_names import TopicName
 from tests.support.deletion_scenes import (
@@ -34,7 +35,6 @@ from tests.support.deletion_scenes import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.catalog.ledger_copy import LedgerCopy
 
 _MINUTE_MS: Final = 60_000
 
@@ -146,12 +146,12 @@ def test_name_that_only_a_request_tells_is_asked_for_once(scene: Callable[[], Sc
         assert sorted(store.asked) == sorted(names)
 
 
-def _in_other_bookies(copy: LedgerCopy) -> LedgerCopy:
+def _in_other_bookies(copy: OffloadedCopy) -> OffloadedCopy:
     segment = replace(ledger_metadata(copy).segments[0], ensemble_members=("bookie-b:3181",))
     return changed(copy, segments=(segment,))
 
 
-def _created(by_ms: int) -> Callable[[LedgerCopy], LedgerCopy]:
+def _created(by_ms: int) -> Callable[[OffloadedCopy], OffloadedCopy]:
     return lambda copy: changed(copy, ctime_ms=(ledger_metadata(copy).ctime_ms or 0) + by_ms)
 
 
@@ -179,7 +179,7 @@ def _other_topic() -> TopicLedgers:
     ids=["bookies", "created before", "created later"],
 )
 def test_cluster_of_the_same_name_keeps_what_is_its(
-    scene: Callable[[], Scene], change: Callable[[LedgerCopy], LedgerCopy], doubt: str
+    scene: Callable[[], Scene], change: Callable[[OffloadedCopy], OffloadedCopy], doubt: str
 ) -> None:
     """Bookies are of one cluster, and ids are given out in the order of time."""
     foreign = scene()
@@ -195,7 +195,7 @@ def test_cluster_of_the_same_name_keeps_what_is_its(
     [_in_other_bookies, _created(1), _created(-1)],
     ids=["bookies", "created later", "created before"],
 )
-def test_double_is_of_the_very_ledger(change: Callable[[LedgerCopy], LedgerCopy]) -> None:
+def test_double_is_of_the_very_ledger(change: Callable[[OffloadedCopy], OffloadedCopy]) -> None:
     """BookKeeper's metadata of a ledger is copied with each attempt, so it is the same."""
     scene = double()
     scene.is_one_cluster = True
@@ -294,8 +294,9 @@ def test_bookie_of_what_was_written_offline_is_none() -> None:
         replace(
             scene.others[0],
             states=tuple(
-                replace(state, copy=state.copy and changed(state.copy, segments=(segment,)))
+                replace(state, copy=changed(state.copy, segments=(segment,)))
                 for state in scene.others[0].states
+                if isinstance(state.copy, OffloadedCopy)
             ),
         )
     ]

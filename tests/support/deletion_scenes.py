@@ -21,13 +21,14 @@ from connector.inputs.times import milliseconds_of
 from connector.inputs.topic_names import TopicName
 from connector.upkeep.audit.deletability import CLOCK_DIFFERENCE, Deletability
 from tests.support.golden import GOLDEN
+from tests.support.offloads import offloaded_copies
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from connector.catalog.catalog import Catalog
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.offloaded_copy import OffloadedCopy
 
 TOPIC: Final = TopicName.parse("small-chunked")
 LAST: Final = datetime(2026, 11, 21, 12, 50, tzinfo=UTC)
@@ -40,20 +41,20 @@ OTHER_UUID: Final = UUID(int=7)
 
 
 @cache
-def golden() -> tuple[LedgerCopy, ...]:
+def golden() -> tuple[OffloadedCopy, ...]:
     """The golden topic's eight ledgers, 14 … 21, as their cluster wrote them to an object store."""
     contents = read_bucket(Location(str(GOLDEN / "pulsar-4.0.7-small" / "objects")))
-    return tuple(named(copy, "pulsar") for copy in contents.copies if copy.topic == TOPIC)
+    return tuple(named(copy, "pulsar") for copy in offloaded_copies(contents, TOPIC))
 
 
-def named(copy: LedgerCopy, cluster: str | None) -> LedgerCopy:
+def named(copy: OffloadedCopy, cluster: str | None) -> OffloadedCopy:
     """The copy, of a cluster of this name."""
     assert isinstance(copy.ledger, OffloadedLedger)
     told = {} if cluster is None else {CLUSTER_NAME_KEY: cluster}
     return replace(copy, ledger=replace(copy.ledger, user_metadata=told))
 
 
-def changed(copy: LedgerCopy, **of_metadata: Any) -> LedgerCopy:  # noqa: ANN401
+def changed(copy: OffloadedCopy, **of_metadata: Any) -> OffloadedCopy:  # noqa: ANN401
     """The copy, with something else in its ledger metadata."""
     assert isinstance(copy.ledger, OffloadedLedger)
     metadata = replace(ledger_metadata(copy), **of_metadata)
@@ -61,18 +62,18 @@ def changed(copy: LedgerCopy, **of_metadata: Any) -> LedgerCopy:  # noqa: ANN401
     return replace(copy, ledger=replace(copy.ledger, index=index))
 
 
-def ledger_metadata(copy: LedgerCopy) -> LedgerMetadata:
+def ledger_metadata(copy: OffloadedCopy) -> LedgerMetadata:
     """What its index object says of the ledger."""
     assert isinstance(copy.ledger, OffloadedLedger)
     return copy.ledger.ledger_metadata
 
 
-def under(copy: LedgerCopy, uuid: UUID) -> LedgerCopy:
+def under(copy: OffloadedCopy, uuid: UUID) -> OffloadedCopy:
     """The copy under another uuid."""
     return replace(copy, name=replace(copy.name, uuid=uuid))
 
 
-def unreadable(copy: LedgerCopy) -> LedgerCopy:
+def unreadable(copy: OffloadedCopy) -> OffloadedCopy:
     """The copy, with an index object that cannot be read."""
     return replace(copy, ledger=None, error=CorruptIndexError("damaged"))
 
@@ -94,7 +95,7 @@ class Store:
         self.asked.append(name)
         return {CLUSTER_NAME_KEY: self.clusters[name]} if name in self.clusters else {}
 
-    def keeps(self, copy: LedgerCopy, cluster: str) -> LedgerCopy:
+    def keeps(self, copy: OffloadedCopy, cluster: str) -> OffloadedCopy:
         """The copy, of a cluster whose name only a request tells."""
         assert isinstance(copy.ledger, OffloadedLedger)
         self.clusters[copy.name.index_name] = cluster
@@ -102,7 +103,7 @@ class Store:
         return replace(copy, ledger=ledger)
 
 
-def told(copy: LedgerCopy) -> LedgerInfo:
+def told(copy: OffloadedCopy) -> LedgerInfo:
     """What the cluster says of a copy of its own."""
     metadata = ledger_metadata(copy)
     created_ms = metadata.ctime_ms or 0
@@ -119,8 +120,8 @@ def told(copy: LedgerCopy) -> LedgerInfo:
 class Scene:
     """A bucket, metadata, and an attempt that nothing needs; tests change one thing of it."""
 
-    subject: LedgerCopy
-    own: list[LedgerCopy] = field(default_factory=lambda: list(golden()))
+    subject: OffloadedCopy
+    own: list[OffloadedCopy] = field(default_factory=lambda: list(golden()))
     infos: list[LedgerInfo] | None = field(default_factory=lambda: list(map(told, golden())))
     modified: datetime | None = OLD
     proven_to: int = 2**62

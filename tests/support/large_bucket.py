@@ -15,9 +15,10 @@ from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.storage.object_store import ObjectInfo
 from arrow_io.storage.object_version import WriteTime
 from connector.catalog.bucket import BucketContents
-from connector.catalog.ledger_copy import LedgerCopy, object_versions
+from connector.catalog.ledger_copy import object_versions
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.offloaded_copy import OffloadedCopy
 from connector.catalog.snapshot.json import Snapshot
 from connector.catalog.topic_ledgers import TopicLedgers, from_metadata
 from connector.inputs.topic_names import TopicName
@@ -88,7 +89,7 @@ class LargeBucket:
         for name in self.names(topic):
             infos = _info(name.index_name, index), _info(name.data_name, data)
             ledger = OffloadedLedger(location, name, block, versions=object_versions(*infos))
-            copies.append(LedgerCopy(name, *infos, topic, ledger))
+            copies.append(OffloadedCopy(name, *infos, topic, ledger))
         return from_metadata(self.metadata(topic), copies, lambda _info: None)
 
     def save_metadata(self, folder: Path) -> Path:

@@ -13,6 +13,7 @@ from arrow_io.format.index_block import read_index_block
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledgers.writer import new_ledger_metadata
 from connector import LedgerOffloader, LedgerToOffload
+from connector.catalog.offloaded_copy import OffloadedCopy
 from tests.support.buckets import MANAGED_LEDGER
 from tests.support.reference_ledger import read_entries
 
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from arrow_io.ledgers.reader import OffloadedLedger
     from arrow_io.storage.location import Location
+    from connector.catalog.bucket import BucketContents
+    from connector.inputs.topic_names import TopicName
     from tests.support.golden import GoldenLedger
 
 LEDGER_ID = 42
@@ -72,3 +75,9 @@ def golden_ledger(ledger: GoldenLedger) -> LedgerToOffload:
     return LedgerToOffload(
         ledger.ledger_id, metadata, read_entries(ledger.data_object.read_bytes(), index)
     )
+
+
+def offloaded_copies(contents: BucketContents, topic: TopicName) -> tuple[OffloadedCopy, ...]:
+    """The copies of a topic's ledgers in objects of PIP-17."""
+    copies = (each for each in contents.copies if each.topic == topic)
+    return tuple(each for each in copies if isinstance(each, OffloadedCopy))

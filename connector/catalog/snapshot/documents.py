@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FORMAT = "pulsar-offload catalog"
-VERSION = 4
+VERSION = 5
 """Version 1 had neither cursors nor how far the metadata is proven; version 2 was one document;
 version 3 had segments of streaming offload (PIP-76)."""
 MAX_SNAPSHOT_BYTES = 256 << 20

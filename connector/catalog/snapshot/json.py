@@ -5,28 +5,24 @@ What comes back is checked: a file may hold anything.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
-from arrow_io.format.index_block import read_index_block
-from arrow_io.format.object_names import LedgerObjectName, SegmentName
-from arrow_io.ledgers.reader import OffloadedLedger
 from connector.catalog.bucket import BucketContents, UnfinishedOffload, in_order
-from connector.catalog.ledger_copy import LedgerCopy, object_versions
+from connector.catalog.kinds import kind_of, parse_name
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
     TopicMetadata,
 )
-from connector.catalog.snapshot.values import (
-    base64_text,
+from connector.catalog.object_kind import SavedPair
+from connector.catalog.saved_values import (
     error_json,
     info_json,
     owner_json,
-    read_base64,
     read_error,
     read_info,
     read_number,
@@ -41,9 +37,10 @@ from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from arrow_io.format.object_names import ShareName
+    from arrow_io.format.object_names import PairName
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.inputs.topic_names import TopicName
 
@@ -85,8 +82,7 @@ def contents_json(
     """
     return {
         "copies": [copy_json(copy, bucket) for copy in copies],
-        "unfinished": [[*_name(each.name), info_json(each.data)] for each in contents.unfinished],
-        "streaming": list(map(info_json, contents.streaming)),
+        "unfinished": [info_json(each.data) for each in contents.unfinished],
         "foreign": list(map(info_json, contents.foreign)),
     }
 
@@ -110,10 +106,6 @@ def ledger_json(ledger: TopicLedger, bucket_of: Callable[[LedgerCopy], str | Non
     }
 
 
-def _name(name: LedgerObjectName | ShareName) -> tuple[str, int]:
-    return str(name.uuid), name.ledger_id
-
-
 def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
     """A copy of a ledger, as `json` takes it.
 
@@ -121,26 +113,14 @@ def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
         copy: The copy.
         bucket: The metadata's name for the bucket that it is in; None: the one that is read.
     """
-    ledger = copy.ledger or copy.cut
-    value: dict[str, Any] = {
+    return {
         "bucket": bucket,
-        "name": _name(copy.name),
         "index": info_json(copy.index),
         "data": copy.data and info_json(copy.data),
         "topic": owner_json(copy.topic),
         "error": copy.error and error_json(copy.error),
-        "block": None,
-        "cut_bytes": None,
+        **kind_of(copy.pairs[0].name).to_json(copy),
     }
-    if isinstance(ledger, OffloadedLedger):
-        metadata = ledger.user_metadata
-        value |= {
-            "block": base64_text(ledger.index.serialize()),
-            "warnings": ledger.warnings,
-            "cut_bytes": ledger.cut_bytes,
-            "user_metadata": None if metadata is None else dict(metadata),
-        }
-    return value
 
 
 def metadata_json(metadata: TopicMetadata) -> dict[str, Any]:
@@ -192,7 +172,6 @@ def read_contents_json(
         location,
         tuple(in_order(copies)),
         tuple(map(_read_unfinished, value["unfinished"])),
-        streaming=tuple(map(_read_streaming, value["streaming"])),
         foreign=tuple(map(read_info, value["foreign"])),
     )
 
@@ -237,58 +216,32 @@ def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
         value: What it gave.
         location: The bucket that it is in.
     """
-    name = read_name_json(value["name"])
+    index = read_info(value["index"])
+    name = _read_name(index, is_index=True)
     data, error = value["data"], value["error"]
-    index = read_info(value["index"], name.index_name)
-    data = None if data is None else read_info(data, name.data_name)
-    topic = read_owner(value["topic"])
-    error = None if error is None else read_error(*error)
-    ledger = None if value["block"] is None else _read_offloaded(value, name, location)
-    if ledger is not None:
-        ledger = replace(ledger, versions=object_versions(index, data))
-    if error is not None:
-        is_whole = ledger is None or ledger.cut_bytes is not None
-    else:
-        is_whole = None not in (ledger, data, topic) and value["cut_bytes"] is None
-    if not is_whole:
-        # It would be left out without a word.
-        message = f"{name.index_name} is neither sound nor in error"
-        raise CorruptSnapshotError(message)
-    sound, cut = (ledger, None) if error is None else (None, ledger)
-    return LedgerCopy(name, index, data, topic, sound, error, cut)
-
-
-def _read_offloaded(
-    value: dict[str, Any], name: LedgerObjectName, location: Location
-) -> OffloadedLedger:
-    user_metadata = value["user_metadata"]
-    return OffloadedLedger(
+    pair = SavedPair(
         location,
-        name,
-        read_index_block(read_base64(value["block"]), object_key=name.index_name),
-        tuple(map(read_text, value["warnings"])),
-        read_whole(value["cut_bytes"]),
-        None if user_metadata is None else read_texts(user_metadata),
+        index,
+        None if data is None else read_info(data, name.data_name),
+        read_owner(value["topic"]),
+        None if error is None else read_error(*error),
     )
+    copy: LedgerCopy = kind_of(name).from_json(value, name, pair)
+    return copy
 
 
-def read_name_json(value: list[object]) -> LedgerObjectName:
-    """Read the name of a copy."""
-    return _read_name(*value)
-
-
-def _read_name(uuid: object, ledger_id: object) -> LedgerObjectName:
-    return LedgerObjectName(UUID(read_text(uuid)), read_number(ledger_id))
+def _read_name(info: ObjectInfo, *, is_index: bool) -> PairName:
+    """Return the name of the pair that an object belongs to."""
+    parsed = parse_name(info.name)
+    if parsed is None or parsed.is_index != is_index:
+        message = f"{info.name} is not an object of a ledger"
+        raise CorruptSnapshotError(message)
+    return parsed.name
 
 
 def _read_unfinished(value: list[Any]) -> UnfinishedOffload:
-    uuid, ledger_id, data = value
-    name = _read_name(uuid, ledger_id)
-    return UnfinishedOffload(name, read_info(data, name.data_name))
-
-
-def _read_streaming(value: list[Any]) -> ObjectInfo:
-    return read_info(value, SegmentName(UUID(read_text(value[0]))).data_name)
+    data = read_info(value)
+    return UnfinishedOffload(_read_name(data, is_index=False), data)
 
 
 def read_metadata_json(

@@ -13,17 +13,17 @@ from functools import partial
 from itertools import chain
 from operator import lt
 from typing import TYPE_CHECKING, Any, Final
-from uuid import UUID
 from weakref import WeakValueDictionary
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptSnapshotError, OptionError
-from arrow_io.format.object_names import LedgerObjectName, SegmentName
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import Bucket, BucketContents, UnfinishedOffload
 from connector.catalog.bucket_listing import BucketListing
+from connector.catalog.kinds import kind_of, named_pairs
 from connector.catalog.ledger_pages import LedgerPages, Picked
+from connector.catalog.saved_values import base64_text, read_base64, read_text, read_time
 from connector.catalog.snapshot.documents import DocumentWriter
 from connector.catalog.snapshot.json import (
     contents_json,
@@ -33,19 +33,17 @@ from connector.catalog.snapshot.json import (
     read_copy_json,
     read_ledger_json,
     read_metadata_json,
-    read_name_json,
 )
-from connector.catalog.snapshot.values import base64_text, read_base64, read_text, read_time
 from connector.catalog.topic_ledgers import gathered
 from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from uuid import UUID
 
+    from arrow_io.format.object_names import PairName
     from arrow_io.ledgers.open_ledger import OpenLedger
-    from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.bucket_listing import PairName
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.ledger_copy import LedgerCopy, StoredPair
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.catalog.snapshot.documents import Documents
     from connector.catalog.snapshot.json import Snapshot
@@ -60,11 +58,12 @@ def file_of(snapshot: Snapshot) -> bytes:
     """The file of a catalog.
 
     Raises:
-        OptionError: The catalog is too large for a file, or has streaming offload (PIP-76).
+        OptionError: The catalog is too large for a file, or has a kind of objects that the file
+            has no form for.
     """
     every: dict[str | None, BucketContents] = {None: snapshot.contents}
     every.update(snapshot.elsewhere.items())
-    _check_no_segments(every.values(), snapshot.topics)
+    _check_savable(every.values(), snapshot.topics)
     buckets = {id(copy): name for name, each in every.items() for copy in each.copies}
 
     def bucket_of(copy: LedgerCopy) -> str | None:
@@ -106,19 +105,21 @@ def file_of(snapshot: Snapshot) -> bytes:
     )
 
 
-def _check_no_segments(buckets: Iterable[BucketContents], topics: Iterable[TopicLedgers]) -> None:
+def _check_savable(buckets: Iterable[BucketContents], topics: Iterable[TopicLedgers]) -> None:
     """Refuse what the file has no form for, so that no ledger of it is lost without a word."""
     named = (
-        f"topic {topic.topic} has ledger {info.ledger_id} in such segments"
+        (name, f"topic {topic.topic} has ledger {info.ledger_id} in such objects")
         for topic in topics
         for info in (topic.metadata.ledgers if topic.metadata else ())
-        if info.offload and info.offload.segments
+        for name in named_pairs(topic.topic, info)
     )
-    stored = (f"{each.index.name} is such a segment" for of in buckets for each in of.segments)
-    found = next(chain(named, stored), None)
-    if found is not None:
-        message = f"streaming offload (PIP-76) cannot be saved in a catalog: {found}"
-        raise OptionError(message)
+    pairs = (pair for contents in buckets for pair in contents.pairs)
+    stored = ((each.name, f"{each.index.name} is such an object") for each in pairs)
+    for name, text in chain(named, stored):
+        kind = kind_of(name)
+        if not kind.can_be_saved:
+            message = f"{kind.title} cannot be saved in a catalog: {text}"
+            raise OptionError(message)
 
 
 def _add_topic(
@@ -279,7 +280,7 @@ class SavedCatalog:
     def _read_copy(self, value: Any) -> LedgerCopy:  # noqa: ANN401 - any JSON
         """Read a copy; as long as one is used, it is the same for all that ask."""
         bucket = value["bucket"]
-        key = bucket, read_name_json(value["name"])
+        key = bucket, read_text(value["index"][0])
         with self._lock:
             found = self._copies.get(key)
             if found is None:
@@ -354,7 +355,6 @@ class SavedBucket(Bucket):
     def __init__(self, saved: SavedCatalog, name: str | None) -> None:
         self._saved = saved
         self._name = name
-        self._segment_copies = {}  # a snapshot has no segments
         self._start()
 
     @cached_property
@@ -364,24 +364,18 @@ class SavedBucket(Bucket):
     @cached_property
     def listing(self) -> BucketListing:
         """What was listed."""
-        told = self._told
-        copies = [
-            (copy.name, copy) for copy in told.copies if isinstance(copy.name, LedgerObjectName)
-        ]
-        data = {name: copy.data for name, copy in copies if copy.data is not None}
+        told, pairs = self._told, self._pairs
+        data = {name: pair.data for name, pair in pairs.items() if pair.data is not None}
         return BucketListing(
             told.location,
-            {name: copy.index for name, copy in copies},
+            {name: pair.index for name, pair in pairs.items()},
             data | {each.name: each.data for each in told.unfinished},
-            segment_data={SegmentName(UUID(info.name)): info for info in told.streaming},
-            foreign=told.foreign,
+            told.foreign,
         )
 
     @cached_property
-    def _copies(self) -> dict[LedgerObjectName, LedgerCopy]:
-        return {
-            copy.name: copy for copy in self._told.copies if isinstance(copy.name, LedgerObjectName)
-        }
+    def _pairs(self) -> dict[PairName, StoredPair]:
+        return {pair.name: pair for pair in self._told.pairs}
 
     def look_again(self, names: Collection[PairName] | None) -> None:
         """A snapshot stays what it is."""
@@ -392,17 +386,12 @@ class SavedBucket(Bucket):
     @property
     def copy_count(self) -> int:
         """How many index objects there are."""
-        return self._saved.copy_count if self._name is None else len(self._copies)
+        return self._saved.copy_count if self._name is None else len(self._pairs)
 
     @property
     def unfinished(self) -> tuple[UnfinishedOffload, ...]:
         """Attempts that never completed."""
         return self._saved.without_copies(self._name).unfinished
-
-    @property
-    def streaming(self) -> tuple[ObjectInfo, ...]:
-        """Data objects of streaming offload that have no index object."""
-        return self._saved.without_copies(self._name).streaming
 
 
 class SnapshotSource:

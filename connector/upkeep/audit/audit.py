@@ -7,14 +7,14 @@ bucket alone shows is found, and nothing can be shown to be superfluous.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
-from arrow_io.format.object_names import parse_object_name
-from arrow_io.ledgers.reader import OffloadedLedger
+from arrow_io.format.object_names import tells_ledger
 from arrow_io.storage.store_uploads import aside_path
-from connector.catalog.segment_copies import SegmentedCopy
+from connector.catalog.kinds import kind_of, parse_name
 from connector.catalog.snapshot.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.inputs.times import time_of
@@ -96,12 +96,12 @@ def audit(
     found += auditor.of_no_topic(begun)
     found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
     found += [auditor.of_upload(each) for each in begun]
-    found += auditor.of_unreadable_segments()
+    found += auditor.of_nameless_pairs()
     found = _kept_where_messages_are_lost(found)
     found.sort(key=_place)
     copies = catalog.contents.copies
     foreign = {each.name.ledger_id for each in copies if isinstance(each.topic, ForeignTopic)}
-    streaming = {each.name.ledger_id for each in copies if isinstance(each, SegmentedCopy)}
+    streaming = {each.name.ledger_id for each in copies if each.is_shared}
     return Audit(
         tuple(found), catalog.source is not None, catalog.taken, len(foreign), len(streaming)
     )
@@ -164,7 +164,7 @@ class _Auditor:
             elif ledger.copy is not None:
                 yield from _of_extra_bytes(topic, ledger.copy)
             # Segments are kept: other ledgers may need what this one does not.
-            for copy in (each for each in copies if not isinstance(each, SegmentedCopy)):
+            for copy in (each for each in copies if not each.is_shared):
                 if is_unknown or (ledger.info is None and ledger.state.is_stray):
                     yield self._of_stray(topic, copy)
                 else:
@@ -266,7 +266,7 @@ class _Auditor:
             if copy is not None
         }
         for copy in self._catalog.contents.copies:
-            if copy.name in listed or copy.error is None or isinstance(copy, SegmentedCopy):
+            if copy.name in listed or copy.error is None or copy.is_shared:
                 continue
             kind = FindingKind.FORMAT_MISMATCH
             if copy.data is None:
@@ -275,39 +275,25 @@ class _Auditor:
             yield replace(found, is_loss=self._catalog.source is None)
         # What an upload to a folder writes aside is reported with the uploads.
         aside = {aside_path(each.name, each.upload_id) for each in uploads}
-        for kind, infos, text in (
-            (
-                FindingKind.STREAMING,
-                self._catalog.contents.streaming,
-                "an object of streaming offload (PIP-76) without its index object",
-            ),
-            (
-                FindingKind.FOREIGN,
-                self._catalog.contents.foreign,
-                "no offloader of Pulsar names an object so",
-            ),
-        ):
-            for info in infos:
-                if info.name not in aside and not self._is_snapshot(info):
-                    yield Finding(
-                        kind=kind,
-                        text=text,
-                        objects=(info.name,),
-                        stored_bytes=info.size_bytes,
-                        modified=info.modified,
-                    )
+        for info in self._catalog.contents.foreign:
+            if info.name not in aside and not self._is_snapshot(info):
+                text = "no offloader of Pulsar names an object so"
+                yield of_objects(FindingKind.FOREIGN, text, (info,), None)
 
-    def of_unreadable_segments(self) -> Iterator[Finding]:
-        """Segments of streaming offload whose ledgers, or the topic of these, nothing tells."""
+    def of_nameless_pairs(self) -> Iterator[Finding]:
+        """Pairs whose ledgers, or the topic of these, nothing tells."""
         has_metadata = self._catalog.source is not None
-        for segment in self._catalog.contents.segments:
-            kind, text = FindingKind.FORMAT_MISMATCH, str(segment.error)
-            if segment.segment is not None:
-                if has_metadata or segment.topic is not None:
+        for pair in self._catalog.contents.pairs:
+            if tells_ledger(pair.name):
+                continue
+            kind, text = FindingKind.FORMAT_MISMATCH, str(pair.error)
+            if pair.error is None:
+                if has_metadata or pair.topic is not None:
                     continue
+                of = kind_of(pair.name)
                 kind = FindingKind.STREAMING
-                text = "a segment of streaming offload (PIP-76) of which nothing names the topic"
-            found = of_objects(kind, text, segment.objects, segment.topic)
+                text = f"a {of.unit} of {of.title} of which nothing names the topic"
+            found = of_objects(kind, text, pair.objects, pair.topic)
             yield replace(found, is_loss=not has_metadata)
 
     def _is_snapshot(self, info: ObjectInfo) -> bool:
@@ -317,6 +303,9 @@ class _Auditor:
     def of_unfinished(self, offload: UnfinishedOffload) -> Finding:
         """A data object without an index object."""
         name = offload.name
+        if not tells_ledger(name):
+            text = f"an object of {kind_of(name).title} without its index object"
+            return of_objects(FindingKind.STREAMING, text, (offload.data,), None)
         found = Finding(
             kind=FindingKind.DATA_WITHOUT_INDEX,
             text="the data object is there, its index object is not",
@@ -345,42 +334,38 @@ class _Auditor:
             return replace(repairable, is_loss=True) if is_loss else found
         named = known.metadata.named_attempts if known.metadata else ()
         found = repairable if (name.ledger_id, name.uuid) in named else found
-        return judged(found, lambda: self.deletability.doubt_of_data(known, name, found.modified))
+        return judged(found, partial(self.deletability.doubt_of_data, known, name, found.modified))
 
     def of_upload(self, upload: UnfinishedUpload) -> Finding:
         """An upload that was neither completed nor aborted."""
-        parsed = parse_object_name(upload.name)
+        parsed = parse_name(upload.name)
+        name = parsed.name if parsed else None
         found = Finding(
             kind=FindingKind.UNFINISHED_UPLOAD,
             text="an upload was begun, and neither completed nor aborted",
             objects=(upload.name,),
-            ledger_id=parsed.ledger_id if parsed else None,
+            ledger_id=name.ledger_id if name else None,
             modified=upload.initiated,
             upload_id=upload.upload_id,
         )
-        if parsed is None or parsed.ledger_id is None:
+        if name is None or not tells_ledger(name):
             return found
-        name = parsed.ledger_object_name
         owners = self.deletability.owners.get(name.ledger_id, [])
         if len(owners) != 1:
             return found if self._catalog.source is None else doubted(found, NO_TOPIC)
         found = replace(found, topic=owners[0].topic)
         return judged(
-            found, lambda: self.deletability.doubt_of_upload(owners[0], name, found.modified)
+            found, partial(self.deletability.doubt_of_upload, owners[0], name, found.modified)
         )
 
 
 def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
     """What lies behind the data that the index object describes, in the copy that counts."""
-    ledger, data = copy.ledger, copy.data
-    if not isinstance(ledger, OffloadedLedger) or data is None:
-        return
-    extra_bytes = data.size_bytes - ledger.index.data_object_length_bytes
-    if extra_bytes > 0:
-        extra = counted(extra_bytes, "byte")
+    if copy.data is not None and copy.extra_bytes:
+        extra = counted(copy.extra_bytes, "byte")
         text = f"{extra} behind what the index object describes, which nothing reads"
         found = _finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
-        yield replace(found, objects=(data.name,), stored_bytes=extra_bytes)
+        yield replace(found, objects=(copy.data.name,), stored_bytes=copy.extra_bytes)
 
 
 def _finding(

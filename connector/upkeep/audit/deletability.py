@@ -9,7 +9,6 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from arrow_io.format.object_names import LedgerObjectName
 from connector.catalog.ledger_origin import bookies_of, told_cluster
 from connector.inputs.times import time_of
 from connector.upkeep.audit.cluster_evidence import ClusterEvidence
@@ -19,7 +18,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from uuid import UUID
 
-    from arrow_io.format.object_names import ShareName
+    from arrow_io.format.object_names import CopyName
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo
@@ -46,7 +45,7 @@ class Deletability:
         self._catalog = catalog
         self._is_one_cluster = is_one_cluster
         self._evidence = ClusterEvidence(catalog, topics, is_one_cluster=is_one_cluster)
-        self._attempts: dict[LedgerObjectName | ShareName, str] = {}
+        self._attempts: dict[tuple[int, UUID], str] = {}
         self.owners: dict[int, list[TopicLedgers]] = {}
         """The topics that have a ledger of an id, by the metadata."""
         self._states = {
@@ -59,7 +58,7 @@ class Deletability:
             for info in topic.metadata.ledgers if topic.metadata else ():
                 self.owners.setdefault(info.ledger_id, []).append(topic)
                 for uuid, state in _named_attempts(info):
-                    self._attempts[LedgerObjectName(uuid, info.ledger_id)] = state
+                    self._attempts[info.ledger_id, uuid] = state
 
     def doubt_of_copy(
         self, topic: TopicLedgers, copy: LedgerCopy, modified: datetime | None
@@ -78,7 +77,7 @@ class Deletability:
         return self._doubt(topic, copy.name, modified) or self._evidence.doubt_of_copy(topic, copy)
 
     def doubt_of_data(
-        self, topic: TopicLedgers, name: LedgerObjectName, modified: datetime | None
+        self, topic: TopicLedgers, name: CopyName, modified: datetime | None
     ) -> str | None:
         """As `doubt_of_copy`, for a data object without an index object."""
         return self._doubt(topic, name, modified) or self._evidence.doubt_of_data(
@@ -86,16 +85,15 @@ class Deletability:
         )
 
     def doubt_of_upload(
-        self, topic: TopicLedgers, name: LedgerObjectName, begun: datetime | None
+        self, topic: TopicLedgers, name: CopyName, begun: datetime | None
     ) -> str | None:
         """As `doubt_of_copy`, for an upload, which names neither its topic nor its cluster."""
         return self._doubt(topic, name, begun) or self._evidence.doubt_of_upload(topic)
 
-    def _doubt(
-        self, topic: TopicLedgers, name: LedgerObjectName | ShareName, modified: datetime | None
-    ) -> str | None:
-        if name in self._attempts:
-            return f"the metadata names it: {self._attempts[name]}"
+    def _doubt(self, topic: TopicLedgers, name: CopyName, modified: datetime | None) -> str | None:
+        attempt = name.ledger_id, name.uuid
+        if attempt in self._attempts:
+            return f"the metadata names it: {self._attempts[attempt]}"
         metadata = topic.metadata
         if metadata is None:
             return self._doubt_of_deletion(topic.topic) or _doubt_of_age(

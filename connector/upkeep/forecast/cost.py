@@ -217,12 +217,9 @@ def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None 
     """
     if topics is not None:
         return stored_bytes_of(topics, contents.copies)
-    in_segments = (info for each in contents.segments for info in each.objects)
-    in_copies = (info for each in contents.copies for info in each.objects)
-    objects = {info.name: info for info in (*in_copies, *in_segments)}
-    unfinished = [each.data for each in contents.unfinished]
-    others = (*unfinished, *contents.streaming, *contents.foreign)
-    return sum(info.size_bytes for info in (*objects.values(), *others))
+    in_pairs = (info for each in contents.pairs for info in each.objects)
+    unfinished = (each.data for each in contents.unfinished)
+    return sum(info.size_bytes for info in (*in_pairs, *unfinished, *contents.foreign))
 
 
 def stored_bytes_of(topics: Collection[TopicName], copies: Iterable[LedgerCopy]) -> int:

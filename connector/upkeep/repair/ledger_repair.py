@@ -7,7 +7,7 @@ of the ledger: what is left of it in the damaged index object, or another copy's
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import (
@@ -40,13 +40,15 @@ if TYPE_CHECKING:
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.format.ledger_metadata import LedgerMetadata
-    from arrow_io.format.object_names import LedgerObjectName, SegmentName
+    from arrow_io.format.object_names import LedgerObjectName, PairName
     from arrow_io.ledgers.data import LedgerData
     from arrow_io.ledgers.data_object_walk import WalkedObject
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectContent, ObjectInfo
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.inputs.topic_names import AnyTopic
+
+_Name = TypeVar("_Name", bound="PairName")
 
 MADE_ANEW: Final = "made anew"
 """Where the metadata of a ledger comes from if nothing has it: see docs/command-line.md."""
@@ -56,7 +58,7 @@ _IS_SOUND: Final = "the index object says what the data object has"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Attempt:
+class Attempt(Generic[_Name]):
     """One offload attempt.
 
     Attributes:
@@ -66,15 +68,19 @@ class Attempt:
         ledger_ids: The ledgers that it has entries of, as far as they are known.
         problem: What is wrong with the index object, in words; None if nothing is known to be.
         topic: The topic that has its ledgers, as far as the metadata or the index object says it.
+        info: What the metadata says of its ledger.
+        others: Metadata of the ledger in other copies of it, whose index objects are sound.
         refusal: Why its index object is not to be rebuilt; None if it is.
     """
 
-    name: LedgerObjectName | SegmentName
+    name: _Name
     data: ObjectInfo | None
     index: ObjectInfo | None
     ledger_ids: tuple[int, ...]
     problem: str | None
     topic: AnyTopic | None = None
+    info: LedgerInfo | None = None
+    others: tuple[tuple[UUID, LedgerMetadata], ...] = ()
     refusal: str | None = None
 
     def old_index(self, location: Location) -> ObjectContent | None:
@@ -84,20 +90,6 @@ class Attempt:
         return location.read_object(
             self.index.name, max_bytes=MAX_INDEX_OBJECT_BYTES, version=self.index.version
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerAttempt(Attempt):
-    """An attempt of PIP-17, of one ledger.
-
-    Attributes:
-        info: What the metadata says of the ledger.
-        others: Metadata of the ledger in other copies of it, whose index objects are sound.
-    """
-
-    name: LedgerObjectName
-    info: LedgerInfo | None = None
-    others: tuple[tuple[UUID, LedgerMetadata], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +121,7 @@ class Repair:
         refusal: Why none is written, in words; None if one is.
     """
 
-    attempt: Attempt
+    attempt: Attempt[Any]
     index: IndexObject | None = None
     ledger: RebuiltLedger | None = None
     error: PulsarOffloadError | None = None
@@ -137,7 +129,7 @@ class Repair:
 
 
 def planned_ledger(
-    location: Location, attempt: LedgerAttempt, data: ObjectInfo, *, verify: bool
+    location: Location, attempt: Attempt[LedgerObjectName], data: ObjectInfo, *, verify: bool
 ) -> Repair:
     """Rebuild the index object of a ledger, without writing it.
 
@@ -161,7 +153,9 @@ def planned_ledger(
 class _Rebuilding:
     """Makes the index object of a data object that was walked."""
 
-    def __init__(self, location: Location, attempt: LedgerAttempt, walked: WalkedObject) -> None:
+    def __init__(
+        self, location: Location, attempt: Attempt[LedgerObjectName], walked: WalkedObject
+    ) -> None:
         self._location = location
         self._attempt = attempt
         self._name = name = attempt.name

@@ -3,35 +3,47 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
-from uuid import UUID
+from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.core.prefetch import read_ahead
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError
-from arrow_io.format.object_names import LedgerObjectName, SegmentName
+from arrow_io.format.object_names import LedgerObjectName, tells_ledger
+from connector.catalog.kinds import kind_of
 from connector.catalog.ledger_origin import ledger_metadata_of
-from connector.upkeep.repair.ledger_repair import Attempt, LedgerAttempt, Repair, planned_ledger
+from connector.upkeep.repair.ledger_repair import Attempt, Repair, planned_ledger
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+    from collections.abc import (
+        Callable,
+        Collection,
+        Generator,
+        Iterable,
+        Iterator,
+        Mapping,
+        Sequence,
+    )
+    from uuid import UUID
 
+    from arrow_io.errors import PulsarOffloadError
+    from arrow_io.format.object_names import CopyName, PairName
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.bucket import BucketContents
     from connector.catalog.catalog import Catalog
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.inputs.topic_names import AnyTopic, TopicName
+    from connector.inputs.topic_names import TopicName
     from connector.writing.offloader import IndexObject
 
 _CONCURRENT_LEDGERS: Final = 8
 _NO_INDEX: Final = "there is no index object"
 _UNDER_WAY: Final = "the metadata says that this offload is under way, or failed"
 _NO_DATA: Final = "its data object is not there"
-_STREAMING: Final = "segments of streaming offload (PIP-76) are read, and not rebuilt"
 _NOT_NAMED: Final = "the metadata of no topic names this offload"
+_PLANNERS: Final[Mapping[type, Callable[..., Repair]]] = {LedgerObjectName: planned_ledger}
+"""Rebuilds the index objects of a kind, by the class of its names; those of others are not."""
 
 
 def plan_repair(
@@ -87,7 +99,7 @@ def repair(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
         yield each
 
 
-def _write(location: Location, attempt: Attempt, index: IndexObject) -> None:
+def _write(location: Location, attempt: Attempt[Any], index: IndexObject) -> None:
     old, data = attempt.index, attempt.data
     if data is not None and data.version is not None:
         location.check_version(data.name, data.version)
@@ -103,17 +115,17 @@ def _write(location: Location, attempt: Attempt, index: IndexObject) -> None:
         raise ObjectChangedError(message, object_key=index.name)
 
 
-def _planned(location: Location, attempt: Attempt, *, verify: bool) -> Repair:
-    if not isinstance(attempt, LedgerAttempt) or attempt.refusal or attempt.data is None:
+def _planned(location: Location, attempt: Attempt[Any], *, verify: bool) -> Repair:
+    if attempt.refusal or attempt.data is None:
         return Repair(attempt, refusal=attempt.refusal)
     try:
-        return planned_ledger(location, attempt, attempt.data, verify=verify)
+        return _PLANNERS[type(attempt.name)](location, attempt, attempt.data, verify=verify)
     except (FormatError, MissingObjectError) as error:
         error.located(object_key=attempt.name.data_name, ledger_id=attempt.name.ledger_id)
         return Repair(attempt, error=error, refusal=str(error))
 
 
-def _repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> list[Attempt]:
+def _repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> list[Attempt[Any]]:
     """The attempts whose index object is missing or unsound, by the names of their objects.
 
     Args:
@@ -126,7 +138,7 @@ def _repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> 
     ledgers = _KnownLedgers(catalog, catalog.every_ledger())
     wanted = [
         each
-        for each in (*ledgers.attempts(), *_segments(catalog.contents))
+        for each in ledgers.attempts()
         if not set(each.ledger_ids).isdisjoint(ledger_ids)
         or (each.problem is not None and not ledger_ids)
     ]
@@ -134,13 +146,13 @@ def _repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> 
 
 
 class _KnownLedgers:
-    """What the bucket and the metadata say of ledgers of PIP-17."""
+    """What the bucket and the metadata say of offload attempts."""
 
     def __init__(self, catalog: Catalog, topics: Sequence[TopicLedgers]) -> None:
         self._topics = topics
         self._contents = catalog.contents
         self._has_metadata = catalog.source is not None
-        self._named: dict[LedgerObjectName, tuple[TopicName, LedgerInfo]] = {}
+        self._named: dict[tuple[int, UUID], tuple[TopicName, LedgerInfo]] = {}
         self._unnamed: dict[int, list[tuple[TopicName, LedgerInfo]]] = defaultdict(list)
         self._sound: dict[int, list[LedgerCopy]] = defaultdict(list)
         for topic in self._topics:
@@ -155,57 +167,65 @@ class _KnownLedgers:
         if offload is None:
             return
         for uuid in offload.uuids:
-            self._named[LedgerObjectName(uuid, info.ledger_id)] = topic, info
+            self._named[info.ledger_id, uuid] = topic, info
         if not offload.uuids:
             self._unnamed[info.ledger_id].append((topic, info))
 
-    def attempts(self) -> Iterator[LedgerAttempt]:
+    def attempts(self) -> Iterator[Attempt[Any]]:
         """All attempts."""
         # An index object may be sound, and contradict the metadata.
-        errors = {
+        errors: dict[PairName, PulsarOffloadError] = {
             state.copy.name: state.error
             for topic in self._topics
             for state in topic.states
             if state.copy is not None and state.error is not None
         }
-        for copy in self._contents.copies:
-            if isinstance(copy.name, LedgerObjectName):
-                error = copy.error or errors.get(copy.name)
-                problem = None if error is None else str(error)
-                yield self._attempt(copy.name, copy.data, copy.index, problem, copy.topic)
+        for pair in self._contents.pairs:
+            error = pair.error or errors.get(pair.name)
+            yield self._attempt(
+                Attempt(
+                    name=pair.name,
+                    data=pair.data,
+                    index=pair.index,
+                    ledger_ids=tuple(copy.name.ledger_id for copy in pair.copies),
+                    problem=None if error is None else str(error),
+                    topic=pair.topic,
+                )
+            )
         for each in self._contents.unfinished:
-            yield self._attempt(each.name, each.data, None, _NO_INDEX, None)
+            ids = (each.name.ledger_id,) if tells_ledger(each.name) else ()
+            yield self._attempt(
+                Attempt(
+                    name=each.name, data=each.data, index=None, ledger_ids=ids, problem=_NO_INDEX
+                )
+            )
 
-    def _attempt(
-        self,
-        name: LedgerObjectName,
-        data: ObjectInfo | None,
-        index: ObjectInfo | None,
-        problem: str | None,
-        topic: AnyTopic | None,
-    ) -> LedgerAttempt:
+    def _attempt(self, attempt: Attempt[PairName]) -> Attempt[Any]:
+        """Add to an attempt what is known of its ledger."""
+        name = attempt.name
+        if type(name) not in _PLANNERS or not tells_ledger(name):
+            kind = kind_of(name)
+            refusal = f"{kind.unit}s of {kind.title} are read, and not rebuilt"
+            return replace(attempt, refusal=refusal)
         others = [each for each in self._sound[name.ledger_id] if each.name != name]
         known = self._owner(name, others)
         told = [(each.name.uuid, ledger_metadata_of(each)) for each in others]
-        return LedgerAttempt(
-            name=name,
-            data=data,
-            index=index,
-            ledger_ids=(name.ledger_id,),
-            problem=problem,
-            topic=topic if known is None else known[0],
+        return replace(
+            attempt,
+            topic=attempt.topic if known is None else known[0],
             info=None if known is None else known[1],
             others=tuple((uuid, metadata) for uuid, metadata in told if metadata is not None),
-            refusal=self._refusal(data, known, others),
+            refusal=self._refusal(attempt.data, known, others),
         )
 
     def _owner(
-        self, name: LedgerObjectName, others: list[LedgerCopy]
+        self, name: CopyName, others: list[LedgerCopy]
     ) -> tuple[TopicName, LedgerInfo] | None:
         """The topic whose metadata says that this attempt counts, or may count."""
         unnamed = self._unnamed[name.ledger_id]
-        if name in self._named or len(unnamed) != 1 or others:
-            return self._named.get(name)
+        named = self._named.get((name.ledger_id, name.uuid))
+        if named is not None or len(unnamed) != 1 or others:
+            return named
         return unnamed[0]
 
     def _refusal(
@@ -223,26 +243,3 @@ class _KnownLedgers:
         if not self._has_metadata and others:
             return f"another copy of the ledger is sound, under the uuid {others[0].name.uuid}"
         return None
-
-
-def _segments(contents: BucketContents) -> Iterator[Attempt]:
-    """All segments of streaming offload (PIP-76), none of which is rebuilt."""
-    for each in contents.segments:
-        yield Attempt(
-            name=each.name,
-            data=each.data,
-            index=each.index,
-            ledger_ids=each.segment.ledger_ids if each.segment else (),
-            problem=None if each.error is None else str(each.error),
-            topic=each.topic,
-            refusal=_STREAMING,
-        )
-    for info in contents.streaming:
-        yield Attempt(
-            name=SegmentName(UUID(info.name)),
-            data=info,
-            index=None,
-            ledger_ids=(),
-            problem=_NO_INDEX,
-            refusal=_STREAMING,
-        )

@@ -1,0 +1,60 @@
+"""The kinds of objects that hold ledgers: a new kind has its line in `KINDS`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from connector.catalog.offloaded_copy import OffloadedObjects
+from connector.catalog.segment_copies import StreamedSegments
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arrow_io.format.object_names import PairName
+    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
+    from connector.catalog.object_kind import NamedObject, ObjectKind
+    from connector.inputs.topic_names import TopicName
+
+KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (OffloadedObjects(), StreamedSegments())
+
+
+def parse_name(object_name: str) -> NamedObject | None:
+    """Read the name of an object.
+
+    Args:
+        object_name: Its name, without the prefix of the bucket's URL.
+
+    Returns:
+        What the name says; None for an object of no known kind.
+    """
+    found = (kind.parse(object_name) for kind in KINDS)
+    return next((each for each in found if each is not None), None)
+
+
+def kind_of(name: PairName) -> ObjectKind[Any, Any]:
+    """Return the kind of a pair of objects."""
+    return next(kind for kind in KINDS if kind.name_type is type(name))
+
+
+def named_pairs(topic: TopicName, info: LedgerInfo) -> list[PairName]:
+    """Return the names of the pairs that metadata names for a ledger."""
+    return [name for kind in KINDS for name in kind.named_pairs(topic, info)]
+
+
+def joined(copies: Sequence[LedgerCopy], info: LedgerInfo | None = None) -> list[LedgerCopy]:
+    """Put together the shares of one ledger that belong together.
+
+    Args:
+        copies: Its copies, and what each shared pair has of it; from the newest on.
+        info: What the metadata says of it; None: all shares may be of it.
+
+    Returns:
+        The copies that have their objects alone; then what `ObjectKind.joined` makes of the others.
+    """
+    found = [each for each in copies if not each.is_shared]
+    shares = [each for each in copies if each.is_shared]
+    for kind in KINDS if shares else ():
+        mine = [each for each in shares if kind_of(each.pairs[0].name) is kind]
+        found += kind.joined(mine, info) if mine else ()
+    return found

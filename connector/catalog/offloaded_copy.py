@@ -1,0 +1,250 @@
+"""Copies of ledgers in offloaded objects (PIP-17): one pair of objects for each offload attempt.
+
+The managed-ledger name comes from the ledger's custom metadata in the index, else from the user
+metadata of the object.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from arrow_io.core.wording import OR_DELETION
+from arrow_io.errors import (
+    CorruptIndexError,
+    CorruptSnapshotError,
+    FormatError,
+    MissingObjectError,
+    PulsarOffloadError,
+)
+from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY, read_index_block
+from arrow_io.format.object_names import LedgerObjectName, parse_object_name
+from arrow_io.ledgers.reader import OffloadedLedger
+from connector.catalog.ledger_copy import BaseCopy, are_same, object_versions, objects_of
+from connector.catalog.object_kind import NamedObject
+from connector.catalog.saved_values import (
+    base64_text,
+    read_base64,
+    read_text,
+    read_texts,
+    read_whole,
+)
+from connector.inputs.topic_names import managed_ledger_owner
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
+    from connector.catalog.object_kind import SavedPair
+    from connector.inputs.topic_names import AnyTopic, TopicName
+
+
+@dataclass(frozen=True)
+class OffloadedCopy(BaseCopy):
+    """One offload attempt of one ledger, as it lies in the bucket: a pair, and the copy it has.
+
+    Attributes:
+        name: Names of its objects.
+        index: The index object, as it was listed.
+        data: The data object likewise; None if there is none.
+        topic: The topic that it belongs to; None if nothing names it.
+        ledger: The ledger, if both objects are there and the index object is sound.
+        error: What is wrong with it otherwise.
+        cut: The ledger, if all that is wrong with it is that its data object is cut.
+    """
+
+    name: LedgerObjectName
+    index: ObjectInfo
+    data: ObjectInfo | None
+    topic: AnyTopic | None
+    ledger: OffloadedLedger | None
+    error: PulsarOffloadError | None = None
+    cut: OffloadedLedger | None = None
+
+    is_shared = False
+
+    @property
+    def pairs(self) -> tuple[OffloadedCopy]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def copies(self) -> tuple[OffloadedCopy]:
+        """Itself."""
+        return (self,)
+
+    @property
+    def data_bytes(self) -> int | None:
+        """Bytes of its data object; None if there is none."""
+        return None if self.data is None else self.data.size_bytes
+
+    @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """Its objects, index object first."""
+        return objects_of(self.index, self.data)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Bytes of both objects."""
+        return sum(info.size_bytes for info in self.objects)
+
+    @property
+    def extra_bytes(self) -> int:
+        """Bytes of its data object after those that its index object describes."""
+        if self.ledger is None or self.data is None:
+            return 0
+        return max(0, self.data.size_bytes - self.ledger.index.data_object_length_bytes)
+
+    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+        """Return whether a later listing shows the same sound objects."""
+        return self.ledger is not None and are_same(self.index, self.data, index, data)
+
+    def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> OffloadedCopy:
+        """Return the copy with the versions of a later listing, which shows the same objects."""
+        ledger, versions = self.ledger, object_versions(index, data)
+        if ledger is None or ledger.versions == versions:
+            return self
+        ledger = replace(ledger, versions=versions)
+        return replace(self, index=index, data=data, ledger=ledger)
+
+    def with_topic(self, topic: AnyTopic) -> OffloadedCopy:
+        """Return the same copy: without a topic of its own it is not sound."""
+        del topic
+        return self
+
+
+class OffloadedObjects:
+    """The kind of PIP-17 (an `ObjectKind`)."""
+
+    title = "offload (PIP-17)"
+    unit = "ledger"
+    can_be_saved = True
+    name_type = LedgerObjectName
+
+    def parse(self, object_name: str) -> NamedObject | None:
+        """Read the name of an object; None if it is none of this kind."""
+        parsed = parse_object_name(object_name)
+        if parsed is None or parsed.is_streaming:
+            return None
+        return NamedObject(parsed.ledger_object_name, parsed.is_index)
+
+    def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[LedgerObjectName]:
+        """Return the names of the attempt that metadata names for a ledger."""
+        del topic
+        if info.offload is None or info.offload.uuid is None or info.offload.segments:
+            return ()
+        return (LedgerObjectName(info.offload.uuid, info.ledger_id),)
+
+    def read(
+        self,
+        location: Location,
+        name: LedgerObjectName,
+        *,
+        index: ObjectInfo,
+        data: ObjectInfo | None,
+    ) -> OffloadedCopy:
+        """Read an index object: one request, and a HEAD if it does not name its topic."""
+        return read_copy(location, name, index=index, data=data)
+
+    def joined(
+        self, copies: Sequence[OffloadedCopy], info: LedgerInfo | None
+    ) -> Sequence[OffloadedCopy]:
+        """Return the same copies: each is one of the whole ledger."""
+        del info
+        return copies
+
+    def to_json(self, copy: OffloadedCopy) -> dict[str, Any]:
+        """Return what a catalog snapshot has of the index object."""
+        ledger = copy.ledger or copy.cut
+        if ledger is None:
+            return {"block": None, "cut_bytes": None}
+        metadata = ledger.user_metadata
+        return {
+            "block": base64_text(ledger.index.serialize()),
+            "warnings": ledger.warnings,
+            "cut_bytes": ledger.cut_bytes,
+            "user_metadata": None if metadata is None else dict(metadata),
+        }
+
+    def from_json(
+        self, value: dict[str, Any], name: LedgerObjectName, pair: SavedPair
+    ) -> OffloadedCopy:
+        """Read what `to_json` returned.
+
+        Raises:
+            CorruptSnapshotError: The copy would be neither sound nor in error.
+        """
+        index, data, topic, error = pair.index, pair.data, pair.topic, pair.error
+        ledger = None
+        if value["block"] is not None:
+            user_metadata = value["user_metadata"]
+            ledger = OffloadedLedger(
+                pair.location,
+                name,
+                read_index_block(read_base64(value["block"]), object_key=name.index_name),
+                tuple(map(read_text, value["warnings"])),
+                read_whole(value["cut_bytes"]),
+                None if user_metadata is None else read_texts(user_metadata),
+                object_versions(index, data),
+            )
+        if error is not None:
+            is_whole = ledger is None or ledger.cut_bytes is not None
+        else:
+            is_whole = None not in (ledger, data, topic) and value["cut_bytes"] is None
+        if not is_whole:
+            # It would be left out without a word.
+            message = f"{name.index_name} is neither sound nor in error"
+            raise CorruptSnapshotError(message)
+        sound, cut = (ledger, None) if error is None else (None, ledger)
+        return OffloadedCopy(name, index, data, topic, sound, error, cut)
+
+
+def read_copy(
+    location: Location,
+    name: LedgerObjectName,
+    *,
+    index: ObjectInfo,
+    data: ObjectInfo | None,
+) -> OffloadedCopy:
+    """Read the index object of one attempt: one request, and a HEAD if it does not name its topic.
+
+    Args:
+        location: Where the objects lie.
+        name: Names of the attempt's objects.
+        index: What the listing said of its index object.
+        data: What it said of its data object; None if there is none.
+
+    Raises:
+        StorageError: The index object cannot be read for a reason that lies in the store.
+    """
+    ledger = cut = None
+    topic = None
+    error: PulsarOffloadError | None = None
+    managed_ledger = None
+    try:
+        ledger = OffloadedLedger.open(location, name, versions=object_versions(index, data))
+        # A ledger whose data object is cut has a topic too.
+        managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
+        if data is not None:
+            cut = ledger.cut_at(data.size_bytes)
+            ledger = ledger.with_data_size(data.size_bytes)
+            cut = None
+    except (FormatError, MissingObjectError) as unsound:
+        error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+    if managed_ledger is None and not isinstance(error, MissingObjectError):
+        metadata = location.user_metadata(name.index_name) or {}
+        managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
+    if managed_ledger is not None:
+        try:
+            topic = managed_ledger_owner(managed_ledger)
+        except FormatError as unsound:
+            error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+    if data is None and error is None:
+        message = f"the index object is there, its data object is not{OR_DELETION}"
+        error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+    if topic is None and error is None:
+        message = "nothing tells which topic the ledger belongs to"
+        error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
+    return OffloadedCopy(name, index, data, topic, None if error else ledger, error, cut)
