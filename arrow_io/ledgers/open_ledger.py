@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from arrow_io.columns import Origin, projection
-from arrow_io.errors import EntryNotInLedgerError
+from arrow_io.errors import EntryNotInLedgerError, FormatError, MissingObjectError
+from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkLookback
 from arrow_io.messages.delivery import Delivery
@@ -98,6 +99,15 @@ class OpenLedger:
         """Sum of the lengths of its entries; 0 if nothing says it."""
         return self.data.length_bytes
 
+    def user_metadata_problems(self) -> list[str]:
+        """Return what a broker would refuse in the user metadata of its data objects.
+
+        A request for each. A kind whose objects have no user metadata of Pulsar's overrides it.
+        """
+        names = dict.fromkeys(part.data_name for part in self.parts)
+        found = (_user_metadata_problem(self.location, name) for name in names)
+        return [each for each in found if each is not None]
+
     def read_entries(self, first_entry_id: int, last_entry_id: int) -> Iterator[Entry]:
         """Read some entries, from the nearest place known before the first.
 
@@ -176,3 +186,14 @@ class OpenLedger:
         for rows in MessageReader(runs, wanted.needs, tally, decryptor=decryptor):
             tally.metrics.rows += rows.count
             yield from assembly.record_batches(rows, tally)
+
+
+def _user_metadata_problem(location: Location, data_name: str) -> str | None:
+    try:
+        metadata = location.user_metadata(data_name)
+        return None if metadata is None else check_format_version(metadata, object_key=data_name)
+    except FormatError as error:
+        return str(error)
+    except MissingObjectError:
+        # Reading the entries reports it.
+        return None

@@ -16,7 +16,8 @@ if TYPE_CHECKING:
     from connector.catalog.object_kind import NamedObject, ObjectKind
     from connector.inputs.topic_names import TopicName
 
-KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (OffloadedObjects(), StreamedSegments())
+KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (StreamedSegments(), OffloadedObjects())
+"""In the order in which they are asked what metadata names: the last takes what no other does."""
 
 
 def parse_name(object_name: str) -> NamedObject | None:
@@ -39,7 +40,8 @@ def kind_of(name: PairName) -> ObjectKind[Any, Any]:
 
 def named_pairs(topic: TopicName, info: LedgerInfo) -> list[PairName]:
     """Return the names of the pairs that metadata names for a ledger."""
-    return [name for kind in KINDS for name in kind.named_pairs(topic, info)]
+    found = (kind.named_pairs(topic, info) for kind in KINDS)
+    return next((list(names) for names in found if names), [])
 
 
 def joined(copies: Sequence[LedgerCopy], info: LedgerInfo | None = None) -> list[LedgerCopy]:

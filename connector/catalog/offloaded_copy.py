@@ -133,7 +133,7 @@ class OffloadedObjects:
     def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[LedgerObjectName]:
         """Return the names of the attempt that metadata names for a ledger."""
         del topic
-        if info.offload is None or info.offload.uuid is None or info.offload.segments:
+        if info.offload is None or info.offload.uuid is None:
             return ()
         return (LedgerObjectName(info.offload.uuid, info.ledger_id),)
 

@@ -16,8 +16,6 @@ from typing import TYPE_CHECKING
 
 from arrow_io.core.prefetch import read_ahead
 from arrow_io.core.wording import agreeing, counted
-from arrow_io.errors import FormatError, MissingObjectError
-from arrow_io.format.index_block import check_format_version
 from arrow_io.messages import layout
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
 from arrow_io.read_metrics import ReadMetrics, Unit
@@ -101,7 +99,7 @@ def _read(
 ) -> Generator[VerifiedLedger, None, None]:
     """What reading ledgers whole finds; a writer is given those that are unknown."""
     pairs: list[tuple[str, Ledger]] = [(topic, ledger.data) for topic, ledger in ledgers]
-    asked = (partial(_wrong_metadata, ledger) for _, ledger in ledgers)
+    asked = (ledger.user_metadata_problems for _, ledger in ledgers)
     threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
     with ExitStack() as stack:
         metadata = stack.enter_context(closing(read_ahead(asked, threads=threads)))
@@ -216,19 +214,3 @@ def _compared(verified: VerifiedLedger, before: VerifiedLedger | None) -> Verifi
         object_key=verified.object, ledger_id=verified.ledger_id
     )
     return replace(verified, problems=(*verified.problems, str(error)))
-
-
-def _wrong_metadata(ledger: OpenLedger) -> list[str]:
-    """What a broker would refuse in the user metadata of the data objects."""
-    found = []
-    for name in dict.fromkeys(part.data_name for part in ledger.parts):
-        try:
-            metadata = ledger.location.user_metadata(name)
-            wrong = None if metadata is None else check_format_version(metadata, object_key=name)
-        except FormatError as error:
-            wrong = str(error)
-        except MissingObjectError:
-            # Reading the entries reports it.
-            wrong = None
-        found += [] if wrong is None else [wrong]
-    return found
