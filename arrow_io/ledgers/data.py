@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from arrow_io.read_metrics import Tally
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.ranges import ByteSpan
-    from arrow_io.storage.ranges_ahead import RangesAhead
 
 _OFFSETS = OffsetMemory()
 
@@ -169,7 +169,7 @@ class LedgerData:
         *,
         verify_checksums: bool = False,
         owned: bool = True,
-        ahead: RangesAhead | None = None,
+        ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read the entries `first_entry_id … last_entry_id` (inclusive) as the hot loop wants them.
 
@@ -220,7 +220,7 @@ class LedgerData:
         *,
         verify_checksums: bool,
         owned: bool,
-        ahead: RangesAhead | None,
+        ahead: RangePrefetcher | None,
     ) -> Iterator[EntryRun]:
         table = self.table
         walk = BlockWalk(self, first, _OFFSETS)

@@ -11,8 +11,8 @@ if TYPE_CHECKING:
     from arrow_io.read_metrics import Tally
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.ranges import ByteSpan
-    from arrow_io.storage.ranges_ahead import RangesAhead
 
 
 class Block(NamedTuple):
@@ -145,7 +145,7 @@ class Ledger(Protocol):
         *,
         verify_checksums: bool = False,
         owned: bool = True,
-        ahead: RangesAhead | None = None,
+        ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries, in order, as the hot loop wants them.
 

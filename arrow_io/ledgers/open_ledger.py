@@ -15,7 +15,7 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_metrics import Tally
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.range_prefetch import RangePrefetcher
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -136,7 +136,7 @@ class OpenLedger:
             )
             key = self.parts[0].data_name
             raise EntryNotInLedgerError(message, object_key=key, ledger_id=data.ledger_id)
-        with RangesAhead(at_once=True) as ahead:
+        with RangePrefetcher(at_once=True) as ahead:
             for run in data.entry_runs(first_entry_id, last_entry_id, Tally(), ahead=ahead):
                 for index in range(run.count):
                     content = bytes(run.view(index, layout.FRAME))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Self
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError, TruncatedObjectError
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.request_errors import check_version
 
 if TYPE_CHECKING:
@@ -30,16 +30,16 @@ class RangeStream:
 
     Args:
         span: What may be asked for.
-        ahead: Sends the requests, ahead of this stream and of those behind it. None: the stream has
-            one of its own.
+        prefetcher: Sends the requests, ahead of this stream and of those behind it. None: the
+            stream has one of its own.
     """
 
-    def __init__(self, span: ByteSpan, ahead: RangesAhead | None = None) -> None:
+    def __init__(self, span: ByteSpan, prefetcher: RangePrefetcher | None = None) -> None:
         self._span = span
         self._reader = span.reader
-        self._ahead = RangesAhead() if ahead is None else ahead
-        self._is_alone = ahead is None
-        self._planned = self._ahead.begin(span)
+        self._prefetcher = RangePrefetcher() if prefetcher is None else prefetcher
+        self._is_alone = prefetcher is None
+        self._planned = self._prefetcher.start(span)
         self._held: deque[tuple[int, memoryview]] = deque()  # (position, bytes), in order
         self._current_start = span.start  # first byte that can still be asked for
         self._current = _EMPTY  # the first range held, if there is one; it begins there
@@ -70,9 +70,9 @@ class RangeStream:
         self._closed = True
         self._current = _EMPTY
         self._held.clear()
-        self._ahead.end(self._planned)
+        self._prefetcher.finish(self._planned)
         if self._is_alone:
-            self._ahead.close()
+            self._prefetcher.close()
 
     def at(self, position: int, length: int) -> tuple[memoryview, int]:
         """Give the object's bytes `[position, position + length)`.
@@ -128,8 +128,8 @@ class RangeStream:
         if self._closed:
             message = "the stream is closed"
         elif position < self._current_start or length < 0:
-            asked = counted(length, "byte")
-            message = f"{asked} at {position}: the stream has passed {self._current_start}"
+            length_text = counted(length, "byte")
+            message = f"{length_text} at {position}: the stream has passed {self._current_start}"
         elif stop > end:
             message = f"bytes up to {stop} of a stream that ends at {end}"
         if message:
@@ -141,12 +141,12 @@ class RangeStream:
         if self._held:
             self._current_start, self._current = self._held[0]
         else:
-            self._current_start = self._ahead.skip_to(self._planned, position)
+            self._current_start = self._prefetcher.skip_to(self._planned, position)
             self._current = _EMPTY
 
     def _take(self) -> None:
         """Hold the next range; one that fails stays pending, so the next call fails likewise."""
-        request, content = self._ahead.next_range(self._planned)
+        request, content = self._prefetcher.next_range(self._planned)
         if self.first is None:
             if self._reader.version is None and content.version is not None:
                 self._reader = replace(self._reader, version=content.version)
@@ -157,7 +157,7 @@ class RangeStream:
         self._is_unsure |= content.version is None
         if request.stop == self._span.stop:
             self._check_version()
-        self._ahead.taken(self._planned)
+        self._prefetcher.advance(self._planned)
         self._held.append((request.start, memoryview(content.data)))
 
     def _check_version(self) -> None:

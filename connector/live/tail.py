@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.ledger import Block, DataPart
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.read_metrics import ReadMetrics, Tally
+    from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.ranges import ByteSpan
-    from arrow_io.storage.ranges_ahead import RangesAhead
     from connector.inputs.topic_names import TopicName
     from connector.live.broker import Brokers, Client, GivenEntry, Place
 
@@ -122,7 +122,7 @@ class LiveTail:
         *,
         verify_checksums: bool = False,
         owned: bool = True,
-        ahead: RangesAhead | None = None,
+        ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries; those without a message are passed over.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.read_metrics import Tally
-    from arrow_io.storage.ranges_ahead import RangesAhead
+    from arrow_io.storage.range_prefetch import RangePrefetcher
     from connector.scan.topic_read import ScanTask, Stretch
     from connector.statistics.ledger_parts import PassingGatherer
 
@@ -40,7 +40,7 @@ class EntryStream:
         self,
         task: ScanTask,
         tally: Tally,
-        ahead: RangesAhead | None = None,
+        ahead: RangePrefetcher | None = None,
         *,
         verify_owned: bool = True,
         gatherer: PassingGatherer | None = None,
@@ -138,7 +138,7 @@ class EntryStream:
             first, last, tally, verify_checksums=self._verify, owned=False
         ):
             if self._ahead is not None:
-                self._ahead.check_wanted()
+                self._ahead.check_running()
             yield run
 
     def _owned_runs(self, ledger: Ledger, first: int, last: int) -> Iterator[EntryRun]:

@@ -15,7 +15,7 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_metrics import ReadMetrics, Tally
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.display.warnings import warn_of_read
 from connector.scan.entry_stream import EntryStream
 
@@ -51,7 +51,7 @@ def execute(
     """
     counted = ReadMetrics() if metrics is None else metrics
     tally = tally_of(task.read.options, counted)
-    with RangesAhead(byte_spans([task])) as ahead:
+    with RangePrefetcher(byte_spans([task])) as ahead:
         yield from RowGiver.of(task.read).batches(_rows(task, tally, ahead, gatherer), tally)
     if metrics is None:
         tell(counted, task.read.origin.topic)
@@ -69,7 +69,7 @@ def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
             salvaging).
     """
     total = 0
-    with RangesAhead(byte_spans(tasks)) as ahead:
+    with RangePrefetcher(byte_spans(tasks)) as ahead:
         for task in tasks:
             options = task.read.options
             giver = None if options.row_filter is None else RowGiver.of(task.read)
@@ -235,7 +235,7 @@ def delivered(
 
 
 def _rows(
-    task: ScanTask, tally: Tally, ahead: RangesAhead, gatherer: PassingGatherer | None = None
+    task: ScanTask, tally: Tally, ahead: RangePrefetcher, gatherer: PassingGatherer | None = None
 ) -> Iterator[MessageColumns]:
     options = task.read.options
     decryptor = PayloadDecryptor(options.decryption_keys)

@@ -20,7 +20,7 @@ from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import BatchLimits, MessageReader
 from arrow_io.read_metrics import ReadMetrics
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RowGiver, byte_spans, delivered, tally_of
 from connector.scan.read_options import most_rows
@@ -92,7 +92,7 @@ def rows_ahead(
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    ahead = RangesAhead(byte_spans(tasks))
+    ahead = RangePrefetcher(byte_spans(tasks))
     units = read_ahead(
         scan_units(tasks, ahead),
         threads=processor_count(),
@@ -143,7 +143,9 @@ class Done:
     further: Iterable[Done] = ()
 
 
-def scan_units(tasks: Sequence[ScanTask], ahead: RangesAhead) -> Generator[ScanUnit, None, None]:
+def scan_units(
+    tasks: Sequence[ScanTask], ahead: RangePrefetcher
+) -> Generator[ScanUnit, None, None]:
     """Cut tasks into units; whoever takes a unit has it done, in any thread.
 
     The first unit is small, so that its rows come soon, and each has at most twice as many record
@@ -164,7 +166,7 @@ def scan_units(tasks: Sequence[ScanTask], ahead: RangesAhead) -> Generator[ScanU
             yield unit
 
 
-def _cut(tasks: Sequence[ScanTask], ahead: RangesAhead) -> Generator[ScanUnit, None, None]:
+def _cut(tasks: Sequence[ScanTask], ahead: RangePrefetcher) -> Generator[ScanUnit, None, None]:
     metrics = ReadMetrics()
     with ahead:
         growth = _Growth()
@@ -202,7 +204,7 @@ class _Cutter:
     """
 
     def __init__(
-        self, task: ScanTask, metrics: ReadMetrics, ahead: RangesAhead, growth: _Growth
+        self, task: ScanTask, metrics: ReadMetrics, ahead: RangePrefetcher, growth: _Growth
     ) -> None:
         self._growth = growth
         self._options = task.read.options

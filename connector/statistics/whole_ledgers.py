@@ -13,7 +13,7 @@ from arrow_io.core.processors import processor_count
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.messages import layout
 from arrow_io.read_metrics import Tally, Unit
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.statistics.zones import ZONE_BYTES
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def _units(
     """The zones of each ledger, and behind them what became of it."""
     pairs = list(ledgers)
     spans = (span for _, each in pairs for span in each.byte_spans(0, each.last_entry_id))
-    with RangesAhead(spans) as ahead:
+    with RangePrefetcher(spans) as ahead:
         for topic, ledger in pairs:
             tally = Tally(salvage=True)
             error: PulsarOffloadError | None = None

@@ -31,7 +31,7 @@ from arrow_io.ledgers.writer import new_ledger_metadata
 from arrow_io.messages import layout
 from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from arrow_io.storage.location import Location
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_topic
 from tests.support.buckets import (
@@ -167,7 +167,7 @@ def test_wrong_offset_is_forgotten(
         memory.remember(key, entry_id, _offsets(entries)[entry_id] + offset + shift)
     metrics = ReadMetrics()
 
-    with RangesAhead(iter(ledger.data.byte_spans(3, 4))) as ahead:
+    with RangePrefetcher(iter(ledger.data.byte_spans(3, 4))) as ahead:
         runs = ledger.data.entry_runs(
             3, 4, Tally(metrics, salvage=True), ahead=ahead if is_ahead else None
         )

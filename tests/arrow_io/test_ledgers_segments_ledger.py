@@ -24,7 +24,7 @@ from arrow_io.ledgers.segments.reader import OffloadedSegment
 from arrow_io.messages import layout
 from arrow_io.read_metrics import Tally, Unit
 from arrow_io.storage.location import Location
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.trace import RequestTrace
 from tests.support.buckets import memory_bucket
 from tests.support.streaming import (
@@ -51,7 +51,7 @@ def entries_of(
     """The entries `first … last`, by id; requests go ahead, as in a read."""
     found = {}
     tally = tally or Tally()
-    with RangesAhead(ledger.byte_spans(first, last)) as ahead:
+    with RangePrefetcher(ledger.byte_spans(first, last)) as ahead:
         for run in ledger.entry_runs(first, last, tally, ahead=ahead):
             for index in range(run.count):
                 entry_id = run.number(index, layout.ENTRY_ID)

@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from arrow_io.errors import TruncatedObjectError
 from arrow_io.storage.location import Location
 from arrow_io.storage.range_memory import RangeMemory
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
-from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.received_range import ReceivedRange
 from tests.support.s3_server import S3Server, running_s3_server
 from tests.support.slow_store import SlowStore
@@ -230,20 +230,20 @@ def test_threads_share_it() -> None:
 
 
 def test_an_error_that_nobody_asks_for_keeps_no_memory() -> None:
-    """Of a request that was sent ahead: nothing waits for Python to collect garbage."""
+    """Of a request that was prefetched: nothing waits for Python to collect garbage."""
     store = SlowStore({"a": bytes(1000)})
     reader = RangeReader(Location(store.url, {"request_attempts": 1}, range_bytes=100), "a", 2000)
     gc.disable()
     try:
-        ahead = RangesAhead([reader.span(0, 2000)], at_once=True)
-        memory = weakref.ref(ahead._memory)
-        planned = ahead.begin(reader.span(0, 2000))
-        ahead.next_range(planned)
+        prefetcher = RangePrefetcher([reader.span(0, 2000)], at_once=True)
+        memory = weakref.ref(prefetcher._memory)
+        planned = prefetcher.start(reader.span(0, 2000))
+        prefetcher.next_range(planned)
         waiting = [each.future for each in planned.requests if each.future is not None]
         errors = [type(each.exception()) for each in waiting]
-        ahead.close()
+        prefetcher.close()
         assert errors.count(TruncatedObjectError) == 10
-        del ahead, planned, waiting
+        del prefetcher, planned, waiting
         # A thread that answered a request may hold it until it has returned.
         wait_until(lambda: memory() is None)
     finally:
@@ -259,17 +259,17 @@ def test_a_read_uses_memory_again_and_leaves_none(s3_server: S3Server) -> None:
     location = Location(address.url, options, range_bytes=1000)
     span = RangeReader(location, "a", len(data)).span(0, len(data))
 
-    with RangesAhead([span]) as ahead, RangeStream(span, ahead) as stream:
-        memory = weakref.ref(ahead._memory)
+    with RangePrefetcher([span]) as prefetcher, RangeStream(span, prefetcher) as stream:
+        memory = weakref.ref(prefetcher._memory)
         read = b""
         for start in range(0, len(data), 100):
             view, index = stream.at(start, 100)
             read += view[index : index + 100]
         del view
-        most = ahead._memory.unused_bytes()
+        most = prefetcher._memory.unused_bytes()
         kept, _ = stream.at(len(data) - 1, 1)
         expected = bytes(kept)
-    del ahead, stream
+    del prefetcher, stream
 
     assert read == data
     assert 0 < most <= 4000

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from arrow_io.core import threads
 from arrow_io.errors import OptionError, StorageError, TruncatedObjectError
 from arrow_io.storage.location import Location
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
-from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestTrace
 from tests.support.faulty_storage import FaultScript, as_it_is, cut_to, raising, s3_error
 from tests.support.slow_store import SlowStore
@@ -67,7 +67,7 @@ def _waited_for() -> FaultScript:
 
 def _wait_for_answers(stream: RangeStream) -> None:
     """Until all requests under way are answered."""
-    for planned in stream._ahead._planned:
+    for planned in stream._prefetcher._planned_spans:
         wait([each.future for each in planned.requests if each.future is not None], timeout=30)
 
 
@@ -222,7 +222,7 @@ class TestStream:
             for count, position in enumerate(range(0, 1000, 10), start=1):
                 stream.at(position, 10)
                 assert len(script.requests) == count
-            assert stream._ahead._requests is None
+            assert stream._prefetcher._requests is None
 
 
 class TestPrefetch:
@@ -239,7 +239,7 @@ class TestPrefetch:
         with RangeStream(self._reader(script).span(0, 1000)) as stream:
             for number, asked in enumerate(_ASKED):
                 assert _take(stream, number * 10, 10) == DATA[number * 10 : number * 10 + 10]
-                assert stream._planned.next == asked * 10
+                assert stream._planned.next_start == asked * 10
             requests = script.wait_for_requests(_ASKED[2])
         _join_prefetch_threads()
 
@@ -251,9 +251,9 @@ class TestPrefetch:
         location = Location(store.url, {"max_connections": 8}, range_bytes=10)
         span = RangeReader(location, NAME, 1000).span(0, 1000)
         try:
-            with RangesAhead([span]) as ahead, RangeStream(span, ahead) as stream:
+            with RangePrefetcher([span]) as prefetcher, RangeStream(span, prefetcher) as stream:
                 stream.at(0, 10)
-                ahead._window = 100
+                prefetcher._window = 100
                 stream.at(10, 10)
                 stream.at(20, 10)
                 _wait_for_answers(stream)
@@ -340,13 +340,13 @@ class TestPrefetch:
 
         script = FaultScript({NAME: DATA}, [hang_ahead] * 20)
         span = self._reader(script, 2).span(0, 1000)
-        with RangesAhead() as ahead, RangeStream(span, ahead) as stream:
+        with RangePrefetcher() as prefetcher, RangeStream(span, prefetcher) as stream:
             for position in (0, 10, 500):
                 stream.at(position, 10)
             script.wait_for_requests(5)
             with ThreadPoolExecutor(1) as consumer:
                 waiting = consumer.submit(stream.at, 700, 10)  # both threads are busy
-                ahead.stop()
+                prefetcher.stop()
                 released.set()
                 assert isinstance(waiting.exception(30), CancelledError)
         _join_prefetch_threads()
@@ -417,7 +417,11 @@ class TestPrefetch:
         _join_prefetch_threads()
 
         assert (len(stream._held), len(stream._current)) == (0, 0)
-        assert (stream._ahead._count, stream._ahead._bytes, len(stream._ahead._planned)) == (
+        assert (
+            stream._prefetcher._count,
+            stream._prefetcher._bytes,
+            len(stream._prefetcher._planned_spans),
+        ) == (
             0,
             0,
             0,
@@ -430,7 +434,7 @@ class TestPrefetch:
         with RangeStream(self._reader(script, 4).span(0, 1000)) as stream:
             for position in range(0, 900, 10):
                 stream.at(position + 5, 10)
-                assert stream._ahead._count <= 5
+                assert stream._prefetcher._count <= 5
                 assert len(stream._held) <= 2
         _join_prefetch_threads()
 

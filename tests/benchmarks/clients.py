@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import fsspec
 from obstore.store import S3Store
 
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.range_stream import RangeStream
-from arrow_io.storage.ranges_ahead import RangesAhead
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.execution import byte_spans
@@ -46,7 +46,7 @@ class MeasuredClient:
         requests: How many ranges are read.
         seconds: The read.
         decoding_seconds: The same read of bytes in memory.
-        fetching_seconds: The read without decoding: the ranges are requested ahead, and dropped.
+        fetching_seconds: The read without decoding: the ranges are prefetched, and dropped.
         plain_seconds: Plain reads of the same ranges by the library.
     """
 
@@ -134,9 +134,9 @@ def _read(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
 
 
 def _fetch(spans: list[ByteSpan]) -> None:
-    with RangesAhead(iter(spans)) as ahead:
+    with RangePrefetcher(iter(spans)) as prefetcher:
         for span in spans:
-            with RangeStream(span, ahead) as stream:
+            with RangeStream(span, prefetcher) as stream:
                 position = span.start
                 while position < span.stop:
                     view, index = stream.at(position, 1)

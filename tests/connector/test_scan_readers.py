@@ -12,7 +12,7 @@ import pytest
 from arrow_io.core import prefetch as read_ahead
 from arrow_io.core.prefetch import most_units
 from arrow_io.core.shared_budget import process_budgets
-from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
+from arrow_io.storage.range_prefetch import DEFAULT_PREFETCH_BYTES
 from connector import open_topic
 from connector.scan import scan_units
 from tests.support.buckets import TOPIC, object_name, offload_ledger
@@ -87,7 +87,7 @@ def test_half_read_readers_keep_a_unit_each_and_no_thread(
     for _ in range(_READERS):
         readers.append(opened(dataset))
         rows.append(sum(next(readers[-1]).num_rows for _ in range(taken)))
-        assert budgets.ranges.held <= DEFAULT_AHEAD_BYTES
+        assert budgets.ranges.held <= DEFAULT_PREFETCH_BYTES
         assert budgets.results.held <= most_units(_THREADS)
     assert threading.active_count() - threads <= 2 * _THREADS + 40
     wait_until(

@@ -13,7 +13,7 @@ import pytest
 from arrow_io.core.prefetch import most_units
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.messages.transactions import TransactionLookahead
-from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES
+from arrow_io.storage.range_prefetch import DEFAULT_PREFETCH_BYTES
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from connector.scan import execution, scan_units
@@ -160,7 +160,7 @@ def test_units_of_all_threads_hold_no_more_than_a_few_do(
     assert batch.max_rows <= rows
     assert batch.max_bytes <= size_bytes
     assert batch.first_rows <= batch.max_rows
-    assert scan_units.decoded_ahead_bytes() + DEFAULT_AHEAD_BYTES <= 300e6
+    assert scan_units.decoded_ahead_bytes() + DEFAULT_PREFETCH_BYTES <= 300e6
     assert batches == 1 or unit.max_rows * fields <= 8 << 20
     if not fields and rows >= 65_536:
         assert unit.max_rows >= most // 2000

@@ -21,7 +21,7 @@ from arrow_io.errors import ChecksumError, CorruptBlockError, PulsarOffloadError
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.payloads.shredding import Shredding
 from arrow_io.read_metrics import ReadMetrics, Unit
-from arrow_io.storage.ranges_ahead import RangesAhead
+from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from connector.scan import scan_units as cutting
@@ -85,7 +85,7 @@ def _result(
 
 
 def _units(tasks: Sequence[ScanTask]) -> Generator[ScanUnit, None, None]:
-    return scan_units(tasks, RangesAhead(byte_spans(tasks)))
+    return scan_units(tasks, RangePrefetcher(byte_spans(tasks)))
 
 
 def _batches(units: Iterable[ScanUnit]) -> list[Sequence[pa.RecordBatch]]:

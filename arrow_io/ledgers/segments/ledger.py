@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.read_metrics import Tally
     from arrow_io.storage.location import Location
+    from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.range_stream import RangeStream
     from arrow_io.storage.ranges import ByteSpan
-    from arrow_io.storage.ranges_ahead import RangesAhead
 
 _first_entry_id = attrgetter("first_entry_id")
 
@@ -204,7 +204,7 @@ class SegmentedLedger:
         *,
         verify_checksums: bool = False,
         owned: bool = True,
-        ahead: RangesAhead | None = None,
+        ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """As any ledger's.
 

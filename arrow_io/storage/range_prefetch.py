@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import RangeContent
     from arrow_io.storage.ranges import ByteSpan
 
-DEFAULT_AHEAD_BYTES: Final = 120 << 20
+DEFAULT_PREFETCH_BYTES: Final = 120 << 20
 """Maximum bytes that all readers of a process request before they need them."""
 _UNBOUNDED: Final = 1 << 20
 """More requests than any store is sent at a time."""
@@ -43,7 +43,7 @@ _GROWTH_SHARE: Final = 16
 
 
 @dataclass(slots=True)
-class Request:
+class RangeRequest:
     """A request for the bytes `[start, stop)` of an object.
 
     Attributes:
@@ -64,32 +64,36 @@ class Request:
 
 
 @dataclass(slots=True, eq=False)
-class Planned:
+class PlannedSpan:
     """A span, and what was requested of it.
 
     Attributes:
         span: The span.
-        next: First byte that was not requested yet.
+        next_start: First byte that was not requested yet.
         requests: The requests whose answers nobody has taken, in order.
     """
 
     span: ByteSpan
-    next: int
-    requests: deque[Request] = field(default_factory=deque)
+    next_start: int
+    requests: deque[RangeRequest] = field(default_factory=deque)
 
     def is_for(self, span: ByteSpan) -> bool:
         """Whether a stream of another span can go on with what was requested of this one."""
-        mine = self.span
-        return mine.reader == span.reader and mine.stop == span.stop and mine.start <= span.start
+        planned = self.span
+        return (
+            planned.reader == span.reader
+            and planned.stop == span.stop
+            and planned.start <= span.start
+        )
 
 
-class RangesAhead:
+class RangePrefetcher:
     """Sends the requests of one consumer, who reads one stream after the other.
 
     At most `Location.max_connections` requests are under way at a time. A fourth as many are
     planned to follow as soon as one ends, whether the consumer comes or not, so that connections
     are busy while it works. What it does not need yet, answered or not, has no more than
-    `max_bytes`, nor all readers of the process together more than `DEFAULT_AHEAD_BYTES`; but a
+    `max_bytes`, nor all readers of the process together more than `DEFAULT_PREFETCH_BYTES`; but a
     range that the consumer waits for is always requested. The first request is sent alone, so a
     consumer that stops early has fetched no more than it needed.
 
@@ -112,11 +116,13 @@ class RangesAhead:
         self,
         spans: Iterable[ByteSpan] = (),
         *,
-        max_bytes: int = DEFAULT_AHEAD_BYTES,
+        max_bytes: int = DEFAULT_PREFETCH_BYTES,
         at_once: bool = False,
     ) -> None:
         self._plan: Iterator[ByteSpan] = iter(spans)
-        self._planned: deque[Planned] = deque()  # those that streams have not left, in order
+        self._planned_spans: deque[PlannedSpan] = (
+            deque()
+        )  # those that streams have not left, in order
         self._max_bytes = max_bytes
         self._window: float = _UNBOUNDED if at_once else 0  # most requests that were not taken
         self._refusals: dict[Refusals, int] = {}  # how many were known of each location
@@ -138,26 +144,26 @@ class RangesAhead:
         """Drop all that was requested."""
         self.close()
 
-    def begin(self, span: ByteSpan) -> Planned:
+    def start(self, span: ByteSpan) -> PlannedSpan:
         """Take up a span; what was planned before it is left out."""
-        for place, each in enumerate(self._planned):
+        for place, each in enumerate(self._planned_spans):
             if each.is_for(span):
-                return self._taken_up(place, span)
+                return self._resume(place, span)
         following = self._pull()
         if following is not None and following.is_for(span):
-            return self._taken_up(len(self._planned) - 1, span)
-        begun = Planned(span, span.start)
-        self._planned.appendleft(begun)
-        return begun
+            return self._resume(len(self._planned_spans) - 1, span)
+        planned = PlannedSpan(span, span.start)
+        self._planned_spans.appendleft(planned)
+        return planned
 
-    def _taken_up(self, place: int, span: ByteSpan) -> Planned:
+    def _resume(self, place: int, span: ByteSpan) -> PlannedSpan:
         for _ in range(place):
-            self.end(self._planned[0])
-        self.skip_to(self._planned[0], span.start)
-        return self._planned[0]
+            self.finish(self._planned_spans[0])
+        self.skip_to(self._planned_spans[0], span.start)
+        return self._planned_spans[0]
 
-    def next_range(self, planned: Planned) -> tuple[Request, RangeContent]:
-        """The next range of a span, until it is `taken`.
+    def next_range(self, planned: PlannedSpan) -> tuple[RangeRequest, RangeContent]:
+        """The next range of a span, until `advance` is called.
 
         One that fails stays the next, so the next call fails likewise.
 
@@ -165,15 +171,15 @@ class RangesAhead:
             CancelledError: It was told to stop.
             PulsarOffloadError: See `RangeReader.read`.
         """
-        self.check_wanted()
+        self.check_running()
         self._adapt_window(planned)
-        self._request_ahead(planned)
+        self._prefetch(planned)
         request = planned.requests[0]
         if request.future is None:
-            return request, _fetched(planned.span, request.start, request.stop, self._memory)
+            return request, _fetch(planned.span, request.start, request.stop, self._memory)
         return request, request.future.result()
 
-    def _adapt_window(self, planned: Planned) -> None:
+    def _adapt_window(self, planned: PlannedSpan) -> None:
         """Halve the window if the store refused requests; else widen it if the consumer waits."""
         first = planned.requests[0] if planned.requests else None
         if self._is_refused(planned.span.reader.location.refusals):
@@ -188,11 +194,11 @@ class RangesAhead:
 
     def _is_refused(self, refusals: Refusals) -> bool:
         """Return whether the store refused requests that were sent since the window was halved."""
-        known = self._refusals.get(refusals, refusals.count)
+        earlier_count = self._refusals.get(refusals, refusals.count)
         self._refusals[refusals] = refusals.count
-        return refusals.count > known and not self._settling
+        return refusals.count > earlier_count and not self._settling
 
-    def taken(self, planned: Planned) -> None:
+    def advance(self, planned: PlannedSpan) -> None:
         """Go on behind the next range of a span."""
         request = planned.requests.popleft()
         self._count -= 1
@@ -202,45 +208,45 @@ class RangesAhead:
         if request.future is not None:
             request.future.cancel()
 
-    def skip_to(self, planned: Planned, position: int) -> int:
+    def skip_to(self, planned: PlannedSpan, position: int) -> int:
         """Leave out what was requested before a position.
 
         Returns:
             First byte of the range that is taken next.
         """
         while planned.requests and planned.requests[0].stop <= position:
-            self.taken(planned)
+            self.advance(planned)
         if planned.requests:
             return planned.requests[0].start
-        planned.next = position
+        planned.next_start = position
         return position
 
-    def end(self, planned: Planned) -> None:
+    def finish(self, planned: PlannedSpan) -> None:
         """Leave a span: drop what was requested of it."""
         while planned.requests:
-            self.taken(planned)
-        if planned in self._planned:
-            self._planned.remove(planned)
+            self.advance(planned)
+        if planned in self._planned_spans:
+            self._planned_spans.remove(planned)
 
     def shrink(self) -> None:
         """Drop all that was requested and not taken; streams request it again when they need it.
 
         To be called while no stream is read.
         """
-        for planned in self._planned:
+        for planned in self._planned_spans:
             if planned.requests:
-                planned.next = planned.requests[0].start
+                planned.next_start = planned.requests[0].start
                 self._requested_bytes -= sum(each.size_bytes for each in planned.requests)
             while planned.requests:
-                self.taken(planned)
+                self.advance(planned)
         self._window = 1 if self._was_refused else 0
         self._memory.drop_unused()
 
     def close(self) -> None:
         """Drop all that was requested; waits for no request that is under way."""
         self.stop()
-        while self._planned:
-            self.end(self._planned[0])
+        while self._planned_spans:
+            self.finish(self._planned_spans[0])
         self._plan = iter(())
         self._memory.close()
 
@@ -250,7 +256,7 @@ class RangesAhead:
         if self._requests is not None:
             self._requests.stop()
 
-    def check_wanted(self) -> None:
+    def check_running(self) -> None:
         """Do nothing, unless it was told to stop.
 
         Raises:
@@ -259,46 +265,46 @@ class RangesAhead:
         if self._is_stopped:
             raise CancelledError
 
-    def _pull(self) -> Planned | None:
+    def _pull(self) -> PlannedSpan | None:
         """The next planned span."""
         span = next(self._plan, None)
         if span is None:
             return None
-        planned = Planned(span, span.start)
-        self._planned.append(planned)
+        planned = PlannedSpan(span, span.start)
+        self._planned_spans.append(planned)
         return planned
 
-    def _request_ahead(self, current: Planned) -> None:
-        """Request what the current span needs now, and then as much as may be."""
+    def _prefetch(self, current: PlannedSpan) -> None:
+        """RangeRequest what the current span needs now, and then as much as may be."""
         if not current.requests:
             request = self._request(current)
             if current.span.reader.location.is_async:
                 # Though the consumer waits for it: a thread that sends cannot be stopped.
                 self._submit(current.span, request)
-        for each in self._left(current):
+        for each in self._unrequested_spans(current):
             if not self._has_room(each.span.reader.location):
                 return
             self._submit(each.span, self._request(each))
 
-    def _left(self, current: Planned) -> Iterator[Planned]:
+    def _unrequested_spans(self, current: PlannedSpan) -> Iterator[PlannedSpan]:
         """A span and those behind it, each as often as there is something of it to request."""
-        known = [current]
+        unfinished = [current]
         # Requests are sent in order, so of the last alone something is left.
-        for each in reversed(self._planned):
-            if each is current or each.next >= each.span.sure_stop:
+        for each in reversed(self._planned_spans):
+            if each is current or each.next_start >= each.span.sure_stop:
                 break
-            known.insert(1, each)
-        for each in chain(known, iter(self._pull, None)):
-            while each.next < each.span.sure_stop:
+            unfinished.insert(1, each)
+        for each in chain(unfinished, iter(self._pull, None)):
+            while each.next_start < each.span.sure_stop:
                 yield each
 
     def _has_room(self, location: Location) -> bool:
-        wanted_bytes = self._bytes + self._range_bytes(location)
+        needed_bytes = self._bytes + self._range_bytes(location)
         return (
             self._count < min(self._window, _most_requests(location))
-            and wanted_bytes <= self._max_bytes
+            and needed_bytes <= self._max_bytes
             and location.is_async
-            and self._share.grow(wanted_bytes, DEFAULT_AHEAD_BYTES)
+            and self._share.grow(needed_bytes, DEFAULT_PREFETCH_BYTES)
         )
 
     def _range_bytes(self, location: Location) -> int:
@@ -307,32 +313,32 @@ class RangesAhead:
         grown = self._requested_bytes // _GROWTH_SHARE // first * first
         return max(min(grown, longest), first)
 
-    def _request(self, planned: Planned) -> Request:
-        start, span = planned.next, planned.span
+    def _request(self, planned: PlannedSpan) -> RangeRequest:
+        start, span = planned.next_start, planned.span
         stop = start + self._range_bytes(span.reader.location)
         stop = min(stop, span.sure_stop if start < span.sure_stop else span.stop)
-        request = Request(start, stop)
+        request = RangeRequest(start, stop)
         planned.requests.append(request)
-        planned.next = stop
+        planned.next_start = stop
         self._count += 1
         self._bytes += stop - start
         self._share.hold(self._bytes)
         self._requested_bytes += stop - start
         return request
 
-    def _submit(self, span: ByteSpan, request: Request) -> None:
+    def _submit(self, span: ByteSpan, request: RangeRequest) -> None:
         if self._requests is None:
             self._requests = SideBySide(span.reader.location.max_connections, idle_s=0)
-        fetch = partial(_fetched, span, request.start, request.stop, self._memory)
+        fetch = partial(_fetch, span, request.start, request.stop, self._memory)
         request.future = self._requests.submit(fetch)
 
 
 def _most_requests(location: Location) -> int:
-    """Most requests that are sent and not taken; with a single connection, none is sent ahead."""
+    """Most requests that are sent and not taken; with a single connection, none is prefetched."""
     return location.max_connections + location.max_connections // 4
 
 
-def _fetched(span: ByteSpan, start: int, stop: int, memory: RangeMemory) -> RangeContent:
+def _fetch(span: ByteSpan, start: int, stop: int, memory: RangeMemory) -> RangeContent:
     """A range; if it is all of the span, and its answer tells no version, that is asked for."""
     # It knows nothing of its request: the error of one that nobody takes would keep that.
     content = span.reader.read_content(start, stop, memory)

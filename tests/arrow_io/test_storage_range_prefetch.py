@@ -1,4 +1,4 @@
-"""Ranges of several objects are requested ahead, in order, as many as the consumer has use for."""
+"""Ranges of several objects are prefetched, in order, as many as the consumer has use for."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from arrow_io.errors import ObjectChangedError
 from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
+from arrow_io.storage.range_prefetch import DEFAULT_PREFETCH_BYTES, RangePrefetcher
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import ByteSpan, RangeReader
-from arrow_io.storage.ranges_ahead import DEFAULT_AHEAD_BYTES, RangesAhead
 from arrow_io.storage.trace import RequestTrace
 from tests.support.faulty_storage import FaultScript, s3_error
 from tests.support.slow_store import SlowStore
@@ -46,8 +46,8 @@ def _objects(count: int, size: int = 10) -> dict[str, bytes]:
     return {f"object-{n}": bytes([n % 251]) * size for n in range(count)}
 
 
-def _all_of(span: ByteSpan, ahead: RangesAhead) -> bytes:
-    with RangeStream(span, ahead) as stream:
+def _all_of(span: ByteSpan, prefetcher: RangePrefetcher) -> bytes:
+    with RangeStream(span, prefetcher) as stream:
         view, index = stream.at(span.start, span.stop - span.start)
         return bytes(view[index : index + span.stop - span.start])
 
@@ -59,8 +59,8 @@ def test_objects_behind_are_requested_as_soon_as_there_is_room(stores: list[Slow
     location = Location(store.url, range_bytes=10)
     spans = _spans(location, 40)
 
-    with RangesAhead(spans, at_once=True) as ahead:
-        read = [_all_of(each, ahead) for each in spans]
+    with RangePrefetcher(spans, at_once=True) as prefetcher:
+        read = [_all_of(each, prefetcher) for each in spans]
 
     assert read == list(store.objects.values())
     assert (store.waves_left, store.flights.count) == ([], 40)
@@ -73,8 +73,8 @@ def test_window_outlives_an_object(stores: list[SlowStore]) -> None:
     stores.append(store)
     spans = _spans(Location(store.url, {"max_connections": 8}, range_bytes=10), 40)
 
-    with RangesAhead(spans) as ahead:
-        read = [_all_of(each, ahead) for each in spans]
+    with RangePrefetcher(spans) as prefetcher:
+        read = [_all_of(each, prefetcher) for each in spans]
 
     assert read == list(store.objects.values())
     assert (store.waves_left, store.flights.count, store.flights.greatest) == ([], 40, 8)
@@ -86,10 +86,10 @@ def test_no_more_bytes_are_requested_ahead_than_allowed(stores: list[SlowStore])
     stores.append(store)
     spans = _spans(Location(store.url, range_bytes=10), 40)
 
-    with RangesAhead(spans, max_bytes=50, at_once=True) as ahead:
+    with RangePrefetcher(spans, max_bytes=50, at_once=True) as prefetcher:
         for number, span in enumerate(spans):
-            assert _all_of(span, ahead) == bytes([number]) * 10
-            assert ahead._bytes <= 50
+            assert _all_of(span, prefetcher) == bytes([number]) * 10
+            assert prefetcher._bytes <= 50
 
     assert store.flights.greatest <= 5
 
@@ -126,12 +126,12 @@ def test_ranges_grow_with_what_was_requested(
 def test_longest_ranges_of_all_connections_may_be_requested(connections: int) -> None:
     """Bytes do not keep connections idle."""
     location = Location("memory://", {"max_connections": connections})
-    ahead = RangesAhead()
-    ahead._requested_bytes = 1 << 40
+    prefetcher = RangePrefetcher()
+    prefetcher._requested_bytes = 1 << 40
 
-    longest = ahead._range_bytes(location)
+    longest = prefetcher._range_bytes(location)
 
-    assert DEFAULT_AHEAD_BYTES // longest >= connections + connections // 4
+    assert DEFAULT_PREFETCH_BYTES // longest >= connections + connections // 4
     assert longest >= 1 << 20
 
 
@@ -141,8 +141,8 @@ def test_stream_that_was_not_planned_is_served_too(stores: list[SlowStore]) -> N
     stores.append(store)
     spans = _spans(Location(store.url, range_bytes=10), 6)
 
-    with RangesAhead(spans[:2] + spans[3:]) as ahead:
-        read = [_all_of(each, ahead) for each in spans]
+    with RangePrefetcher(spans[:2] + spans[3:]) as prefetcher:
+        read = [_all_of(each, prefetcher) for each in spans]
 
     assert read == list(store.objects.values())
     assert store.flights.count == 6
@@ -154,9 +154,9 @@ def test_planned_objects_that_are_left_out_are_in_nobodys_way(stores: list[SlowS
     stores.append(store)
     spans = _spans(Location(store.url, range_bytes=10), 6)
 
-    with RangesAhead(spans, at_once=True) as ahead:
-        read = [_all_of(spans[n], ahead) for n in (0, 2, 5)]
-        assert (ahead._count, ahead._bytes) == (0, 0)
+    with RangePrefetcher(spans, at_once=True) as prefetcher:
+        read = [_all_of(spans[n], prefetcher) for n in (0, 2, 5)]
+        assert (prefetcher._count, prefetcher._bytes) == (0, 0)
 
     assert read == [store.objects[f"object-{n}"] for n in (0, 2, 5)]
 
@@ -167,10 +167,10 @@ def test_stream_may_begin_further_on_than_planned(stores: list[SlowStore]) -> No
     stores.append(store)
     reader = RangeReader(Location(store.url, range_bytes=10), "data", 1000)
 
-    with RangesAhead([reader.span(0, 100)], at_once=True) as ahead:
-        begun = ahead.begin(reader.span(0, 100))
-        ahead.next_range(begun)
-        assert _all_of(reader.span(35, 100), ahead) == DATA[35:100]
+    with RangePrefetcher([reader.span(0, 100)], at_once=True) as prefetcher:
+        begun = prefetcher.start(reader.span(0, 100))
+        prefetcher.next_range(begun)
+        assert _all_of(reader.span(35, 100), prefetcher) == DATA[35:100]
 
     # Those before it may have begun before they were left out.
     assert 8 <= store.flights.count <= 10
@@ -181,7 +181,10 @@ def test_blocking_stores_are_asked_for_nothing_ahead() -> None:
     script = FaultScript({f"object-{n}": DATA for n in range(4)})
     spans = _spans(replace(script.location(), range_bytes=100), 4, 1000)
 
-    with RangesAhead(spans, at_once=True) as ahead, RangeStream(spans[0], ahead) as stream:
+    with (
+        RangePrefetcher(spans, at_once=True) as prefetcher,
+        RangeStream(spans[0], prefetcher) as stream,
+    ):
         for count, position in enumerate(range(0, 1000, 100), start=1):
             stream.at(position, 1)
             assert len(script.requests) == count
@@ -208,13 +211,13 @@ def test_version_of_an_object_of_one_range_is_asked_for_behind_it(version: str) 
         for each in _spans(location, 3)
     ]
 
-    with RangesAhead(spans, at_once=True) as ahead:
+    with RangePrefetcher(spans, at_once=True) as prefetcher:
         for span in spans:
             if version == "first":
-                _all_of(span, ahead)
+                _all_of(span, prefetcher)
                 continue
             with pytest.raises(ObjectChangedError):
-                _all_of(span, ahead)
+                _all_of(span, prefetcher)
 
     if version == "first":
         assert trace.counts.head_requests == 3
@@ -227,11 +230,11 @@ def test_bytes_of_another_version_than_the_stream_s_are_not_taken() -> None:
     wanted = RangeReader(location, "object-1", 10, ETag("second")).span(0, 10)
     planned = replace(wanted, reader=replace(wanted.reader, version=ETag("first")))
 
-    with RangesAhead([*_spans(location, 1), planned], at_once=True) as ahead:
-        _all_of(_spans(location, 1)[0], ahead)
+    with RangePrefetcher([*_spans(location, 1), planned], at_once=True) as prefetcher:
+        _all_of(_spans(location, 1)[0], prefetcher)
         with pytest.raises(ObjectChangedError):
-            _all_of(wanted, ahead)
-        assert _all_of(planned, ahead) == script.objects["object-1"]
+            _all_of(wanted, prefetcher)
+        assert _all_of(planned, prefetcher) == script.objects["object-1"]
 
 
 @settings(deadline=None)
@@ -263,11 +266,13 @@ def test_whatever_is_planned_streams_give_their_bytes(
     plan = planned.draw(st.just(spans) | st.lists(st.sampled_from(spans)) if spans else st.just([]))
     read = planned.draw(st.just(spans) | st.permutations(spans))
 
-    with RangesAhead(plan, max_bytes=max_bytes, at_once=planned.draw(st.booleans())) as ahead:
+    with RangePrefetcher(
+        plan, max_bytes=max_bytes, at_once=planned.draw(st.booleans())
+    ) as prefetcher:
         for span in read:
-            assert _all_of(span, ahead) == objects[span.reader.name]
-            assert ahead._count >= 0
-            assert ahead._bytes <= max(max_bytes, range_bytes)
+            assert _all_of(span, prefetcher) == objects[span.reader.name]
+            assert prefetcher._count >= 0
+            assert prefetcher._bytes <= max(max_bytes, range_bytes)
 
     if plan == read == spans:
         assert trace.counts.range_bytes == sum(sizes)
@@ -293,9 +298,9 @@ def test_streams_give_their_bytes_whenever_fetched_ones_are_dropped(
     pause = cycle(steps)
     held = process_budgets().ranges.held
 
-    with RangesAhead(spans, at_once=True) as ahead:
+    with RangePrefetcher(spans, at_once=True) as prefetcher:
         for span, data in zip(spans, objects.values(), strict=True):
-            with RangeStream(span, ahead) as stream:
+            with RangeStream(span, prefetcher) as stream:
                 position = 0
                 while position < span.stop:
                     length, is_dropped = next(pause)
@@ -304,8 +309,8 @@ def test_streams_give_their_bytes_whenever_fetched_ones_are_dropped(
                     assert view[index : index + length] == data[position : position + length]
                     position += length
                     if is_dropped:
-                        ahead.shrink()
-                        assert (ahead._count, ahead._bytes) == (0, 0)
+                        prefetcher.shrink()
+                        assert (prefetcher._count, prefetcher._bytes) == (0, 0)
                         assert process_budgets().ranges.held == held
 
 
@@ -317,11 +322,11 @@ def test_readers_of_a_process_request_no_more_ahead_than_one(stores: list[SlowSt
     budget = process_budgets().ranges
 
     with ExitStack() as stack:
-        every = [stack.enter_context(RangesAhead([span], at_once=True)) for _ in range(10)]
+        every = [stack.enter_context(RangePrefetcher([span], at_once=True)) for _ in range(10)]
         streams = [stack.enter_context(RangeStream(span, each)) for each in every]
         for stream in streams:
             stream.at(0, 1)
-            assert budget.held <= DEFAULT_AHEAD_BYTES
+            assert budget.held <= DEFAULT_PREFETCH_BYTES
         assert [each._count for each in every] == [14] + [0] * 9
         assert budget.was_refused
         every[0].shrink()
@@ -346,12 +351,12 @@ class _BusyStore(FaultScript):
         return super().answer(path, start, stop)
 
 
-def _requests_kept(ahead: RangesAhead, spans: list[ByteSpan]) -> list[int]:
+def _requests_kept(prefetcher: RangePrefetcher, spans: list[ByteSpan]) -> list[int]:
     """How many requests are sent and not taken, behind each of some spans."""
     kept = []
     for span in spans:
-        _all_of(span, ahead)
-        kept.append(ahead._count)
+        _all_of(span, prefetcher)
+        kept.append(prefetcher._count)
     return kept
 
 
@@ -361,8 +366,8 @@ def test_a_store_that_refuses_requests_is_sent_fewer(*, at_once: bool) -> None:
     script = _BusyStore(_objects(200))
     spans = _spans(replace(script.location(is_async=True), range_bytes=10), 200)
 
-    with RangesAhead(spans, at_once=at_once) as ahead:
-        kept = _requests_kept(ahead, spans)
+    with RangePrefetcher(spans, at_once=at_once) as prefetcher:
+        kept = _requests_kept(prefetcher, spans)
 
     assert kept[0] == (39 if at_once else 0)
     assert max(kept[100:]) <= 1
@@ -373,8 +378,8 @@ def test_the_window_is_halved_once_for_the_requests_that_were_under_way() -> Non
     script = _BusyStore(_objects(200))
     spans = _spans(replace(script.location(is_async=True), range_bytes=10), 200)
 
-    with RangesAhead(spans, at_once=True) as ahead:
-        kept = _requests_kept(ahead, spans[:39])
+    with RangePrefetcher(spans, at_once=True) as prefetcher:
+        kept = _requests_kept(prefetcher, spans[:39])
 
     assert kept[-1] == 19
 
@@ -400,9 +405,9 @@ def test_a_store_that_refused_requests_is_sent_more_again_step_by_step(
     retry = RetryPolicy(sleep=lambda _seconds: None)
     spans = _spans(Location(store.url, retry=retry, range_bytes=10), 60)
 
-    with RangesAhead(spans) as ahead:
+    with RangePrefetcher(spans) as prefetcher:
         # Without the refusal it would be 3 behind the second.
-        assert _requests_kept(ahead, spans[:3]) == [0, 0, 1]
-        _requests_kept(ahead, spans[3:])
+        assert _requests_kept(prefetcher, spans[:3]) == [0, 0, 1]
+        _requests_kept(prefetcher, spans[3:])
 
     assert store.waves_left == []
