@@ -90,17 +90,17 @@ def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> 
         sign, joining = ("!=", operator.and_) if negated else ("=", operator.or_)
         return joined(joining, [compared(field, sign, each) for each in literals])
     if pa.types.is_string(field.type) and all(isinstance(each, str) for each in literals):
-        found = [pa.scalar(each) for each in literals]
+        scalars = [pa.scalar(each) for each in literals]
     else:
         values = (_in_units(field, each) for each in literals)
         whole = (floor(each) for each in values if each.denominator == 1)
-        known = (_scalar(field.type, each) for each in whole)
-        found = [each for each in known if each is not None]
-    if not found:
+        exact = (_scalar(field.type, each) for each in whole)
+        scalars = [each for each in exact if each is not None]
+    if not scalars:
         return column.is_valid() if negated else _never(column)
-    if len(found) == 1:
-        return column != found[0] if negated else column == found[0]
-    is_in = column.isin(pa.array([each.as_py() for each in found], field.type))
+    if len(scalars) == 1:
+        return column != scalars[0] if negated else column == scalars[0]
+    is_in = column.isin(pa.array([each.as_py() for each in scalars], field.type))
     return column.is_valid() & ~is_in if negated else is_in
 
 
@@ -120,8 +120,8 @@ def time_literal(type_: str, text: str, *, is_typed: bool = True) -> datetime | 
         if form.fullmatch(text):
             if type_ == "DATE":
                 return date.fromisoformat(text)
-            found = datetime.fromisoformat(text)
-            return found if found.tzinfo is None else found.astimezone(UTC)
+            moment = datetime.fromisoformat(text)
+            return moment if moment.tzinfo is None else moment.astimezone(UTC)
     except (ValueError, OverflowError):
         pass
     example = "2026-01-31" if type_ == "DATE" else "2026-01-31 12:00:00.000001+01:00"
@@ -146,17 +146,17 @@ def _compared_float(column: pc.Expression, sign: str, number: Decimal) -> pc.Exp
     if isinf(value):
         message = f"{number} is greater than any floating-point number"
         raise OptionError(message)
-    found = _OPERATORS[sign](column, pa.scalar(value, pa.float64()))
-    return found | pc.is_nan(column) if sign in {">", ">="} else found
+    comparison = _OPERATORS[sign](column, pa.scalar(value, pa.float64()))
+    return comparison | pc.is_nan(column) if sign in {">", ">="} else comparison
 
 
 def _bounded(
-    column: pc.Expression, type_: pa.DataType, within: _Operator, bound: int, *, is_all: bool
+    column: pc.Expression, type_: pa.DataType, compare: _Operator, bound: int, *, is_all: bool
 ) -> pc.Expression:
     """A column within a bound; if no value of its type is that far off, all or none is."""
-    found = _scalar(type_, bound)
-    if found is not None:
-        return within(column, found)
+    scalar = _scalar(type_, bound)
+    if scalar is not None:
+        return compare(column, scalar)
     return column.is_valid() if is_all else _never(column)
 
 

@@ -32,14 +32,14 @@ class RowFilter(Protocol):
     def columns(self) -> tuple[str, ...]:
         """Names of the columns that it looks at."""
 
-    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+    def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows that are kept, ascending; the batch has `columns`."""
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:
         """Values that it may compare columns with: where its answer may change. Never null."""
 
-    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+    def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """For each guarantee, whether rows of which it is true can pass; False only if proved.
 
         Args:
@@ -61,7 +61,7 @@ class ArrowFilter:
     columns: tuple[str, ...]
 
     @classmethod
-    def of(cls, expression: pc.Expression, schema: pa.Schema) -> ArrowFilter:
+    def from_expression(cls, expression: pc.Expression, schema: pa.Schema) -> ArrowFilter:
         """Find out which columns of `schema` an expression looks at.
 
         Expressions cannot be walked; but one that looks at a column cannot be applied without it.
@@ -89,7 +89,7 @@ class ArrowFilter:
             raise _inapplicable(expression, error) from error
         return cls(expression, tuple(each.name for each in _needed(expression, list(schema))))
 
-    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+    def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows for which the expression is true, ascending.
 
         Raises:
@@ -110,7 +110,7 @@ class ArrowFilter:
             batch = file.get_batch(0)
         return tuple(each for column in batch.columns for each in _scalars(column[0]))
 
-    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+    def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """For each guarantee, whether rows of which it is true can pass, unless Arrow disproves."""
         try:
             held = self._held(guarantees, schema)
@@ -119,7 +119,7 @@ class ArrowFilter:
             # that is no number. That proves nothing, and rows of that kind need not be there.
             if len(guarantees) == 1:
                 return [True]
-            return [self.which_may_hold([each], schema)[0] for each in guarantees]
+            return [self.can_match([each], schema)[0] for each in guarantees]
         return [number in held for number in range(len(guarantees))]
 
     def _held(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> set[int]:
@@ -150,19 +150,19 @@ class BothFilters:
         """Names of the columns that one of them looks at."""
         return tuple(dict.fromkeys((*self.first.columns, *self.second.columns)))
 
-    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+    def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows that both keep, ascending."""
-        kept = self.first.kept(batch)
-        return kept.take(self.second.kept(batch.take(kept)))
+        selection = self.first.matching_rows(batch)
+        return selection.take(self.second.matching_rows(batch.take(selection)))
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:
         """Those of both."""
         return *self.first.literals, *self.second.literals
 
-    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+    def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """For each guarantee, whether rows of which it is true can pass both filters."""
-        answers = (each.which_may_hold(guarantees, schema) for each in (self.first, self.second))
+        answers = (each.can_match(guarantees, schema) for each in (self.first, self.second))
         return [all(each) for each in zip(*answers, strict=True)]
 
 
@@ -190,7 +190,7 @@ def _inapplicable(expression: pc.Expression, error: Exception) -> OptionError:
 
 
 def _needed(
-    expression: pc.Expression, columns: Sequence[pa.Field], others: Sequence[pa.Field] = ()
+    expression: pc.Expression, columns: Sequence[pa.Field], additional: Sequence[pa.Field] = ()
 ) -> list[pa.Field]:
     """Return those of some columns that an expression looks at.
 
@@ -199,18 +199,18 @@ def _needed(
     Args:
         expression: The expression.
         columns: The columns.
-        others: More columns; with these and `columns` the expression can be applied.
+        additional: More columns; with these and `columns` the expression can be applied.
     """
-    if _is_applicable(expression, others):
+    if _is_applicable(expression, additional):
         return []
     if len(columns) == 1:
         return list(columns)
     halves = columns[: len(columns) // 2], columns[len(columns) // 2 :]
     for half in halves:
-        if _is_applicable(expression, [*others, *half]):
-            return _needed(expression, half, others)
-    first = _needed(expression, halves[0], [*others, *halves[1]])
-    return first + _needed(expression, halves[1], [*others, *first])
+        if _is_applicable(expression, [*additional, *half]):
+            return _needed(expression, half, additional)
+    first = _needed(expression, halves[0], [*additional, *halves[1]])
+    return first + _needed(expression, halves[1], [*additional, *first])
 
 
 def _is_applicable(expression: pc.Expression, columns: Sequence[pa.Field]) -> bool:

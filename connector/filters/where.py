@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from connector.filters.comparisons import Literal
 
-_TAKEN: Final = (
+_ACCEPTED: Final = (
     "it takes comparisons of columns with literals, AND, OR, NOT, IN, BETWEEN, IS NULL, and LIKE"
     " with a prefix"
 )
@@ -99,38 +99,38 @@ class _Parser:
 
     def whole(self) -> pc.Expression:
         """The condition, up to the end of the text."""
-        found = self._any_of(negated=False)
+        condition = self._parse_disjunction(negated=False)
         if self._next.kind != "end":
             raise self._strange()
-        return found
+        return condition
 
-    def _any_of(self, *, negated: bool) -> pc.Expression:
+    def _parse_disjunction(self, *, negated: bool) -> pc.Expression:
         self._depth += 1
         if self._depth > _MAX_DEPTH:
             message = f"it is nested more than {_MAX_DEPTH} deep"
             raise OptionError(message)
-        parts = [self._all_of(negated=negated)]
+        parts = [self._parse_conjunction(negated=negated)]
         while self._takes("OR"):
-            parts.append(self._all_of(negated=negated))
+            parts.append(self._parse_conjunction(negated=negated))
         self._depth -= 1
         return joined(operator.and_ if negated else operator.or_, parts)
 
-    def _all_of(self, *, negated: bool) -> pc.Expression:
-        parts = [self._one(negated=negated)]
+    def _parse_conjunction(self, *, negated: bool) -> pc.Expression:
+        parts = [self._parse_term(negated=negated)]
         while self._takes("AND"):
-            parts.append(self._one(negated=negated))
+            parts.append(self._parse_term(negated=negated))
         return joined(operator.or_ if negated else operator.and_, parts)
 
-    def _one(self, *, negated: bool) -> pc.Expression:
+    def _parse_term(self, *, negated: bool) -> pc.Expression:
         while self._takes("NOT"):
             negated = not negated
         if self._takes("("):
-            found = self._any_of(negated=negated)
+            condition = self._parse_disjunction(negated=negated)
             self._expect(")")
-            return found
+            return condition
         literal = self._literal()
         if literal is None:
-            return self._of_column(self._column(), negated=negated)
+            return self._parse_predicate(self._column(), negated=negated)
         sign = self._sign()
         if sign is None and isinstance(literal, bool):
             return pc.scalar(literal != negated)
@@ -138,7 +138,7 @@ class _Parser:
             raise self._strange()
         return compared(self._column(), _turned(_MIRRORED[sign], negated=negated), literal)
 
-    def _of_column(self, field: pa.Field, *, negated: bool) -> pc.Expression:
+    def _parse_predicate(self, field: pa.Field, *, negated: bool) -> pc.Expression:
         """What is said of a column."""
         sign = self._sign()
         if sign is not None:
@@ -177,8 +177,8 @@ class _Parser:
             raise OptionError(message)
         if prefix == pattern:
             return compared(field, _turned("=", negated=negated), pattern)
-        found = pc.starts_with(pc.field(field.name), prefix)
-        return ~found if negated else found
+        condition = pc.starts_with(pc.field(field.name), prefix)
+        return ~condition if negated else condition
 
     def _among(self, field: pa.Field, *, negated: bool) -> pc.Expression:
         """Return what `IN`, or `NOT IN`, says of a column.
@@ -192,8 +192,8 @@ class _Parser:
             listed.append(self._item())
         self._expect(")")
         literals = [each for each in listed if each is not None]
-        found = is_among(field, literals, negated=negated) if literals else _NEVER
-        return _NEVER if negated and len(literals) < len(listed) else found
+        condition = is_among(field, literals, negated=negated) if literals else _NEVER
+        return _NEVER if negated and len(literals) < len(listed) else condition
 
     def _item(self) -> Literal | None:
         """Read an item of a list; None is NULL."""
@@ -210,13 +210,13 @@ class _Parser:
         self._at += 1
         names = self._schema.names
         # As Spark does it, case matters only where it decides.
-        found = [name] if name in names else [x for x in names if x.lower() == name.lower()]
-        if len(found) != 1:
+        matches = [name] if name in names else [x for x in names if x.lower() == name.lower()]
+        if len(matches) != 1:
             near = difflib.get_close_matches(name, names)
-            meant = f", did you mean {' or '.join(found or near)}?" if found or near else ""
+            meant = f", did you mean {' or '.join(matches or near)}?" if matches or near else ""
             message = f"there is no column {name}{meant}"
             raise OptionError(message)
-        return self._schema.field(found[0])
+        return self._schema.field(matches[0])
 
     def _needed(self) -> Literal:
         literal = self._literal()
@@ -274,26 +274,26 @@ class _Parser:
     def _strange(self) -> OptionError:
         token = self._next
         if token.kind == "end":
-            return OptionError(f"it ends too early; {_TAKEN}")
+            return OptionError(f"it ends too early; {_ACCEPTED}")
         return OptionError(_not_understood(token.text, token.place))
 
 
 def _tokens(text: str) -> Iterator[_Token]:
     place = 0
     while True:
-        found = _TOKEN.match(text, place)
-        if found is None or found.lastgroup is None:
+        match = _TOKEN.match(text, place)
+        if match is None or match.lastgroup is None:
             stripped = text[place:].lstrip()
             raise OptionError(_not_understood(stripped[:20], len(text) - len(stripped)))
-        kind = found.lastgroup
-        yield _Token(kind, found[kind], found.start(kind))
+        kind = match.lastgroup
+        yield _Token(kind, match[kind], match.start(kind))
         if kind == "end":
             return
-        place = found.end()
+        place = match.end()
 
 
 def _not_understood(text: str, place: int) -> str:
-    hint = _TAKEN
+    hint = _ACCEPTED
     if text.startswith('"'):
         hint = "texts stand in single quotes, columns in backticks"
     elif text.startswith("'"):

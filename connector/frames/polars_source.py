@@ -43,7 +43,7 @@ class PolarsFilter:
         columns = tuple(dict.fromkeys(predicate.meta.root_names()))
         return cls(predicate, columns, _implied(predicate, schema, columns))
 
-    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+    def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows for which the predicate is true, ascending."""
         # A column of numbers, because a predicate may look at no column, or be a mere literal.
         frame = frame_of(numbered(batch))
@@ -54,11 +54,11 @@ class PolarsFilter:
         """Those of what is implied."""
         return () if self.implied is None else self.implied.literals
 
-    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+    def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """For each guarantee, whether rows of which it is true can pass what is implied."""
         if self.implied is None:
             return [True] * len(guarantees)
-        return self.implied.which_may_hold(guarantees, schema)
+        return self.implied.can_match(guarantees, schema)
 
 
 class _Listener:
@@ -88,7 +88,7 @@ def _implied(predicate: pl.Expr, schema: pa.Schema, columns: Sequence[str]) -> A
     try:
         pl.scan_pyarrow_dataset(cast("pads.Dataset", listener)).filter(predicate).collect()
         if listener.filter is not None:
-            return ArrowFilter.of(listener.filter, schema)
+            return ArrowFilter.from_expression(listener.filter, schema)
     except (pl.exceptions.PolarsError, pa.ArrowException, OptionError, KeyError, TypeError):
         # What Polars cannot say in Arrow's words proves nothing.
         return None

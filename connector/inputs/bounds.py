@@ -96,7 +96,7 @@ class Bounds:
         """Whether publish times matter."""
         return self.start_ms is not None or self.end_ms is not None
 
-    def kept(self, rows: MessageColumns) -> pa.Int64Array | None:
+    def matching_rows(self, rows: MessageColumns) -> pa.Int64Array | None:
         """Numbers of the rows that lie within, ascending; None if all do."""
         conditions = []
         if self.start_id is not None:

@@ -79,7 +79,7 @@ def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
                 total += sum(batch.num_rows for batch in giver.batches(columns, tally))
                 continue
             for rows in columns:
-                kept = options.bounds.kept(rows)
+                kept = options.bounds.matching_rows(rows)
                 found = rows.count if kept is None else len(kept)
                 metrics.rows += found
                 total += found
@@ -152,7 +152,7 @@ class RowGiver:
                 `found` raised it.
         """
         for every in found:
-            kept = self.options.bounds.kept(every)
+            kept = self.options.bounds.matching_rows(every)
             rows = every if kept is None else every.keep(kept)
             if not rows.count:
                 continue
@@ -170,7 +170,7 @@ class RowGiver:
         first = 0
         for decoded in self.looked_at.record_batches(rows, tally):
             count = decoded.num_rows
-            kept = row_filter.kept(decoded)
+            kept = row_filter.matching_rows(decoded)
             matching, found = rows, decoded
             if len(kept) < rows.count:
                 matching = rows.keep(pc.add(kept, first) if first else kept)

@@ -152,7 +152,7 @@ class PositionFilter:
 
     literals: ClassVar[tuple[pa.Scalar, ...]] = ()
 
-    def kept(self, batch: pa.RecordBatch) -> pa.Int64Array:
+    def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Return the numbers of the rows that match, ascending."""
         ledger_ids, entry_ids, batch_indexes = (batch.column(name) for name in self.columns)
         own = _codes(entry_ids, batch_indexes)
@@ -163,7 +163,7 @@ class PositionFilter:
         ]
         return pa.concat_arrays(rows) if rows else pa.array([], pa.int64())
 
-    def which_may_hold(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
+    def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """It says nothing of columns but positions, which it was made of."""
         del schema
         return [True] * len(guarantees)

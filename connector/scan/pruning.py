@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from arrow_io.columns import Origin
 from arrow_io.messages import layout
-from connector.filters.passing import passing
+from connector.filters.combinations import matching_combinations
 from connector.scan import skipping
 from connector.scan.skipping import Asked, Counted
 from connector.scan.topic_read import EntryRange, Skipped, TopicRead
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from arrow_io.ledgers.ledger import Ledger
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.filters.passing import Cell, Combination
+    from connector.filters.combinations import Cell, Combination
     from connector.inputs.bounds import Bounds
     from connector.scan.read_options import ReadOptions
     from connector.statistics.store import Statistics
@@ -77,7 +77,7 @@ def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
     known = (pc.field(names["__partition__"]) == origin.partition) & (
         pc.field(names["__topic__"]) == origin.topic
     )
-    found = passing(
+    found = matching_combinations(
         options.row_filter,
         options.filterable.schema,
         [names[each] for each in skipping.TOLD],

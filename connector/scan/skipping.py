@@ -12,13 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.messages.key_filters import filters_with
-from connector.filters.passing import Cell
+from connector.filters.combinations import Cell
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from connector.filters.passing import Combination
+    from connector.filters.combinations import Combination
     from connector.inputs.bounds import Bounds
 
 KEY: Final = "__key__"
@@ -46,7 +46,7 @@ class Asked:
     """What rows that are asked for look like.
 
     Attributes:
-        combinations: By their values (`passing`); empty: there are none.
+        combinations: By their values (`matching_combinations`); empty: there are none.
         bounds: By their publish times; bounds by id are not looked at.
     """
 

@@ -92,7 +92,9 @@ class Scan:
         Raises:
             OptionError: The expression cannot be applied to the columns.
         """
-        return self.filtered(ArrowFilter.of(expression, self.options.filterable.schema))
+        return self.filtered(
+            ArrowFilter.from_expression(expression, self.options.filterable.schema)
+        )
 
     def filtered(self, row_filter: RowFilter) -> Scan:
         """Give only the rows that a filter keeps, of those that are given until now."""

@@ -184,7 +184,7 @@ def _planned(
 ) -> Planned:
     columns = every_column()
     options = ReadOptions(
-        projection(), columns, row_filter=ArrowFilter.of(question, columns.schema)
+        projection(), columns, row_filter=ArrowFilter.from_expression(question, columns.schema)
     )
     began = time.process_time()
     reads = Scan((topic,), options, Statistics.opened(location)).reads()

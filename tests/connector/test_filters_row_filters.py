@@ -51,7 +51,7 @@ def _batch(*keys: str | None) -> pa.RecordBatch:
 )
 def test_filter_knows_its_columns(expression: pc.Expression, columns: tuple[str, ...]) -> None:
     """Just the columns that the expression looks at, in the order of the schema."""
-    assert ArrowFilter.of(expression, _SCHEMA).columns == columns
+    assert ArrowFilter.from_expression(expression, _SCHEMA).columns == columns
 
 
 @pytest.mark.parametrize("places", [(0,), (777,), (3, 500, 999), (998, 999)], ids=str)
@@ -69,7 +69,7 @@ def test_columns_of_a_wide_schema(places: tuple[int, ...], monkeypatch: pytest.M
         return is_applicable(expression, columns)
 
     monkeypatch.setattr(filters, "_is_applicable", counted)
-    found = ArrowFilter.of(expression, schema).columns
+    found = ArrowFilter.from_expression(expression, schema).columns
 
     assert found == tuple(f"f{place}" for place in places)
     assert sum(widths) <= 6 * len(places) * len(schema)
@@ -79,7 +79,7 @@ def test_columns_of_a_wide_schema(places: tuple[int, ...], monkeypatch: pytest.M
 def test_filters_are_expressions(value: object) -> None:
     """Texts of SQL and lists of tuples, which others take, are refused by what is taken."""
     with pytest.raises(OptionError, match="a filter is an Arrow expression, such as"):
-        ArrowFilter.of(value, _SCHEMA)
+        ArrowFilter.from_expression(value, _SCHEMA)
 
 
 def test_filters_that_fail_for_a_value_are_option_errors() -> None:
@@ -87,10 +87,10 @@ def test_filters_that_fail_for_a_value_are_option_errors() -> None:
     number = pc.field("key").cast(pa.int64())
     schema = pa.schema([("key", pa.string())])
 
-    found = ArrowFilter.of(number == 1, schema)
+    found = ArrowFilter.from_expression(number == 1, schema)
 
     with pytest.raises(OptionError, match="cannot be applied: Failed to parse string: 'a'"):
-        found.kept(pa.record_batch({"key": ["1", "a"]}))
+        found.matching_rows(pa.record_batch({"key": ["1", "a"]}))
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_filters_that_fail_for_a_value_are_option_errors() -> None:
 def test_filter_that_cannot_be_applied_is_an_option_error(expression: pc.Expression) -> None:
     """The error names the expression, and comes before anything is read."""
     with pytest.raises(OptionError, match=r"^the filter .* cannot be applied: ") as caught:
-        ArrowFilter.of(expression, _SCHEMA)
+        ArrowFilter.from_expression(expression, _SCHEMA)
 
     assert str(expression) in str(caught.value)
 
@@ -125,36 +125,38 @@ def test_filter_that_cannot_be_applied_is_an_option_error(expression: pc.Express
 def test_columns_that_are_counted_are_an_option_error(expression: pc.Expression) -> None:
     """Which column a position means depends on what is read: it must never be guessed."""
     with pytest.raises(OptionError, match="must name columns, not count them"):
-        ArrowFilter.of(expression, _SCHEMA)
+        ArrowFilter.from_expression(expression, _SCHEMA)
 
 
 def test_values_may_look_like_a_position() -> None:
     """What a filter compares with is no reference to a column, whatever its text."""
     expression = pc.field("key").isin(["FieldPath(0)", "b"])
 
-    row_filter = ArrowFilter.of(expression, _SCHEMA)
+    row_filter = ArrowFilter.from_expression(expression, _SCHEMA)
 
     assert row_filter.columns == ("key",)
-    assert row_filter.kept(_batch("a", "FieldPath(0)")).to_pylist() == [1]
+    assert row_filter.matching_rows(_batch("a", "FieldPath(0)")).to_pylist() == [1]
 
 
 def test_null_is_not_true() -> None:
     """A row for which the expression is null does not pass."""
-    row_filter = ArrowFilter.of(pc.field("key") > "a", _SCHEMA)
+    row_filter = ArrowFilter.from_expression(pc.field("key") > "a", _SCHEMA)
 
-    kept = row_filter.kept(_batch("b", None, "a", "c"))
+    kept = row_filter.matching_rows(_batch("b", None, "a", "c"))
 
     assert kept.to_pylist() == [0, 3]
     assert kept.type == pa.int64()
-    assert row_filter.kept(_batch()).to_pylist() == []
+    assert row_filter.matching_rows(_batch()).to_pylist() == []
 
 
 def test_filter_that_looks_at_no_column_keeps_all_rows_or_none() -> None:
     """A constant is a filter too: the neutral one, to which engines and users add others."""
     batch = _without_columns(2)
 
-    assert ArrowFilter.of(pc.scalar(True), _SCHEMA).kept(batch).to_pylist() == [0, 1]  # noqa: FBT003
-    assert ArrowFilter.of(pc.scalar(False), _SCHEMA).kept(batch).to_pylist() == []  # noqa: FBT003
+    always = ArrowFilter.from_expression(pc.scalar(value=True), _SCHEMA)
+    never = ArrowFilter.from_expression(pc.scalar(value=False), _SCHEMA)
+    assert always.matching_rows(batch).to_pylist() == [0, 1]
+    assert never.matching_rows(batch).to_pylist() == []
 
 
 def _without_columns(count: int) -> pa.RecordBatch:
@@ -180,43 +182,43 @@ def _without_columns(count: int) -> pa.RecordBatch:
 )
 def test_guarantee_rules_out_only_what_is_proved(expression: pc.Expression, holds: bool) -> None:
     """Where rows are known to have ledger 7, filters on it are decided, others left open."""
-    row_filter = ArrowFilter.of(expression, _SCHEMA)
+    row_filter = ArrowFilter.from_expression(expression, _SCHEMA)
 
     guarantees = [pc.field("ledger") == 7, pc.scalar(True)]  # noqa: FBT003
-    assert row_filter.which_may_hold(guarantees, _SCHEMA) == [holds, True]
+    assert row_filter.can_match(guarantees, _SCHEMA) == [holds, True]
 
 
 def test_filters_can_be_pickled() -> None:
     """A scan task takes its filter to another process."""
-    row_filter = ArrowFilter.of(pc.field("key") == "b", _SCHEMA)
+    row_filter = ArrowFilter.from_expression(pc.field("key") == "b", _SCHEMA)
 
     copy = pickle.loads(pickle.dumps(row_filter))
 
     assert copy.columns == row_filter.columns
-    assert copy.kept(_batch("a", "b")).to_pylist() == [1]
+    assert copy.matching_rows(_batch("a", "b")).to_pylist() == [1]
 
 
 def test_both_filters_keep_what_each_keeps() -> None:
     """Filters of two engines together: rows by their number in the batch, columns of both."""
-    arrow = ArrowFilter.of(pc.field("key") > "a", _SCHEMA)
+    arrow = ArrowFilter.from_expression(pc.field("key") > "a", _SCHEMA)
     polars = PolarsFilter(pl.col("key") < "d", ("key",))
 
     both = BothFilters(arrow, polars)
 
     assert both.columns == ("key",)
-    assert both.kept(_batch("a", "d", "c", None, "b", "e")).to_pylist() == [2, 4]
-    assert both.kept(_batch()).to_pylist() == []
+    assert both.matching_rows(_batch("a", "d", "c", None, "b", "e")).to_pylist() == [2, 4]
+    assert both.matching_rows(_batch()).to_pylist() == []
 
 
 def test_both_filters_rule_out_what_either_does() -> None:
     """It takes one of them to prove that no row can pass."""
-    ledger = ArrowFilter.of(pc.field("ledger") == 8, _SCHEMA)
+    ledger = ArrowFilter.from_expression(pc.field("ledger") == 8, _SCHEMA)
     polars = PolarsFilter(pl.col("ledger") == 8, ("ledger",))
     ids = [pc.field("ledger") == 7, pc.field("ledger") == 8]
 
-    assert BothFilters(polars, ledger).which_may_hold(ids, _SCHEMA) == [False, True]
-    assert BothFilters(ledger, polars).which_may_hold(ids, _SCHEMA) == [False, True]
-    assert BothFilters(polars, polars).which_may_hold(ids, _SCHEMA) == [True, True]
+    assert BothFilters(polars, ledger).can_match(ids, _SCHEMA) == [False, True]
+    assert BothFilters(ledger, polars).can_match(ids, _SCHEMA) == [False, True]
+    assert BothFilters(polars, polars).can_match(ids, _SCHEMA) == [True, True]
 
 
 def test_literals_are_what_columns_are_compared_with() -> None:
@@ -224,11 +226,14 @@ def test_literals_are_what_columns_are_compared_with() -> None:
     key = pc.field("key")
     expression = (key.isin(["b", "c", None]) | pc.starts_with(key, "d")) & (pc.field("ledger") > 7)
 
-    literals = {each.as_py() for each in ArrowFilter.of(expression, _SCHEMA).literals}
+    literals = {each.as_py() for each in ArrowFilter.from_expression(expression, _SCHEMA).literals}
 
     assert {"b", "c", "d", 7} <= literals
     assert None not in literals
-    both = BothFilters(ArrowFilter.of(key == "x", _SCHEMA), ArrowFilter.of(key == "y", _SCHEMA))
+    both = BothFilters(
+        ArrowFilter.from_expression(key == "x", _SCHEMA),
+        ArrowFilter.from_expression(key == "y", _SCHEMA),
+    )
     assert [each.as_py() for each in both.literals] == ["x", "y"]
 
 
@@ -258,7 +263,7 @@ def test_polars_predicates_rule_out_what_they_imply(
     row_filter = PolarsFilter.from_predicate(predicate, _TIMES)
     noon = pa.scalar(_NOON, pa.timestamp("us", "UTC"))
 
-    found = row_filter.which_may_hold([pc.field("time") < noon, pc.field("time") == noon], _TIMES)
+    found = row_filter.can_match([pc.field("time") < noon, pc.field("time") == noon], _TIMES)
 
     assert found == answers
 
@@ -294,5 +299,5 @@ def test_what_a_polars_predicate_implies_passes_what_it_passes(predicate: pl.Exp
     row_filter = PolarsFilter.from_predicate(predicate, batch.schema)
 
     if row_filter.implied is not None:
-        kept = set(row_filter.kept(batch).to_pylist())
-        assert kept <= set(row_filter.implied.kept(batch).to_pylist())
+        kept = set(row_filter.matching_rows(batch).to_pylist())
+        assert kept <= set(row_filter.implied.matching_rows(batch).to_pylist())

@@ -115,11 +115,11 @@ def duck() -> duckdb.DuckDBPyConnection:
     return connection
 
 
-def kept(condition: str) -> list[int]:
+def matching_rows(condition: str) -> list[int]:
     """The numbers of the rows that a condition keeps."""
-    found = ArrowFilter.of(where_expression(condition, TABLE.schema), TABLE.schema)
+    found = ArrowFilter.from_expression(where_expression(condition, TABLE.schema), TABLE.schema)
     (batch,) = TABLE.combine_chunks().to_batches()
-    numbers: list[int] = found.kept(batch).to_pylist()
+    numbers: list[int] = found.matching_rows(batch).to_pylist()
     return numbers
 
 
@@ -128,7 +128,9 @@ def check(duck: duckdb.DuckDBPyConnection, conditions: list[str]) -> None:
     answers = ", ".join(each.replace("`", '"') for each in conditions)
     rows = duck.execute(f'SELECT {answers} FROM rows ORDER BY "row"').fetchall()  # noqa: S608
     for condition, answer in zip(conditions, zip(*rows, strict=True), strict=True):
-        assert kept(condition) == [row for row, it_is in enumerate(answer) if it_is], condition
+        assert matching_rows(condition) == [row for row, it_is in enumerate(answer) if it_is], (
+            condition
+        )
 
 
 def test_comparisons_are_those_of_duckdb(duck: duckdb.DuckDBPyConnection) -> None:

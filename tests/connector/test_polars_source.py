@@ -255,9 +255,9 @@ def test_filter_counts_rows_by_their_number() -> None:
     batch = pa.record_batch({"a": pa.array([3, None, 1, 5], pa.int64())})
     row_filter = PolarsFilter(pl.col("a") > 2, ("a",))
 
-    kept = row_filter.kept(batch)
+    kept = row_filter.matching_rows(batch)
 
     assert kept.to_pylist() == [0, 3]
     assert kept.type == pa.int64()
-    assert row_filter.kept(batch.slice(0, 0)).to_pylist() == []
-    assert PolarsFilter(pl.lit(True), ()).kept(batch).to_pylist() == [0, 1, 2, 3]  # noqa: FBT003
+    assert row_filter.matching_rows(batch.slice(0, 0)).to_pylist() == []
+    assert PolarsFilter(pl.lit(True), ()).matching_rows(batch).to_pylist() == [0, 1, 2, 3]  # noqa: FBT003

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from arrow_io.messages.key_filters import key_filter
-from connector.filters.passing import Cell, passing
+from connector.filters.combinations import Cell, matching_combinations
 from connector.filters.row_filters import ArrowFilter
 from connector.inputs.bounds import Bounds
 from connector.scan.skipping import TOLD, Asked, Counted, without
@@ -25,7 +25,7 @@ from tests.support.row_filters import beside, row_filters
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from connector.filters.passing import Combination
+    from connector.filters.combinations import Combination
 
 _POSITION: Final = ("ledger_id", "first_entry_id", "last_entry_id", "start", "stop")
 _LEDGER_IDS: Final = st.integers(1, 4)
@@ -178,10 +178,10 @@ def test_no_zone_with_a_row_that_passes_is_left_out(
 ) -> None:
     """Whatever a filter looks at, and with or without the filters of keys."""
     try:
-        row_filter = ArrowFilter.of(expression, _ROWS)
+        row_filter = ArrowFilter.from_expression(expression, _ROWS)
     except OptionError:
         reject()
-    combinations = passing(row_filter, _ROWS, list(TOLD), pc.scalar(value=True))
+    combinations = matching_combinations(row_filter, _ROWS, list(TOLD), pc.scalar(value=True))
     asked = Asked(combinations, bounds)
     table = _table([_row(each) for each in zones])
     columns = [*asked.columns, *_POSITION]
@@ -194,7 +194,7 @@ def test_no_zone_with_a_row_that_passes_is_left_out(
     for rows, may_pass in zip(zones, told.to_pylist(), strict=True):
         if rows and not (may_pass and ledger_may_pass):
             batch = pa.RecordBatch.from_pylist(rows, _ROWS)
-            kept = [rows[each] for each in row_filter.kept(batch).to_pylist()]
+            kept = [rows[each] for each in row_filter.matching_rows(batch).to_pylist()]
             assert not [each for each in kept if _is_within(each, bounds)]
 
 

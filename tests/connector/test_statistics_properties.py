@@ -80,7 +80,9 @@ def _filters(draw: st.DrawFn, rows: pa.Table) -> ArrowFilter | None:
     if not values:
         return None
     try:
-        return ArrowFilter.of(draw(row_filters(rows.schema, values, max_leaves=4)), rows.schema)
+        return ArrowFilter.from_expression(
+            draw(row_filters(rows.schema, values, max_leaves=4)), rows.schema
+        )
     except OptionError:
         reject()
 

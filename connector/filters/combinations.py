@@ -55,8 +55,8 @@ Combination: TypeAlias = "Mapping[str, tuple[Cell, ...]]"
 """By column, cells that its value lies in one of; columns that are not there have any value."""
 
 
-def passing(
-    row_filter: RowFilter, schema: pa.Schema, columns: Sequence[str], known: pc.Expression
+def matching_combinations(
+    row_filter: RowFilter, schema: pa.Schema, columns: Sequence[str], guarantee: pc.Expression
 ) -> list[Combination]:
     """What rows that pass a filter may look like; empty if none passes.
 
@@ -65,7 +65,7 @@ def passing(
         schema: Schema of the rows.
         columns: The columns to look at: whole numbers, times or texts. Those that the filter does
             not look at are left out.
-        known: What is true of all rows.
+        guarantee: What is true of all rows.
 
     Returns:
         Combinations; each row that passes is of one of them.
@@ -79,25 +79,27 @@ def passing(
     names = list(cut)
     if prod(map(len, cut.values())) <= _MAX_COMBINATIONS:
         chosen = list(product(*cut.values()))
-        allowed = _allowed(row_filter, schema, known, names, chosen)
-        found = [dict(zip(names, each, strict=True)) for each in _merged(allowed, cut, names)]
+        allowed = _allowed(row_filter, schema, guarantee, names, chosen)
+        combinations = [
+            dict(zip(names, each, strict=True)) for each in _merged(allowed, cut, names)
+        ]
     else:
         alone = {
-            name: _allowed(row_filter, schema, known, [name], [(cell,) for cell in cells])
+            name: _allowed(row_filter, schema, guarantee, [name], [(cell,) for cell in cells])
             for name, cells in cut.items()
         }
         cells = {name: tuple(cell for (cell,) in held) for name, held in alone.items()}
-        found = [cells] if all(cells.values()) else []
+        combinations = [cells] if all(cells.values()) else []
     return [
         {name: cells for name, cells in each.items() if len(cells) < len(cut[name])}
-        for each in found
+        for each in combinations
     ]
 
 
 def _allowed(
     row_filter: RowFilter,
     schema: pa.Schema,
-    known: pc.Expression,
+    guarantee: pc.Expression,
     names: Sequence[str],
     combinations: Sequence[tuple[Cell, ...]],
 ) -> list[tuple[Cell, ...]]:
@@ -105,11 +107,11 @@ def _allowed(
     types = [schema.field(name).type for name in names]
     guarantees = []
     for each in combinations:
-        guarantee = known
+        row_guarantee = guarantee
         for name, type_, cell in zip(names, types, each, strict=True):
-            guarantee &= _guarantee(pc.field(name), type_, cell)
-        guarantees.append(guarantee)
-    answers = row_filter.which_may_hold(guarantees, schema)
+            row_guarantee &= _guarantee(pc.field(name), type_, cell)
+        guarantees.append(row_guarantee)
+    answers = row_filter.can_match(guarantees, schema)
     return [each for each, answer in zip(combinations, answers, strict=True) if answer]
 
 
@@ -125,8 +127,8 @@ def _merged(
             together.setdefault(rest, set()).update(each[place])
         order = {cell: number for number, cell in enumerate(cut[name])}
         merged = {
-            (*before, tuple(sorted(cells, key=order.__getitem__)), *behind)
-            for (before, behind), cells in together.items()
+            (*before, tuple(sorted(cells, key=order.__getitem__)), *after)
+            for (before, after), cells in together.items()
         }
     yield from merged
 

@@ -13,13 +13,13 @@ from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
-from connector.filters import passing as passing_module
-from connector.filters.passing import Cell, passing
+from connector.filters import combinations as combinations_module
+from connector.filters.combinations import Cell, matching_combinations
 from connector.filters.row_filters import ArrowFilter, BothFilters
 from tests.support.row_filters import beside, row_filters
 
 if TYPE_CHECKING:
-    from connector.filters.passing import Combination
+    from connector.filters.combinations import Combination
     from connector.filters.row_filters import RowFilter
 
 _SCHEMA: Final = pa.schema(
@@ -89,7 +89,7 @@ def _passing_rows(row_filter: RowFilter, rows: pa.Table) -> list[dict[str, Any]]
     """The rows that a filter keeps; without those of which it cannot be evaluated."""
     [batch] = rows.to_batches()
     try:
-        kept = batch.take(row_filter.kept(batch))
+        kept = batch.take(row_filter.matching_rows(batch))
     except OptionError:
         if batch.num_rows == 1:
             return []
@@ -118,7 +118,7 @@ def _filters(draw: st.DrawFn, names: tuple[str, ...], max_leaves: int = 5) -> Ar
     values = {name: _VALUES[name] for name in names}
     expression = draw(row_filters(_SCHEMA, values, max_leaves=max_leaves, has_floats=True))
     try:
-        return ArrowFilter.of(expression, _SCHEMA)
+        return ArrowFilter.from_expression(expression, _SCHEMA)
     except OptionError:
         reject()
 
@@ -131,8 +131,8 @@ def test_each_row_that_passes_lies_in_a_combination(data: st.DataObject, most: i
     chosen = data.draw(_filters(names), label="filter")
     rows = data.draw(_some_rows(names))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(passing_module, "_MAX_COMBINATIONS", most)
-        combinations = passing(chosen, _SCHEMA, names, _TRUE)
+        patch.setattr(combinations_module, "_MAX_COMBINATIONS", most)
+        combinations = matching_combinations(chosen, _SCHEMA, names, _TRUE)
 
     for row in _passing_rows(chosen, rows):
         assert _is_told(row, combinations), row
@@ -148,7 +148,7 @@ def test_two_filters_let_pass_what_both_do(
     """Cells are cut at the literals of both, and what only one keeps may be left out."""
     both = BothFilters(one, other)
 
-    combinations = passing(both, _SCHEMA, _NAMES, _TRUE)
+    combinations = matching_combinations(both, _SCHEMA, _NAMES, _TRUE)
 
     for row in _passing_rows(both, rows):
         assert _is_told(row, combinations), row
@@ -191,19 +191,20 @@ _NULL: Final = Cell(is_null=True)
 )
 def test_what_is_proved(expression: pc.Expression, expected: list[Combination]) -> None:
     """Cells are as narrow as the filter is."""
-    row_filter = ArrowFilter.of(expression, _SCHEMA)
+    row_filter = ArrowFilter.from_expression(expression, _SCHEMA)
 
-    found = passing(row_filter, _SCHEMA, _NAMES, _TRUE)
+    found = matching_combinations(row_filter, _SCHEMA, _NAMES, _TRUE)
 
     assert sorted(found, key=str) == sorted(expected, key=str)
 
 
 def test_what_is_known_of_all_rows_decides() -> None:
     """A column that is the same in all rows need not be cut."""
-    row_filter = ArrowFilter.of((pc.field("small") == 3) & (_NUMBER == 5), _SCHEMA)
+    row_filter = ArrowFilter.from_expression((pc.field("small") == 3) & (_NUMBER == 5), _SCHEMA)
 
     found = [
-        passing(row_filter, _SCHEMA, ["number"], pc.field("small") == known) for known in (3, 4)
+        matching_combinations(row_filter, _SCHEMA, ["number"], pc.field("small") == known)
+        for known in (3, 4)
     ]
 
     assert found == [[{"number": (Cell(5, 5),)}], []]
@@ -213,9 +214,9 @@ def test_what_is_known_of_all_rows_decides() -> None:
 def test_sets_of_very_many_values_lose_none(count: int, is_proved: bool) -> None:
     """A column is cut at some of the values; the rest is one cell, and none is left out."""
     keys = [f"{number:05}" for number in range(count)]
-    row_filter = ArrowFilter.of(_TEXT.isin(keys), _SCHEMA)
+    row_filter = ArrowFilter.from_expression(_TEXT.isin(keys), _SCHEMA)
 
-    found = passing(row_filter, _SCHEMA, ["text"], _TRUE)
+    found = matching_combinations(row_filter, _SCHEMA, ["text"], _TRUE)
 
     assert all(_is_told({"text": each}, found) for each in keys[:: count // 20])
     assert _is_told({"text": "00000x"}, found) is not is_proved
@@ -236,9 +237,9 @@ def test_what_cannot_be_evaluated_proves_nothing(expression: pc.Expression) -> N
     rows = pa.table(
         {"number": [6, 7, 20], "small": pa.nulls(3), "time": pa.nulls(3), "text": ["5", "6", None]}
     )
-    row_filter = ArrowFilter.of(expression, _SCHEMA)
+    row_filter = ArrowFilter.from_expression(expression, _SCHEMA)
 
-    combinations = passing(row_filter, _SCHEMA, _NAMES, _TRUE)
+    combinations = matching_combinations(row_filter, _SCHEMA, _NAMES, _TRUE)
 
     for row in _passing_rows(row_filter, rows.cast(_SCHEMA)):
         assert _is_told(row, combinations)
