@@ -65,7 +65,7 @@ LASTING = [
     ssl.SSLCertVerificationError(),
     botocore.exceptions.NoCredentialsError(),
     botocore.exceptions.EndpointConnectionError(endpoint_url="http://host"),
-    botocore.exceptions.ParamValidationError(metrics="bad bucket"),
+    botocore.exceptions.ParamValidationError(report="bad bucket"),
     aiohttp.ClientError(),
 ]
 
