@@ -73,7 +73,9 @@ def test_it_lists_and_misses_objects_as_a_bucket_does(make_store: type[SlowStore
 
     assert location.is_async
     assert [each.name for each in location.list_objects()] == sorted(_OBJECTS)
-    assert location.size_bytes("o1") == 10
+    found = location.find("o1")
+    assert found is not None
+    assert found.size_bytes == 10
     assert location.read_range("o1", 2, 5).data == bytes([1]) * 3
     assert not location.exists("o9")
     with pytest.raises(MissingObjectError):

@@ -102,10 +102,10 @@ class RetryPolicy:
                     attempts.raise_earlier()
                     raise
 
-    def is_too_late(self, begun: float, received_bytes: int) -> bool:
+    def is_too_late(self, start_s: float, received_bytes: int) -> bool:
         """Whether what began at a time of `clock` has brought too few bytes until now."""
         allowed_s = self.deadline_s + received_bytes / self.least_bytes_per_s
-        return self.clock() - begun > allowed_s
+        return self.clock() - start_s > allowed_s
 
 
 class Refusals:
@@ -193,11 +193,11 @@ class Attempts:
         if self.is_late and self._failure is not None:
             raise self._failure
 
-    def described(self) -> str:
+    def description(self) -> str:
         """How many there were, and what the last answer was.
 
         Example:
-            >>> Attempts(RetryPolicy(), count=1, sent_requests=7, last_status=503).described()
+            >>> Attempts(RetryPolicy(), count=1, sent_requests=7, last_status=503).description()
             '1 attempt with 7 requests, the last answer of status 503'
         """
         text = counted(self.count, "attempt")
@@ -257,11 +257,11 @@ class Attempt:
         self.is_over = False
         self._end = time.monotonic() + self.seconds
 
-    def received(self, size_bytes: int) -> None:
+    def extend(self, size_bytes: int) -> None:
         """Put off the end of the time for bytes that came."""
         self._end += size_bytes / self.attempts.retry.least_bytes_per_s
 
-    def left_s(self) -> float:
+    def remaining_s(self) -> float:
         """What is left of the time, in seconds; at least 0."""
         return max(0, self._end - time.monotonic())
 
@@ -279,8 +279,8 @@ class Attempt:
             # To move a timer for each part of a body would take as long as all else that is done
             # with that part. So it looks for what has come when it would have ended.
             nonlocal looking
-            left_s = self.left_s()
-            looking = loop.call_later(left_s, look) if left_s else None
+            remaining_s = self.remaining_s()
+            looking = loop.call_later(remaining_s, look) if remaining_s else None
             if looking is None:
                 limit.reschedule(loop.time())
 

@@ -23,12 +23,12 @@ from arrow_io.storage.object_store import (
     protocols,
 )
 from arrow_io.storage.obstore_options import obstore_place, read_certificates
-from arrow_io.storage.own_options import uses_obstore, without_ours
+from arrow_io.storage.own_options import library_options, uses_obstore
 from arrow_io.storage.redaction import redacted
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.server_object_stores import BlockingObjectStore, HttpObjectStore
 from arrow_io.storage.store_kinds import StoreKind, store_kind
-from arrow_io.storage.turns import turns_of
+from arrow_io.storage.turns import shared_turns
 
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
@@ -54,15 +54,17 @@ def open_store(
         OptionError: The client is not known, or none for this store or these options.
         Exception: What fsspec or the file system's library raises.
     """
-    of_library = without_ours(storage_options)
+    fsspec_options = library_options(storage_options)
     if uses_obstore(storage_options):
-        return _open_obstore(url, of_library, max_connections, retry)
-    return _open_fsspec(url, of_library, max_connections)
+        return _open_obstore(url, fsspec_options, max_connections, retry)
+    return _open_fsspec(url, fsspec_options, max_connections)
 
 
-def _open_fsspec(url: str, of_library: Mapping[str, object], max_connections: int) -> ObjectStore:
+def _open_fsspec(
+    url: str, fsspec_options: Mapping[str, object], max_connections: int
+) -> ObjectStore:
     # fsspec keeps file systems by the text of their options, which hidden ones would share.
-    options = _with_pool(url, shown_to_library(of_library), max_connections)
+    options = _add_pool_size(url, shown_to_library(fsspec_options), max_connections)
     return _store(*url_to_fs(str(url), **options))
 
 
@@ -77,7 +79,7 @@ def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
     for store in (GcsObjectStore, AzureObjectStore, HttpObjectStore):
         if store.PROTOCOLS.intersection(protocols(file_system)):
             return store(file_system, root)
-    if (turns := turns_of(file_system)) is not None:
+    if (turns := shared_turns(file_system)) is not None:
         return BlockingObjectStore(file_system, root, turns)
     return ObjectStore(file_system, root)
 
@@ -127,7 +129,7 @@ def _connect_witness(
     return store
 
 
-def _with_pool(
+def _add_pool_size(
     url: str, options: Mapping[str, object], max_connections: int
 ) -> Mapping[str, object]:
     """Return the options with botocore's pool of connections, which has ten by default.

@@ -87,14 +87,14 @@ def hidden_url(url: _T) -> _T:
         >>> hidden_url("s3://bucket"), hidden_url(["sftp://me:pass@host"])
         ('s3://bucket', ['***'])
     """
-    found: Any = url
+    masked: Any = url
     if _has_secret(url):
-        found = hidden(url)
+        masked = hidden(url)
     elif isinstance(url, Mapping) and any(map(_has_secret, url.values())):
-        found = {name: hidden(each) if _has_secret(each) else each for name, each in url.items()}
+        masked = {name: hidden(each) if _has_secret(each) else each for name, each in url.items()}
     elif isinstance(url, list | tuple) and any(map(_has_secret, url)):
-        found = [hidden(each) if _has_secret(each) else each for each in url]
-    result: _T = found
+        masked = [hidden(each) if _has_secret(each) else each for each in url]
+    result: _T = masked
     return result
 
 
@@ -131,10 +131,10 @@ _BOTH: Final = (
 
 def _hide_results(hiding: type, plain: type, names: Iterable[str]) -> None:
     for name in names:
-        setattr(hiding, name, _with_hidden_result(getattr(plain, name)))
+        setattr(hiding, name, _hiding_method(getattr(plain, name)))
 
 
-def _with_hidden_result(method: Callable[..., _T]) -> Callable[..., _T]:
+def _hiding_method(method: Callable[..., _T]) -> Callable[..., _T]:
     @functools.wraps(method)
     def hide_result(*arguments: Any, **options: Any) -> _T:  # noqa: ANN401 - those of the method
         return hidden(method(*arguments, **options))

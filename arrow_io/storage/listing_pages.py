@@ -48,7 +48,7 @@ class ListingPages:
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
-        self._begun = policy.clock()
+        self._start_s = policy.clock()
         self.key_count = 0
         self._page_count = 0
         self._markers: set[tuple[str, ...]] = set()
@@ -59,7 +59,7 @@ class ListingPages:
         Raises:
             StorageError: The pages before brought too few keys for the time that they took.
         """
-        if self._policy.is_too_late(self._begun, self.key_count * KEY_BYTES):
+        if self._policy.is_too_late(self._start_s, self.key_count * KEY_BYTES):
             message = (
                 f"{counted(self._page_count, 'page')} of a listing, with"
                 f" {counted(self.key_count, 'key')} in all, took"

@@ -28,16 +28,16 @@ from arrow_io.storage.object_store import (
 )
 from arrow_io.storage.object_version import agree
 from arrow_io.storage.obstore_options import check_obstore_writes
-from arrow_io.storage.option_aliases import with_known_names
+from arrow_io.storage.option_aliases import resolve_aliases
 from arrow_io.storage.own_options import max_connections, uses_obstore
 from arrow_io.storage.redaction import redacted_urls
 from arrow_io.storage.request import DEFAULT_CONTENT_TYPE, ObjectAttributes, Operation, Request
-from arrow_io.storage.request_errors import OtherObjectError, changed
+from arrow_io.storage.request_errors import OtherObjectError, changed_error
 from arrow_io.storage.request_sender import RequestSender
 from arrow_io.storage.served_versions import ServedVersions
 from arrow_io.storage.store_kinds import check_url
 from arrow_io.storage.trace import RequestTrace
-from arrow_io.storage.uploads import ObjectUpload, run_to_its_end
+from arrow_io.storage.uploads import ObjectUpload, run_uninterrupted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -99,7 +99,7 @@ class Location:
             raise OptionError(message)
         if self.range_bytes is not None:
             check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)
-        options = with_known_names(self.url, self.storage_options or {})
+        options = resolve_aliases(self.url, self.storage_options or {})
         object.__setattr__(self, "storage_options", options)
         object.__setattr__(self, "retry", self.retry.with_options(options))
         object.__setattr__(self, "max_connections", max_connections(options))
@@ -240,12 +240,12 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, or went on failing.
         """
-        wanted = self._versions.served(name, version)
-        request = Request(Operation.GET_OBJECT, name, stop=max_bytes + 1, version=wanted)
+        request_version = self._versions.request_version(name, version)
+        request = Request(Operation.GET_OBJECT, name, stop=max_bytes + 1, version=request_version)
         try:
             content: ObjectContent = self._sender.send(request)
         except ObjectChangedError:
-            served = self._served_otherwise(name, version, wanted)
+            served = self._resolve_version(name, version, request_version)
             if served is None:
                 raise
             content = self._sender.send(replace(request, version=served))
@@ -282,12 +282,12 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, went on failing, or sent something else than the range.
         """
-        wanted = self._versions.served(name, version)
-        request = Request(Operation.GET_RANGE, name, start, stop, wanted, memory)
+        request_version = self._versions.request_version(name, version)
+        request = Request(Operation.GET_RANGE, name, start, stop, request_version, memory)
         try:
             content: RangeContent = self._sender.send(request)
         except ObjectChangedError:
-            served = self._served_otherwise(name, version, wanted)
+            served = self._resolve_version(name, version, request_version)
             if served is None:
                 raise
             content = self._sender.send(replace(request, version=served))
@@ -301,21 +301,12 @@ class Location:
             ObjectChangedError: It is of another version.
             StorageError: The store refused, or went on failing.
         """
-        found = self._head(name).version
-        wanted = self._versions.served(name, version)
-        if not agree(wanted, found):
-            served = self._served_otherwise(name, version, wanted)
-            if served is None or not agree(served, found):
-                raise changed(name)
-
-    def size_bytes(self, name: str) -> int:
-        """Length of an object, in bytes.
-
-        Raises:
-            MissingObjectError: There is no such object.
-            StorageError: The store refused, or went on failing.
-        """
-        return self._head(name).size_bytes
+        stored = self._head(name).version
+        request_version = self._versions.request_version(name, version)
+        if not agree(request_version, stored):
+            served = self._resolve_version(name, version, request_version)
+            if served is None or not agree(served, stored):
+                raise changed_error(name)
 
     def user_metadata(self, name: str) -> dict[str, str] | None:
         """User metadata of an object by a HEAD request, names in lower case.
@@ -377,7 +368,7 @@ class Location:
         self.check_writable()
         attributes = ObjectAttributes(user_metadata, content_type)
         request = Request(Operation.PUT_OBJECT, name, data=data, attributes=attributes)
-        run_to_its_end(partial(self._sender.send, request))
+        run_uninterrupted(partial(self._sender.send, request))
 
     def write_new_object(
         self, name: str, data: bytes, *, user_metadata: Mapping[str, str] | None = None
@@ -438,7 +429,7 @@ class Location:
     def _write_if(self, request: Request) -> bool:
         """Write on a condition; whether the object has these bytes now."""
         try:
-            run_to_its_end(partial(self._sender.send, request))
+            run_uninterrupted(partial(self._sender.send, request))
         except OtherObjectError:
             with suppress(FormatError):
                 max_bytes = len(request.data)
@@ -512,11 +503,11 @@ class Location:
         """
         self._sender.send(Request(Operation.ABORT_UPLOAD, name, upload_id=upload_id))
 
-    def _served_otherwise(
-        self, name: str, version: ObjectVersion | None, wanted: ObjectVersion | None
+    def _resolve_version(
+        self, name: str, version: ObjectVersion | None, tried: ObjectVersion | None
     ) -> ObjectVersion | None:
-        """Return the version as which the store serves a listed one, if not as `wanted`."""
-        return self._versions.resolve(name, version, wanted, self._relist, self._head)
+        """Return the version as which the store serves a listed one, if not as `tried`."""
+        return self._versions.resolve(name, version, tried, self._relist, self._head)
 
     def _relist(self, name: str) -> list[ObjectInfo]:
         page: ListingPage[ObjectInfo] = self._sender.send(Request(Operation.LIST_OBJECT, name))

@@ -306,7 +306,7 @@ class LocalObjectStore(ObjectStore):
 
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
         """Files written aside whose names begin so; no other file is looked at closely."""
-        found, prefix = [], request.name
+        uploads, prefix = [], request.name
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root) as entries:
             for entry in entries:
                 aside = parse_aside_name(entry.name) if entry.name.startswith(prefix) else None
@@ -315,8 +315,8 @@ class LocalObjectStore(ObjectStore):
                 # It may be complete, or aborted, by now.
                 with contextlib.suppress(FileNotFoundError):
                     modified = datetime.fromtimestamp(entry.stat().st_mtime, tz=UTC)
-                    found.append(UnfinishedUpload(*aside, modified))
-        return ListingPage(found)
+                    uploads.append(UnfinishedUpload(*aside, modified))
+        return ListingPage(uploads)
 
     def begin_upload(self, request: Request, attempt: Attempt) -> LocalUpload:
         """Begin an object that is written in parts."""

@@ -58,7 +58,7 @@ class AnsweredError(OSError):
         }
 
 
-class NotThereError(AnsweredError, FileNotFoundError):
+class ObjectNotFoundError(AnsweredError, FileNotFoundError):
     """There is no such object, or no such bucket."""
 
 
@@ -72,7 +72,7 @@ def translated(error: Exception) -> OSError:
         is_under_way = code is not None and code[1] in _UNDER_WAY
         return ConnectionAbortedError(text) if is_under_way else FileExistsError(text)
     if status is not None:
-        kind = NotThereError if int(status[1]) == _HTTP_NOT_FOUND else AnsweredError
+        kind = ObjectNotFoundError if int(status[1]) == _HTTP_NOT_FOUND else AnsweredError
         return kind(text, int(status[1]), None if code is None else code[1])
     return _unanswered(error, text)
 

@@ -84,11 +84,11 @@ class _Runtime:
     """The threads of obstore, of which there is one set in a process.
 
     Attributes:
-        is_lost: Whether they stayed behind in the parent of this process.
+        is_in_parent: Whether they stayed behind in the parent of this process.
     """
 
     def __init__(self) -> None:
-        self.is_lost = False
+        self.is_in_parent = False
         self._is_used = False
         os.register_at_fork(after_in_child=self._fork)
 
@@ -98,7 +98,7 @@ class _Runtime:
         Raises:
             StorageError: There are none: a request would wait for ever.
         """
-        if self.is_lost:
+        if self.is_in_parent:
             message = (
                 "obstore does not work in a process that was forked from one that used it: start"
                 " processes by 'spawn' or 'forkserver', or leave out the storage option client"
@@ -107,7 +107,7 @@ class _Runtime:
         self._is_used = True
 
     def _fork(self) -> None:
-        self.is_lost = self._is_used
+        self.is_in_parent = self._is_used
 
 
 _runtime: Final = _Runtime()
@@ -245,7 +245,7 @@ class ObstoreObjectStore(ObjectStore):
             StorageError: The server does not answer as a store does.
         """
         infos = []
-        for entry in self._listed(attempt)["objects"]:
+        for entry in self._list_folder(attempt)["objects"]:
             name = entry["path"].removeprefix(self._folder)
             if entry["path"].startswith(self._folder) and name and "/" not in name:
                 version = version_in(entry, entry["size"])
@@ -258,17 +258,17 @@ class ObstoreObjectStore(ObjectStore):
         Raises:
             StorageError: The server does not answer as a store does.
         """
-        paths = self._listed(attempt)["common_prefixes"]
+        paths = self._list_folder(attempt)["common_prefixes"]
         names = (path.removeprefix(self._folder).rstrip("/") for path in paths)
         return ListingPage([name for name in names if name and "/" not in name])
 
-    def _listed(self, attempt: Attempt) -> ListResult[Any]:
+    def _list_folder(self, attempt: Attempt) -> ListResult[Any]:
         with _translating(attempt):
-            found = obstore.list_with_delimiter(self._clients.pages, self._root or None)
-        self._confirm(found, attempt)
-        if not found["objects"] and not found["common_prefixes"]:
+            listing = obstore.list_with_delimiter(self._clients.pages, self._root or None)
+        self._confirm(listing, attempt)
+        if not listing["objects"] and not listing["common_prefixes"]:
             self._check_empty(attempt)
-        return found
+        return listing
 
     def _confirm(self, listing: ListResult[Any], attempt: Attempt) -> None:
         """Ask the witness, if there is one, whether objects follow those of a listing.
@@ -415,10 +415,10 @@ def _translating(attempt: Attempt) -> Iterator[None]:
     try:
         yield
     except OBSTORE_ERRORS as error:
-        known = translated(error)
-        attempt.attempts.last_status = http_status(known)
+        typed_error = translated(error)
+        attempt.attempts.last_status = http_status(typed_error)
         # Its own text is long, and may hold what must not be shown.
-        raise known from None
+        raise typed_error from None
 
 
 def _check_answer(answer: GetResult) -> None:
@@ -444,7 +444,7 @@ def _receive(
     room = limit_bytes
     for part in answer.stream(min_chunk_size=0):
         add(part)
-        attempt.received(len(part))
+        attempt.extend(len(part))
         room -= len(part)
         if room <= 0 or attempt.is_over:
             return

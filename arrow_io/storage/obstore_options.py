@@ -64,7 +64,7 @@ _CONNECTION_NAMES: Final = {
 _PUBLIC_SUFFIX: Final = "core.windows.net"
 """Behind the account in the hosts of Azure, but for its national clouds."""
 
-OF_TRANSFER: Final = frozenset(
+TRANSFER_OPTIONS: Final = frozenset(
     {
         "asynchronous",
         "cache_regions",
@@ -80,10 +80,10 @@ OF_TRANSFER: Final = frozenset(
 )
 """How a file system of fsspec sends its requests: what no other client has to be told."""
 
-_OF_TRANSFER: Final = OF_TRANSFER | {"block_size", "cache_timeout"}
+_FSSPEC_OPTIONS: Final = TRANSFER_OPTIONS | {"block_size", "cache_timeout"}
 """The same of gcsfs and adlfs too."""
 
-_OF_BOTOCORE: Final = frozenset(
+_BOTOCORE_OPTIONS: Final = frozenset(
     {"connect_timeout", "max_pool_connections", "read_timeout", "retries", "tcp_keepalive"}
 )
 """How botocore sends its requests, in `config_kwargs`."""
@@ -134,7 +134,7 @@ def obstore_place(url: str, storage_options: Mapping[str, object]) -> ObstorePla
     options = {
         name: value
         for name, value in shown_to_library(storage_options).items()
-        if value is not None and name not in _OF_TRANSFER
+        if value is not None and name not in _FSSPEC_OPTIONS
     }
     bucket, _, host = url.partition("://")[2].partition("/")[0].partition("@")
     if host:
@@ -168,7 +168,7 @@ def _s3_config(options: dict[str, Any], client_options: dict[str, object]) -> di
         elif name == "verify":
             client_options |= _verification(value)
         elif name != "use_ssl":
-            raise _refused(name, "key, secret, token, endpoint_url, client_kwargs and anon")
+            raise _unknown_option(name, "key, secret, token, endpoint_url, client_kwargs and anon")
     return s3_environment() | config
 
 
@@ -189,15 +189,15 @@ def s3_environment() -> dict[str, str]:
     return {"AWS_ENDPOINT_URL": endpoint}
 
 
-def _botocore_config(given: Mapping[str, Any]) -> dict[str, str]:
+def _botocore_config(options: Mapping[str, Any]) -> dict[str, str]:
     config: dict[str, str] = {}
-    for name, value in given.items():
+    for name, value in options.items():
         if name == "s3" and set(value) == {"addressing_style"}:
             config["AWS_VIRTUAL_HOSTED_STYLE_REQUEST"] = _flag(
                 value["addressing_style"] == "virtual"
             )
-        elif name not in _OF_BOTOCORE:
-            raise _refused(f"config_kwargs[{name!r}]", "addressing_style alone of it")
+        elif name not in _BOTOCORE_OPTIONS:
+            raise _unknown_option(f"config_kwargs[{name!r}]", "addressing_style alone of it")
     return config
 
 
@@ -230,7 +230,7 @@ def _gcs_config(options: dict[str, Any], client_options: dict[str, object]) -> d
             config |= _gcs_token(value)
         # The project is for making and listing buckets.
         elif name not in {"project", "consistency"}:
-            raise _refused(name, "token and endpoint_url")
+            raise _unknown_option(name, "token and endpoint_url")
     return config
 
 
@@ -257,23 +257,23 @@ def _azure_config(options: dict[str, Any], client_options: dict[str, object]) ->
         if name in _AZURE_NAMES:
             config[_AZURE_NAMES[name]] = str(value)
         elif name == "connection_string":
-            config |= _connection(str(value))
+            config |= _parse_connection_string(str(value))
         elif name == "account_host":
             config["endpoint"] = f"https://{value}"
         elif name == "anon":
             config["skip_signature"] = _flag(value)
         else:
             names = (*_AZURE_NAMES, "account_host", "connection_string", "anon")
-            raise _refused(name, ", ".join(names))
+            raise _unknown_option(name, ", ".join(names))
     # adlfs asks for the account without a signature only if nothing else is known.
     if config.get("skip_signature") == "true" and {"account_key", "sas_key"} & config.keys():
         del config["skip_signature"]
     return config
 
 
-def _connection(text: str) -> dict[str, str]:
+def _parse_connection_string(text: str) -> dict[str, str]:
     parts = dict(part.split("=", 1) for part in text.split(";") if "=" in part)
-    config = {ours: parts[name] for name, ours in _CONNECTION_NAMES.items() if name in parts}
+    config = {key: parts[name] for name, key in _CONNECTION_NAMES.items() if name in parts}
     if "endpoint" not in config and "EndpointSuffix" in parts and "AccountName" in parts:
         protocol = parts.get("DefaultEndpointsProtocol", "https")
         host = f"{parts['AccountName']}.blob.{parts['EndpointSuffix']}"
@@ -285,10 +285,10 @@ def _flag(value: object) -> str:
     return "true" if value else "false"
 
 
-def _refused(name: str, known: str) -> OptionError:
+def _unknown_option(name: str, alternatives: str) -> OptionError:
     message = (
-        f"the storage option {name} is not known of client 'obstore', which takes {known}: leave"
-        " client out to go through fsspec"
+        f"the storage option {name} is not known of client 'obstore', which takes"
+        f" {alternatives}: leave client out to go through fsspec"
     )
     return OptionError(message)
 

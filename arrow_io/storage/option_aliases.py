@@ -50,23 +50,23 @@ _PREFIXES: Final = {
 _FLAGS: Final = {"true": True, "1": True, "false": False, "0": False}
 
 
-def _by_alias(kind: StoreKind, names: Mapping[str, Iterable[str]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+def _index_by_alias(kind: StoreKind, names: Mapping[str, Iterable[str]]) -> dict[str, str]:
+    by_alias: dict[str, str] = {}
     for name, aliases in names.items():
-        found |= dict.fromkeys(aliases, name)
+        by_alias |= dict.fromkeys(aliases, name)
         bases = aliases if "." in name else (name, *aliases)
         for prefix in _PREFIXES[kind]:
-            found |= dict.fromkeys((f"{prefix}{base}" for base in bases), name)
-    return found
+            by_alias |= dict.fromkeys((f"{prefix}{base}" for base in bases), name)
+    return by_alias
 
 
 _ALIASES: Final = {
-    kind: _by_alias(kind, names)
+    kind: _index_by_alias(kind, names)
     for kind, names in ((StoreKind.S3, _S3), (StoreKind.GCS, _GCS), (StoreKind.AZURE, _AZURE))
 }
 
 
-def with_known_names(url: str, storage_options: Mapping[str, object]) -> dict[str, object]:
+def resolve_aliases(url: str, storage_options: Mapping[str, object]) -> dict[str, object]:
     """Return storage options by the names that the store's file system has for them.
 
     Args:
@@ -81,22 +81,22 @@ def with_known_names(url: str, storage_options: Mapping[str, object]) -> dict[st
     aliases = _ALIASES.get(kind) if kind is not None and "::" not in url else None
     if aliases is None:
         return dict(storage_options)
-    known = {name: value for name, value in storage_options.items() if _key(name) not in aliases}
-    nested = known.get("client_kwargs")
+    resolved = {name: value for name, value in storage_options.items() if _key(name) not in aliases}
+    nested = resolved.get("client_kwargs")
     for alias, value in storage_options.items():
         name = aliases.get(_key(alias))
         if name is None:
             continue
         outer, _, inner = name.partition(".")
         if inner and isinstance(nested, Mapping | None):
-            nested = known[outer] = _added(nested or {}, inner, alias, value)
+            nested = resolved[outer] = _add(nested or {}, inner, alias, value)
         else:
-            known = _added(known, name, alias, value)
-    for options in (known, known.get("client_kwargs")):
+            resolved = _add(resolved, name, alias, value)
+    for options in (resolved, resolved.get("client_kwargs")):
         endpoint = options.get("endpoint_url") if isinstance(options, Mapping) else None
         if isinstance(endpoint, str):
             check_server("the storage option endpoint_url", endpoint)
-    return _without_http_flag(known) if kind is StoreKind.S3 else known
+    return _without_http_flag(resolved) if kind is StoreKind.S3 else resolved
 
 
 def similar_name(url: str, name: str) -> str | None:
@@ -110,7 +110,7 @@ def _key(name: object) -> str:
     return str(name).lower()
 
 
-def _added(options: Mapping[str, Any], name: str, alias: str, value: object) -> dict[str, Any]:
+def _add(options: Mapping[str, Any], name: str, alias: str, value: object) -> dict[str, Any]:
     if name == "anon":
         value = _FLAGS.get(str(shown_to_library(value)).lower(), value)
     if options.get(name, value) != value:

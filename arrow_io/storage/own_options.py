@@ -67,10 +67,10 @@ def uses_obstore(storage_options: Mapping[str, object]) -> bool:
     return client == OBSTORE
 
 
-def without_ours(storage_options: Mapping[str, object]) -> dict[str, object]:
+def library_options(storage_options: Mapping[str, object]) -> dict[str, object]:
     """The options that the file system takes."""
-    ours = (ATTEMPTS_OPTION, DEADLINE_OPTION, CONNECTIONS_OPTION, CLIENT_OPTION)
-    return {name: value for name, value in storage_options.items() if name not in ours}
+    own_names = (ATTEMPTS_OPTION, DEADLINE_OPTION, CONNECTIONS_OPTION, CLIENT_OPTION)
+    return {name: value for name, value in storage_options.items() if name not in own_names}
 
 
 def _whole_number(storage_options: Mapping[str, object], name: str, greatest: int) -> int:

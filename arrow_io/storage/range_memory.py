@@ -25,12 +25,12 @@ class RangeMemory:
     def __init__(self) -> None:
         self._unused: deque[pa.Buffer] = deque()
         self._longest_bytes = 0
-        self._is_kept = True
+        self._keeps_unused = True
         self._is_open = True
 
     def take(self, size_bytes: int) -> RangeBlock:
         """A block of so many bytes, which are not set."""
-        self._is_kept = True
+        self._keeps_unused = True
         # Ranges grow while a topic is read: memory that is too short now will be so later.
         self._longest_bytes = max(self._longest_bytes, size_bytes)
         while True:
@@ -43,7 +43,7 @@ class RangeMemory:
 
     def give_back(self, memory: pa.Buffer) -> None:
         """Take back the memory of a block that nothing refers to any more."""
-        if self._is_open and self._is_kept and memory.size >= self._longest_bytes:
+        if self._is_open and self._keeps_unused and memory.size >= self._longest_bytes:
             self._unused.append(memory)
 
     def unused_bytes(self) -> int:
@@ -52,7 +52,7 @@ class RangeMemory:
 
     def drop_unused(self) -> None:
         """Keep nothing that is unused, until the next block is taken."""
-        self._is_kept = False
+        self._keeps_unused = False
         self._unused.clear()
 
     def close(self) -> None:
@@ -85,5 +85,5 @@ class RangeBlock:
     def view(self, size_bytes: int) -> memoryview:
         """Its first bytes, at most all of them; read-only."""
         # A view of the memory itself would not keep the block.
-        kept = pa.foreign_buffer(self._memory.address, size_bytes, base=self)
-        return memoryview(kept).cast("B")
+        buffer = pa.foreign_buffer(self._memory.address, size_bytes, base=self)
+        return memoryview(buffer).cast("B")

@@ -86,7 +86,7 @@ class RangeReader:
         self._check_range(start, stop)
         content = RangeContent(b"", None, self.version)
         parts: list[bytes | memoryview] = []
-        retry, begun, first = self.location.retry, self.location.retry.clock(), start
+        retry, start_s, first = self.location.retry, self.location.retry.clock(), start
         while start < stop:
             request_stop = min(start + self.location.longest_range_bytes, stop)
             # A range that comes in pieces is of one version, whatever brings the next piece.
@@ -97,7 +97,7 @@ class RangeReader:
             content = content if parts else part
             parts.append(part.data)
             start += len(part.data)
-            if start < stop and retry.is_too_late(begun, start - first):
+            if start < stop and retry.is_too_late(start_s, start - first):
                 came = counted(start - first, "byte")
                 message = f"{came} took longer than {retry.deadline_s:g} s and the time for them"
                 raise StorageError(message, object_key=self.name, offset=start)

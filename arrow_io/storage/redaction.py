@@ -48,21 +48,21 @@ def _without_users(word: str) -> str:
     A secret key may hold a slash, so a user part with a colon in it reaches to the last `@`.
     """
     parts: list[str] = []
-    done = 0
+    end = 0
     last_at = word.rfind("@")
     for scheme, start in _authorities(word):
-        if start <= done:
+        if start <= end:
             continue
         colon, at = word.find(":", start), word.find("@", start)
         if at < 0:
             break
         if 0 <= colon < at:
-            parts += word[done:start], MASK
-            done = last_at
+            parts += word[end:start], MASK
+            end = last_at
         elif word.find("/", start, at) < 0:
-            parts += word[done:start], word[start:at] if scheme in _CONTAINER_SCHEMES else MASK
-            done = at
-    return "".join([*parts, word[done:]])
+            parts += word[end:start], word[start:at] if scheme in _CONTAINER_SCHEMES else MASK
+            end = at
+    return "".join([*parts, word[end:]])
 
 
 def _without_query(word: str) -> str:

@@ -87,29 +87,29 @@ class RequestErrors:
             return error
         name, status = request.object_key, http_status(error)
         if status == PRECONDITION_FAILED and request.operation in _GETS:
-            return changed(request.name)
+            return changed_error(request.name)
         if isinstance(error, OtherBytesError):
-            return range_ignored(request)
+            return ignored_range_error(request)
         if isinstance(error, FileNotFoundError) and not _is_container(error, request):
-            what = "object" if name else "folder or prefix"
-            message = f"no such {what} at {self._shown_url}"
+            kind = "object" if name else "folder or prefix"
+            message = f"no such {kind} at {self._shown_url}"
             return MissingObjectError(message, object_key=name)
         return self._failed(error, request, attempts)
 
     def _failed(self, error: Exception, request: Request, attempts: Attempts) -> StorageError:
         again = advice = ""
         if is_transient(error):
-            again, advice = f", after {attempts.described()}", attempts.advice()
+            again, advice = f", after {attempts.description()}", attempts.advice()
         message = f"request to {self._shown_url} failed{again}: {self.shown(error)}{advice}"
         offset = request.start if request.operation is Operation.GET_RANGE else None
-        typed = _class_of(error, request)(message, object_key=request.object_key, offset=offset)
+        typed = _error_class(error, request)(message, object_key=request.object_key, offset=offset)
         if isinstance(typed, UploadGoneError):
             typed.code = s3_error_code(error)
         for note in getattr(error, "__notes__", ()):
             typed.add_note(redacted(note, self._options))
         return typed
 
-    def not_written(self) -> OptionError:
+    def read_only_error(self) -> OptionError:
         """The error for a file system that is only read."""
         return OptionError(f"{self._shown_url}: its file system is only read, not written to")
 
@@ -149,30 +149,30 @@ def _is_container(error: FileNotFoundError, request: Request) -> bool:
     return code == "NoSuchBucket" or (is_complete and code == NO_SUCH_UPLOAD)
 
 
-def _class_of(error: Exception, request: Request) -> type[StorageError]:
+def _error_class(error: Exception, request: Request) -> type[StorageError]:
     if request.operation is Operation.COMPLETE_UPLOAD and isinstance(error, FileNotFoundError):
         return UploadGoneError
     is_other = isinstance(error, FileExistsError) or http_status(error) == PRECONDITION_FAILED
     return OtherObjectError if is_other and request.operation in CONDITIONAL_PUTS else StorageError
 
 
-def check_version(name: str, wanted: ObjectVersion | None, found: ObjectVersion | None) -> None:
+def check_version(name: str, expected: ObjectVersion | None, actual: ObjectVersion | None) -> None:
     """Compare two versions of an object; of one that is not known, nothing can be said.
 
     Raises:
         ObjectChangedError: They differ.
     """
-    if not agree(wanted, found):
-        raise changed(name)
+    if not agree(expected, actual):
+        raise changed_error(name)
 
 
-def changed(name: str) -> ObjectChangedError:
+def changed_error(name: str) -> ObjectChangedError:
     """The error for an object that is of another version."""
     message = "the object was replaced since it was listed or first read: open the topic anew"
     return ObjectChangedError(message, object_key=name)
 
 
-def range_ignored(request: Request) -> StorageError:
+def ignored_range_error(request: Request) -> StorageError:
     """The error for a server that sends something else than the range asked for.
 
     The bytes are dropped even if the right ones could be cut out of them: such a server would
@@ -183,7 +183,7 @@ def range_ignored(request: Request) -> StorageError:
     return StorageError(message, object_key=request.name, offset=start)
 
 
-def no_bytes(request: Request, head: ObjectHead) -> Exception:
+def no_bytes_error(request: Request, head: ObjectHead) -> Exception:
     """The error for an empty answer: the object's end, or a failure that may pass."""
     size_bytes = head.size_bytes
     if size_bytes <= request.start:

@@ -13,7 +13,12 @@ from arrow_io.storage.failures import RANGE_NOT_SATISFIABLE, http_status, storag
 from arrow_io.storage.listing_pages import ListingPages
 from arrow_io.storage.object_store import RangeContent
 from arrow_io.storage.request import LISTER_OPERATIONS, Operation, Request
-from arrow_io.storage.request_errors import RequestErrors, check_version, no_bytes, range_ignored
+from arrow_io.storage.request_errors import (
+    RequestErrors,
+    check_version,
+    ignored_range_error,
+    no_bytes_error,
+)
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.trace import RequestKind
 
@@ -100,13 +105,13 @@ class RequestSender:
                         self._check(request, answer)
                         if request.operation is not Operation.GET_RANGE or answer.data:
                             return answer
-                        raise self._why_empty(store, request, attempt, in_thread)
+                        raise self._explain_no_bytes(store, request, attempt, in_thread)
                     except storage_errors() as error:
                         if not attempts.pause_after(error):
                             attempts.raise_earlier()
                             raise
         except NotImplementedError:
-            raise self._errors.not_written() from None
+            raise self._errors.read_only_error() from None
         except storage_errors() as error:
             # Not chained: a traceback would print the library's own text, which may hold secrets.
             raise self._errors.typed(error, request, attempts) from None
@@ -140,12 +145,12 @@ class RequestSender:
     def _count(self, request: Request) -> None:
         kind = request.kind
         if kind in {RequestKind.RANGE_GET, RequestKind.PART}:
-            self._trace.sent(kind, request.name, request.start, request.stop)
+            self._trace.note_request(kind, request.name, request.start, request.stop)
         elif kind is not RequestKind.LIST:
-            self._trace.sent(kind, request.name)
+            self._trace.note_request(kind, request.name)
         elif request.marker is None:
             # A listing counts as one, whatever pages it takes.
-            self._trace.sent(kind, "")
+            self._trace.note_request(kind, "")
 
     def _check(self, request: Request, answer: object) -> None:
         """Check an answer, and count its bytes or those that were sent.
@@ -157,13 +162,13 @@ class RequestSender:
         if isinstance(answer, RangeContent):
             is_range = request.operation is Operation.GET_RANGE
             if is_range and len(answer.data) > request.stop - request.start:
-                raise range_ignored(request)
+                raise ignored_range_error(request)
             check_version(request.name, request.version, answer.version)
-            self._trace.received(request.kind, len(answer.data))
+            self._trace.note_received_bytes(request.kind, len(answer.data))
         elif request.data:
-            self._trace.written(request.kind, len(request.data))
+            self._trace.note_written_bytes(request.kind, len(request.data))
 
-    def _why_empty(
+    def _explain_no_bytes(
         self,
         store: ObjectStore,
         request: Request,
@@ -175,13 +180,13 @@ class RequestSender:
         self._count(head)
         try:
             if in_thread is None:
-                found = store.head(head, attempt)
+                object_head = store.head(head, attempt)
             else:
-                found = in_thread(store.head, head, attempt)
-            check_version(request.name, request.version, found.version)
+                object_head = in_thread(store.head, head, attempt)
+            check_version(request.name, request.version, object_head.version)
         except storage_errors() as error:
             return error
-        return no_bytes(request, found)
+        return no_bytes_error(request, object_head)
 
     def _store_for(self, request: Request) -> ObjectStore:
         store = self.store()

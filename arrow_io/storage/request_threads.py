@@ -60,11 +60,11 @@ def send_in_thread(
         in_thread(partial(send, request, attempt), answer)
         while True:
             try:
-                return answer.result(attempt.left_s())
+                return answer.result(attempt.remaining_s())
             except TimeoutError:
                 if answer.done():
                     return answer.result()
-                if attempt.left_s():
+                if attempt.remaining_s():
                     continue
             message = f"no sound and whole answer within {attempt.seconds:.3g} s"
             raise RequestGivenUpError(message)

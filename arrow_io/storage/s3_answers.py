@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.attempts import Attempts
 
-_UNDER_WAY: Final[ContextVar[Attempts | None]] = ContextVar("_UNDER_WAY", default=None)
+_ATTEMPTS: Final[ContextVar[Attempts | None]] = ContextVar("_ATTEMPTS", default=None)
 """The request that this thread or task of an event loop has sent; None: one that is not ours."""
 _ROOTS: Final = {
     "ListObjectsV2": "ListBucketResult",
@@ -32,26 +32,26 @@ _ROOTS: Final = {
     "CompleteMultipartUpload": "CompleteMultipartUploadResult",
 }
 """Outermost tag of the answer to each operation whose answer is XML."""
-_OF_OBJECTS: Final = ("GetObject", "HeadObject", "PutObject", "UploadPart")
+_OBJECT_OPERATIONS: Final = ("GetObject", "HeadObject", "PutObject", "UploadPart")
 """Operations whose answers name the ETag of what was read or written."""
-_OF_DELETION: Final = ("AbortMultipartUpload", "DeleteObject")
+_DELETE_OPERATIONS: Final = ("AbortMultipartUpload", "DeleteObject")
 """Operations whose answers have no body."""
 _ERROR_ROOT: Final = "Error"
 _HTTP_REDIRECTION: Final = 300
 
 
 @contextmanager
-def under_way(attempts: Attempts | None) -> Iterator[None]:
+def note_answers(attempts: Attempts | None) -> Iterator[None]:
     """Note what passes until the context ends.
 
     Args:
         attempts: Takes the number of requests, and the status of the last answer.
     """
-    token = _UNDER_WAY.set(attempts)
+    token = _ATTEMPTS.set(attempts)
     try:
         yield
     finally:
-        _UNDER_WAY.reset(token)
+        _ATTEMPTS.reset(token)
 
 
 def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no types
@@ -63,8 +63,8 @@ def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no typ
     client_events.register("before-send.s3", _count_request, f"{__name__}.count")
     client_events.register_last("before-parse.s3", _note_status, f"{__name__}.status")
     client_events.register("before-parse.s3.GetObject", _leave_out_time, f"{__name__}.time")
-    checks: dict[str, Callable[..., None]] = dict.fromkeys(_OF_OBJECTS, _check_object)
-    checks |= dict.fromkeys(_OF_DELETION, _check_deletion)
+    checks: dict[str, Callable[..., None]] = dict.fromkeys(_OBJECT_OPERATIONS, _check_object)
+    checks |= dict.fromkeys(_DELETE_OPERATIONS, _check_deletion)
     checks |= dict.fromkeys(_ROOTS, _check_xml)
     for operation, check in checks.items():
         # Registered for any service, so that it comes ahead of botocore's own handler, which is
@@ -73,13 +73,13 @@ def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no typ
 
 
 def _count_request(**_event: object) -> None:
-    attempts = _UNDER_WAY.get()
+    attempts = _ATTEMPTS.get()
     if attempts is not None:
         attempts.sent_requests += 1
 
 
 def _note_status(response_dict: Mapping[str, Any], **_event: object) -> None:
-    attempts = _UNDER_WAY.get()
+    attempts = _ATTEMPTS.get()
     if attempts is not None:
         attempts.last_status = response_dict["status_code"]
         if attempts.last_status in HTTP_TRY_LATER:
@@ -89,7 +89,7 @@ def _note_status(response_dict: Mapping[str, Any], **_event: object) -> None:
 
 def _leave_out_time(response_dict: Mapping[str, Any], **_event: object) -> None:
     # Botocore takes as long for the date in it as for all other headers; a version needs none.
-    if _UNDER_WAY.get() is not None:
+    if _ATTEMPTS.get() is not None:
         response_dict["headers"].pop("last-modified", None)
 
 
@@ -123,7 +123,7 @@ def _check_xml(
 
 def _is_success(response_dict: Mapping[str, Any]) -> bool:
     """Return whether a request of ours was answered, and not by an error."""
-    return _UNDER_WAY.get() is not None and response_dict["status_code"] < _HTTP_REDIRECTION
+    return _ATTEMPTS.get() is not None and response_dict["status_code"] < _HTTP_REDIRECTION
 
 
 def _check_root(body: bytes, root: str) -> None:
@@ -136,7 +136,7 @@ def _check_root(body: bytes, root: str) -> None:
     Raises:
         BrokenAnswerError: It is cut, or something else.
     """
-    what = "XML listing" if root.startswith("List") else f"XML {root}"
+    document = "XML listing" if root.startswith("List") else f"XML {root}"
     tags: list[str] = []
     parser = expat.ParserCreate(namespace_separator=" ")
 
@@ -153,10 +153,10 @@ def _check_root(body: bytes, root: str) -> None:
     if tags and tags[0] not in {root, _ERROR_ROOT}:
         reason = f"it begins with the tag {tags[0][:100]!r}"
     if reason is not None:
-        message = f"the answer of {counted(len(body), 'byte')} is not an {what}: {reason}"
+        message = f"the answer of {counted(len(body), 'byte')} is not an {document}: {reason}"
         raise BrokenAnswerError(message)
     try:
         parser.Parse(b"", True)  # noqa: FBT003 - takes no name
     except expat.ExpatError as error:
-        message = f"the {what} is cut after {counted(len(body), 'byte')}: {error}"
+        message = f"the {document} is cut after {counted(len(body), 'byte')}: {error}"
         raise BrokenAnswerError(message) from None

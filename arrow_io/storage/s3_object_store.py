@@ -36,7 +36,7 @@ from arrow_io.storage.object_store import (
 )
 from arrow_io.storage.object_version import ETag, etag_in, modified_in
 from arrow_io.storage.request import Operation
-from arrow_io.storage.s3_answers import under_way, watch
+from arrow_io.storage.s3_answers import note_answers, watch
 from arrow_io.storage.store_uploads import S3Upload, StoreUpload
 
 if TYPE_CHECKING:
@@ -236,13 +236,13 @@ class S3ObjectStore(ObjectStore):
             names = ("KeyMarker", "UploadIdMarker")
             options |= {k: v for k, v in zip(names, request.marker, strict=True) if v}
         page = self._call("list_multipart_uploads", attempt, **options)
-        uploads = page.get("Uploads", ())
-        found = []
-        for upload in uploads:
-            name = upload["Key"].removeprefix(folder)
+        entries = page.get("Uploads", ())
+        uploads = []
+        for entry in entries:
+            name = entry["Key"].removeprefix(folder)
             if "/" not in name and name.startswith(request.name):
-                found.append(UnfinishedUpload(name, upload["UploadId"], upload.get("Initiated")))
-        return ListingPage(found, len(uploads), _next_uploads(page, request.marker))
+                uploads.append(UnfinishedUpload(name, entry["UploadId"], entry.get("Initiated")))
+        return ListingPage(uploads, len(entries), _next_uploads(page, request.marker))
 
     def abort_upload(self, request: Request, attempt: Attempt) -> None:
         """Abort a multipart upload, if it is there."""
@@ -268,8 +268,8 @@ class S3ObjectStore(ObjectStore):
         """
         # All readers in a process share the client, and a wait for the others is not the store's
         # time.
-        async with _connections_of(self._file_system):
-            with under_way(attempt.attempts):
+        async with _connection_slots(self._file_system):
+            with note_answers(attempt.attempts):
                 async with attempt.limiting("s3fs and botocore"):
                     yield
 
@@ -282,13 +282,13 @@ class S3ObjectStore(ObjectStore):
 _connections: WeakKeyDictionary[AsyncFileSystem, asyncio.Semaphore] = WeakKeyDictionary()
 
 
-def _connections_of(file_system: AsyncFileSystem) -> asyncio.Semaphore:
+def _connection_slots(file_system: AsyncFileSystem) -> asyncio.Semaphore:
     """As many as the client's pool has; to be asked for in the file system's event loop."""
-    found = _connections.get(file_system)
-    if found is None:
+    slots = _connections.get(file_system)
+    if slots is None:
         pool = file_system.s3.meta.config.max_pool_connections
-        found = _connections[file_system] = asyncio.Semaphore(pool)
-    return found
+        slots = _connections[file_system] = asyncio.Semaphore(pool)
+    return slots
 
 
 def _next_uploads(
@@ -343,7 +343,7 @@ async def _receive(
     while room and (part := await body.read(room)):
         received.append(part)
         room -= len(part)
-        attempt.received(len(part))
+        attempt.extend(len(part))
 
 
 def _check_range(response: Mapping[str, Any], request: Request) -> None:

@@ -25,13 +25,13 @@ class ServedVersions:
         self._served: dict[tuple[str, ObjectVersion], ObjectVersion] = {}
         self._relisted: dict[str, ObjectVersion | None] = {}
         # By process too: a forked child has none of the threads that will answer.
-        self._asked: dict[tuple[int, str, ObjectVersion], Future[ObjectVersion | None]] = {}
+        self._pending: dict[tuple[int, str, ObjectVersion], Future[ObjectVersion | None]] = {}
 
     def forget_listings(self) -> None:
         """Forget what was listed until now: it no longer shows that an object was replaced."""
         self._relisted.clear()
 
-    def served(self, name: str, version: ObjectVersion | None) -> ObjectVersion | None:
+    def request_version(self, name: str, version: ObjectVersion | None) -> ObjectVersion | None:
         """The version to ask the store for: the one as which it serves a version, if that is known.
 
         Args:
@@ -53,7 +53,7 @@ class ServedVersions:
         Args:
             name: Name of the object.
             version: The version as listed, or first read; None: any.
-            tried: What `served` returned for it.
+            tried: What `request_version` returned for it.
             relist: Lists the object of a name anew, perhaps with others.
             head: Asks what the store says of the object of a name.
 
@@ -62,9 +62,9 @@ class ServedVersions:
         """
         if version is None or self._served.get((name, version)) == tried:
             return None
-        return self._served_version(name, version, relist, head)
+        return self._resolve(name, version, relist, head)
 
-    def _served_version(
+    def _resolve(
         self,
         name: str,
         version: ObjectVersion,
@@ -78,7 +78,7 @@ class ServedVersions:
         key = os.getpid(), name, version
         answer: Future[ObjectVersion | None] = Future()
         try:
-            first = self._asked.setdefault(key, answer)
+            first = self._pending.setdefault(key, answer)
             if first is answer:
                 # Somebody else may have learned it after this thread had read.
                 served = self._served.get((name, version)) or self._ask(name, version, relist, head)
@@ -88,15 +88,15 @@ class ServedVersions:
         except Exception as error:  # noqa: BLE001 - raised below, and by all who wait
             answer.set_exception(error)
         finally:
-            if self._asked.get(key) is answer:
-                del self._asked[key]
+            if self._pending.get(key) is answer:
+                del self._pending[key]
             # If an interrupt left it without a result.
             answer.cancel()
         try:
             return first.result()
         except CancelledError:
             # The interrupt was for the other thread.
-            return self._served_version(name, version, relist, head)
+            return self._resolve(name, version, relist, head)
 
     def _ask(
         self,
@@ -115,5 +115,5 @@ class ServedVersions:
         info = infos.get(name)
         if info is None or info.version != version:
             return None
-        found = head(name)
-        return found.version if found.size_bytes == info.size_bytes else None
+        object_head = head(name)
+        return object_head.version if object_head.size_bytes == info.size_bytes else None

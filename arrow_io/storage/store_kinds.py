@@ -103,11 +103,11 @@ def check_url(url: str, shown: str) -> None:
     _check_links(links, shown)
 
 
-def check_server(what: str, url: str) -> None:
+def check_server(label: str, url: str) -> None:
     """Refuse the URL of a store's server that no client could send a request to.
 
     Args:
-        what: What an error calls it.
+        label: What an error calls it.
         url: The URL.
 
     Raises:
@@ -115,7 +115,7 @@ def check_server(what: str, url: str) -> None:
     """
     if not _has_server(url) or not url.lower().startswith(("http://", "https://")):
         message = (
-            f"{what} must be the URL of a server, http://host or https://host:port, not"
+            f"{label} must be the URL of a server, http://host or https://host:port, not"
             f" {redacted_urls(url)!r}"
         )
         raise OptionError(message)
@@ -159,8 +159,8 @@ def _is_cache(protocol: str) -> bool:
     # fsspec takes long to import, and a URL is checked when it is opened.
     from fsspec.registry import known_implementations  # noqa: PLC0415
 
-    known = known_implementations.get(protocol)
-    return known is not None and known["class"].startswith("fsspec.implementations.cached.")
+    entry = known_implementations.get(protocol)
+    return entry is not None and entry["class"].startswith("fsspec.implementations.cached.")
 
 
 def _has_user_part(bucket: str) -> bool:

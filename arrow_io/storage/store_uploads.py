@@ -192,12 +192,12 @@ class ClosingUpload:
 
     def write_part(self, request: Request, attempt: Attempt) -> None:
         """Write on."""
-        with _of_adlfs():
+        with _translate_adlfs_errors():
             self._file.write(request.data)
 
     def complete(self, request: Request, attempt: Attempt) -> None:
         """Close the file."""
-        with _of_adlfs():
+        with _translate_adlfs_errors():
             self._file.close()
 
     def discard(self, request: Request, attempt: Attempt) -> None:
@@ -209,7 +209,7 @@ class ClosingUpload:
 
 
 @contextlib.contextmanager
-def _of_adlfs() -> Iterator[None]:
+def _translate_adlfs_errors() -> Iterator[None]:
     """Make an error of the storage of what adlfs raises, whatever goes wrong with a block."""
     try:
         yield

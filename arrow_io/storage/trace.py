@@ -117,7 +117,7 @@ class RequestTrace:
         """Pickle as an empty trace with the same settings."""
         return (_empty_trace, (self._keep_records,))
 
-    def sent(
+    def note_request(
         self, kind: RequestKind, name: str, start: int | None = None, stop: int | None = None
     ) -> None:
         """Count one request; to be called before it is sent.
@@ -133,12 +133,12 @@ class RequestTrace:
             if self._keep_records:
                 self._records.append(RequestRecord(kind, name, start, stop))
 
-    def received(self, kind: RequestKind, size_bytes: int) -> None:
+    def note_received_bytes(self, kind: RequestKind, size_bytes: int) -> None:
         """Count the bytes that a request brought, in bytes."""
         with self._lock:
             self._bytes[kind] += size_bytes
 
-    def written(self, kind: RequestKind, size_bytes: int) -> None:
+    def note_written_bytes(self, kind: RequestKind, size_bytes: int) -> None:
         """Count the bytes that a request wrote, in bytes; to be called when the store has them."""
         with self._lock:
             self._bytes[kind] += size_bytes

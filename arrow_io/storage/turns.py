@@ -63,14 +63,14 @@ class Turns:
         stop: float | None = None
         with self._changed:
             while self._current is not None:
-                left_s = None
+                remaining_s = None
                 if self._current.is_left:
                     stop = time.monotonic() + patience_s if stop is None else stop
-                    left_s = stop - time.monotonic()
-                    if left_s <= 0:
+                    remaining_s = stop - time.monotonic()
+                    if remaining_s <= 0:
                         message = "an earlier request on the same connection is not answered yet"
                         raise RequestGivenUpError(message)
-                self._changed.wait(left_s)
+                self._changed.wait(remaining_s)
             self._current = turn = _Turn(self._changed, self._end)
             return turn
 
@@ -121,7 +121,7 @@ Instances of one URL are equal even if each has a connection of its own, so they
 """
 
 
-def turns_of(file_system: AbstractFileSystem) -> Turns | None:
+def shared_turns(file_system: AbstractFileSystem) -> Turns | None:
     """Return the turns of a file system, or None if several threads may use it at once.
 
     An archive or a folder in another file system that blocks shares the turns of that one.

@@ -50,7 +50,7 @@ class ObjectUpload:
         self._send = send
         self._executor = ThreadPoolExecutor(1)
         self._upload: StoreUpload | None = None
-        self._under_way: Future[None] | None = None
+        self._current_part: Future[None] | None = None
         self._part_count = 0
         self._size_bytes = 0
         self.may_be_published = False
@@ -84,7 +84,7 @@ class ObjectUpload:
         self.wait()
         self._part_count += 1
         start, self._size_bytes = self._size_bytes, self._size_bytes + len(data)
-        self._under_way = self._executor.submit(self._write, self._part_count, start, data)
+        self._current_part = self._executor.submit(self._write, self._part_count, start, data)
 
     def __exit__(
         self,
@@ -110,9 +110,9 @@ class ObjectUpload:
 
     def wait(self) -> None:
         """Wait until the store has what was given to `write_part`; raises what that raises."""
-        under_way, self._under_way = self._under_way, None
-        if under_way is not None:
-            under_way.result()
+        current_part, self._current_part = self._current_part, None
+        if current_part is not None:
+            current_part.result()
 
     def _give_up(self, error: BaseException) -> None:
         """Abort the upload, behind whatever is still under way."""
@@ -127,7 +127,7 @@ class ObjectUpload:
         self._upload = self._send(request)
 
     def _write(self, number: int, start: int, data: bytes) -> None:
-        upload = self._begun
+        upload = self._open_upload
         request = Request(
             Operation.WRITE_PART,
             self._name,
@@ -140,7 +140,7 @@ class ObjectUpload:
         self._send(request, upload)
 
     def _complete(self) -> None:
-        upload = self._begun
+        upload = self._open_upload
         request = Request(Operation.COMPLETE_UPLOAD, self._name, can_repeat=upload.is_repeatable)
         self.may_be_published = True
         try:
@@ -170,12 +170,12 @@ class ObjectUpload:
             self._send(Request(Operation.DISCARD_UPLOAD, self._name), self._upload)
 
     @property
-    def _begun(self) -> StoreUpload:
+    def _open_upload(self) -> StoreUpload:
         assert self._upload is not None, "begun by __enter__"  # noqa: S101
         return self._upload
 
 
-def run_to_its_end(action: Callable[[], _Result]) -> _Result:
+def run_uninterrupted(action: Callable[[], _Result]) -> _Result:
     """Run something that an interrupt of the caller must not leave half done, and wait for it."""
     with ThreadPoolExecutor(1) as executor:
         _start(executor)

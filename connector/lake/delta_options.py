@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
-from arrow_io.storage.obstore_options import OF_TRANSFER, S3_NAMES, s3_environment
-from arrow_io.storage.own_options import without_ours
+from arrow_io.storage.obstore_options import S3_NAMES, TRANSFER_OPTIONS, s3_environment
+from arrow_io.storage.own_options import library_options
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
-_OF_TRANSFER: Final = OF_TRANSFER | {"config_kwargs", "use_ssl", "verify"}
+_IGNORED_OPTIONS: Final = TRANSFER_OPTIONS | {"config_kwargs", "use_ssl", "verify"}
 """How s3fs sends its requests, which says nothing of where to."""
 
 
@@ -30,7 +30,7 @@ def delta_storage_options(location: Location) -> dict[str, str]:
         raise OptionError(message)
     if store_kind(location.url) is not StoreKind.S3:
         return {}
-    options = shown_to_library(without_ours(location.storage_options or {}))
+    options = shown_to_library(library_options(location.storage_options or {}))
     found = s3_environment()
     client = options.get("client_kwargs")
     flat = {**options, **(client if isinstance(client, Mapping) else {})}
@@ -39,7 +39,7 @@ def delta_storage_options(location: Location) -> dict[str, str]:
             found[S3_NAMES[name]] = str(value)
         elif name == "anon":
             found["AWS_SKIP_SIGNATURE"] = "true" if value else "false"
-        elif name not in {*_OF_TRANSFER, "client_kwargs"} and value is not None:
+        elif name not in {*_IGNORED_OPTIONS, "client_kwargs"} and value is not None:
             message = (
                 f"the storage option {name} cannot be handed on to deltalake: give key, secret,"
                 " token and endpoint_url, or deltalake's own options as table options"

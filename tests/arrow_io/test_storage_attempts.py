@@ -68,7 +68,7 @@ async def _is_given_up(attempt: Attempt, parts: list[tuple[float, int]]) -> bool
         async with attempt.bounding() as limit:
             for wait_s, size_bytes in parts:
                 await asyncio.sleep(wait_s)
-                attempt.received(size_bytes)
+                attempt.extend(size_bytes)
     except TimeoutError:
         assert limit.expired()
         return True

@@ -25,7 +25,7 @@ _READS: Final[dict[str, Callable[[Location], object]]] = {
     "object": lambda location: location.read_object("name", max_bytes=1 << 20),
     "range": lambda location: location.read_range("name", 0, 10),
     "user metadata": lambda location: location.user_metadata("name"),
-    "size": lambda location: location.size_bytes("name"),
+    "size": lambda location: location.find("name"),
     "listing": lambda location: location.list_objects(),
 }
 _WRITES: Final[dict[str, Callable[[Location], object]]] = {

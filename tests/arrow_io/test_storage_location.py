@@ -144,7 +144,6 @@ class TestEveryStore:
         for read in (
             lambda: location.read_object("none", max_bytes=9),
             lambda: location.read_range("none", 0, 9),
-            lambda: location.size_bytes("none"),
             lambda: location.user_metadata("none"),
         ):
             with pytest.raises(MissingObjectError) as raised:
@@ -163,7 +162,9 @@ class TestEveryStore:
         """An object has its size; a folder and a missing object do not exist as objects."""
         location, trace = make_location({**OBJECTS, "folder/d": b"below"}), RequestTrace()
 
-        assert replace(location, trace=trace).size_bytes("b") == 10
+        info = replace(location, trace=trace).find("b")
+        assert info is not None
+        assert info.size_bytes == 10
         assert replace(location, trace=trace).exists("b")
         assert not replace(location, trace=trace).exists("none")
         assert not replace(location, trace=trace).exists("folder")
@@ -303,7 +304,9 @@ class TestS3:
             ("a", 3),
             ("b", 0),
         ]
-        assert location.size_bytes("a") == 3
+        info = location.find("a")
+        assert info is not None
+        assert info.size_bytes == 3
 
     def test_a_folder_marker_is_no_object(self, s3_server: S3Server) -> None:
         """The empty object by which tools make a folder is not listed."""

@@ -363,8 +363,8 @@ class TestSendInThread:
         policy = RetryPolicy(deadline_s=0, least_bytes_per_s=1)
 
         def send(_request: Request, attempt: Attempt) -> float:
-            attempt.received(1000)
-            return attempt.left_s() or 0
+            attempt.extend(1000)
+            return attempt.remaining_s() or 0
 
         attempt = Attempts(policy, sent_bytes=100).begin()
         assert 1000 < send_in_thread(send, _REQUEST, attempt) <= 1100

@@ -10,7 +10,7 @@ import pytest
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.location import Location
-from arrow_io.storage.option_aliases import with_known_names
+from arrow_io.storage.option_aliases import resolve_aliases
 from connector import open_topic
 from connector.lake.delta_options import delta_storage_options
 from tests.support.golden import GOLDEN
@@ -101,8 +101,8 @@ def test_endpoint_of_the_environment(
 )  # fmt: skip
 def test_known_names(url: str, options: dict[str, Any], known: dict[str, Any]) -> None:
     """Each name becomes that of the store's file system; what is hidden stays hidden."""
-    assert with_known_names(url, options) == known
-    assert repr(with_known_names(url, hidden(options))) == repr(hidden(known))
+    assert resolve_aliases(url, options) == known
+    assert repr(resolve_aliases(url, hidden(options))) == repr(hidden(known))
 
 
 @pytest.mark.parametrize(

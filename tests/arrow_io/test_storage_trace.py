@@ -12,14 +12,14 @@ def test_counts_are_kept_by_kind() -> None:
     """Each kind of request has its own number, and each kind of GET its own bytes."""
     trace = RequestTrace()
 
-    trace.sent(RequestKind.LIST, "")
-    trace.sent(RequestKind.HEAD, "a")
-    trace.sent(RequestKind.INDEX_GET, "a-index")
-    trace.received(RequestKind.INDEX_GET, 200)
-    trace.sent(RequestKind.RANGE_GET, "a", 0, 10)
-    trace.received(RequestKind.RANGE_GET, 10)
-    trace.sent(RequestKind.RANGE_GET, "a", 10, 15)
-    trace.received(RequestKind.RANGE_GET, 5)
+    trace.note_request(RequestKind.LIST, "")
+    trace.note_request(RequestKind.HEAD, "a")
+    trace.note_request(RequestKind.INDEX_GET, "a-index")
+    trace.note_received_bytes(RequestKind.INDEX_GET, 200)
+    trace.note_request(RequestKind.RANGE_GET, "a", 0, 10)
+    trace.note_received_bytes(RequestKind.RANGE_GET, 10)
+    trace.note_request(RequestKind.RANGE_GET, "a", 10, 15)
+    trace.note_received_bytes(RequestKind.RANGE_GET, 5)
 
     assert trace.counts == RequestCounts(
         list_requests=1,
@@ -37,14 +37,14 @@ def test_what_is_written_is_counted_by_kind() -> None:
     """Requests that write have numbers of their own, and their bytes are not those that came."""
     trace = RequestTrace()
 
-    trace.sent(RequestKind.UPLOAD, "a")
-    trace.sent(RequestKind.PART, "a", 0, 10)
-    trace.sent(RequestKind.PART, "a", 0, 10)
-    trace.written(RequestKind.PART, 10)
-    trace.sent(RequestKind.UPLOAD, "a")
-    trace.sent(RequestKind.PUT, "a-index")
-    trace.written(RequestKind.PUT, 3)
-    trace.sent(RequestKind.DELETE, "a")
+    trace.note_request(RequestKind.UPLOAD, "a")
+    trace.note_request(RequestKind.PART, "a", 0, 10)
+    trace.note_request(RequestKind.PART, "a", 0, 10)
+    trace.note_written_bytes(RequestKind.PART, 10)
+    trace.note_request(RequestKind.UPLOAD, "a")
+    trace.note_request(RequestKind.PUT, "a-index")
+    trace.note_written_bytes(RequestKind.PUT, 3)
+    trace.note_request(RequestKind.DELETE, "a")
 
     assert trace.counts == RequestCounts(
         put_requests=1,
@@ -76,10 +76,10 @@ def test_counts_add_up() -> None:
 def test_counts_are_a_snapshot() -> None:
     """Counts taken earlier do not change."""
     trace = RequestTrace()
-    trace.sent(RequestKind.HEAD, "a")
+    trace.note_request(RequestKind.HEAD, "a")
 
     counts = trace.counts
-    trace.sent(RequestKind.HEAD, "a")
+    trace.note_request(RequestKind.HEAD, "a")
 
     assert counts == RequestCounts(head_requests=1)
 
@@ -89,8 +89,8 @@ def test_records_are_kept_only_when_asked_for() -> None:
     trace, silent = RequestTrace(keep_records=True), RequestTrace()
 
     for each in (trace, silent):
-        each.sent(RequestKind.HEAD, "a")
-        each.sent(RequestKind.RANGE_GET, "a", 3, 9)
+        each.note_request(RequestKind.HEAD, "a")
+        each.note_request(RequestKind.RANGE_GET, "a", 3, 9)
 
     assert trace.records == (
         RequestRecord(RequestKind.HEAD, "a"),
@@ -105,8 +105,8 @@ def test_no_count_is_lost_between_threads() -> None:
 
     def send(number: int) -> None:
         for _ in range(500):
-            trace.sent(RequestKind.RANGE_GET, str(number), 0, 1)
-            trace.received(RequestKind.RANGE_GET, 1)
+            trace.note_request(RequestKind.RANGE_GET, str(number), 0, 1)
+            trace.note_received_bytes(RequestKind.RANGE_GET, 1)
 
     with ThreadPoolExecutor(4) as executor:
         list(executor.map(send, range(4)))
@@ -118,10 +118,10 @@ def test_no_count_is_lost_between_threads() -> None:
 def test_a_pickled_trace_starts_empty() -> None:
     """A copy in another process counts for itself, in the same way."""
     trace = RequestTrace(keep_records=True)
-    trace.sent(RequestKind.HEAD, "a")
+    trace.note_request(RequestKind.HEAD, "a")
 
     copy = pickle.loads(pickle.dumps(trace))
-    copy.sent(RequestKind.LIST, "")
+    copy.note_request(RequestKind.LIST, "")
 
     assert copy.counts == RequestCounts(list_requests=1)
     assert copy.records == (RequestRecord(RequestKind.LIST, ""),)

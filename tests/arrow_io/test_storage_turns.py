@@ -15,7 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from arrow_io.errors import StorageError
 from arrow_io.storage import request_threads
 from arrow_io.storage.location import Location
-from arrow_io.storage.turns import turns_of
+from arrow_io.storage.turns import shared_turns
 from tests.support.faulty_storage import FaultScript, FaultyAsyncFileSystem, FaultyFileSystem
 
 if TYPE_CHECKING:
@@ -101,11 +101,15 @@ def test_which_file_systems_take_turns() -> None:
     """Those that block do, by themselves and under a folder or archive; the others do not."""
     script = FaultScript({})
     blocking, other = FaultyFileSystem(script), FaultyFileSystem(script)
-    assert turns_of(blocking) is turns_of(blocking) is turns_of(DirFileSystem("a", blocking))
-    assert turns_of(blocking) is not turns_of(other)
+    assert (
+        shared_turns(blocking)
+        is shared_turns(blocking)
+        is shared_turns(DirFileSystem("a", blocking))
+    )
+    assert shared_turns(blocking) is not shared_turns(other)
     for free in (LocalFileSystem(), MemoryFileSystem(), FaultyAsyncFileSystem(script)):
-        assert turns_of(free) is None
-        assert turns_of(DirFileSystem("a", free)) is None
+        assert shared_turns(free) is None
+        assert shared_turns(DirFileSystem("a", free)) is None
 
 
 def test_a_request_that_no_thread_has_begun_is_not_sent(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -156,8 +156,8 @@ class TimerThatDoesNot(TimerThatFires):
 def shown_by(timer: type[Timer], stream: io.StringIO) -> str:
     """What progress writes about a read of one request and 2,048 bytes."""
     trace = RequestTrace()
-    trace.sent(RequestKind.LIST, "")
-    trace.received(RequestKind.RANGE_GET, 2048)
+    trace.note_request(RequestKind.LIST, "")
+    trace.note_received_bytes(RequestKind.RANGE_GET, 2048)
     with progress(trace, timer):
         pass
     return stream.getvalue()

@@ -63,7 +63,7 @@ class _Killer:
         self._monkeypatch = monkeypatch
         self._left = itertools.count(step - 1, -1)
         self._lock = threading.Lock()
-        sent = RequestTrace.sent
+        sent = RequestTrace.note_request
 
         def killing(
             trace: RequestTrace,
@@ -76,7 +76,7 @@ class _Killer:
                 self.step()
             sent(trace, kind, name, *args, **options)
 
-        monkeypatch.setattr(RequestTrace, "sent", killing)
+        monkeypatch.setattr(RequestTrace, "note_request", killing)
         create = self._stepping(transaction.create_table_with_add_actions)
         monkeypatch.setattr(delta, "create_table_with_add_actions", create)
         append = self._stepping(deltalake.DeltaTable.create_write_transaction)

@@ -328,10 +328,10 @@ class _FailingTrace(RequestTrace):
         super().__init__()
         self._left = number
 
-    def sent(self, *args: object, **options: object) -> None:
+    def note_request(self, *args: object, **options: object) -> None:
         """Fail, or count."""
         self._left -= 1
         if self._left == -1:
             message = "no"
             raise StorageError(message)
-        super().sent(*args, **options)  # type: ignore[arg-type]
+        super().note_request(*args, **options)  # type: ignore[arg-type]

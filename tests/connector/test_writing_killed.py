@@ -52,7 +52,7 @@ class _Killer:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
         self._monkeypatch = monkeypatch
-        left, sent = itertools.count(step - 1, -1), RequestTrace.sent
+        left, sent = itertools.count(step - 1, -1), RequestTrace.note_request
 
         def killing(
             trace: RequestTrace,
@@ -65,7 +65,7 @@ class _Killer:
                 raise _Killed
             sent(trace, kind, name, *args, **options)
 
-        monkeypatch.setattr(RequestTrace, "sent", killing)
+        monkeypatch.setattr(RequestTrace, "note_request", killing)
 
     def revive(self) -> None:
         """Let requests be sent again, as by the next process."""

@@ -58,7 +58,9 @@ def check_what_is_left(offloader: LedgerOffloader) -> bool:
     else:
         is_whole = True
         assert entries_of(ledger) == ENTRIES
-        assert location.size_bytes(NAME.data_name) == ledger.index.data_object_length_bytes
+        data = location.find(NAME.data_name)
+        assert data is not None
+        assert data.size_bytes == ledger.index.data_object_length_bytes
     unfinished = {each.name for each in location.unfinished_uploads()}
     assert unfinished <= {NAME.data_name, NAME.index_name}
     for name in names(location):

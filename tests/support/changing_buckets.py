@@ -143,11 +143,11 @@ class Meddler(RequestTrace):
         self._left = number
         self._meddle = meddle
 
-    def sent(
+    def note_request(
         self, kind: RequestKind, name: str, start: int | None = None, stop: int | None = None
     ) -> None:
         """Count one request."""
-        super().sent(kind, name, start, stop)
+        super().note_request(kind, name, start, stop)
         if kind is RequestKind.RANGE_GET:
             self._left -= 1
             if self._left == -1:

@@ -97,16 +97,16 @@ class _SteppingTrace(RequestTrace):
         super().__init__()
         self._steps = steps
 
-    def sent(
+    def note_request(
         self, kind: RequestKind, name: str, start: int | None = None, stop: int | None = None
     ) -> None:
         """Before a request is sent."""
-        super().sent(kind, name, start, stop)
+        super().note_request(kind, name, start, stop)
         self._steps.reach(f"before {kind} of {name}")
 
-    def written(self, kind: RequestKind, size_bytes: int) -> None:
+    def note_written_bytes(self, kind: RequestKind, size_bytes: int) -> None:
         """After something was written."""
-        super().written(kind, size_bytes)
+        super().note_written_bytes(kind, size_bytes)
         self._steps.reach(f"after {kind}")
 
 

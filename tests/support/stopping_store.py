@@ -40,7 +40,7 @@ def stopping(
     Yields:
         What failed, in words; empty if nothing has until now.
     """
-    number, sent = itertools.count(1), RequestTrace.sent
+    number, sent = itertools.count(1), RequestTrace.note_request
     stopped: list[str] = []
 
     def stopping_at(
@@ -55,5 +55,5 @@ def stopping(
             raise error()
         sent(trace, kind, name, *args, **options)
 
-    with patch.object(RequestTrace, "sent", stopping_at):
+    with patch.object(RequestTrace, "note_request", stopping_at):
         yield stopped
