@@ -7,7 +7,7 @@ import sys
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.core.option_names import spelled
+from arrow_io.core.option_names import use_spelling
 from arrow_io.errors import PulsarOffloadError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def sentence_first() -> Iterator[None]:
     errors of a session. Here it is set only in a process that ends with this error.
     """
     try:
-        with spelled(_in_spark):
+        with use_spelling(_in_spark):
             yield
     except PulsarOffloadError:
         if _is_worker():

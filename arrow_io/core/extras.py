@@ -19,12 +19,12 @@ def install_command(*extras: str) -> str:
     Args:
         extras: Names of extras, such as `duckdb`.
     """
-    source, wanted = _source(), ",".join(extras)
+    source, names = _source(), ",".join(extras)
     if source.startswith("file://") and not source.endswith(".whl"):
-        return f"pip install '{unquote(source.removeprefix('file://'))}[{wanted}]'"
+        return f"pip install '{unquote(source.removeprefix('file://'))}[{names}]'"
     if source:
-        return f"pip install '{_DISTRIBUTION}[{wanted}] @ {source}'"
-    return f"pip install '{_DISTRIBUTION}[{wanted}]'"
+        return f"pip install '{_DISTRIBUTION}[{names}] @ {source}'"
+    return f"pip install '{_DISTRIBUTION}[{names}]'"
 
 
 def _source() -> str:
@@ -33,5 +33,5 @@ def _source() -> str:
         record = distribution(_DISTRIBUTION).read_text("direct_url.json")
     except PackageNotFoundError:
         return ""
-    found = json.loads(record).get("url") if record else None
-    return found if isinstance(found, str) else ""
+    url = json.loads(record).get("url") if record else None
+    return url if isinstance(url, str) else ""

@@ -29,7 +29,7 @@ _METADATA_V5: Final = 4
 _IS_RECORD_BATCH: Final = 3
 
 
-def message_begin(arrays: int, buffers: int) -> bytes:
+def message_prefix(arrays: int, buffers: int) -> bytes:
     """What stands before the body of a record batch.
 
     The numbers that differ from batch to batch are 0. In a flatbuffer, a table is the way back to a
@@ -42,12 +42,12 @@ def message_begin(arrays: int, buffers: int) -> bytes:
     Returns:
         As many bytes as are a multiple of 64.
     """
-    of_buffers = _MESSAGE.size + _STRUCT_BYTES * arrays + 8
-    size = of_buffers + _STRUCT_BYTES * buffers
+    buffers_start = _MESSAGE.size + _STRUCT_BYTES * arrays + 8
+    size = buffers_start + _STRUCT_BYTES * buffers
     size = -(-size // _ALIGNMENT) * _ALIGNMENT
-    begin = bytearray(size)
+    prefix = bytearray(size)
     message = (12, 20, 16, 18, 4, 8, 12, 28, 0, _METADATA_V5, _IS_RECORD_BATCH)
-    record_batch = (10, 20, 8, 4, 16, 12, 16, 0, of_buffers - _MESSAGE.size + 4, arrays)
-    _MESSAGE.pack_into(begin, 0, -1, size - 8, 16, *message, *record_batch)
-    _COUNT.pack_into(begin, of_buffers - _COUNT.size, buffers)
-    return bytes(begin)
+    record_batch = (10, 20, 8, 4, 16, 12, 16, 0, buffers_start - _MESSAGE.size + 4, arrays)
+    _MESSAGE.pack_into(prefix, 0, -1, size - 8, 16, *message, *record_batch)
+    _COUNT.pack_into(prefix, buffers_start - _COUNT.size, buffers)
+    return bytes(prefix)

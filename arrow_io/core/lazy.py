@@ -22,10 +22,10 @@ class cached_property(Generic[_T]):  # noqa: N801 - as everybody knows it
     first that is there.
     """
 
-    def __init__(self, made: Callable[..., _T]) -> None:
-        self._made = made
-        self._name = made.__name__
-        self.__doc__ = made.__doc__
+    def __init__(self, compute: Callable[..., _T]) -> None:
+        self._compute = compute
+        self._name = compute.__name__
+        self.__doc__ = compute.__doc__
 
     @overload
     def __get__(self, instance: None, owner: type) -> Self: ...
@@ -37,5 +37,5 @@ class cached_property(Generic[_T]):  # noqa: N801 - as everybody knows it
         """The value; of a class, this object."""
         if instance is None:
             return self
-        value: _T = vars(instance).setdefault(self._name, self._made(instance))
+        value: _T = vars(instance).setdefault(self._name, self._compute(instance))
         return value

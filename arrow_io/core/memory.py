@@ -26,7 +26,7 @@ def allocate(size_bytes: int) -> pa.Buffer:
 
 
 @contextmanager
-def of_the_system() -> Iterator[None]:
+def use_system_memory() -> Iterator[None]:
     """Have `allocate` take memory from the system's allocator, in this thread.
 
     Arrow's own keeps up to about 30 MB for each thread that takes memory from it. Of many threads,

@@ -36,7 +36,7 @@ def option_name(name: str, value: object = None) -> str:
 
 
 @contextmanager
-def spelled(spelling: Spelling) -> Iterator[None]:
+def use_spelling(spelling: Spelling) -> Iterator[None]:
     """Call options so within the block, unless a surface around it calls them otherwise."""
     token = _SPELLING.set(_SPELLING.get() or spelling)
     try:

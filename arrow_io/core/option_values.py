@@ -83,12 +83,12 @@ def check_one_of(allowed: tuple[str, ...], option: str, value: object) -> None:
         raise OptionError(message)
 
 
-def check_instance(type_: type, what: str, option: str, value: object) -> None:
+def check_instance(type_: type, label: str, option: str, value: object) -> None:
     """Refuse what is not of a type.
 
     Args:
         type_: The type.
-        what: What the error calls a value of this type, with its article.
+        label: What the error calls a value of this type, with its article.
         option: Name of the option.
         value: What was given.
 
@@ -96,7 +96,7 @@ def check_instance(type_: type, what: str, option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, type_):
-        message = f"{option_name(option)} must be {what}, not {kind_of(value)}"
+        message = f"{option_name(option)} must be {label}, not {type_name(value)}"
         raise OptionError(message)
 
 
@@ -107,7 +107,7 @@ def check_by_name(option: str, value: object) -> None:
         OptionError: It is not allowed.
     """
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
-        message = f"{option_name(option)} must be a mapping by names, not {kind_of(value)}"
+        message = f"{option_name(option)} must be a mapping by names, not {type_name(value)}"
         raise OptionError(message)
 
 
@@ -124,19 +124,19 @@ def path_or_url(option: str, value: object) -> str:
     """
     text: object = os.fspath(value) if isinstance(value, os.PathLike) else value
     if not isinstance(text, str) or not text.strip():
-        given = "an empty text" if isinstance(text, str) else kind_of(value)
+        shown = "an empty text" if isinstance(text, str) else type_name(value)
         message = (
-            f"{option_name(option)} must be a path or URL, such as s3://bucket/prefix, not {given}"
+            f"{option_name(option)} must be a path or URL, such as s3://bucket/prefix, not {shown}"
         )
         raise OptionError(message)
     return text
 
 
-def kind_of(value: object) -> str:
+def type_name(value: object) -> str:
     """The kind of a value, with its article; nothing of the value itself, which may be a secret.
 
     Example:
-        >>> kind_of(5), kind_of("text"), kind_of(None)
+        >>> type_name(5), type_name("text"), type_name(None)
         ('an int', 'a str', 'None')
     """
     if value is None:

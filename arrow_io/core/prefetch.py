@@ -21,7 +21,7 @@ from queue import Empty, SimpleQueue
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from arrow_io.core.shared_budget import process_budgets
-from arrow_io.core.threads import SideBySide, in_thread, workers
+from arrow_io.core.threads import WorkerPool, run_in_thread, shared_workers
 
 _T = TypeVar("_T")
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 _IDLE_S: Final = 10.0
 """After so long without a take a consumer pauses."""
-_IDLE_IF_WANTED_S: Final = 1.0
+_IDLE_IF_REFUSED_S: Final = 1.0
 """Likewise, if a feed was refused room in the meantime."""
 _TICK_S: Final = 1.0
 
@@ -43,7 +43,7 @@ def most_units(threads: int) -> int:
     return threads + threads // 2 + 1
 
 
-def read_ahead(
+def prefetch_units(
     units: Iterator[Callable[[], _T]],
     *,
     threads: int,
@@ -102,7 +102,7 @@ class _Unit(Generic[_T]):
         self._call = call
         self._result: Future[_T] | None = None
 
-    def submit(self, threads: SideBySide) -> None:
+    def submit(self, threads: WorkerPool) -> None:
         """Have a thread run it."""
         self._result = threads.submit(self._call)
 
@@ -133,10 +133,10 @@ class _Feed(Generic[_T]):
     """The units of one consumer.
 
     Args:
-        units: As of `read_ahead`.
-        threads: As of `read_ahead`.
-        shared: As of `read_ahead`.
-        shrink: As of `read_ahead`.
+        units: As of `prefetch_units`.
+        threads: As of `prefetch_units`.
+        shared: As of `prefetch_units`.
+        shrink: As of `prefetch_units`.
 
     Attributes:
         idle_since: When the consumer took a result last, by the clock.
@@ -155,7 +155,7 @@ class _Feed(Generic[_T]):
         self._most = most_units(threads)
         # A worker that waited for the other workers might wait for itself.
         self._is_sharing = shared and not _worker.is_this
-        self._workers = workers(threads) if self._is_sharing else SideBySide(threads)
+        self._workers = shared_workers(threads) if self._is_sharing else WorkerPool(threads)
         self._shrink = shrink
         self._context = copy_context()
         self._share = process_budgets().results.share()
@@ -254,7 +254,7 @@ class _Feed(Generic[_T]):
             and self._has_room()
         ):
             self._is_splitting, self._reserved = True, 1
-            in_thread(partial(self._context.copy().run, self._split))
+            run_in_thread(partial(self._context.copy().run, self._split))
 
     def _has_room(self) -> bool:
         """Return whether one more unit may be under way, and hold room for it."""
@@ -361,9 +361,9 @@ class _Keeper:
             now: The time, by the clock.
         """
         budgets = process_budgets()
-        is_wanted = budgets.results.was_refused or budgets.ranges.was_refused
+        was_refused = budgets.results.was_refused or budgets.ranges.was_refused
         budgets.results.was_refused = budgets.ranges.was_refused = False
-        idle_s = _IDLE_IF_WANTED_S if is_wanted else _IDLE_S
+        idle_s = _IDLE_IF_REFUSED_S if was_refused else _IDLE_S
         for feed in self._all():
             if not feed.is_released and now - feed.idle_since >= idle_s:
                 feed.release()
@@ -373,7 +373,7 @@ class _Keeper:
             return tuple(self._feeds)
 
     def _work(self) -> None:
-        looked_at = _clock()
+        checked_s = _clock()
         while True:
             feeds = self._all()
             is_any_left = not feeds or any(not each.is_released for each in feeds)
@@ -392,8 +392,8 @@ class _Keeper:
                 feed.end()
                 del feed
             now = _clock()
-            if now - looked_at >= _TICK_S:
-                looked_at = now
+            if now - checked_s >= _TICK_S:
+                checked_s = now
                 self.release_idle(now)
 
 

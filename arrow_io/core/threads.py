@@ -24,17 +24,17 @@ _MOST_IDLE_S: float = 10.0
 """After so long without a call a thread ends."""
 
 
-def workers(most: int) -> SideBySide:
+def shared_workers(most: int) -> WorkerPool:
     """Return what all of the process use for calls that keep a processor busy.
 
     Args:
         most: How many of them are under way at a time.
     """
     with _lock:
-        return _workers.setdefault(most, SideBySide(most))
+        return _workers.setdefault(most, WorkerPool(most))
 
 
-def in_thread(
+def run_in_thread(
     call: Callable[[], _Result], result: Future[_Result] | None = None
 ) -> Future[_Result]:
     """Have a thread call something, at once, in a copy of the context.
@@ -46,7 +46,7 @@ def in_thread(
     return _threads.run(partial(copy_context().run, call), result)
 
 
-class SideBySide:
+class WorkerPool:
     """Calls in threads, in order, of which so many are under way at a time.
 
     The same threads do them all: what each keeps of the memory it allocates adds up.
@@ -83,7 +83,7 @@ class SideBySide:
             self._threads += is_one_more
         if is_one_more:
             try:
-                in_thread(self._work)
+                run_in_thread(self._work)
             except BaseException:
                 with self._lock:
                     self._threads -= 1
@@ -163,7 +163,7 @@ class _Threads:
 
 
 _threads = _Threads()
-_workers: dict[int, SideBySide] = {}
+_workers: dict[int, WorkerPool] = {}
 _lock = threading.Lock()  # of the workers
 
 

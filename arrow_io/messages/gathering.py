@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 import pyarrow as pa
 
 from arrow_io.core import builds
-from arrow_io.core.ipc_message import message_begin
+from arrow_io.core.ipc_message import message_prefix
 from arrow_io.core.memory import allocate
 from arrow_io.errors import CorruptEntryError
 from arrow_io.messages import layout
@@ -75,7 +75,7 @@ class Gathering:
             buffers += sum(2 + (part.kind >= layout.GATHERED_ENTRY_BYTES) for part in parts)
         self._numbers = memoryview(array("q", [n for each in self._columns for n in each[:2]]))
         self._notes_bytes = 8 * layout.NOTE_WIDTH * len(self._columns)
-        self._begin = message_begin(nodes, buffers)
+        self._begin = message_prefix(nodes, buffers)
 
     def record_batch(
         self,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from arrow_io.core.ipc_message import message_begin
+from arrow_io.core.ipc_message import message_prefix
 from arrow_io.core.lazy import cached_property
 from arrow_io.payloads import tables
 
@@ -74,10 +74,10 @@ class Program:
         return self.nodes[tables.STORAGE :: tables.NODE_WIDTH]
 
     @cached_property
-    def message_begin(self) -> bytes:
+    def message_prefix(self) -> bytes:
         """What stands before the arena's regions, so that they are the body of a message."""
         buffers = {tables.STRUCT: 1, tables.VARIABLE: 3}
-        return message_begin(self.node_count, sum(buffers.get(each, 2) for each in self.storages))
+        return message_prefix(self.node_count, sum(buffers.get(each, 2) for each in self.storages))
 
     @cached_property
     def schema(self) -> pa.Schema:

@@ -88,7 +88,7 @@ class Shredding:
         self._nodes = numbers[:width]
         self._counts = numbers[width : width + 4 * count]
         self._result = numbers[width + 4 * count :]
-        self._first = _SCRATCH_BYTES + len(program.message_begin)
+        self._first = _SCRATCH_BYTES + len(program.message_prefix)
         # With the program, so that its id stays its own.
         self._runs: dict[int, tuple[Program, Any]] = {}
         self._expect(payload_bytes, {} if is_verdict else program.habits)
@@ -178,7 +178,7 @@ class Shredding:
             for node in program.maps
             if self._arena.has_equal_keys(whole, self._views[2], self._nodes, self._counts, node)
         ]
-        whole[_SCRATCH_BYTES : self._first] = program.message_begin
+        whole[_SCRATCH_BYTES : self._first] = program.message_prefix
         self._arena.make_message(
             whole, words, self._nodes, self._counts, program.booleans, _SCRATCH_BYTES, self._first
         )

@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from arrow_io.core.option_values import check_whole_number, kind_of, path_or_url
+from arrow_io.core.option_values import check_whole_number, path_or_url, type_name
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError, OptionError
 from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.object_store import (
@@ -95,7 +95,7 @@ class Location:
         """
         object.__setattr__(self, "url", path_or_url("url", self.url))
         if not isinstance(self.storage_options or {}, Mapping):
-            message = f"storage options are a mapping, not {kind_of(self.storage_options)}"
+            message = f"storage options are a mapping, not {type_name(self.storage_options)}"
             raise OptionError(message)
         if self.range_bytes is not None:
             check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)

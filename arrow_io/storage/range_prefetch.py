@@ -19,7 +19,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Final, Self
 
 from arrow_io.core.shared_budget import process_budgets
-from arrow_io.core.threads import SideBySide
+from arrow_io.core.threads import WorkerPool
 from arrow_io.storage.range_memory import RangeMemory
 
 if TYPE_CHECKING:
@@ -131,7 +131,7 @@ class RangePrefetcher:
         self._requested_bytes = 0  # since the beginning
         self._count = 0  # requests that were not taken
         self._bytes = 0  # that they ask for
-        self._requests: SideBySide | None = None
+        self._requests: WorkerPool | None = None
         self._is_stopped = False
         self._memory = RangeMemory()
         self._share = process_budgets().ranges.share()
@@ -328,7 +328,7 @@ class RangePrefetcher:
 
     def _submit(self, span: ByteSpan, request: RangeRequest) -> None:
         if self._requests is None:
-            self._requests = SideBySide(span.reader.location.max_connections, idle_s=0)
+            self._requests = WorkerPool(span.reader.location.max_connections, idle_s=0)
         fetch = partial(_fetch, span, request.start, request.stop, self._memory)
         request.future = self._requests.submit(fetch)
 

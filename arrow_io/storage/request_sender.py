@@ -86,7 +86,7 @@ class RequestSender:
         try:
             store = self._store_for(request)
             method = getattr(upload or store, request.operation)
-            with store.turn(self._retry.deadline_s, upload) as in_thread:
+            with store.turn(self._retry.deadline_s, upload) as send_in_thread:
                 while True:
                     attempt = attempts.begin()
                     self._count(request)
@@ -94,10 +94,10 @@ class RequestSender:
                         try:
                             # Nothing lies between here and the method that sends the request, so a
                             # stack shows what happens.
-                            if in_thread is None:
+                            if send_in_thread is None:
                                 answer = method(request, attempt)
                             else:
-                                answer = in_thread(method, request, attempt)
+                                answer = send_in_thread(method, request, attempt)
                         except storage_errors() as error:
                             if not _is_past_end(request, error):
                                 raise
@@ -105,7 +105,7 @@ class RequestSender:
                         self._check(request, answer)
                         if request.operation is not Operation.GET_RANGE or answer.data:
                             return answer
-                        raise self._explain_no_bytes(store, request, attempt, in_thread)
+                        raise self._explain_no_bytes(store, request, attempt, send_in_thread)
                     except storage_errors() as error:
                         if not attempts.pause_after(error):
                             attempts.raise_earlier()
@@ -173,16 +173,16 @@ class RequestSender:
         store: ObjectStore,
         request: Request,
         attempt: Attempt,
-        in_thread: SendInThread | None,
+        send_in_thread: SendInThread | None,
     ) -> Exception:
         """Ask by a HEAD why an answer has no byte of a range."""
         head = Request(Operation.HEAD, request.name)
         self._count(head)
         try:
-            if in_thread is None:
+            if send_in_thread is None:
                 object_head = store.head(head, attempt)
             else:
-                object_head = in_thread(store.head, head, attempt)
+                object_head = send_in_thread(store.head, head, attempt)
             check_version(request.name, request.version, object_head.version)
         except storage_errors() as error:
             return error

@@ -11,7 +11,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Protocol
 
-from arrow_io.core.threads import in_thread
+from arrow_io.core.threads import run_in_thread
 from arrow_io.storage.failures import RequestGivenUpError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def send_in_thread(
     try:
         if hold_until is not None:
             hold_until(answer)
-        in_thread(partial(send, request, attempt), answer)
+        run_in_thread(partial(send, request, attempt), answer)
         while True:
             try:
                 return answer.result(attempt.remaining_s())

@@ -13,7 +13,7 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_command
 
-from arrow_io.core.option_names import spelled
+from arrow_io.core.option_names import use_spelling
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -145,7 +145,7 @@ def spell_options(context: typer.Context) -> None:
             for each in chosen.params
             if each.param_type_name == "option"
         }
-        context.with_resource(spelled(_in_shell(names)))
+        context.with_resource(use_spelling(_in_shell(names)))
 
 
 def _in_shell(names: Mapping[str, str]) -> Spelling:

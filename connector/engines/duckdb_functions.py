@@ -19,8 +19,8 @@ import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from arrow_io.core.option_names import option_name, spelled
-from arrow_io.core.option_values import kind_of, path_or_url
+from arrow_io.core.option_names import option_name, use_spelling
+from arrow_io.core.option_values import path_or_url, type_name
 from arrow_io.errors import OptionError, PulsarOffloadError
 from connector.engines.credential_scope import HOSTLESS, origins
 from connector.engines.duckdb_binding import (
@@ -152,10 +152,10 @@ def register_duckdb(
     if "url" in defaults and "catalog" in defaults:
         check_place(defaults["url"], defaults["catalog"])
     if not callable(getattr(con, "create_function", None)):
-        message = f"con must be a DuckDB connection or the module duckdb, not {kind_of(con)}"
+        message = f"con must be a DuckDB connection or the module duckdb, not {type_name(con)}"
         raise OptionError(message)
     if on_bind is not None and not callable(on_bind):
-        message = f"on_bind must be a function, not {kind_of(on_bind)}"
+        message = f"on_bind must be a function, not {type_name(on_bind)}"
         raise OptionError(message)
     function = f"{_FUNCTION}{next(_NUMBERS)}"
     con.create_function(
@@ -306,7 +306,7 @@ class _Binder:
         what = function if is_all else shown(topic)
         source: object
         try:
-            with spelled(_in_sql):
+            with use_spelling(_in_sql):
                 if is_listing:
                     source = self._listing(function, topic, arguments)
                 elif function == _PLAN:
@@ -351,7 +351,7 @@ class _Binder:
 
         where = arguments.pop(_WHERE, None)
         if where is not None and not isinstance(where, str):
-            message = f"{_WHERE} must be a text, not {kind_of(where)}"
+            message = f"{_WHERE} must be a text, not {type_name(where)}"
             raise OptionError(message)
         url, request = self._request(arguments)
         request = self._with_schema(request, arguments)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pyarrow.dataset as pads
 import pyarrow.fs as pafs
 
-from arrow_io.core.option_values import kind_of
+from arrow_io.core.option_values import type_name
 from arrow_io.errors import OptionError
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ class ArrowFilter:
         if not isinstance(expression, pc.Expression):
             message = (
                 "a filter is an Arrow expression, such as pc.field('__key__') == 'k', not"
-                f" {kind_of(expression)}"
+                f" {type_name(expression)}"
             )
             raise OptionError(message)
         try:

@@ -13,8 +13,8 @@ from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
-from arrow_io.core.memory import of_the_system
-from arrow_io.core.prefetch import most_units, read_ahead
+from arrow_io.core.memory import use_system_memory
+from arrow_io.core.prefetch import most_units, prefetch_units
 from arrow_io.core.processors import processor_count
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages.encryption import PayloadDecryptor
@@ -93,7 +93,7 @@ def rows_ahead(
             salvaging).
     """
     ahead = RangePrefetcher(byte_spans(tasks))
-    units = read_ahead(
+    units = prefetch_units(
         scan_units(tasks, ahead),
         threads=processor_count(),
         shared=True,
@@ -123,7 +123,7 @@ def _are_many() -> bool:
 
 def _memory() -> AbstractContextManager[None]:
     """Where memory comes from: the system, if so many threads keep too much of Arrow's."""
-    return of_the_system() if _are_many() else nullcontext()
+    return use_system_memory() if _are_many() else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)

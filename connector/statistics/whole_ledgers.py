@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Generic, TypeAlias, TypeVar
 
-from arrow_io.core.prefetch import read_ahead
+from arrow_io.core.prefetch import prefetch_units
 from arrow_io.core.processors import processor_count
 from arrow_io.errors import FormatError, MissingObjectError
 from arrow_io.messages import layout
@@ -94,7 +94,7 @@ def whole_ledgers(
     """
     zones: list[_T] = []
     units = _units(ledgers, made, explaining)
-    with closing(read_ahead(units, threads=threads or processor_count())) as done:
+    with closing(prefetch_units(units, threads=threads or processor_count())) as done:
         for each in done:
             if isinstance(each, WholeLedger):
                 yield replace(each, zones=zones)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pytest
 
-from arrow_io.core.prefetch import most_units, read_ahead
+from arrow_io.core.prefetch import most_units, prefetch_units
 from arrow_io.core.shared_budget import process_budgets
 from tests.support.waiting import wait_until
 
@@ -32,7 +32,7 @@ def _ahead(
     *,
     shared: bool = False,
 ) -> Generator[_T]:
-    items = read_ahead(units, threads=threads, stop=stop, shared=shared)
+    items = prefetch_units(units, threads=threads, stop=stop, shared=shared)
     assert isinstance(items, Generator)
     return items
 
@@ -299,8 +299,8 @@ def test_units_run_in_the_context_of_the_consumer(*, shared: bool) -> None:
 def test_threads_keep_no_program_from_ending() -> None:
     """A program that ends with a read half done does not wait for the rest of it."""
     program = """
-from arrow_io.core.prefetch import most_units, read_ahead
-items = read_ahead((lambda: number for number in range(10**9)), threads=4)
+from arrow_io.core.prefetch import most_units, prefetch_units
+items = prefetch_units((lambda: number for number in range(10**9)), threads=4)
 print(next(items), flush=True)
 """
     ended = subprocess.run(

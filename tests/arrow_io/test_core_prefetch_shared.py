@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from arrow_io.core import prefetch as module
-from arrow_io.core.prefetch import most_units, read_ahead
+from arrow_io.core.prefetch import most_units, prefetch_units
 from arrow_io.core.shared_budget import process_budgets
 from tests.support.waiting import wait_until
 
@@ -81,7 +81,7 @@ class Feeds:
     def open(self, feed: int, count: int) -> Generator[Result, None, None]:
         """A feed of so many units."""
         units = (partial(self._run, feed, number) for number in range(count))
-        return read_ahead(
+        return prefetch_units(
             units, threads=_THREADS, shared=True, shrink=lambda: self.shrunk.update([feed])
         )
 
@@ -198,7 +198,7 @@ def test_unit_under_way_is_not_run_twice(clock: Clock) -> None:
         return number
 
     units = (partial(wait, number) for number in range(10))
-    items = read_ahead(units, threads=2, shared=True)
+    items = prefetch_units(units, threads=2, shared=True)
     for gate in gates[:3]:
         gate.set()
     assert [next(items) for _ in range(3)] == [0, 1, 2]
@@ -214,7 +214,7 @@ def test_unit_under_way_is_not_run_twice(clock: Clock) -> None:
 @pytest.mark.parametrize("pauses", [0, 1, 2])
 def test_errors_come_in_their_place_after_a_pause(clock: Clock, pauses: int) -> None:
     """A unit that failed and was dropped fails again."""
-    items = read_ahead(
+    items = prefetch_units(
         (partial(divmod, 1, 6 - number) for number in range(10)), threads=4, shared=True
     )
     found = [next(items) for _ in range(4)]
@@ -248,7 +248,7 @@ def test_nobody_asks_for_units_while_fetched_bytes_are_dropped(
                 asked_meanwhile.append(number)
             yield partial(int, number)
 
-    items = read_ahead(units(), threads=1, shared=True, shrink=shrink)
+    items = prefetch_units(units(), threads=1, shared=True, shrink=shrink)
     found = [next(items), next(items)]
     _wait_until_idle()
     look = threading.Thread(target=clock.pass_by, args=[11])
@@ -282,9 +282,9 @@ def test_units_may_read_feeds() -> None:
 
     def read() -> list[int]:
         units = (partial(int, number) for number in range(10))
-        return list(read_ahead(units, threads=1, shared=True))
+        return list(prefetch_units(units, threads=1, shared=True))
 
-    items = read_ahead((read for _ in range(5)), threads=1, shared=True)
+    items = prefetch_units((read for _ in range(5)), threads=1, shared=True)
 
     assert list(items) == [list(range(10))] * 5
 

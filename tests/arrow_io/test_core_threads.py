@@ -13,7 +13,7 @@ from functools import partial
 import pytest
 
 from arrow_io.core import threads
-from arrow_io.core.threads import SideBySide, in_thread, workers
+from arrow_io.core.threads import WorkerPool, run_in_thread, shared_workers
 
 
 @pytest.mark.parametrize("most", [1, 2, 16])
@@ -33,8 +33,8 @@ def test_so_many_calls_are_under_way_as_may_be(most: int) -> None:
             running -= 1
         return number
 
-    side_by_side = SideBySide(most)
-    results = [side_by_side.submit(partial(meet, number)) for number in range(10 * most)]
+    pool = WorkerPool(most)
+    results = [pool.submit(partial(meet, number)) for number in range(10 * most)]
 
     assert [each.result(timeout=30) for each in results] == list(range(10 * most))
     assert peak == most
@@ -43,9 +43,9 @@ def test_so_many_calls_are_under_way_as_may_be(most: int) -> None:
 def test_calls_begin_in_order() -> None:
     """One at a time, they also end in it."""
     done: list[int] = []
-    side_by_side = SideBySide(1)
+    pool = WorkerPool(1)
 
-    results = [side_by_side.submit(partial(done.append, number)) for number in range(100)]
+    results = [pool.submit(partial(done.append, number)) for number in range(100)]
 
     for each in results:
         each.result(timeout=30)
@@ -62,13 +62,13 @@ def test_what_has_not_begun_is_cancelled() -> None:
         assert gate.wait(timeout=30)
         return "under way"
 
-    side_by_side = SideBySide(1)
-    first = side_by_side.submit(wait)
+    pool = WorkerPool(1)
+    first = pool.submit(wait)
     assert begun.wait(timeout=30)
-    alone, other = (side_by_side.submit(partial(done.append, name)) for name in ("a", "b"))
+    alone, other = (pool.submit(partial(done.append, name)) for name in ("a", "b"))
 
     assert alone.cancel()
-    side_by_side.stop()
+    pool.stop()
     gate.set()
 
     assert first.result(timeout=30) == "under way"
@@ -79,11 +79,11 @@ def test_what_has_not_begun_is_cancelled() -> None:
 
 def test_errors_are_those_of_the_result() -> None:
     """Any error, and the thread goes on with the next call."""
-    side_by_side = SideBySide(1)
+    pool = WorkerPool(1)
 
-    failed = side_by_side.submit(partial(int, "x"))
+    failed = pool.submit(partial(int, "x"))
 
-    assert side_by_side.submit(partial(int, "1")).result(timeout=30) == 1
+    assert pool.submit(partial(int, "1")).result(timeout=30) == 1
     with pytest.raises(ValueError, match="invalid literal"):
         failed.result(timeout=30)
 
@@ -92,9 +92,9 @@ def test_calls_run_in_the_context_of_who_asks() -> None:
     """Of that moment."""
     variable: ContextVar[str] = ContextVar("variable", default="")
     variable.set("asked")
-    side_by_side = SideBySide(1)
+    pool = WorkerPool(1)
 
-    results = [in_thread(variable.get), side_by_side.submit(variable.get)]
+    results = [run_in_thread(variable.get), pool.submit(variable.get)]
     variable.set("later")
 
     assert [each.result(timeout=30) for each in results] == ["asked"] * 2
@@ -122,47 +122,47 @@ def test_calls_are_run_though_a_thread_could_not_be_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever asked then hears of it; those who ask later do not wait for a thread that is not."""
-    side_by_side = SideBySide(1)
+    pool = WorkerPool(1)
 
     def fail(_call: object) -> None:
         message = "can't start new thread"
         raise RuntimeError(message)
 
     with monkeypatch.context() as patch:
-        patch.setattr(threads, "in_thread", fail)
+        patch.setattr(threads, "run_in_thread", fail)
         with pytest.raises(RuntimeError, match="start new thread"):
-            side_by_side.submit(partial(int, "1"))
+            pool.submit(partial(int, "1"))
 
-    assert side_by_side.submit(partial(int, "2")).result(timeout=30) == 2
+    assert pool.submit(partial(int, "2")).result(timeout=30) == 2
 
 
 def test_workers_are_those_of_the_process() -> None:
     """The same for everybody; a forked child, which has no threads of its parent, has its own."""
-    used = workers(2)
-    assert workers(2) is used
-    assert workers(3) is not used
+    used = shared_workers(2)
+    assert shared_workers(2) is used
+    assert shared_workers(3) is not used
     assert used.submit(partial(int, "1")).result(timeout=30) == 1
     child = os.fork()
     if not child:
         found = 0
         try:
-            found = workers(2).submit(partial(int, "1")).result(timeout=30)
+            found = shared_workers(2).submit(partial(int, "1")).result(timeout=30)
         finally:
             os._exit(found != 1)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert workers(2) is used
+    assert shared_workers(2) is used
 
 
 def test_no_program_waits_for_a_call() -> None:
     """Neither for one under way nor for those behind it."""
     program = """
 import threading
-from arrow_io.core.threads import SideBySide, in_thread
-side_by_side = SideBySide(2)
+from arrow_io.core.threads import WorkerPool, run_in_thread
+pool = WorkerPool(2)
 for _ in range(10):
-    side_by_side.submit(threading.Event().wait)
-in_thread(threading.Event().wait)
+    pool.submit(threading.Event().wait)
+run_in_thread(threading.Event().wait)
 print("ends", flush=True)
 """
     ended = subprocess.run(
@@ -176,10 +176,10 @@ def test_threads_may_be_asked_while_the_program_ends() -> None:
     """A thread that is no daemon keeps the program alive, and reads to its end."""
     program = """
 import threading
-from arrow_io.core.threads import SideBySide
+from arrow_io.core.threads import WorkerPool
 def read():
     threading.main_thread().join()
-    print([SideBySide(2).submit(lambda: 1).result() for _ in range(3)], flush=True)
+    print([WorkerPool(2).submit(lambda: 1).result() for _ in range(3)], flush=True)
 threading.Thread(target=read).start()
 """
     ended = subprocess.run(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from arrow_io.core.ipc_message import message_begin
+from arrow_io.core.ipc_message import message_prefix
 from arrow_io.errors import SchemaError
 from arrow_io.messages import message_columns
 from arrow_io.payloads import shredding, tables
@@ -314,7 +314,7 @@ def test_schema_too_wide_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_arena_becomes_a_message(build: Build, count: int) -> None:
     """Each value and each null has its bit, wherever the null is, or if there is none."""
     schema = pa.schema([("number", pa.int8()), ("flag", pa.bool_())])
-    begin = message_begin(2, 4)
+    begin = message_prefix(2, 4)
     room = 64 * (count // 64 + 1)
     for null in {None, *range(min(count, 21)), *range(count)[-1:]}:
         valid = [row != null for row in range(count)]

@@ -118,7 +118,9 @@ def test_a_request_that_no_thread_has_begun_is_not_sent(monkeypatch: pytest.Monk
     hasty, patient = _locations(script, SHORT_S, 60)
     begun: list[Future[object]] = []
     with monkeypatch.context() as patched:
-        patched.setattr(request_threads, "in_thread", lambda _send, answer: begun.append(answer))
+        patched.setattr(
+            request_threads, "run_in_thread", lambda _send, answer: begun.append(answer)
+        )
         with pytest.raises(StorageError, match="no sound and whole answer"):
             hasty.read_range("a", 0, 4)
     assert [answer.cancelled() for answer in begun] == [True]

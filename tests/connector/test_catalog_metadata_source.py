@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from arrow_io.core.option_values import kind_of
+from arrow_io.core.option_values import type_name
 from arrow_io.errors import OptionError
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.catalog.metadata.folder import MetadataFolder
@@ -85,7 +85,7 @@ def test_form_of_the_source_decides(source: Any, kind: type) -> None:  # noqa: A
 @pytest.mark.parametrize("source", [7, b"folder", None, ["folder"]])
 def test_what_is_no_source_is_refused(source: Any) -> None:  # noqa: ANN401
     """Values of other types must be an error that names option and type."""
-    with pytest.raises(OptionError, match=f"metadata must be .* not {kind_of(source)}$"):
+    with pytest.raises(OptionError, match=f"metadata must be .* not {type_name(source)}$"):
         open_metadata_source(source)
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arrow_io.core.option_names import option_name, spelled
+from arrow_io.core.option_names import option_name, use_spelling
 from arrow_io.errors import EncryptedPayloadError, OptionError, UndecodedValuesWarning
 from connector import Message, open_catalog, open_topic, register_duckdb, write_messages
 from spark_ds.datasource import PulsarOffloadDataSource
@@ -114,7 +114,7 @@ def test_writing_by_a_command_is_told_of_its_options(tmp_path: Path) -> None:
 
 def test_the_outermost_surface_decides() -> None:
     """And outside of it, names are Python's."""
-    with spelled(lambda name, _: f"--{name}"), spelled(lambda name, _: f"{name} :="):
+    with use_spelling(lambda name, _: f"--{name}"), use_spelling(lambda name, _: f"{name} :="):
         assert option_name("value", "raw") == "--value"
 
     assert option_name("value", "raw") == "value='raw'"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
-from arrow_io.core import prefetch as read_ahead
+from arrow_io.core import prefetch
 from arrow_io.core.prefetch import most_units
 from arrow_io.core.shared_budget import process_budgets
 from arrow_io.storage.range_prefetch import DEFAULT_PREFETCH_BYTES
@@ -98,7 +98,7 @@ def test_half_read_readers_keep_a_unit_each_and_no_thread(
     )
 
     def is_released() -> bool:
-        read_ahead._keeper.release_idle(time.monotonic() + 60)
+        prefetch._keeper.release_idle(time.monotonic() + 60)
         return not (budgets.ranges.held or budgets.results.held)
 
     wait_until(is_released)
@@ -118,7 +118,7 @@ def test_rows_and_counts_are_the_same_after_pauses(dataset: TopicDataset) -> Non
     for number, batch in enumerate(reader):
         batches.append(batch)
         if number % 5 == 0:
-            read_ahead._keeper.release_idle(time.monotonic() + 60)
+            prefetch._keeper.release_idle(time.monotonic() + 60)
 
     assert pa.Table.from_batches(batches).equals(expected)
     assert dataset.metrics == metrics

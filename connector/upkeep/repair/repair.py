@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
-from arrow_io.core.prefetch import read_ahead
+from arrow_io.core.prefetch import prefetch_units
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError
 from arrow_io.format.object_names import LedgerObjectName, tells_ledger
 from connector.catalog.kinds import kind_of
@@ -73,7 +73,7 @@ def plan_repair(
         for each in _repairable_attempts(catalog, ledger_ids)
     )
     threads = min(_CONCURRENT_LEDGERS, location.max_connections)
-    yield from read_ahead(units, threads=threads)
+    yield from prefetch_units(units, threads=threads)
 
 
 def repair(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:

@@ -14,7 +14,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
-from arrow_io.core.prefetch import read_ahead
+from arrow_io.core.prefetch import prefetch_units
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.messages import layout
 from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
@@ -102,7 +102,7 @@ def _read(
     asked = (ledger.user_metadata_problems for _, ledger in ledgers)
     threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
     with ExitStack() as stack:
-        metadata = stack.enter_context(closing(read_ahead(asked, threads=threads)))
+        metadata = stack.enter_context(closing(prefetch_units(asked, threads=threads)))
         read = stack.enter_context(closing(whole_ledgers(pairs, partial(_checked, unknown))))
         for (_, ledger), whole, problems in zip(ledgers, read, metadata, strict=True):
             rows = [each.row for each in whole.zones if each.row is not None]
