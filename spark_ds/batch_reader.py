@@ -65,7 +65,7 @@ class TopicBatchReader(DataSourceReader):
         self._reads = scan.reads()
         self._cluster = scan.cluster
         self._unsound = unsound
-        self._skipped = scan.skipped()
+        self._skipped = scan.pruning()
         if task_bytes is None:
             task_bytes = default_task_bytes(sum(read.data_bytes for read in self._reads))
         self._partitions = list(partitions_of(self._reads, task_bytes))

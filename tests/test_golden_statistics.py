@@ -74,5 +74,5 @@ def test_rows_are_those_without_statistics(topic: GoldenTopic, folder: str) -> N
         filtered = scan.where(expression)
         assert read(filtered).equals(rows.filter(expression)), expression
         for each in filtered.reads():
-            assert not each.skipped.problems
-            assert not each.skipped.unknown_ledgers
+            assert not each.pruning.problems
+            assert not each.pruning.unknown_ledgers

@@ -26,7 +26,7 @@ from connector.display.text import printable, size_text
 from connector.filters.where import where_expression
 from connector.inputs.times import milliseconds_of
 from connector.inputs.topic_names import select_topics
-from connector.scan.execution import tell
+from connector.scan.execution import warn_incomplete
 from connector.topic import open_request
 from connector.upkeep.forecast.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes_of
 from connector.upkeep.forecast.policy import Action, apply_policy, bucket_metadata
@@ -138,7 +138,7 @@ def cost(
             datasets = [dataset]
     topics = {each.topic for dataset in datasets for each in dataset.scan.topics}
     for dataset in datasets:
-        tell(dataset.unsound, ", ".join(str(each.topic) for each in dataset.scan.topics))
+        warn_incomplete(dataset.unsound, ", ".join(str(each.topic) for each in dataset.scan.topics))
     scans = (dataset.scan for dataset in datasets)
     opening = catalog.opening(topics)
     is_saved = given.metadata is not None and is_snapshot(given.metadata)

@@ -10,7 +10,7 @@ from connector.catalog.bucket_summary import check_no_map_files, what_lies_there
 from connector.catalog.opening import open_catalog
 from connector.catalog.snapshot.snapshot import is_snapshot
 from connector.cli.output import progress, say
-from connector.scan.execution import tell
+from connector.scan.execution import warn_incomplete
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -58,7 +58,7 @@ def check_no_snapshot(metadata: Metadata | None) -> None:
 
 def tell_read(metrics: TopicMetrics, scan: Scan) -> None:
     """Say what a read had to leave out, if it did."""
-    tell(metrics, ", ".join(str(each.topic) for each in scan.topics))
+    warn_incomplete(metrics, ", ".join(str(each.topic) for each in scan.topics))
 
 
 def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = None) -> Catalog:

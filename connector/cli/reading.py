@@ -66,7 +66,7 @@ def plan(
             )
     tell_read(dataset.unsound, dataset.scan)
     cost = read_cost(dataset.scan, range_bytes=given.range_bytes)
-    skipped = dataset.scan.skipped()
+    skipped = dataset.scan.pruning()
     rows = [asdict(each) for each in cost.ranges]
     requests, size_bytes = cost.reading.requests, cost.reading.received_bytes
     sent = trace.counts

@@ -116,7 +116,7 @@ def lazy_frame(scan: Scan, scanner_of: Callable[[Scan], TopicScanner]) -> pl.Laz
         own = scan
         # If Polars gives both, the limit comes before the predicate.
         if predicate is not None and n_rows is None:
-            own = own.filtered(
+            own = own.add_filter(
                 PolarsFilter.from_predicate(predicate, own.options.filterable.schema)
             )
             predicate = None

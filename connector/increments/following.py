@@ -11,8 +11,8 @@ from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from connector.increments.increment import Increments, execute_increment
 from connector.live.broker import BEGINNING, EntryId, by_entry, entry_of, is_last_of_entry
-from connector.live.entries import UNTOLD, LiveEntries, has_binary_keys
-from connector.scan.execution import RowGiver, tally_of
+from connector.live.entries import UNAVAILABLE_COLUMNS, LiveEntries, has_binary_keys
+from connector.scan.execution import RecordBatchBuilder, new_tally
 from connector.scan.topic_read import TopicRead
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 
@@ -95,8 +95,8 @@ class _Followed:
         self, topic: TopicLedgers, tail: LiveTail | None, scan: Scan, reader: BrokerReader
     ) -> None:
         self._topic = str(topic.topic)
-        origin = Origin(self._topic, topic.topic.partition, UNTOLD)
-        self._row_batches = RowGiver.of(TopicRead(origin, (), (), scan.options))
+        origin = Origin(self._topic, topic.topic.partition, UNAVAILABLE_COLUMNS)
+        self._row_batches = RecordBatchBuilder.from_read(TopicRead(origin, (), (), scan.options))
         self._reader = reader
         self._until = EntryId(-1, -1) if tail is None else tail.last
         self._decryptor = PayloadDecryptor(scan.options.decryption_keys)
@@ -104,7 +104,7 @@ class _Followed:
     def rows(self, metrics: ReadMetrics) -> Iterator[pa.RecordBatch]:
         """What has come since it was asked for last."""
         options = self._row_batches.options
-        tally = tally_of(options, metrics)
+        tally = new_tally(options, metrics)
         entries = LiveEntries(
             self._topic,
             metrics,
@@ -118,7 +118,7 @@ class _Followed:
             limits=options.limits,
             decryptor=self._decryptor,
         )
-        yield from self._row_batches.batches(messages, tally)
+        yield from self._row_batches.build(messages, tally)
 
     def _messages(self) -> Iterator[_pulsar.Message]:
         count = 0

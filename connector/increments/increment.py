@@ -23,7 +23,7 @@ from connector.increments.progress import Position, Progress, TopicProgress
 from connector.increments.settled import OpenTransactions, behind, probe_all
 from connector.inputs.topic_names import matching_topics, namespaces_of, select_topics
 from connector.scan.execution import execute
-from connector.scan.outcomes import with_outcomes
+from connector.scan.outcomes import add_outcomes
 from connector.scan.pruning import topic_read
 from connector.scan.topic_read import EntryRange
 from connector.statistics.transactions import KnownTransactions
@@ -318,7 +318,7 @@ class Increments:
                 )
                 topic = replace(each, ledgers=known)
                 read = self._read_of(topic, start, end.next)
-                reads.append(with_outcomes(read, topic.data, self.statistics))
+                reads.append(add_outcomes(read, topic.data, self.statistics))
         return tuple(read for read in reads if read.ranges)
 
     def _read_of(self, topic: TopicLedgers, start: Position, end: Position) -> TopicRead:
@@ -426,7 +426,7 @@ class _Share:
             of_topic = tuple(topic.ledgers[at : at + len(near)])
             end = behind(near[-1], near[-1].last_entry_id)
             read = self._read_of(replace(topic, ledgers=of_topic), start, end)
-            self._problems += read.skipped.problems
+            self._problems += read.pruning.problems
             for number, ledger in enumerate(near, place):
                 first = start.entry_id if ledger.ledger_id == start.ledger_id else 0
                 yield from _steps(read, number, ledger, first)
@@ -462,7 +462,7 @@ def _steps(read: TopicRead, place: int, ledger: Ledger, first: int) -> Iterator[
     blocks = ledger.blocks(first, ledger.last_entry_id)
     lasts = [*(each.last_entry_id for each in blocks[:-1]), ledger.last_entry_id]
     for last in lasts:
-        ranges = read.ranges_within(EntryRange(ledger.ledger_id, first, last))
+        ranges = read.intersect_ranges(EntryRange(ledger.ledger_id, first, last))
         data_bytes = read.task(ranges).data_bytes
         yield _Step(place, ledger.ledger_id, behind(ledger, last), data_bytes, bool(ranges))
         first = last + 1

@@ -111,12 +111,12 @@ class Bounds:
                 conditions.append(pc.less(times, self.end_ms))
         if not conditions:
             return None
-        within = conditions[0]
+        matches = conditions[0]
         for each in conditions[1:]:
-            within = pc.and_(within, each)
-        if pc.all(within).as_py():
+            matches = pc.and_(matches, each)
+        if pc.all(matches).as_py():
             return None
-        return pc.indices_nonzero(within).cast(pa.int64())
+        return pc.indices_nonzero(matches).cast(pa.int64())
 
 
 def _not_before(rows: MessageColumns, bound: tuple[int, int, int]) -> pa.BooleanArray:

@@ -30,7 +30,7 @@ from connector.options.topic_request import (
     check_options,
     check_with_catalog,
 )
-from connector.scan.execution import tell
+from connector.scan.execution import warn_incomplete
 from connector.statistics.store import open_statistics
 from connector.topic import open_request
 
@@ -164,7 +164,7 @@ def copy_topics(
             summary.notices += summary.metrics.waiting()
             if copied is not None:
                 copied(summary)
-            tell(summary.metrics, summary.target, is_last=False)
+            warn_incomplete(summary.metrics, summary.target, is_last=False)
     _raise_first(failures, len(summaries))
     return summaries
 

@@ -1,9 +1,9 @@
 """Messages as Pulsar's client gives them → entries, so that all that reads entries reads them too.
 
 A client does not give everything that stands in an entry: neither sequence ids, nor what the broker
-added, nor transactions, delivery times or clusters of origin (`UNTOLD`). What it gives is written
-as a producer would have written it, without compression: a batch again as a batch, and what is
-encrypted as it is.
+added, nor transactions, delivery times or clusters of origin (`UNAVAILABLE_COLUMNS`). What it gives
+is written as a producer would have written it, without compression: a batch again as a batch, and
+what is encrypted as it is.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from arrow_io.read_metrics import ReadMetrics
     from connector.live.broker import GivenEntry
 
-UNTOLD: Final = frozenset(
+UNAVAILABLE_COLUMNS: Final = frozenset(
     {
         "__sequence_id__",
         "__key_bytes__",

@@ -15,7 +15,7 @@ from connector.replay.outgoing import base64_keys, outgoing
 from connector.replay.places import entry_of, eras_of, message_id_of
 from connector.replay.routes import partition_of
 from connector.replay.sender import Sender
-from connector.scan.scan_units import rows_ahead
+from connector.scan.scan_units import prefetch_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -154,7 +154,7 @@ class PartitionReplay:
     ) -> None:
         # In one task: a message in chunks is given by the task where it begins, and stands where
         # it ends, which would be out of order between two.
-        with closing(rows_ahead([read.task(read.ranges)], summary.metrics)) as batches:
+        with closing(prefetch_rows([read.task(read.ranges)], summary.metrics)) as batches:
             for batch in (places.behind(each, behind) for each in batches):
                 summary.base64_keys += base64_keys(batch)
                 self._send_batch(batch, senders)

@@ -28,7 +28,7 @@ from connector.replay.partition_replay import PartitionReplay
 from connector.replay.producer_schemas import ProducerSchemas
 from connector.replay.routes import Routes
 from connector.replay.sender import Sending
-from connector.scan.execution import tell
+from connector.scan.execution import warn_incomplete
 from connector.topic import open_request, read_schema
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ class ReplayRequest:
                 summary.notices += schemas.notices()
                 summaries.append(summary)
                 replayed(summary)
-                tell(summary.metrics, summary.topic)
+                warn_incomplete(summary.metrics, summary.topic)
         return summaries
 
     def _checked_id(self) -> str:

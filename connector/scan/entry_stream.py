@@ -29,10 +29,10 @@ class EntryStream:
         task: The task.
         tally: Counts what is lost of the task's own entries. Losses of other entries are counted
             by the tasks that give their rows.
-        ahead: Sends the requests for the task's own entries; None: each range of entries has its
+        prefetch: Sends the requests for the task's own entries; None: each range of entries has its
             own.
-        verify_owned: Whether checksums of the task's own entries are compared here, if they are at
-            all; else whoever takes the entries does it.
+        verify_task_entries: Whether checksums of the task's own entries are compared here, if they
+            are at all; else whoever takes the entries does it.
         gatherer: Makes zones of the task's own entries; None: nothing does.
     """
 
@@ -40,17 +40,17 @@ class EntryStream:
         self,
         task: ScanTask,
         tally: Tally,
-        ahead: RangePrefetcher | None = None,
+        prefetch: RangePrefetcher | None = None,
         *,
-        verify_owned: bool = True,
+        verify_task_entries: bool = True,
         gatherer: PassingGatherer | None = None,
     ) -> None:
         self._read = task.read
         self._tally = tally
-        self._ahead = ahead
+        self._prefetch = prefetch
         self._stretches = task.read.stretches(task.ranges)
         self._verify = task.read.options.compares_checksums
-        self._verify_owned = self._verify and verify_owned
+        self._verify_task_entries = self._verify and verify_task_entries
         self._gatherer = gatherer
         self._is_gap_skipped = False
 
@@ -69,24 +69,24 @@ class EntryStream:
             last = stretch.last
             for each in stretch.ranges:
                 ledger = self._read.ledger(each.ledger_id)
-                for run in self._owned_runs(ledger, each.first_entry_id, each.last_entry_id):
+                for run in self._task_runs(ledger, each.first_entry_id, each.last_entry_id):
                     self._check_order(order, run)
                     run.before_gap = (run.ledger_id, run.last_entry_id) == last
                     yield run
             ledger_id, entry_id = last
             if not self._is_gap_skipped:
                 stop = following.first if following else None
-                for run in self._between((ledger_id, entry_id + 1), stop):
+                for run in self._runs_between((ledger_id, entry_id + 1), stop):
                     yield run
                     if self._is_gap_skipped:
                         break
             self._is_gap_skipped = False
 
-    def behind(self, run: EntryRun) -> Iterator[EntryRun]:
+    def runs_after(self, run: EntryRun) -> Iterator[EntryRun]:
         """All that follows a run; losses are not counted, because the reader meets them again."""
-        return self._between((run.ledger_id, run.last_entry_id + 1), None)
+        return self._runs_between((run.ledger_id, run.last_entry_id + 1), None)
 
-    def before(self, run: EntryRun) -> Iterator[EntryRun] | None:
+    def runs_before(self, run: EntryRun) -> Iterator[EntryRun] | None:
         """What stands before the range of a run, the nearest block first; within a block in order.
 
         None if all that stands there is read by this task or another one: what began there is given
@@ -95,29 +95,31 @@ class EntryStream:
         position = run.ledger_id, run.last_entry_id
         first = max(each.first for each in self._stretches if each.first <= position)
         start = self._read.ledgers[0].ledger_id, 0
-        leading = self._first_that_are_read
+        leading = self._first_read_stretch
         if leading.first == start < first <= leading.last:
             return None
-        return self._backwards(*first)
+        return self._runs_backwards(*first)
 
     @cached_property
-    def _first_that_are_read(self) -> Stretch:
+    def _first_read_stretch(self) -> Stretch:
         """The first entries that any task reads."""
         return self._read.stretches(self._read.ranges)[0]
 
-    def _backwards(self, ledger_id: int, entry_id: int) -> Iterator[EntryRun]:
+    def _runs_backwards(self, ledger_id: int, entry_id: int) -> Iterator[EntryRun]:
         """The entries before one, block by block."""
-        for ledger in reversed(self._read.ledgers[: self._read.place(ledger_id) + 1]):
+        for ledger in reversed(self._read.ledgers[: self._read.ledger_index(ledger_id) + 1]):
             last = entry_id - 1 if ledger.ledger_id == ledger_id else ledger.last_entry_id
             for block in reversed(ledger.blocks(0, last)):
                 stop = min(last, block.last_entry_id)
                 runs = self._runs(ledger, block.first_entry_id, stop, self._tally.uncounted())
                 yield from reversed(list(runs))
 
-    def _between(self, first: tuple[int, int], stop: tuple[int, int] | None) -> Iterator[EntryRun]:
+    def _runs_between(
+        self, first: tuple[int, int], stop: tuple[int, int] | None
+    ) -> Iterator[EntryRun]:
         """The entries from a ledger and entry id on, to another (exclusive) or the topic's end."""
         uncounted = self._tally.uncounted()
-        for ledger in self._read.ledgers[self._read.place(first[0]) :]:
+        for ledger in self._read.ledgers[self._read.ledger_index(first[0]) :]:
             ledger_id = ledger.ledger_id
             if stop is not None and ledger_id > stop[0]:
                 return
@@ -137,14 +139,14 @@ class EntryStream:
         for run in ledger.entry_runs(
             first, last, tally, verify_checksums=self._verify, owned=False
         ):
-            if self._ahead is not None:
-                self._ahead.check_running()
+            if self._prefetch is not None:
+                self._prefetch.check_running()
             yield run
 
-    def _owned_runs(self, ledger: Ledger, first: int, last: int) -> Iterator[EntryRun]:
-        verified = self._verify_owned
+    def _task_runs(self, ledger: Ledger, first: int, last: int) -> Iterator[EntryRun]:
+        verified = self._verify_task_entries
         runs = ledger.entry_runs(
-            first, last, self._tally, verify_checksums=verified, ahead=self._ahead
+            first, last, self._tally, verify_checksums=verified, ahead=self._prefetch
         )
         if self._gatherer is None:
             return runs

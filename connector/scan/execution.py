@@ -50,11 +50,13 @@ def execute(
             salvaging).
     """
     counted = ReadMetrics() if metrics is None else metrics
-    tally = tally_of(task.read.options, counted)
-    with RangePrefetcher(byte_spans([task])) as ahead:
-        yield from RowGiver.of(task.read).batches(_rows(task, tally, ahead, gatherer), tally)
+    tally = new_tally(task.read.options, counted)
+    with RangePrefetcher(byte_spans([task])) as prefetch:
+        yield from RecordBatchBuilder.from_read(task.read).build(
+            _rows(task, tally, prefetch, gatherer), tally
+        )
     if metrics is None:
-        tell(counted, task.read.origin.topic)
+        warn_incomplete(counted, task.read.origin.topic)
 
 
 def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
@@ -69,24 +71,26 @@ def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
             salvaging).
     """
     total = 0
-    with RangePrefetcher(byte_spans(tasks)) as ahead:
+    with RangePrefetcher(byte_spans(tasks)) as prefetch:
         for task in tasks:
             options = task.read.options
-            giver = None if options.row_filter is None else RowGiver.of(task.read)
-            tally = tally_of(options, metrics)
-            columns = _rows(task, tally, ahead)
-            if giver is not None:
-                total += sum(batch.num_rows for batch in giver.batches(columns, tally))
+            builder = (
+                None if options.row_filter is None else RecordBatchBuilder.from_read(task.read)
+            )
+            tally = new_tally(options, metrics)
+            columns = _rows(task, tally, prefetch)
+            if builder is not None:
+                total += sum(batch.num_rows for batch in builder.build(columns, tally))
                 continue
             for rows in columns:
-                kept = options.bounds.matching_rows(rows)
-                found = rows.count if kept is None else len(kept)
-                metrics.rows += found
-                total += found
+                selection = options.bounds.matching_rows(rows)
+                row_count = rows.count if selection is None else len(selection)
+                metrics.rows += row_count
+                total += row_count
     return total
 
 
-def tell(metrics: ReadMetrics, topic: str, *, is_last: bool = True) -> None:
+def warn_incomplete(metrics: ReadMetrics, topic: str, *, is_last: bool = True) -> None:
     """Warn of what a read had to leave out, if it did.
 
     Args:
@@ -107,41 +111,43 @@ def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:
             yield from ledger.byte_spans(each.first_entry_id, each.last_entry_id)
 
 
-def tally_of(options: ReadOptions, metrics: ReadMetrics) -> Tally:
+def new_tally(options: ReadOptions, metrics: ReadMetrics) -> Tally:
     """What the options say of damage, with metrics for the counts."""
     return Tally(metrics, salvage=options.salvage, keep_values=options.keep_values)
 
 
 @dataclass(frozen=True, slots=True)
-class RowGiver:
+class RecordBatchBuilder:
     """Makes the rows of a topic that were found those that are given: any number of threads may.
 
     Attributes:
         options: How entries become rows.
-        every: All columns that are given.
-        looked_at: The columns that the filter looks at; none without a filter.
-        others: The columns that are given besides.
+        requested_columns: All columns that are given.
+        predicate_columns: The columns that the filter looks at; none without a filter.
+        remaining_columns: The columns that are given besides.
     """
 
     options: ReadOptions
-    every: Assembly
-    looked_at: Assembly
-    others: Assembly
+    requested_columns: Assembly
+    predicate_columns: Assembly
+    remaining_columns: Assembly
 
     @classmethod
-    def of(cls, read: TopicRead) -> RowGiver:
+    def from_read(cls, read: TopicRead) -> RecordBatchBuilder:
         """That of a read."""
         options = read.options
-        looked_at = () if options.row_filter is None else options.row_filter.columns
-        others = [name for name in options.projection.schema.names if name not in looked_at]
+        predicate_columns = () if options.row_filter is None else options.row_filter.columns
+        remaining_columns = [
+            name for name in options.projection.schema.names if name not in predicate_columns
+        ]
         return cls(
             options,
             options.projection.assembly(read.origin),
-            options.filterable.select(looked_at).assembly(read.origin),
-            options.projection.select(others).assembly(read.origin),
+            options.filterable.select(predicate_columns).assembly(read.origin),
+            options.projection.select(remaining_columns).assembly(read.origin),
         )
 
-    def batches(self, found: Iterable[MessageColumns], tally: Tally) -> Iterator[pa.RecordBatch]:
+    def build(self, messages: Iterable[MessageColumns], tally: Tally) -> Iterator[pa.RecordBatch]:
         """Apply the bounds, then the filter; decode the remaining columns of the rows that match.
 
         Yields:
@@ -149,56 +155,56 @@ class RowGiver:
 
         Raises:
             PulsarOffloadError: A value cannot be decoded (counted instead when salvaging), or
-                `found` raised it.
+                `messages` raised it.
         """
-        for every in found:
-            kept = self.options.bounds.matching_rows(every)
-            rows = every if kept is None else every.keep(kept)
+        for columns in messages:
+            selection = self.options.bounds.matching_rows(columns)
+            rows = columns if selection is None else columns.keep(selection)
             if not rows.count:
                 continue
             if self.options.row_filter is None:
-                made = self.every.record_batches(rows, tally)
+                batches = self.requested_columns.record_batches(rows, tally)
             else:
-                made = self._filtered(rows, self.options.row_filter, tally)
-            for batch in made:
+                batches = self._filter(rows, self.options.row_filter, tally)
+            for batch in batches:
                 tally.metrics.rows += batch.num_rows
                 yield batch
 
-    def _filtered(
+    def _filter(
         self, rows: MessageColumns, row_filter: RowFilter, tally: Tally
     ) -> Iterator[pa.RecordBatch]:
         first = 0
-        for decoded in self.looked_at.record_batches(rows, tally):
+        for decoded in self.predicate_columns.record_batches(rows, tally):
             count = decoded.num_rows
-            kept = row_filter.matching_rows(decoded)
-            matching, found = rows, decoded
-            if len(kept) < rows.count:
-                matching = rows.keep(pc.add(kept, first) if first else kept)
-            if len(kept) < count:
-                found = decoded.take(kept)
-            if matching.count:
-                yield from self._completed(found, matching, tally)
+            selection = row_filter.matching_rows(decoded)
+            matching_rows, matching_batch = rows, decoded
+            if len(selection) < rows.count:
+                matching_rows = rows.keep(pc.add(selection, first) if first else selection)
+            if len(selection) < count:
+                matching_batch = decoded.take(selection)
+            if matching_rows.count:
+                yield from self._add_remaining_columns(matching_batch, matching_rows, tally)
             first += count
 
-    def _completed(
+    def _add_remaining_columns(
         self, decoded: pa.RecordBatch, rows: MessageColumns, tally: Tally
     ) -> Iterator[pa.RecordBatch]:
         """Decode the columns that the filter does not look at."""
         schema = self.options.projection.schema
         first = 0
-        for others in self.others.record_batches(rows, tally):
-            if others.num_columns == len(schema):
-                yield others
+        for remaining in self.remaining_columns.record_batches(rows, tally):
+            if remaining.num_columns == len(schema):
+                yield remaining
                 continue
-            part = decoded.slice(first, others.num_rows)
+            part = decoded.slice(first, remaining.num_rows)
             columns = dict(zip(decoded.schema.names, part.columns, strict=True))
-            columns |= zip(others.schema.names, others.columns, strict=True)
+            columns |= zip(remaining.schema.names, remaining.columns, strict=True)
             arrays = [columns[name] for name in schema.names]
             yield pa.RecordBatch.from_arrays(arrays, schema=schema)
-            first += others.num_rows
+            first += remaining.num_rows
 
 
-def delivered(
+def build_delivery(
     task: ScanTask,
     tally: Tally,
     stream: EntryStream,
@@ -218,7 +224,11 @@ def delivered(
         None
         if options.uncommitted
         else TransactionLookahead(
-            iter(stream), stream.behind, stream.skip_gap, known=task.read.outcomes, verify=verify
+            iter(stream),
+            stream.runs_after,
+            stream.skip_gap,
+            known=task.read.outcomes,
+            verify=verify,
         )
     )
     return Delivery(
@@ -227,7 +237,7 @@ def delivered(
         decryptor,
         join_payloads=options.needs.payload,
         verify=verify,
-        lookback=ChunkLookback(stream.before, task.read.is_read),
+        lookback=ChunkLookback(stream.runs_before, task.read.is_read),
         is_wanted=task.read.is_read,
         skip_gap=(outcomes or stream).skip_gap,
         beyond=task.read.beyond,
@@ -235,10 +245,12 @@ def delivered(
 
 
 def _rows(
-    task: ScanTask, tally: Tally, ahead: RangePrefetcher, gatherer: PassingGatherer | None = None
+    task: ScanTask, tally: Tally, prefetch: RangePrefetcher, gatherer: PassingGatherer | None = None
 ) -> Iterator[MessageColumns]:
     options = task.read.options
     decryptor = PayloadDecryptor(options.decryption_keys)
-    runs = delivered(task, tally, EntryStream(task, tally, ahead, gatherer=gatherer), decryptor)
+    runs = build_delivery(
+        task, tally, EntryStream(task, tally, prefetch, gatherer=gatherer), decryptor
+    )
     reader = MessageReader(runs, options.needs, tally, limits=options.limits, decryptor=decryptor)
     return iter(reader)

@@ -28,7 +28,7 @@ from arrow_io.errors import OptionError, StorageError, UnsupportedFormatError
 from arrow_io.read_metrics import ReadMetrics
 from connector.display.topic_metrics import TopicMetrics
 from connector.filters.row_filters import BothFilters
-from connector.scan.scan_units import rows_ahead
+from connector.scan.scan_units import prefetch_rows
 from connector.scan.topic_read import EntryRange
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 
@@ -69,7 +69,7 @@ class LatestView:
     """
 
     def __init__(self, scan: Scan, memory_bytes: int) -> None:
-        self._scan = replace(scan, options=_options_of_keys(scan.options))
+        self._scan = replace(scan, options=_first_pass_options(scan.options))
         self._memory_bytes = memory_bytes
         self._metrics = TopicMetrics()
         self._topics: list[_LatestMessages] | None = None
@@ -84,7 +84,7 @@ class LatestView:
         """What the first pass met; it reads now, if it did not until now.
 
         Raises:
-            PulsarOffloadError: As `narrowed`.
+            PulsarOffloadError: As `narrow`.
         """
         self._latest_messages()
         return self._metrics
@@ -93,11 +93,11 @@ class LatestView:
         """How many messages are left.
 
         Raises:
-            PulsarOffloadError: As `narrowed`.
+            PulsarOffloadError: As `narrow`.
         """
         return sum(each.count for each in self._latest_messages())
 
-    def narrowed(self, number: int, read: TopicRead) -> TopicRead:
+    def narrow(self, number: int, read: TopicRead) -> TopicRead:
         """What has to be read of a topic for the messages that are left of it.
 
         Args:
@@ -132,10 +132,10 @@ class LatestView:
             return _LatestMessages({})
         reading = ReadMetrics()
         tasks = [task for read in reads for task in read.tasks(DEFAULT_TASK_BYTES)]
-        with closing(rows_ahead(tasks, reading)) as batches:
-            found = _latest((_keyed(each, metrics) for each in batches), self._memory_bytes)
+        with closing(prefetch_rows(tasks, reading)) as batches:
+            latest = _latest((_keyed(each, metrics) for each in batches), self._memory_bytes)
         metrics.add(replace(reading, rows=0))
-        return _LatestMessages(_codes_by_ledger(found), is_crossed=reading.ended_beyond > 0)
+        return _LatestMessages(_codes_by_ledger(latest), is_crossed=reading.ended_beyond > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,7 +157,7 @@ class PositionFilter:
         ledger_ids, entry_ids, batch_indexes = (batch.column(name) for name in self.columns)
         own = _codes(entry_ids, batch_indexes)
         rows = [
-            _numbers(pc.equal(ledger_ids, ledger_id), own, self.codes[ledger_id])
+            _matching_row_numbers(pc.equal(ledger_ids, ledger_id), own, self.codes[ledger_id])
             for ledger_id in pc.unique(ledger_ids).to_pylist()
             if ledger_id in self.codes
         ]
@@ -186,38 +186,38 @@ class _LatestMessages:
         """How many there are."""
         return sum(map(len, self.codes.values()))
 
-    def ranges(self, read: TopicRead, within: EntryRange) -> Iterator[EntryRange]:
+    def ranges(self, read: TopicRead, entry_range: EntryRange) -> Iterator[EntryRange]:
         """The entries of a range that have one, with what is shorter than a request between.
 
         They are all if what tells of a message stands in the tail, too.
         """
         if self.is_crossed:
-            yield within
+            yield entry_range
             return
-        codes = self.codes.get(within.ledger_id)
+        codes = self.codes.get(entry_range.ledger_id)
         if codes is None:
             return
         entries = pc.unique(pc.shift_right(codes, _BATCH_BITS))
         inside = pc.and_(
-            pc.greater_equal(entries, within.first_entry_id),
-            pc.less_equal(entries, within.last_entry_id),
+            pc.greater_equal(entries, entry_range.first_entry_id),
+            pc.less_equal(entries, entry_range.last_entry_id),
         )
         entries = entries.filter(inside)
         if not len(entries):
             return
-        ledger = read.ledger(within.ledger_id)
-        extents = ledger.extents(within.first_entry_id, within.last_entry_id)
+        ledger = read.ledger(entry_range.ledger_id)
+        extents = ledger.extents(entry_range.first_entry_id, entry_range.last_entry_id)
         size_bytes = sum(stop - start for start, stop in extents)
-        count = within.last_entry_id - within.first_entry_id + 1
+        count = entry_range.last_entry_id - entry_range.first_entry_id + 1
         gap = _GAP_BYTES * count // max(size_bytes, 1)
         is_far = pc.greater(pc.subtract(entries[1:], entries[:-1]), gap)
         firsts = pa.concat_arrays([entries[:1], entries[1:].filter(is_far)])
         lasts = pa.concat_arrays([entries[:-1].filter(is_far), entries[-1:]])
         for first, last in zip(firsts.to_pylist(), lasts.to_pylist(), strict=True):
-            yield EntryRange(within.ledger_id, first, last)
+            yield EntryRange(entry_range.ledger_id, first, last)
 
 
-def _options_of_keys(options: ReadOptions) -> ReadOptions:
+def _first_pass_options(options: ReadOptions) -> ReadOptions:
     """The options of the first pass."""
     return replace(
         options,
@@ -227,9 +227,9 @@ def _options_of_keys(options: ReadOptions) -> ReadOptions:
     )
 
 
-def _codes_by_ledger(found: pa.Table) -> dict[int, pa.Int64Array]:
+def _codes_by_ledger(latest: pa.Table) -> dict[int, pa.Int64Array]:
     """The codes of a table of ledgers and codes, in order of both."""
-    ledgers, codes = (found.column(name).combine_chunks() for name in ("ledger", "code"))
+    ledgers, codes = (latest.column(name).combine_chunks() for name in ("ledger", "code"))
     runs = pc.run_end_encode(ledgers)
     stretches = pairwise([0, *runs.run_ends.to_pylist()])
     return {
@@ -265,17 +265,17 @@ def _codes(entry_ids: pa.Int64Array, batch_indexes: pa.Int32Array) -> pa.Int64Ar
     return pc.add(pc.shift_left(entry_ids, _BATCH_BITS), members)
 
 
-def _numbers(
-    is_of_ledger: pa.BooleanArray, own: pa.Int64Array, wanted: pa.Int64Array
+def _matching_row_numbers(
+    is_in_ledger: pa.BooleanArray, codes: pa.Int64Array, latest_codes: pa.Int64Array
 ) -> pa.Int64Array:
     """Numbers of the rows of a ledger whose codes are wanted, ascending."""
-    numbers = pc.indices_nonzero(is_of_ledger).cast(pa.int64())
-    mine = own.take(numbers)
+    numbers = pc.indices_nonzero(is_in_ledger).cast(pa.int64())
+    ledger_codes = codes.take(numbers)
     # Only of those near them a hash table is made.
-    ends = pc.min_max(mine)
-    first = bisect_left(wanted, ends["min"].as_py(), key=_plain)
-    last = bisect_right(wanted, ends["max"].as_py(), key=_plain)
-    return numbers.filter(pc.is_in(mine, value_set=wanted[first:last]))
+    ends = pc.min_max(ledger_codes)
+    first = bisect_left(latest_codes, ends["min"].as_py(), key=_plain)
+    last = bisect_right(latest_codes, ends["max"].as_py(), key=_plain)
+    return numbers.filter(pc.is_in(ledger_codes, value_set=latest_codes[first:last]))
 
 
 def _plain(scalar: pa.Scalar) -> int:
@@ -316,7 +316,7 @@ def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
             threads = max(1, min(threads, memory_bytes // _LEAST_BYTES))
             connection.execute("SET threads = ?", [threads])
             connection.register("messages", reader)
-            found = connection.sql(_LATEST).to_arrow_table()
+            latest = connection.sql(_LATEST).to_arrow_table()
     except duckdb.OutOfMemoryException:
         more = max(_LEAST_BYTES, 2 * memory_bytes)
         message = (
@@ -328,4 +328,4 @@ def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
         raise StorageError(message) from None
     if failures:
         raise failures[0]
-    return found
+    return latest

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     from connector.statistics.store import Statistics
 
 _ledger_id: Final = attrgetter("ledger_id")
-_MAX_TOLD: Final = 10_000
+_MAX_OUTCOMES: Final = 10_000
 """Tasks carry no more; of other transactions they look for the markers."""
-_MAX_LOOKED_AT: Final = 1_000_000
+_MAX_MENTIONS: Final = 1_000_000
 """After so many mentions of transactions no more are looked up."""
 
 
-def with_outcomes(
+def add_outcomes(
     read: TopicRead, ledgers: Sequence[Ledger], statistics: Statistics | None
 ) -> TopicRead:
     """The read, with what is known of the transactions that are not closed where they begin.
@@ -46,51 +46,53 @@ def with_outcomes(
     """
     if statistics is None or read.options.uncommitted or not read.ranges:
         return read
-    known = KnownTransactions(statistics, read.origin.topic)
-    if not known.has_any:
+    transactions = KnownTransactions(statistics, read.origin.topic)
+    if not transactions.has_any:
         return read
-    wanted = {each.ledger_id for each in read.ranges}
-    have = known.have([each for each in ledgers if each.ledger_id in wanted])
-    if not any(have.values()):
+    ledger_ids = {each.ledger_id for each in read.ranges}
+    is_transactional = transactions.have([each for each in ledgers if each.ledger_id in ledger_ids])
+    if not any(is_transactional.values()):
         return read
-    return replace(read, outcomes=_outcomes(read, ledgers, known))
+    return replace(read, outcomes=_outcomes(read, ledgers, transactions))
 
 
 def _outcomes(
-    read: TopicRead, ledgers: Sequence[Ledger], known: KnownTransactions
+    read: TopicRead, ledgers: Sequence[Ledger], transactions: KnownTransactions
 ) -> dict[str, KnownOutcome]:
-    found: dict[str, KnownOutcome] = {}
+    outcomes: dict[str, KnownOutcome] = {}
     # Those whose markers were not met until now, and the ledger from which on they are known.
     pending: dict[str, int] = {}
     closed: set[str] = set()
     # A message stands behind the marker: whoever begins to read between them finds none.
     doubtful: set[str] = set()
     last = read.ranges[-1].ledger_id
-    looked_at = 0
+    mentions = 0
     for place in range(
         bisect_left(ledgers, read.ranges[0].ledger_id, key=_ledger_id), len(ledgers)
     ):
         ledger_id = ledgers[place].ledger_id
-        zones = known.zones(ledgers, place)
+        zones = transactions.zones(ledgers, place)
         if zones is None:
             # The markers may stand in it.
             pending.clear()
         for each in zones or ():
-            looked_at += len(each.begun) + len(each.outcomes)
+            mentions += len(each.begun) + len(each.outcomes)
             doubtful |= each.begun.keys() & closed
             closed |= each.outcomes.keys()
             for name in pending.keys() & each.outcomes.keys():
                 outcome = Outcome.COMMITTED if each.outcomes[name] else Outcome.ABORTED
-                found[name] = KnownOutcome(pending.pop(name), ledger_id, outcome)
-            if read.ranges_within(EntryRange(ledger_id, each.first_entry_id, each.last_entry_id)):
+                outcomes[name] = KnownOutcome(pending.pop(name), ledger_id, outcome)
+            if read.intersect_ranges(
+                EntryRange(ledger_id, each.first_entry_id, each.last_entry_id)
+            ):
                 for name in each.begun.keys() - each.outcomes.keys():
                     pending.setdefault(name, ledger_id)
-        if looked_at > _MAX_LOOKED_AT or len(found) + len(pending) > _MAX_TOLD:
+        if mentions > _MAX_MENTIONS or len(outcomes) + len(pending) > _MAX_OUTCOMES:
             pending.clear()
             break
         if ledger_id >= last and not pending:
             break
     for name, first in pending.items():
-        found[name] = KnownOutcome(first, MAX_LEDGER_ID, Outcome.OPEN)
-    certain = (name for name in found if name not in doubtful)
-    return {name: found[name] for name in islice(certain, _MAX_TOLD)}
+        outcomes[name] = KnownOutcome(first, MAX_LEDGER_ID, Outcome.OPEN)
+    certain = (name for name in outcomes if name not in doubtful)
+    return {name: outcomes[name] for name in islice(certain, _MAX_OUTCOMES)}

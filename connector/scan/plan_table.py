@@ -58,7 +58,7 @@ def plan_table(scan: Scan, range_bytes: int | None = None) -> pa.Table:
 def _row(read: TopicRead, range_bytes: int | None) -> dict[str, object]:
     tasks = list(read.tasks(DEFAULT_TASK_BYTES))
     ranges = [each for task in tasks for each in planned_ranges(task, range_bytes)]
-    skipped = read.skipped
+    pruning = read.pruning
     return {
         "topic": read.origin.topic,
         "ledgers": len(read.ledgers),
@@ -67,11 +67,11 @@ def _row(read: TopicRead, range_bytes: int | None) -> dict[str, object]:
         "read_bytes": sum(each.bytes for each in ranges),
         "requests": sum(each.requests for each in ranges),
         "tasks": len(tasks),
-        "skipped_zones": skipped.zones,
-        "skipped_bytes": skipped.bytes,
-        "skipped_ledgers": skipped.ledgers_by_time,
-        "unknown_ledgers": skipped.unknown_ledgers,
-        "unused_statistics": list(skipped.problems),
+        "skipped_zones": pruning.zones,
+        "skipped_bytes": pruning.bytes,
+        "skipped_ledgers": pruning.ledgers_by_time,
+        "unknown_ledgers": pruning.unknown_ledgers,
+        "unused_statistics": list(pruning.problems),
     }
 
 

@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from arrow_io.columns import Origin
 from arrow_io.messages import layout
 from connector.filters.combinations import matching_combinations
-from connector.scan import skipping
-from connector.scan.skipping import Asked, Counted
-from connector.scan.topic_read import EntryRange, Skipped, TopicRead
-from connector.scan.zone_lookup import STRETCH, sum_of, unread_zones
+from connector.scan import zone_predicates
+from connector.scan.topic_read import EntryRange, Pruning, TopicRead
+from connector.scan.zone_lookup import STRETCH, prunable_zones, sum_of
+from connector.scan.zone_predicates import CountPredicate, ZonePredicate
 from connector.statistics.zones import LEDGER_SCHEMA
 
 if TYPE_CHECKING:
@@ -54,36 +54,38 @@ def topic_read(
     ranges = [
         each for ledger in topic.data for each in _ranges(ledger, options.bounds, combinations)
     ]
-    skipped = Skipped()
-    asked = Asked(combinations, options.bounds)
-    if ranges and options.clock_slack is not None and not asked.is_all:
-        others = _written_at_other_times(topic, asked, options.clock_slack)
-        spared_ids = {each.ledger_id for each in ranges} & others
-        ranges = [each for each in ranges if each.ledger_id not in others]
-        skipped = Skipped(ledgers_by_time=len(spared_ids))
-    if ranges and statistics is not None and not asked.is_all:
-        unread, spared = unread_zones(topic, ranges, asked, statistics)
-        skipped += spared
-        ranges = skipping.without(ranges, *(skipping.column(unread, name) for name in STRETCH))
-    return TopicRead(origin, topic.data, tuple(ranges), options, skipped)
+    pruning = Pruning()
+    predicate = ZonePredicate(combinations, options.bounds)
+    if ranges and options.clock_slack is not None and not predicate.is_all:
+        unmatched_ids = _ledgers_of_other_times(topic, predicate, options.clock_slack)
+        pruned_ids = {each.ledger_id for each in ranges} & unmatched_ids
+        ranges = [each for each in ranges if each.ledger_id not in unmatched_ids]
+        pruning = Pruning(ledgers_by_time=len(pruned_ids))
+    if ranges and statistics is not None and not predicate.is_all:
+        prunable, zone_pruning = prunable_zones(topic, ranges, predicate, statistics)
+        pruning += zone_pruning
+        ranges = zone_predicates.subtract_stretches(
+            ranges, *(zone_predicates.column(prunable, name) for name in STRETCH)
+        )
+    return TopicRead(origin, topic.data, tuple(ranges), options, pruning)
 
 
 def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
     """What rows that pass the filter look like, by the names that columns have without naming."""
     if options.row_filter is None:
         return _EVERYTHING
-    names = {own: given for given, own in options.filterable.columns}
-    own_names = {given: own for own, given in names.items()}
-    known = (pc.field(names["__partition__"]) == origin.partition) & (
+    names = {own: name for name, own in options.filterable.columns}
+    own_names = {name: own for own, name in names.items()}
+    guarantee = (pc.field(names["__partition__"]) == origin.partition) & (
         pc.field(names["__topic__"]) == origin.topic
     )
-    found = matching_combinations(
+    combinations = matching_combinations(
         options.row_filter,
         options.filterable.schema,
-        [names[each] for each in skipping.TOLD],
-        known,
+        [names[each] for each in zone_predicates.PRUNABLE_COLUMNS],
+        guarantee,
     )
-    return [{own_names[name]: cells for name, cells in each.items()} for each in found]
+    return [{own_names[name]: cells for name, cells in each.items()} for each in combinations]
 
 
 def _ranges(
@@ -94,16 +96,16 @@ def _ranges(
     What lies between two ranges is whole blocks: inside a block, entries are found by reading those
     before them.
     """
-    first, last = _entries_within(ledger, bounds)
-    found: list[tuple[int, int]] = []
+    first, last = _entry_limits(ledger, bounds)
+    limits: list[tuple[int, int]] = []
     for each in combinations:
         if _has(each.get("__ledger_id__"), ledger.ledger_id):
-            found += _stretches(each.get("__entry_id__"), first, last)
+            limits += _stretches(each.get("__entry_id__"), first, last)
     joined: list[EntryRange] = []
-    for start, end in sorted(found):
+    for start, end in sorted(limits):
         if joined and len(ledger.blocks(joined[-1].last_entry_id, start)) <= 1:
-            behind = max(end, joined[-1].last_entry_id)
-            joined[-1] = joined[-1]._replace(last_entry_id=behind)
+            last_entry_id = max(end, joined[-1].last_entry_id)
+            joined[-1] = joined[-1]._replace(last_entry_id=last_entry_id)
         else:
             joined.append(EntryRange(ledger.ledger_id, start, end))
     return joined
@@ -128,7 +130,7 @@ def _stretches(cells: Sequence[Cell] | None, first: int, last: int) -> list[tupl
     return [(start, end) for start, end in ends if start <= end]
 
 
-def _entries_within(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
+def _entry_limits(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
     """First and last (inclusive) entry of a ledger that can hold a row within the bounds by id."""
     first, last = 0, ledger.last_entry_id
     if bounds.start_id is not None:
@@ -146,12 +148,14 @@ def _entries_within(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
     return first, last
 
 
-def _written_at_other_times(topic: TopicLedgers, asked: Asked, slack: timedelta) -> frozenset[int]:
+def _ledgers_of_other_times(
+    topic: TopicLedgers, predicate: ZonePredicate, slack: timedelta
+) -> frozenset[int]:
     """The ledgers none of whose messages is asked for, if all were published while it was written.
 
     Args:
         topic: The topic.
-        asked: What is asked for.
+        predicate: What is asked for.
         slack: How much earlier or later they may have been published.
     """
     slack_ms = min(slack // timedelta(milliseconds=1), layout.MAX_MILLISECONDS // 2)
@@ -169,17 +173,17 @@ def _written_at_other_times(topic: TopicLedgers, asked: Asked, slack: timedelta)
     if not times:
         return frozenset()
     ids, first, last = (pa.array(each, pa.int64()) for each in zip(*times, strict=True))
-    told = {"ledger_id": ids, "min_publish_time": first, "max_publish_time": last}
-    told |= dict.fromkeys(("chunks", "encrypted", "damaged"), pa.repeat(0, len(ids)))
+    columns = {"ledger_id": ids, "min_publish_time": first, "max_publish_time": last}
+    columns |= dict.fromkeys(("chunks", "encrypted", "damaged"), pa.repeat(0, len(ids)))
     nothing = pa.nulls(len(ids))
     ledgers = pa.table(
-        [told.get(each.name, nothing).cast(each.type) for each in LEDGER_SCHEMA],
+        [columns.get(each.name, nothing).cast(each.type) for each in LEDGER_SCHEMA],
         schema=LEDGER_SCHEMA,
     )
-    return frozenset(ids.filter(pc.invert(asked.may_pass(ledgers))).to_pylist())
+    return frozenset(ids.filter(pc.invert(predicate.may_match(ledgers))).to_pylist())
 
 
-def uncounted(
+def plan_count(
     topic: TopicLedgers, read: TopicRead, statistics: Statistics
 ) -> tuple[TopicRead, int]:
     """What of a read has to be read to count its rows; and how many the rest has.
@@ -192,18 +196,23 @@ def uncounted(
     Raises:
         StorageError: Statistics cannot be read.
     """
-    counted = Counted(read.options.bounds, read.options.uncommitted)
-    unread, skipped = unread_zones(topic, read.ranges, counted, statistics)
-    columns = (unread.column(name).to_pylist() for name in STRETCH)
+    predicate = CountPredicate(read.options.bounds, read.options.uncommitted)
+    prunable, pruning = prunable_zones(topic, read.ranges, predicate, statistics)
+    columns = (prunable.column(name).to_pylist() for name in STRETCH)
     # Bounds by id may cut a zone, and even an entry.
     bounds = read.options.bounds
     cut = [each[:2] for each in (bounds.start_id, bounds.end_id) if each is not None and each[2]]
     whole = [
         read.is_read_whole(EntryRange(ledger_id, first, last))
-        and not any(of == ledger_id and first <= entry_id <= last for of, entry_id in cut)
+        and not any(
+            cut_ledger_id == ledger_id and first <= entry_id <= last
+            for cut_ledger_id, entry_id in cut
+        )
         for ledger_id, first, last in zip(*columns, strict=True)
     ]
-    unread = unread.filter(pa.array(whole, pa.bool_()))
-    left = skipping.without(read.ranges, *(skipping.column(unread, name) for name in STRETCH))
-    skipped = replace(read.skipped + skipped, unknown_ledgers=skipped.unknown_ledgers)
-    return replace(read, ranges=tuple(left), skipped=skipped), sum_of(unread.column("messages"))
+    prunable = prunable.filter(pa.array(whole, pa.bool_()))
+    left = zone_predicates.subtract_stretches(
+        read.ranges, *(zone_predicates.column(prunable, name) for name in STRETCH)
+    )
+    pruning = replace(read.pruning + pruning, unknown_ledgers=pruning.unknown_ledgers)
+    return replace(read, ranges=tuple(left), pruning=pruning), sum_of(prunable.column("messages"))

@@ -22,7 +22,7 @@ from arrow_io.messages.message_reader import BatchLimits, MessageReader
 from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.scan.entry_stream import EntryStream
-from connector.scan.execution import RowGiver, byte_spans, delivered, tally_of
+from connector.scan.execution import RecordBatchBuilder, build_delivery, byte_spans, new_tally
 from connector.scan.read_options import most_rows
 
 if TYPE_CHECKING:
@@ -35,28 +35,28 @@ if TYPE_CHECKING:
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask
 
-    ScanUnit: TypeAlias = Callable[[], "Done"]
+    ScanUnit: TypeAlias = Callable[[], "UnitResult"]
 
 
 _FEW_THREADS: Final = 4
 _DECODED_BYTES: Final = 96 << 20
-"""About how much memory record batches take that are made ahead by few threads."""
+"""About how much memory record batches take that are prefetched by few threads."""
 _DECODED_BY_MANY_BYTES: Final = 48 << 20
 """And by many, however many they are: what each keeps besides adds up."""
 _MOST_UNIT_BYTES: Final = 256 << 20
-"""Maximum bytes of record batches that a unit makes ahead; values may grow when decoded."""
+"""Maximum bytes of record batches that a unit prefetches; values may grow when decoded."""
 _MOST_BATCHES: Final = 1 << 20
 _COLUMN_BYTES: Final = 1024
 """About how much memory a column of a record batch takes, or a field in it, besides its rows."""
 
 
-def decoded_ahead_bytes() -> int:
-    """About how many bytes record batches take that are made ahead by `rows_ahead`, in all."""
-    return _DECODED_BY_MANY_BYTES if _are_many() else _DECODED_BYTES
+def decoded_prefetch_bytes() -> int:
+    """About how many bytes record batches take that are prefetched by `prefetch_rows`, in all."""
+    return _DECODED_BY_MANY_BYTES if _has_many_threads() else _DECODED_BYTES
 
 
 def batch_limits(options: ReadOptions) -> BatchLimits:
-    """How large the record batches are that `rows_ahead` makes: as asked for, or smaller."""
+    """How large the record batches are that `prefetch_rows` makes: as asked for, or smaller."""
     return options.limits.within(_unit_bytes())
 
 
@@ -77,10 +77,10 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
     )
 
 
-def rows_ahead(
+def prefetch_rows(
     tasks: Sequence[ScanTask], metrics: ReadMetrics
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of tasks, in order, decoded ahead in as many threads as there are cores.
+    """The rows of tasks, in order, decoded in advance in as many threads as there are cores.
 
     Nothing is read before the first batch is asked for, and little beyond the last one.
 
@@ -92,17 +92,17 @@ def rows_ahead(
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    ahead = RangePrefetcher(byte_spans(tasks))
+    prefetch = RangePrefetcher(byte_spans(tasks))
     units = prefetch_units(
-        scan_units(tasks, ahead),
+        scan_units(tasks, prefetch),
         threads=processor_count(),
         shared=True,
-        stop=ahead.stop,
-        shrink=ahead.shrink,
+        stop=prefetch.stop,
+        shrink=prefetch.shrink,
     )
-    with closing(units) as every:
-        for done in every:
-            for part in chain((done,), done.further):
+    with closing(units) as results:
+        for result in results:
+            for part in chain((result,), result.remaining_parts):
                 metrics.add(part.metrics)
                 for batch in part.batches:
                     metrics.rows += batch.num_rows
@@ -110,41 +110,41 @@ def rows_ahead(
                 if part.error is not None:
                     raise part.error
                 del part
-            del done
+            del result
 
 
 def _unit_bytes() -> int:
-    return decoded_ahead_bytes() // most_units(processor_count())
+    return decoded_prefetch_bytes() // most_units(processor_count())
 
 
-def _are_many() -> bool:
+def _has_many_threads() -> bool:
     return processor_count() > _FEW_THREADS
 
 
 def _memory() -> AbstractContextManager[None]:
     """Where memory comes from: the system, if so many threads keep too much of Arrow's."""
-    return use_system_memory() if _are_many() else nullcontext()
+    return use_system_memory() if _has_many_threads() else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
-class Done:
+class UnitResult:
     """What came of a unit.
 
     Attributes:
         batches: Its rows, in order; none of them is empty.
         metrics: What was counted up to them since the unit before, besides these rows.
         error: Why there are no more of them, if there should be.
-        further: More of the same unit, each decoded when the consumer comes to it.
+        remaining_parts: More of the same unit, each decoded when the consumer comes to it.
     """
 
     batches: Sequence[pa.RecordBatch] = ()
     metrics: ReadMetrics = field(default_factory=ReadMetrics)
     error: PulsarOffloadError | None = None
-    further: Iterable[Done] = ()
+    remaining_parts: Iterable[UnitResult] = ()
 
 
 def scan_units(
-    tasks: Sequence[ScanTask], ahead: RangePrefetcher
+    tasks: Sequence[ScanTask], prefetch: RangePrefetcher
 ) -> Generator[ScanUnit, None, None]:
     """Cut tasks into units; whoever takes a unit has it done, in any thread.
 
@@ -154,9 +154,9 @@ def scan_units(
 
     Args:
         tasks: The tasks, in the order of their rows.
-        ahead: Sends the requests; closed behind the last unit.
+        prefetch: Sends the requests; closed behind the last unit.
     """
-    with closing(_cut(tasks, ahead)) as units:
+    with closing(_split(tasks, prefetch)) as units:
         while True:
             # Not while nothing is asked for: what else the thread does then is not ours.
             with _memory():
@@ -166,17 +166,17 @@ def scan_units(
             yield unit
 
 
-def _cut(tasks: Sequence[ScanTask], ahead: RangePrefetcher) -> Generator[ScanUnit, None, None]:
+def _split(tasks: Sequence[ScanTask], prefetch: RangePrefetcher) -> Generator[ScanUnit, None, None]:
     metrics = ReadMetrics()
-    with ahead:
+    with prefetch:
         growth = _Growth()
         try:
             for task in tasks:
-                yield from _Cutter(task, metrics, ahead, growth).units()
+                yield from _TaskSplitter(task, metrics, prefetch, growth).units()
         except PulsarOffloadError as error:
-            yield partial(Done, (), metrics, error)
+            yield partial(UnitResult, (), metrics, error)
         else:
-            yield partial(Done, (), metrics)
+            yield partial(UnitResult, (), metrics)
 
 
 class _Growth:
@@ -193,48 +193,48 @@ class _Growth:
         self.is_first = False
 
 
-class _Cutter:
+class _TaskSplitter:
     """Cuts one task into units.
 
     Args:
         task: The task.
         metrics: Receives what is counted as entries are read, until a unit takes it along.
-        ahead: Sends the requests.
+        prefetch: Sends the requests.
         growth: How large the next unit may be.
     """
 
     def __init__(
-        self, task: ScanTask, metrics: ReadMetrics, ahead: RangePrefetcher, growth: _Growth
+        self, task: ScanTask, metrics: ReadMetrics, prefetch: RangePrefetcher, growth: _Growth
     ) -> None:
         self._growth = growth
         self._options = task.read.options
         self._limits = batch_limits(self._options)
         self._unit_limits = unit_limits(self._options)
-        self._tally = tally_of(self._options, metrics)
-        stream = EntryStream(task, self._tally, ahead, verify_owned=False)
+        self._tally = new_tally(self._options, metrics)
+        stream = EntryStream(task, self._tally, prefetch, verify_task_entries=False)
         self._decryptor = PayloadDecryptor(self._options.decryption_keys)
-        self._delivered = delivered(task, self._tally, stream, self._decryptor)
-        self._giver = RowGiver.of(task.read)
+        self._delivery = build_delivery(task, self._tally, stream, self._decryptor)
+        self._builder = RecordBatchBuilder.from_read(task.read)
 
     def units(self) -> Iterator[ScanUnit]:
         """The units; the record batches of the first of all begin small."""
-        taken = self._begin()
+        pending = self._new_pending()
         try:
-            for run in self._delivered:
-                for part in self._parts(run, taken.limits):
-                    if not taken.has_room(part):
-                        yield self._decoding(taken)
-                        taken = self._begin()
-                    taken.add(part)
+            for run in self._delivery:
+                for part in self._parts(run, pending.limits):
+                    if not pending.has_room(part):
+                        yield self._unit(pending)
+                        pending = self._new_pending()
+                    pending.add(part)
                     if self._growth.is_first:
-                        yield self._decoding(taken)
-                        taken = self._begin()
+                        yield self._unit(pending)
+                        pending = self._new_pending()
         except PulsarOffloadError:
-            if taken.runs:
-                yield self._decoding(taken)
+            if pending.runs:
+                yield self._unit(pending)
             raise
-        if taken.runs:
-            yield self._decoding(taken)
+        if pending.runs:
+            yield self._unit(pending)
 
     def _parts(self, run: EntryRun, limits: BatchLimits) -> Iterator[MeasuredRun]:
         needs = self._options.needs
@@ -242,9 +242,9 @@ class _Cutter:
             limits.max_rows, limits.max_bytes, members=needs.members, payload=needs.payload
         )
 
-    def _begin(self) -> _Taken:
+    def _new_pending(self) -> _PendingUnit:
         most, each, batches = self._unit_limits, self._limits, self._growth.batches
-        return _Taken(
+        return _PendingUnit(
             replace(
                 most,
                 max_rows=min(most.max_rows, batches * each.max_rows),
@@ -252,17 +252,17 @@ class _Cutter:
             )
         )
 
-    def _decoding(self, taken: _Taken) -> ScanUnit:
+    def _unit(self, pending: _PendingUnit) -> ScanUnit:
         limits = self._limits
         if not self._growth.is_first:
-            rows = min(max(taken.messages, 1), limits.max_rows)
+            rows = min(max(pending.messages, 1), limits.max_rows)
             limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
         self._growth.grow()
         counted = self._tally.metrics.taken()
-        return partial(_decoded, self._giver, taken.runs, limits, self._decryptor, counted)
+        return partial(_decode, self._builder, pending.runs, limits, self._decryptor, counted)
 
 
-class _Taken:
+class _PendingUnit:
     """Runs that will be decoded together."""
 
     def __init__(self, limits: BatchLimits) -> None:
@@ -285,36 +285,36 @@ class _Taken:
         self._bytes += more.counted_bytes
 
 
-def _decoded(
-    giver: RowGiver,
+def _decode(
+    builder: RecordBatchBuilder,
     runs: Sequence[EntryRun],
     limits: BatchLimits,
     decryptor: PayloadDecryptor,
     counted: ReadMetrics,
-) -> Done:
+) -> UnitResult:
     # Counted in a copy, because a unit may run again.
     own = ReadMetrics().add(counted)
-    parts = _decoded_parts(giver, runs, limits, decryptor, own)
-    return replace(next(parts), further=parts)
+    parts = _decode_parts(builder, runs, limits, decryptor, own)
+    return replace(next(parts), remaining_parts=parts)
 
 
-def _decoded_parts(
-    giver: RowGiver,
+def _decode_parts(
+    builder: RecordBatchBuilder,
     runs: Sequence[EntryRun],
     limits: BatchLimits,
     decryptor: PayloadDecryptor,
     counted: ReadMetrics,
-) -> Iterator[Done]:
+) -> Iterator[UnitResult]:
     """Decode a unit in parts of about `_MOST_UNIT_BYTES`; nearly always there is one."""
-    options = giver.options
-    tally = tally_of(options, counted)
-    entries = map(_verified, runs) if options.compares_checksums else runs
+    options = builder.options
+    tally = new_tally(options, counted)
+    entries = map(_verify, runs) if options.compares_checksums else runs
     with _memory():
-        found = MessageReader(entries, options.needs, tally, limits=limits, decryptor=decryptor)
-    batches = giver.batches(found, tally)
+        messages = MessageReader(entries, options.needs, tally, limits=limits, decryptor=decryptor)
+    batches = builder.build(messages, tally)
     is_last = False
     while not is_last:
-        made: list[pa.RecordBatch] = []
+        decoded: list[pa.RecordBatch] = []
         size_bytes = 0
         error: PulsarOffloadError | None = None
         with _memory():
@@ -324,16 +324,16 @@ def _decoded_parts(
                     if batch is None:
                         is_last = True
                     else:
-                        made.append(batch)
+                        decoded.append(batch)
                         size_bytes += batch.get_total_buffer_size()
-            except PulsarOffloadError as met:
-                error, is_last = met, True
+            except PulsarOffloadError as read_error:
+                error, is_last = read_error, True
         counted.rows = 0
-        yield Done(made, counted.taken(), error)
-        del made
+        yield UnitResult(decoded, counted.taken(), error)
+        del decoded
 
 
-def _verified(run: EntryRun) -> EntryRun:
+def _verify(run: EntryRun) -> EntryRun:
     """The run; its checksums are compared when it is asked for, just before its bytes are read."""
     run.verify_checksums()
     return run

@@ -15,8 +15,8 @@ from arrow_io.errors import UnusedStatisticsWarning
 from arrow_io.read_metrics import ReadMetrics
 from connector.display.topic_metrics import TopicMetrics
 from connector.display.warnings import warn_of_read
-from connector.scan.execution import count, execute, tell
-from connector.scan.scan_units import rows_ahead
+from connector.scan.execution import count, execute, warn_incomplete
+from connector.scan.scan_units import prefetch_rows
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
@@ -59,8 +59,11 @@ class TopicScanner:
         They are decoded ahead, in as many threads as there are cores. Nothing is read before the
         first is asked for, and little beyond the last one asked for.
         """
-        self.metrics = self._new_report(self.scan)
-        with self._counting() as counts, closing(rows_ahead(self.scan.plan(), counts)) as batches:
+        self.metrics = self._new_metrics(self.scan)
+        with (
+            self._counting() as counts,
+            closing(prefetch_rows(self.scan.plan(), counts)) as batches,
+        ):
             yield from batches
         self._warn()
 
@@ -83,19 +86,19 @@ class TopicScanner:
         first_rows = max(1, min(num_rows, options.limits.first_rows))
         limits = replace(options.limits, first_rows=first_rows)
         scan = replace(self.scan, options=replace(options, limits=limits))
-        self.metrics = self._new_report(scan)
+        self.metrics = self._new_metrics(scan)
         batches = []
         missing = num_rows
         # In this thread, because no row behind them is wanted.
         with self._counting() as counts:
-            found = (batch for task in scan.plan() for batch in execute(task, counts))
+            remaining = (batch for task in scan.plan() for batch in execute(task, counts))
             while missing > 0:
-                batch = next(found, None)
+                batch = next(remaining, None)
                 if batch is None:
                     break
                 batches.append(batch.slice(0, missing))
                 missing -= len(batches[-1])
-            found.close()
+            remaining.close()
         if missing > 0:
             self._warn()
         return pa.Table.from_batches(batches, self.projected_schema)
@@ -109,7 +112,7 @@ class TopicScanner:
             OptionError: `num_rows` is not a whole number, or is negative.
         """
         check_whole_number("num_rows", num_rows, 0, sys.maxsize)
-        self.metrics = self._new_report(self.scan)
+        self.metrics = self._new_metrics(self.scan)
         batches: list[pa.RecordBatch] = []
         with self._counting() as counts:
             for reads in self.scan.reads_by_topic() if num_rows else ():
@@ -129,11 +132,11 @@ class TopicScanner:
                 return sum(batch.num_rows for batch in filtered.to_batches())
             finally:
                 self.metrics = filtered.metrics
-        scan, known = scan.counted()
-        self.metrics = self._new_report(scan)
-        self.metrics.rows += known
+        scan, recorded_rows = scan.plan_count()
+        self.metrics = self._new_metrics(scan)
+        self.metrics.rows += recorded_rows
         with self.scan.explaining():
-            rows = known + count(scan.plan(), self.metrics)
+            rows = recorded_rows + count(scan.plan(), self.metrics)
         self._warn()
         return rows
 
@@ -141,16 +144,16 @@ class TopicScanner:
         """Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
-    def _new_report(self, scan: Scan) -> TopicMetrics:
+    def _new_metrics(self, scan: Scan) -> TopicMetrics:
         """The metrics of a read that begins: what was lost before, and what statistics spare."""
-        skipped = scan.skipped()
-        for problem in skipped.problems:
+        pruning = scan.pruning()
+        for problem in pruning.problems:
             warn_of_read(problem, UnusedStatisticsWarning)
         metrics = TopicMetrics(
-            skipped_zones=skipped.zones,
-            skipped_bytes=skipped.bytes,
-            unknown_ledgers=skipped.unknown_ledgers,
-            unused_statistics=list(skipped.problems),
+            skipped_zones=pruning.zones,
+            skipped_bytes=pruning.bytes,
+            unknown_ledgers=pruning.unknown_ledgers,
+            unused_statistics=list(pruning.problems),
         )
         metrics.add(self.unsound)
         return metrics if scan.view is None else metrics.add(scan.view.metrics)
@@ -170,16 +173,16 @@ class TopicScanner:
             self.metrics.add(counts.of_values(self.metrics))
 
     def _warn(self) -> None:
-        tell(self.metrics, ", ".join(str(each.topic) for each in self.scan.topics))
+        warn_incomplete(self.metrics, ", ".join(str(each.topic) for each in self.scan.topics))
 
 
 def _last_rows(
     reads: Sequence[TopicRead], num_rows: int, metrics: ReadMetrics
 ) -> list[pa.RecordBatch]:
     """The last rows of a topic or partition, in order."""
-    found: deque[pa.RecordBatch] = deque()
+    last_batches: deque[pa.RecordBatch] = deque()
     missing = num_rows
-    for part in _parts_from_the_end(reads, num_rows):
+    for part in _split_reads_from_end(reads, num_rows):
         last: deque[pa.RecordBatch] = deque()
         count = 0
         for batch in execute(part.task(part.ranges), metrics):
@@ -189,23 +192,23 @@ def _last_rows(
                 count -= last.popleft().num_rows
         if count > missing:
             last[0] = last[0].slice(count - missing)
-        found.extendleft(reversed(last))
+        last_batches.extendleft(reversed(last))
         missing -= min(count, missing)
         if not missing:
             break
-    return list(found)
+    return list(last_batches)
 
 
-def _parts_from_the_end(reads: Sequence[TopicRead], entry_count: int) -> Iterator[TopicRead]:
+def _split_reads_from_end(reads: Sequence[TopicRead], entry_count: int) -> Iterator[TopicRead]:
     for read in reversed(reads):
         is_stored = read.ledgers[-1].stored_bytes > 0
         # What brokers have is read whole (`tail_read`).
-        parts = _from_the_end(read.ranges, entry_count) if is_stored else [read.ranges]
+        parts = _split_from_end(read.ranges, entry_count) if is_stored else [read.ranges]
         for ranges in parts:
             yield replace(read, ranges=ranges)
 
 
-def _from_the_end(
+def _split_from_end(
     ranges: Sequence[EntryRange], entry_count: int
 ) -> Iterator[tuple[EntryRange, ...]]:
     """Ranges, cut from their end on: the last entries, then four times as many each time.

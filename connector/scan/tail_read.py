@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from connector.live.broker import EntryId
-from connector.live.entries import UNTOLD
+from connector.live.entries import UNAVAILABLE_COLUMNS
 from connector.live.tail import LiveTail
 from connector.scan.topic_read import EntryRange, TopicRead
 
@@ -20,7 +20,7 @@ _ADOPTED_BLOCKS: Final = 1
 """In so many of the bucket's last data blocks chunks are looked for that nobody reads."""
 
 
-def continued(read: TopicRead, tail: LiveTail | None) -> TopicRead:
+def add_tail(read: TopicRead, tail: LiveTail | None) -> TopicRead:
     """What is read of a topic's objects, with its tail behind.
 
     The tail gives messages in chunks that begin near the end of the objects where nobody reads.
@@ -37,23 +37,26 @@ def continued(read: TopicRead, tail: LiveTail | None) -> TopicRead:
 
 def _last_blocks(ledgers: Sequence[Ledger]) -> list[EntryRange]:
     """The entries of the last data blocks, ascending."""
-    found: list[EntryRange] = []
+    ranges: list[EntryRange] = []
     left = _ADOPTED_BLOCKS
     for ledger in reversed(ledgers):
         blocks = ledger.blocks(0, ledger.last_entry_id)[-left:]
         if blocks:
             first = blocks[0].first_entry_id
-            found.append(EntryRange(ledger.ledger_id, first, ledger.last_entry_id))
+            ranges.append(EntryRange(ledger.ledger_id, first, ledger.last_entry_id))
         left -= len(blocks)
         if not left:
             break
-    return found[::-1]
+    return ranges[::-1]
 
 
-def _unread(read: TopicRead, wanted: EntryRange) -> Iterator[tuple[EntryId, EntryId]]:
+def _unread(read: TopicRead, entries: EntryRange) -> Iterator[tuple[EntryId, EntryId]]:
     """Which of some entries nobody reads, as first and last of each stretch."""
-    ledger_id, first, end = wanted
-    for _, start, last in (*read.ranges_within(wanted), EntryRange(ledger_id, end + 1, end + 1)):
+    ledger_id, first, end = entries
+    for _, start, last in (
+        *read.intersect_ranges(entries),
+        EntryRange(ledger_id, end + 1, end + 1),
+    ):
         if first < start:
             yield EntryId(ledger_id, first), EntryId(ledger_id, start - 1)
         first = last + 1
@@ -66,16 +69,16 @@ def tail_read(read: TopicRead) -> TopicRead | None:
     in chunks begin.
 
     Args:
-        read: What is read of the topic's objects, with its tail behind (`continued`).
+        read: What is read of the topic's objects, with its tail behind (`add_tail`).
     """
     tail = read.beyond
     if not isinstance(tail, LiveTail):
         return None
     bounds = read.options.bounds
     is_before = bounds.end_id is not None and bounds.end_id <= (*tail.first, 0)
-    is_behind = bounds.start_id is not None and bounds.start_id[:2] > tail.last
-    if tail.first > tail.last or is_before or is_behind:
+    is_after = bounds.start_id is not None and bounds.start_id[:2] > tail.last
+    if tail.first > tail.last or is_before or is_after:
         return None
     whole = EntryRange(tail.ledger_id, 0, tail.last_entry_id)
-    origin = replace(read.origin, untold=UNTOLD)
+    origin = replace(read.origin, untold=UNAVAILABLE_COLUMNS)
     return TopicRead(origin, (tail,), (whole,), read.options)

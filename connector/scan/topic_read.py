@@ -72,7 +72,7 @@ class Stretch:
 
 
 @dataclass(frozen=True, slots=True)
-class Skipped:
+class Pruning:
     """What of a topic need not be read, by its statistics or the times of its ledgers.
 
     Attributes:
@@ -91,22 +91,22 @@ class Skipped:
 
     def lines(self) -> list[str]:
         """The same in words; nothing if statistics were not looked at."""
-        said = []
+        lines = []
         if self.zones:
-            said.append(
+            lines.append(
                 f"not to read, by statistics: {counted(self.zones, 'zone')},"
                 f" {size_text(self.bytes)}"
             )
         if self.ledgers_by_time:
             ledgers = counted(self.ledgers_by_time, "ledger")
-            said.append(f"not to read, by the times at which they were written: {ledgers}")
+            lines.append(f"not to read, by the times at which they were written: {ledgers}")
         if self.unknown_ledgers:
-            said.append(f"statistics do not know {counted(self.unknown_ledgers, 'ledger')}")
-        return [*said, *self.problems]
+            lines.append(f"statistics do not know {counted(self.unknown_ledgers, 'ledger')}")
+        return [*lines, *self.problems]
 
-    def __add__(self, other: Skipped) -> Skipped:
+    def __add__(self, other: Pruning) -> Pruning:
         """What is skipped of two topics; a problem of both is told once."""
-        return Skipped(
+        return Pruning(
             self.unknown_ledgers + other.unknown_ledgers,
             self.zones + other.zones,
             self.bytes + other.bytes,
@@ -126,7 +126,7 @@ class TopicRead:
         ranges: The entries that tasks give rows of, all together: ascending, none twice. A message
             that ends at another entry gives no row.
         options: How entries become rows.
-        skipped: What statistics spare.
+        pruning: What statistics spare.
         outcomes: What is known of transactions without reading, by the ids that `__txn_id__` has.
         beyond: Who knows what stands behind the last ledger; None: nobody.
     """
@@ -135,7 +135,7 @@ class TopicRead:
     ledgers: tuple[Ledger, ...]
     ranges: tuple[EntryRange, ...]
     options: ReadOptions
-    skipped: Skipped = field(default_factory=Skipped)
+    pruning: Pruning = field(default_factory=Pruning)
     outcomes: Mapping[str, KnownOutcome] = field(default_factory=dict)
     beyond: Beyond | None = None
 
@@ -146,9 +146,9 @@ class TopicRead:
 
     def ledger(self, ledger_id: int) -> Ledger:
         """One of the ledgers."""
-        return self.ledgers[self.place(ledger_id)]
+        return self.ledgers[self.ledger_index(ledger_id)]
 
-    def place(self, ledger_id: int) -> int:
+    def ledger_index(self, ledger_id: int) -> int:
         """Where one of the ledgers stands among them, from 0."""
         return bisect_left(self.ledgers, ledger_id, key=_ledger_id)
 
@@ -165,10 +165,10 @@ class TopicRead:
         nearest = self.ranges[place - 1]
         return nearest.ledger_id == ledger_id and last <= nearest.last_entry_id
 
-    def ranges_within(self, entries: EntryRange) -> list[EntryRange]:
+    def intersect_ranges(self, entries: EntryRange) -> list[EntryRange]:
         """What tasks give rows of, of some entries."""
         ledger_id, first, last = entries
-        found = []
+        ranges = []
         place = bisect_right(self.ranges, (ledger_id, first), key=_first)
         for at in range(max(0, place - 1), len(self.ranges)):
             each = self.ranges[at]
@@ -176,8 +176,8 @@ class TopicRead:
                 break
             start, end = max(first, each.first_entry_id), min(last, each.last_entry_id)
             if each.ledger_id == ledger_id and start <= end:
-                found.append(EntryRange(ledger_id, start, end))
-        return found
+                ranges.append(EntryRange(ledger_id, start, end))
+        return ranges
 
     def stretches(self, ranges: Sequence[EntryRange]) -> list[Stretch]:
         """Put ranges together between which the topic has no entry.
@@ -185,18 +185,18 @@ class TopicRead:
         Args:
             ranges: Some ranges, ascending.
         """
-        found: list[list[EntryRange]] = []
+        stretches: list[list[EntryRange]] = []
         for each in ranges:
-            if found and self._is_next(found[-1][-1], each):
-                found[-1].append(each)
+            if stretches and self._is_next(stretches[-1][-1], each):
+                stretches[-1].append(each)
             else:
-                found.append([each])
-        return [Stretch(tuple(each)) for each in found]
+                stretches.append([each])
+        return [Stretch(tuple(each)) for each in stretches]
 
     def _is_next(self, one: EntryRange, other: EntryRange) -> bool:
         if one.ledger_id == other.ledger_id:
             return one.last_entry_id + 1 == other.first_entry_id
-        place = self.place(one.ledger_id)
+        place = self.ledger_index(one.ledger_id)
         return (
             other.first_entry_id == 0
             and one.last_entry_id == self.ledgers[place].last_entry_id
@@ -218,19 +218,23 @@ class TopicRead:
         Args:
             task_bytes: About how many bytes a task should have to read; a block is never cut.
         """
-        taken: list[EntryRange] = []
+        pending: list[EntryRange] = []
         size_bytes = 0
         for piece, piece_bytes in self._pieces():
-            if taken and size_bytes + piece_bytes > task_bytes:
-                yield self.task(taken)
-                taken, size_bytes = [], 0
-            if taken and self._is_next(taken[-1], piece) and taken[-1].ledger_id == piece.ledger_id:
-                taken[-1] = taken[-1]._replace(last_entry_id=piece.last_entry_id)
+            if pending and size_bytes + piece_bytes > task_bytes:
+                yield self.task(pending)
+                pending, size_bytes = [], 0
+            if (
+                pending
+                and self._is_next(pending[-1], piece)
+                and pending[-1].ledger_id == piece.ledger_id
+            ):
+                pending[-1] = pending[-1]._replace(last_entry_id=piece.last_entry_id)
             else:
-                taken.append(piece)
+                pending.append(piece)
             size_bytes += piece_bytes
-        if taken:
-            yield self.task(taken)
+        if pending:
+            yield self.task(pending)
 
     def _pieces(self) -> Iterator[tuple[EntryRange, int]]:
         """The ranges, cut where blocks end, and how many bytes the block of each has."""
@@ -285,9 +289,11 @@ class ScanTask:
         for each in self.ranges:
             ledger = self.read.ledger(each.ledger_id)
             for entry_id in (each.first_entry_id, each.last_entry_id + 1):
-                known = ledger.position_of(entry_id)
-                numbers.append(0 if known is None else 1 + _zigzag(known - position))
-                position = position if known is None else known
+                object_position = ledger.position_of(entry_id)
+                numbers.append(
+                    0 if object_position is None else 1 + _zigzag(object_position - position)
+                )
+                position = position if object_position is None else object_position
         return TaskHandle(self.read.fingerprint, zlib.compress(_varints(numbers)))
 
     def block_ranges(self) -> Iterator[tuple[Ledger, EntryRange, int, int]]:
@@ -314,8 +320,8 @@ def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
     Raises:
         OptionError: The task is a part of none of the reads.
     """
-    found = [each for each in reads if each.fingerprint == handle.read_fingerprint]
-    if not found:
+    matches = [each for each in reads if each.fingerprint == handle.read_fingerprint]
+    if not matches:
         message = "the task is of another read: give the reads of the scan that planned it"
         raise OptionError(message)
     numbers = _numbers(zlib.decompress(handle.data))
@@ -328,13 +334,13 @@ def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
         ranges.append(last)
     position = 0
     for each in ranges:
-        ledger = found[0].ledger(each.ledger_id)
+        ledger = matches[0].ledger(each.ledger_id)
         for entry_id in (each.first_entry_id, each.last_entry_id + 1):
-            known = next(numbers)
-            if known:
-                position += _unzigzag(known - 1)
+            encoded = next(numbers)
+            if encoded:
+                position += _unzigzag(encoded - 1)
                 ledger.remember(entry_id, position)
-    return found[0].task(ranges)
+    return matches[0].task(ranges)
 
 
 def _zigzag(number: int) -> int:

@@ -11,10 +11,10 @@ from arrow_io.core.lazy import cached_property
 from connector.catalog.live_cluster import explaining
 from connector.catalog.topic_ledgers import topic_of
 from connector.filters.row_filters import ArrowFilter, BothFilters
-from connector.scan.outcomes import with_outcomes
-from connector.scan.pruning import topic_read, uncounted
-from connector.scan.tail_read import continued, tail_read
-from connector.scan.topic_read import Skipped
+from connector.scan.outcomes import add_outcomes
+from connector.scan.pruning import plan_count, topic_read
+from connector.scan.tail_read import add_tail, tail_read
+from connector.scan.topic_read import Pruning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -45,7 +45,7 @@ class View(Protocol):
     def count(self) -> int:
         """How many there are, without a filter."""
 
-    def narrowed(self, number: int, read: TopicRead) -> TopicRead:
+    def narrow(self, number: int, read: TopicRead) -> TopicRead:
         """What of a read has to be read for those of a topic, given by its number in the scan."""
 
 
@@ -92,11 +92,11 @@ class Scan:
         Raises:
             OptionError: The expression cannot be applied to the columns.
         """
-        return self.filtered(
+        return self.add_filter(
             ArrowFilter.from_expression(expression, self.options.filterable.schema)
         )
 
-    def filtered(self, row_filter: RowFilter) -> Scan:
+    def add_filter(self, row_filter: RowFilter) -> Scan:
         """Give only the rows that a filter keeps, of those that are given until now."""
         before = self.options.row_filter
         both = row_filter if before is None else BothFilters(before, row_filter)
@@ -122,28 +122,28 @@ class Scan:
         """What has to be read of each topic's objects, also where that is nothing."""
         return list(self._reads)
 
-    def skipped(self) -> Skipped:
+    def pruning(self) -> Pruning:
         """What statistics spare of all topics together; as `reads`.
 
         Raises:
             StorageError: They cannot be read.
         """
-        return reduce(add, (each.skipped for each in self._reads), Skipped())
+        return reduce(add, (each.pruning for each in self._reads), Pruning())
 
     @cached_property
     def _reads(self) -> list[TopicRead]:
         reads = [
-            continued(topic_read(topic, self.options, self.statistics), self.tails.get(topic.topic))
+            add_tail(topic_read(topic, self.options, self.statistics), self.tails.get(topic.topic))
             for topic in self.topics
         ]
         if self.view is not None:
-            reads = [self.view.narrowed(number, each) for number, each in enumerate(reads)]
+            reads = [self.view.narrow(number, each) for number, each in enumerate(reads)]
         return [
-            with_outcomes(read, topic.data, self.statistics)
+            add_outcomes(read, topic.data, self.statistics)
             for topic, read in zip(self.topics, reads, strict=True)
         ]
 
-    def counted(self) -> tuple[Scan, int]:
+    def plan_count(self) -> tuple[Scan, int]:
         """What has to be read to count rows; and how many are known without that.
 
         The scan has no filter.
@@ -152,16 +152,16 @@ class Scan:
             StorageError: Statistics cannot be read.
         """
         if self.view is not None:
-            return self._with_reads([]), self.view.count()
+            return self._replace_reads([]), self.view.count()
         if self.statistics is None:
             return self, 0
         pairs = [
-            uncounted(topic, read, self.statistics)
+            plan_count(topic, read, self.statistics)
             for topic, read in zip(self.topics, self._reads, strict=True)
         ]
-        return self._with_reads([read for read, _ in pairs]), sum(rows for _, rows in pairs)
+        return self._replace_reads([read for read, _ in pairs]), sum(rows for _, rows in pairs)
 
-    def _with_reads(self, reads: list[TopicRead]) -> Scan:
+    def _replace_reads(self, reads: list[TopicRead]) -> Scan:
         scan = replace(self)
         vars(scan)["_reads"] = reads
         return scan

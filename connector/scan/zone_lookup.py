@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.scan.skipping import column
-from connector.scan.topic_read import Skipped
+from connector.scan.topic_read import Pruning
+from connector.scan.zone_predicates import column
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.lookup import Answer, answers, keys_of
 from connector.statistics.store import UNUSABLE
@@ -20,32 +20,32 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.scan.skipping import Asked, Counted
     from connector.scan.topic_read import EntryRange
+    from connector.scan.zone_predicates import CountPredicate, ZonePredicate
     from connector.statistics.store import Statistics
     from connector.statistics.zone_files import ZoneFile
 
 STRETCH: Final = ("ledger_id", "first_entry_id", "last_entry_id")
 """The columns that say which entries a zone has."""
-_LOOKED_AT: Final = (*STRETCH, "start", "stop", "messages")
+_ZONE_COLUMNS: Final = (*STRETCH, "start", "stop", "messages")
 _NOTHING: Final = pa.table({name: pa.array([], pa.int64()) for name in (*STRETCH, "messages")})
-_NOT_LOOKED_AT: Final = [name for name in IDENTITY if name not in {"topic", "ledger_id"}]
+_UNUSED_COLUMNS: Final = [name for name in IDENTITY if name not in {"topic", "ledger_id"}]
 _MAX_REMEMBERED: Final = 10_000
 """Of how many ranges readers are told where they stand; others they find block by block."""
 
 
-def unread_zones(
+def prunable_zones(
     topic: TopicLedgers,
     ranges: Sequence[EntryRange],
-    asked: Asked | Counted,
+    predicate: ZonePredicate | CountPredicate,
     statistics: Statistics,
-) -> tuple[pa.Table, Skipped]:
+) -> tuple[pa.Table, Pruning]:
     """The zones, and whole ledgers, of a topic's ranges that need not be read.
 
     Args:
         topic: The topic.
         ranges: What would be read of it.
-        asked: What is asked for.
+        predicate: What rows are to match.
         statistics: What is known of its zones.
 
     Returns:
@@ -54,27 +54,27 @@ def unread_zones(
     Raises:
         StorageError: Statistics cannot be read.
     """
-    name, wanted = str(topic.topic), {each.ledger_id for each in ranges}
-    data = {each.ledger_id: each for each in topic.data if each.ledger_id in wanted}
+    name, ledger_ids = str(topic.topic), {each.ledger_id for each in ranges}
+    data = {each.ledger_id: each for each in topic.data if each.ledger_id in ledger_ids}
     objects = DataObjects((name, each) for each in data.values())
     files = (
         # All these wait at once, and their names would be most of it.
-        (file, ledgers.filter(objects.are_same(ledgers)).drop_columns(_NOT_LOOKED_AT))
-        for file, ledgers in statistics.ledgers(name, sorted(wanted))
+        (file, ledgers.filter(objects.are_same(ledgers)).drop_columns(_UNUSED_COLUMNS))
+        for file, ledgers in statistics.ledgers(name, sorted(ledger_ids))
     )
-    known = 0
-    unread: list[pa.Table] = [_NOTHING]
-    skipped = Skipped(problems=statistics.problems)
-    for answer in answers(files, partial(_found, asked)):
-        known += len(answer.ledgers)
+    recorded = 0
+    prunable: list[pa.Table] = [_NOTHING]
+    pruning = Pruning(problems=statistics.problems)
+    for answer in answers(files, partial(_look_up, predicate)):
+        recorded += len(answer.ledgers)
         if answer.problem is not None:
-            skipped += Skipped(problems=(answer.problem,))
+            pruning += Pruning(problems=(answer.problem,))
         if answer.found is not None:
-            unread.append(answer.found.unread)
-            skipped += answer.found.skipped
+            prunable.append(answer.found.prunable)
+            pruning += answer.found.pruning
             for ledger_id, entry_id, position in answer.found.positions:
                 data[ledger_id].remember(entry_id, position)
-    return pa.concat_tables(unread), skipped + Skipped(len(data) - known)
+    return pa.concat_tables(prunable), pruning + Pruning(len(data) - recorded)
 
 
 def sum_of(numbers: pa.ChunkedArray) -> int:
@@ -83,78 +83,82 @@ def sum_of(numbers: pa.ChunkedArray) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _FileAnswer:
     """What a file tells.
 
     Attributes:
-        unread: What need not be read of its ledgers, as in `unread_zones`.
-        skipped: How much that is.
+        prunable: What need not be read of its ledgers, as in `prunable_zones`.
+        pruning: How much that is.
         positions: A ledger, an entry, and where that begins in the data object: of those zones
             that are read without the one before or behind them.
     """
 
-    unread: pa.Table
-    skipped: Skipped
+    prunable: pa.Table
+    pruning: Pruning
     positions: Sequence[tuple[int, int, int]]
 
 
-def _found(asked: Asked | Counted, file: ZoneFile, ledgers: pa.Table) -> Answer[_Found]:
-    may_pass = asked.may_pass(ledgers)
-    whole = ledgers.filter(pc.invert(may_pass))
-    known, problem = set(keys_of(ledgers)), None
-    doubtful = ledgers.filter(pc.and_(may_pass, pc.invert(asked.surely_may_pass(ledgers))))
+def _look_up(
+    predicate: ZonePredicate | CountPredicate, file: ZoneFile, ledgers: pa.Table
+) -> Answer[_FileAnswer]:
+    may_match = predicate.may_match(ledgers)
+    whole = ledgers.filter(pc.invert(may_match))
+    recorded, problem = set(keys_of(ledgers)), None
+    doubtful = ledgers.filter(pc.and_(may_match, pc.invert(predicate.all_may_match(ledgers))))
     try:
-        looked_into = list(_looked_into(file, doubtful, asked))
+        zones_by_group = list(_read_zones(file, doubtful, predicate))
     except UNUSABLE as error:
         # What the file tells of other ledgers stands in its footer, which is sound.
-        known.difference_update(keys_of(doubtful))
+        recorded.difference_update(keys_of(doubtful))
         problem = str(error)
-        looked_into = []
-        whole = whole.filter(pa.array([each in known for each in keys_of(whole)], pa.bool_()))
-    unread = [whole.select(_NOTHING.column_names)]
-    skipped = Skipped(0, sum_of(whole.column("zones")), sum_of(whole.column("size_bytes")))
+        zones_by_group = []
+        whole = whole.filter(pa.array([each in recorded for each in keys_of(whole)], pa.bool_()))
+    prunable = [whole.select(_NOTHING.column_names)]
+    pruning = Pruning(0, sum_of(whole.column("zones")), sum_of(whole.column("size_bytes")))
     positions: list[tuple[int, int, int]] = []
-    for zones in looked_into:
-        passing = column(zones, "may_pass")
-        left_out = zones.filter(pc.invert(passing))
-        unread.append(left_out.select(_NOTHING.column_names))
+    for zones in zones_by_group:
+        may_match = column(zones, "may_match")
+        left_out = zones.filter(pc.invert(may_match))
+        prunable.append(left_out.select(_NOTHING.column_names))
         size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
-        skipped += Skipped(0, left_out.num_rows, sum_of(size_bytes))
-        positions += _positions(zones, passing)
-    return Answer(known, _Found(pa.concat_tables(unread), skipped, positions), problem)
+        pruning += Pruning(0, left_out.num_rows, sum_of(size_bytes))
+        positions += _positions(zones, may_match)
+    return Answer(recorded, _FileAnswer(pa.concat_tables(prunable), pruning, positions), problem)
 
 
-def _looked_into(file: ZoneFile, ledgers: pa.Table, asked: Asked | Counted) -> Iterator[pa.Table]:
-    """The zones of some ledgers of a file, with a column `may_pass`.
+def _read_zones(
+    file: ZoneFile, ledgers: pa.Table, predicate: ZonePredicate | CountPredicate
+) -> Iterator[pa.Table]:
+    """The zones of some ledgers of a file, with a column `may_match`.
 
     Raises:
         CorruptStatisticsError: They are damaged.
         PulsarOffloadError: They cannot be read.
     """
-    columns = sorted({*_LOOKED_AT, *asked.columns})
+    columns = sorted({*_ZONE_COLUMNS, *predicate.columns})
     for groups, rows in file.row_groups_of(ledgers):
         read = file.zones(groups, columns)
         zones = pa.concat_tables(read.slice(*each) for each in rows).combine_chunks()
-        may_pass = asked.may_pass(zones)
-        if asked.has_key and pc.any(may_pass).as_py():
+        may_match = predicate.may_match(zones)
+        if predicate.has_key and pc.any(may_match).as_py():
             keys = file.zones(groups, ["keys"])
             zones = zones.append_column(
                 "keys", pa.concat_tables(keys.slice(*each) for each in rows).column(0)
             )
-            may_pass = asked.may_pass(zones)
-        yield zones.select(_LOOKED_AT).append_column("may_pass", may_pass)
+            may_match = predicate.may_match(zones)
+        yield zones.select(_ZONE_COLUMNS).append_column("may_match", may_match)
 
 
-def _positions(zones: pa.Table, may_pass: pa.BooleanArray) -> Iterator[tuple[int, int, int]]:
-    """Where those zones begin and end that are read without the next ones; see `_Found`."""
+def _positions(zones: pa.Table, may_match: pa.BooleanArray) -> Iterator[tuple[int, int, int]]:
+    """Where those zones begin and end that are read without the next ones; see `_FileAnswer`."""
     edge = pa.array([False])
-    before = pc.and_(may_pass, pc.invert(pa.concat_arrays([edge, may_pass[:-1]])))
-    behind = pc.and_(may_pass, pc.invert(pa.concat_arrays([may_pass[1:], edge])))
-    for wanted, name, offset, shift in (
-        (before, "first_entry_id", "start", 0),
-        (behind, "last_entry_id", "stop", 1),
+    is_first = pc.and_(may_match, pc.invert(pa.concat_arrays([edge, may_match[:-1]])))
+    is_last = pc.and_(may_match, pc.invert(pa.concat_arrays([may_match[1:], edge])))
+    for is_edge, name, offset, shift in (
+        (is_first, "first_entry_id", "start", 0),
+        (is_last, "last_entry_id", "stop", 1),
     ):
-        mine = zones.filter(wanted).slice(0, _MAX_REMEMBERED)
-        columns = (mine.column(each).to_pylist() for each in ("ledger_id", name, offset))
+        edges = zones.filter(is_edge).slice(0, _MAX_REMEMBERED)
+        columns = (edges.column(each).to_pylist() for each in ("ledger_id", name, offset))
         for ledger_id, entry_id, position in zip(*columns, strict=True):
             yield ledger_id, entry_id + shift, position

@@ -26,7 +26,7 @@ def _skipped(catalog: Catalog, **options: Any) -> int:  # noqa: ANN401 - those o
     given = {"catalog": catalog, "value": "raw", **options}
     dataset = open_topic(str(catalog.location), BATCHED.name, **given)
     before = pc.field("__publish_time__") < LONG_AGO.replace(year=2000)
-    return dataset.filter(before).scan.skipped().zones
+    return dataset.filter(before).scan.pruning().zones
 
 
 def test_snapshot_remembers_where_statistics_are(

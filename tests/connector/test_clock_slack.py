@@ -52,7 +52,7 @@ def test_times_spare_ledgers_only_on_the_word_of_the_user() -> None:
     never = _time < pa.scalar(middle.as_py() - timedelta(days=1), middle.type)
     assert _read_ledgers(whole, never) == _read_ledgers(whole) != set()
     assert _read_ledgers(spared, never) == set()
-    assert spared.scan.where(never).skipped().ledgers_by_time == len(_read_ledgers(whole))
+    assert spared.scan.where(never).pruning().ledgers_by_time == len(_read_ledgers(whole))
     assert _read_ledgers(spared) == _read_ledgers(whole)
 
 

@@ -24,7 +24,7 @@ from connector import open_topic
 from connector.increments import following
 from connector.increments.following import new_of_brokers
 from connector.live.broker import Brokers, EntryId
-from connector.live.entries import UNTOLD
+from connector.live.entries import UNAVAILABLE_COLUMNS
 from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_entry, encode_marker
@@ -67,7 +67,9 @@ def _comparable(rows: list[Row], behind: tuple[int, int]) -> list[Row]:
     found = []
     for row in rows:
         of_brokers = (row["__ledger_id__"], row["__entry_id__"]) > behind
-        untold = {*UNTOLD, "__ordering_key__", "__schema_version__"} if of_brokers else ()
+        untold = (
+            {*UNAVAILABLE_COLUMNS, "__ordering_key__", "__schema_version__"} if of_brokers else ()
+        )
         told = {name: value for name, value in row.items() if name not in untold}
         # Nor does it tell an empty key from none.
         found.append(told | {"__key__": told["__key__"] or None} if of_brokers else told)

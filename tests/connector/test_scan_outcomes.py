@@ -137,7 +137,7 @@ def test_tasks_carry_no_more_than_so_many() -> None:
         analyzed(bucket.url, TOPIC, folder.url)
         scan = open_topic(bucket.url, TOPIC, statistics=folder.url, value="raw").scan
         for most in (0, 2):
-            with patch("connector.scan.outcomes._MAX_TOLD", most):
+            with patch("connector.scan.outcomes._MAX_OUTCOMES", most):
                 [each] = replace(scan).reads()
             assert len(each.outcomes) == most
             assert read(scan).num_rows == 2

@@ -451,7 +451,7 @@ def test_a_unit_of_growing_values_is_decoded_in_parts(monkeypatch: pytest.Monkey
             bucket.url, TOPIC, schema={"type": "JSON", "schema": json.dumps(schema)}
         )
         for unit in _units(dataset.scan.plan()):
-            for part in (first := unit(), *first.further):
+            for part in (first := unit(), *first.remaining_parts):
                 assert sum(each.get_total_buffer_size() for each in part.batches) < 90_000
         table = dataset.to_table()
         rows = dataset.metrics.rows

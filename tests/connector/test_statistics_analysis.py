@@ -302,7 +302,7 @@ def test_a_short_time_takes_few_bytes(many_zones: tuple[SlowStore, str, int]) ->
 
     assert [row["__key__"] for row in rows] == [f"key-{n}" for n in range(703, 713)]
     assert taken <= 0.015 * total + 2 * zone_bytes
-    assert sum(each.skipped.zones for each in scan.reads()) >= _ZONES - 4
+    assert sum(each.pruning.zones for each in scan.reads()) >= _ZONES - 4
 
 
 def test_a_key_takes_few_bytes(many_zones: tuple[SlowStore, str, int]) -> None:

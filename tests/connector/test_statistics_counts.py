@@ -15,8 +15,8 @@ import pytest
 
 from connector import open_topic
 from connector.inputs.bounds import Bounds
-from connector.scan.pruning import _written_at_other_times
-from connector.scan.skipping import Asked
+from connector.scan.pruning import _ledgers_of_other_times
+from connector.scan.zone_predicates import ZonePredicate
 from connector.statistics.analysis import analyze
 from connector.statistics.store import open_statistics
 from tests.support.buckets import TOPIC, memory_bucket, offload
@@ -56,7 +56,7 @@ def test_a_ledger_in_two_files_counts_once(sizes: tuple[int, int]) -> None:
 
         assert dataset.count_rows() == len(_LEDGERS) * sum(_BATCHES)
         assert dataset.metrics.rows == len(_LEDGERS) * sum(_BATCHES)
-        skipped = dataset.scan.where(pc.field("__key__") == "none").skipped()
+        skipped = dataset.scan.where(pc.field("__key__") == "none").pruning()
         data = dataset.scan.topics[0].data
         assert skipped.bytes <= sum(each.stored_bytes for each in data)
         assert skipped.unknown_ledgers == 0
@@ -118,6 +118,6 @@ def test_times_of_two_clocks_spare_nothing(closed_ms: int) -> None:
 
     for start_ms in range(95_000, 105_000, 100):
         bounds = Bounds(start_ms=start_ms, end_ms=start_ms + 100)
-        left_out = _written_at_other_times(topic, Asked([{}], bounds), timedelta(seconds=1))
+        left_out = _ledgers_of_other_times(topic, ZonePredicate([{}], bounds), timedelta(seconds=1))
         is_outside = start_ms + 100 <= 99_000 or start_ms > closed_ms + 1000
         assert bool(left_out) is (closed_ms >= 100_000 and is_outside)

@@ -129,7 +129,7 @@ def test_counts_that_begin_anew_are_no_error() -> None:
         [topic_read] = scan.reads()
         rows = read(scan)
 
-    assert topic_read.skipped.zones == 2
+    assert topic_read.pruning.zones == 2
     assert rows["__entry_id__"].to_pylist() == [0, 2, 1, 2]
 
 

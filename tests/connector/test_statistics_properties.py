@@ -15,7 +15,7 @@ from arrow_io.read_metrics import ReadMetrics
 from connector import open_topic
 from connector.filters.row_filters import ArrowFilter
 from connector.scan.execution import count
-from connector.scan.skipping import TOLD
+from connector.scan.zone_predicates import PRUNABLE_COLUMNS
 from tests.support.buckets import TOPIC, MemoryBucket, memory_bucket, offload
 from tests.support.damage import flipped
 from tests.support.encryption import key_pair, sealed_entry
@@ -73,7 +73,7 @@ def _filters(draw: st.DrawFn, rows: pa.Table) -> ArrowFilter | None:
     if draw(st.integers(0, 5)) == 0:
         return None
     values = {}
-    for name in TOLD:
+    for name in PRUNABLE_COLUMNS:
         occurring = [each for each in rows[name].to_pylist() if each is not None]
         if occurring:
             values[name] = beside(occurring)
@@ -103,7 +103,7 @@ def _bounds(draw: st.DrawFn, rows: pa.Table) -> dict[str, Any]:
 
 def _scan(url: str, row_filter: ArrowFilter | None, **options: Any) -> Scan:  # noqa: ANN401
     scan = open_topic(url, TOPIC, columns=COLUMNS, **options).scan
-    return scan if row_filter is None else scan.filtered(row_filter)
+    return scan if row_filter is None else scan.add_filter(row_filter)
 
 
 @st.composite
@@ -148,15 +148,17 @@ def test_rows_are_those_without_statistics(
         scan = _scan(bucket.url, row_filter, statistics=folder, **options)
         given = _Read.of(scan)
         bounded = read(_scan(bucket.url, None, **options))
-        rest, counted = _scan(bucket.url, None, statistics=folder, **options).select([]).counted()
+        rest, counted = (
+            _scan(bucket.url, None, statistics=folder, **options).select([]).plan_count()
+        )
         counted += count(rest.plan(), ReadMetrics())
 
     assert without.error is None
     assert counted == bounded.num_rows
     assert given == without
     for each in scan.reads():
-        assert not each.skipped.problems
-        assert not each.skipped.unknown_ledgers
+        assert not each.pruning.problems
+        assert not each.pruning.unknown_ledgers
 
 
 @pytest.mark.filterwarnings("ignore:there are no statistics")

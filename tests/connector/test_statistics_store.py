@@ -26,7 +26,7 @@ from tests.support.statistics import analyzed, rows_of
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from connector.scan.topic_read import Skipped
+    from connector.scan.topic_read import Pruning
     from connector.scan.topic_scan import Scan
 
 _FIRST_MS: Final = 1_700_000_000_000
@@ -49,9 +49,9 @@ def _scan(url: str, folder: str | None, wanted: pc.Expression = _WANTED) -> Scan
     return open_topic(url, TOPIC, columns=COLUMNS, statistics=folder).scan.where(wanted)
 
 
-def _skipped(scan: Scan) -> Skipped:
+def _skipped(scan: Scan) -> Pruning:
     [topic_read] = scan.reads()
-    return topic_read.skipped
+    return topic_read.pruning
 
 
 def _files(folder: MemoryBucket) -> dict[str, bytes]:

@@ -134,7 +134,7 @@ def test_rows_are_those_without_statistics(
             options: dict[str, Any] = {"statistics": folder.url, "on_corruption": on_corruption}
             assert _rows(stands, asked, **options) == expected
             if damage is None:
-                assert not _scan(stands, **options).where(asked).skipped().unknown_ledgers
+                assert not _scan(stands, **options).where(asked).pruning().unknown_ledgers
 
 
 def _infos_of(golden: GoldenSegment) -> dict[int, LedgerInfo]:
@@ -205,7 +205,7 @@ def test_statistics_of_other_objects_are_not_used(place: int) -> None:
         unknown = [each.ledger_id for each in unknown_ledgers(known, TOPIC, ledgers)]
         assert unknown == ([10, 20] if place == 2 else [10])
         nothing = _scan(topic, statistics=folder.url).where(pc.field("__key__") == "none")
-        assert nothing.skipped().unknown_ledgers == len(unknown)
+        assert nothing.pruning().unknown_ledgers == len(unknown)
         assert {each.ledger_id for read in nothing.reads() for each in read.ranges} == set(unknown)
 
 

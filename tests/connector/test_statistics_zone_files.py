@@ -185,8 +185,8 @@ def test_each_byte_and_each_length(cut: bool) -> None:
             folder.put({file.name: data[:at] if cut else flipped(data, at, 1 + at % 255)})
             scan = replace(topic.scan, statistics=open_statistics(folder.url)).where(wanted)
             [read_of_topic] = scan.reads()
-            assert read_of_topic.skipped.problems, at
-            assert read_of_topic.skipped.unknown_ledgers > 0, at
+            assert read_of_topic.pruning.problems, at
+            assert read_of_topic.pruning.unknown_ledgers > 0, at
             assert read(scan).select(expected.schema.names).equals(expected), at
     assert expected.num_rows == 1
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from arrow_io.storage.object_version import ObjectVersion
+    from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.ranges import ByteSpan
-    from arrow_io.storage.ranges_ahead import RangesAhead
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.object_kind import SavedPair
     from connector.inputs.topic_names import AnyTopic
@@ -142,7 +142,7 @@ class BoxedEntries:
         *,
         verify_checksums: bool = False,
         owned: bool = True,
-        ahead: RangesAhead | None = None,
+        ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries by one request."""
         del tally, ahead

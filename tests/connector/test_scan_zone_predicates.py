@@ -17,8 +17,13 @@ from arrow_io.messages.key_filters import key_filter
 from connector.filters.combinations import Cell, matching_combinations
 from connector.filters.row_filters import ArrowFilter
 from connector.inputs.bounds import Bounds
-from connector.scan.skipping import TOLD, Asked, Counted, without
 from connector.scan.topic_read import EntryRange
+from connector.scan.zone_predicates import (
+    PRUNABLE_COLUMNS,
+    CountPredicate,
+    ZonePredicate,
+    subtract_stretches,
+)
 from connector.statistics.zones import ZONE_SCHEMA, ledgers_of
 from tests.support.row_filters import beside, row_filters
 
@@ -78,7 +83,7 @@ def test_what_is_left_is_what_stands_in_no_stretch(
     taken = [(ledger_id, first, last) for ledger_id, (first, last) in stretches]
     columns = zip(*taken, strict=True) if taken else ([], [], [])
 
-    left = without(ranges, *(pa.array(list(each), pa.int64()) for each in columns))
+    left = subtract_stretches(ranges, *(pa.array(list(each), pa.int64()) for each in columns))
 
     gone = set(_entries(taken))
     assert _entries(left) == [each for each in _entries(ranges) if each not in gone]
@@ -90,7 +95,7 @@ def test_ledgers_far_apart_do_not_meet() -> None:
     ranges = [EntryRange(2**62, 0, 2**40), EntryRange(2**63 - 1, 5, 2**41)]
     ledger_ids = pa.array([2**63 - 1, 2**62, 7])
 
-    left = without(ranges, ledger_ids, pa.array([0, 9, 0]), pa.array([2**41 - 1, 10, 5]))
+    left = subtract_stretches(ranges, ledger_ids, pa.array([0, 9, 0]), pa.array([2**41 - 1, 10, 5]))
 
     assert left == [
         EntryRange(2**62, 0, 8),
@@ -176,23 +181,25 @@ def test_no_zone_with_a_row_that_passes_is_left_out(
     bounds: Bounds,
     with_keys: bool,
 ) -> None:
-    """Whatever a filter looks at, and with or without the filters of keys."""
+    """Whatever a filter looks at, and with or subtract_stretches the filters of keys."""
     try:
         row_filter = ArrowFilter.from_expression(expression, _ROWS)
     except OptionError:
         reject()
-    combinations = matching_combinations(row_filter, _ROWS, list(TOLD), pc.scalar(value=True))
-    asked = Asked(combinations, bounds)
+    combinations = matching_combinations(
+        row_filter, _ROWS, list(PRUNABLE_COLUMNS), pc.scalar(value=True)
+    )
+    asked = ZonePredicate(combinations, bounds)
     table = _table([_row(each) for each in zones])
     columns = [*asked.columns, *_POSITION]
 
-    told = asked.may_pass(table.select([*columns, "keys"] if with_keys else columns))
-    of_ledger = asked.may_pass(ledgers_of(table))
+    told = asked.may_match(table.select([*columns, "keys"] if with_keys else columns))
+    of_ledger = asked.may_match(ledgers_of(table))
 
     assert told.null_count == 0
-    [ledger_may_pass] = of_ledger.to_pylist()
-    for rows, may_pass in zip(zones, told.to_pylist(), strict=True):
-        if rows and not (may_pass and ledger_may_pass):
+    [ledger_may_match] = of_ledger.to_pylist()
+    for rows, may_match in zip(zones, told.to_pylist(), strict=True):
+        if rows and not (may_match and ledger_may_match):
             batch = pa.RecordBatch.from_pylist(rows, _ROWS)
             kept = [rows[each] for each in row_filter.matching_rows(batch).to_pylist()]
             assert not [each for each in kept if _is_within(each, bounds)]
@@ -207,13 +214,13 @@ def test_what_is_not_read_is_counted_right(
 ) -> None:
     """Zones, and ledgers, that need not be read to count rows have all of theirs or none."""
     table = _table([_row(each) for each in zones])
-    told = Counted(bounds, uncommitted=False)
+    told = CountPredicate(bounds, uncommitted=False)
 
     for known, parts in (
         (table, zones),
         (ledgers_of(table), [list(itertools.chain.from_iterable(zones))]),
     ):
-        unread = [not each for each in told.may_pass(known).to_pylist()]
+        unread = [not each for each in told.may_match(known).to_pylist()]
         counts = known["messages"].to_pylist()
         for rows, is_unread, count in zip(parts, unread, counts, strict=True):
             assert not is_unread or count == sum(_is_within(each, bounds) for each in rows)
@@ -258,13 +265,13 @@ def test_what_zones_tell(combination: Combination, expected: bool) -> None:
     """Each column rules out what it can; what is not known of a zone rules out nothing."""
     table = _table([_row(_RICH), _row(_RICH, chunks=1), {"topic": "t"}])
 
-    found = Asked([combination], Bounds()).may_pass(table)
+    found = ZonePredicate([combination], Bounds()).may_match(table)
 
     assert found.to_pylist() == [expected, True, True]
 
 
 def test_no_zones_are_no_error() -> None:
     """Of nothing, nothing is left out."""
-    found = Asked(_ANY, Bounds(start_ms=5)).may_pass(_table([]))
+    found = ZonePredicate(_ANY, Bounds(start_ms=5)).may_match(_table([]))
 
     assert found.to_pylist() == []

@@ -37,12 +37,12 @@ _COLUMNS: Final = {
     KEY: ("null_keys", "keys"),
 } | {name: tuple(each for each in columns if each is not None) for name, columns in _TIMES.items()}
 _NO_CUT: Final = maxsize, maxsize
-TOLD: Final = tuple(_COLUMNS)
+PRUNABLE_COLUMNS: Final = tuple(_COLUMNS)
 """The columns of rows of which statistics tell something."""
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ZonePredicate:
     """What rows that are asked for look like.
 
     Attributes:
@@ -67,14 +67,14 @@ class Asked:
     @property
     def columns(self) -> list[str]:
         """The columns of statistics that are looked at besides positions; filters of keys apart."""
-        wanted = {*_SPECIAL, "messages"}
+        columns = {*_SPECIAL, "messages"}
         for each in self.combinations:
-            wanted |= {needed for name in each for needed in _COLUMNS.get(name, ())}
+            columns |= {needed for name in each for needed in _COLUMNS.get(name, ())}
         if self.bounds.by_time:
-            wanted |= {"min_publish_time", "max_publish_time"}
-        return sorted(wanted - {"keys"})
+            columns |= {"min_publish_time", "max_publish_time"}
+        return sorted(columns - {"keys"})
 
-    def may_pass(self, zones: pa.Table) -> pa.BooleanArray:
+    def may_match(self, zones: pa.Table) -> pa.BooleanArray:
         """For each zone, or ledger, whether it may have a row that is asked for; never null.
 
         Args:
@@ -82,26 +82,26 @@ class Asked:
         """
         passes = _same(zones, value=False)
         for one in self.combinations:
-            held = (_may_lie(zones, name, cells) for name, cells in one.items())
+            held = (_may_be_in_cells(zones, name, cells) for name, cells in one.items())
             passes = pc.or_kleene(passes, _all(zones, held))
         if self.bounds.by_time:
-            within = _may_lie(zones, _PUBLISH_TIME, [_cell_of(self.bounds)])
-            passes = pc.and_kleene(passes, within)
+            is_in_bounds = _may_be_in_cells(zones, _PUBLISH_TIME, [_publish_time_cell(self.bounds)])
+            passes = pc.and_kleene(passes, is_in_bounds)
         # What is null is not known.
         return pc.or_(_has_any(zones, _SPECIAL), pc.fill_null(passes, fill_value=True))
 
-    def surely_may_pass(self, ledgers: pa.Table) -> pa.BooleanArray:
+    def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
         """For each ledger whether all zones of it may pass, so that none need be looked at."""
         passes = _same(ledgers, value=False)
         for one in self.combinations:
-            held = (_lies_within(ledgers, name, cells) for name, cells in one.items())
+            held = (_all_in_cells(ledgers, name, cells) for name, cells in one.items())
             passes = pc.or_kleene(passes, _all(ledgers, held))
-        passes = pc.and_kleene(passes, _is_within(ledgers, self.bounds))
+        passes = pc.and_kleene(passes, _is_in_bounds(ledgers, self.bounds))
         return pc.fill_null(passes, fill_value=False)
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class CountPredicate:
     """What has to be read to count rows: where statistics do not tell how many there are.
 
     Attributes:
@@ -119,14 +119,14 @@ class Counted:
         """The columns of statistics that are looked at besides positions."""
         return [*_SPECIAL, "messages", "transactional", "min_publish_time", "max_publish_time"]
 
-    def may_pass(self, zones: pa.Table) -> pa.BooleanArray:
+    def may_match(self, zones: pa.Table) -> pa.BooleanArray:
         """For each zone, or ledger, whether it has to be read; never null."""
-        untold = _SPECIAL if self.uncommitted else (*_SPECIAL, "transactional")
-        within = pc.fill_null(_is_within(zones, self.bounds), fill_value=False)
+        special = _SPECIAL if self.uncommitted else (*_SPECIAL, "transactional")
+        is_in_bounds = pc.fill_null(_is_in_bounds(zones, self.bounds), fill_value=False)
         has_none = pc.equal(column(zones, "messages"), 0)
-        return pc.or_(_has_any(zones, untold), pc.invert(pc.or_(within, has_none)))
+        return pc.or_(_has_any(zones, special), pc.invert(pc.or_(is_in_bounds, has_none)))
 
-    def surely_may_pass(self, ledgers: pa.Table) -> pa.BooleanArray:
+    def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
         """For each ledger whether all of it has to be read: nothing tells that."""
         return _same(ledgers, value=False)
 
@@ -137,14 +137,14 @@ def _has_any(zones: pa.Table, names: Iterable[str]) -> pa.BooleanArray:
     return pc.fill_null(pc.not_equal(number, 0), fill_value=True)
 
 
-def _is_within(zones: pa.Table, bounds: Bounds) -> pa.BooleanArray:
+def _is_in_bounds(zones: pa.Table, bounds: Bounds) -> pa.BooleanArray:
     """Whether all messages were surely published within bounds by time; null: it is not known."""
     if not bounds.by_time:
         return _same(zones, value=True)
-    return _lies_within(zones, _PUBLISH_TIME, [_cell_of(bounds)])
+    return _all_in_cells(zones, _PUBLISH_TIME, [_publish_time_cell(bounds)])
 
 
-def _cell_of(bounds: Bounds) -> Cell:
+def _publish_time_cell(bounds: Bounds) -> Cell:
     """The publish times, in µs, that lie within bounds by time."""
     return Cell(
         None if bounds.start_ms is None else _storable(bounds.start_ms * 1000),
@@ -157,7 +157,7 @@ def _storable(microseconds: int) -> int:
     return max(-maxsize - 1, min(microseconds, maxsize))
 
 
-def _lies_within(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
+def _all_in_cells(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
     """Whether all values of a column surely lie in some cells; null: that is not known."""
     if name in {KEY, "__schema_version__"} or name not in _COLUMNS:
         return _same(ledgers, value=False)
@@ -169,7 +169,7 @@ def _lies_within(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Bool
     return pc.and_kleene(held, _any(ledgers, (_between(each, least, greatest) for each in joined)))
 
 
-def _may_lie(zones: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
+def _may_be_in_cells(zones: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
     """Whether a value of a column may lie in one of some cells; null: that is not known."""
     if name not in _COLUMNS:
         return _same(zones, value=True)
@@ -248,7 +248,7 @@ def _has_version(versions: pa.ListArray, cell: Cell) -> pa.BooleanArray:
     return pc.if_else(pc.is_null(versions), pa.scalar(None, pa.bool_()), held)
 
 
-def without(
+def subtract_stretches(
     ranges: Sequence[EntryRange], ledger_ids: pa.Array, firsts: pa.Array, lasts: pa.Array
 ) -> list[EntryRange]:
     """What is left of some ranges without some stretches of entries.
@@ -293,21 +293,21 @@ def _joined(
     lasts: pa.Array,
 ) -> Iterator[tuple[int, int]]:
     """The stretches of ledgers that are laid end to end, half-open; those that touch are one."""
-    place = pc.index_in(ledger_ids, value_set=pa.array(begins, pa.int64()))
-    found = pc.is_valid(place)
-    place = place.filter(found)
-    begin = pa.array(begins.values(), pa.int64()).take(place)
-    size = pa.array(sizes.values(), pa.int64()).take(place)
-    behind = pc.min_element_wise(pc.add(lasts.filter(found), 1), size)
-    starts, stops = pc.add(begin, firsts.filter(found)), pc.add(begin, behind)
+    index = pc.index_in(ledger_ids, value_set=pa.array(begins, pa.int64()))
+    is_present = pc.is_valid(index)
+    index = index.filter(is_present)
+    begin = pa.array(begins.values(), pa.int64()).take(index)
+    size = pa.array(sizes.values(), pa.int64()).take(index)
+    entry_stop = pc.min_element_wise(pc.add(lasts.filter(is_present), 1), size)
+    starts, stops = pc.add(begin, firsts.filter(is_present)), pc.add(begin, entry_stop)
     order = pc.sort_indices(starts)
     starts, stops = starts.take(order), pc.cumulative_max(stops.take(order))
     if not len(starts):
         return
     is_first = pc.greater(starts[1:], stops[:-1])
-    begun = pa.concat_arrays([starts[:1], starts[1:].filter(is_first)])
-    ended = pa.concat_arrays([stops[:-1].filter(is_first), stops[-1:]])
-    for start, stop in zip(begun.to_pylist(), ended.to_pylist(), strict=True):
+    joined_starts = pa.concat_arrays([starts[:1], starts[1:].filter(is_first)])
+    joined_stops = pa.concat_arrays([stops[:-1].filter(is_first), stops[-1:]])
+    for start, stop in zip(joined_starts.to_pylist(), joined_stops.to_pylist(), strict=True):
         if start < stop:
             yield start, stop
 
