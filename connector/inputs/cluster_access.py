@@ -78,12 +78,12 @@ class ClusterAccess:
 _AccessT = TypeVar("_AccessT", bound=ClusterAccess)
 
 
-def read_access(kind: type[_AccessT], what: str, options: Mapping[str, object]) -> _AccessT:
+def read_access(kind: type[_AccessT], option_kind: str, options: Mapping[str, object]) -> _AccessT:
     """Read options as users give them; numbers and flags may be text.
 
     Args:
         kind: What they make.
-        what: What an error calls such an option.
+        option_kind: What an error calls such an option.
         options: The options, by name.
 
     Raises:
@@ -92,21 +92,21 @@ def read_access(kind: type[_AccessT], what: str, options: Mapping[str, object]) 
     types = {each.name: each.type for each in fields(kind)}
     unknown = sorted(set(options) - set(types))
     if unknown:
-        message = f"unknown {what} {unknown[0]!r}; the options are {', '.join(types)}"
+        message = f"unknown {option_kind} {unknown[0]!r}; the options are {', '.join(types)}"
         raise OptionError(message)
     readers = {"bool": _flag, "float": _number, "tuple[str, ...]": _names}
     checked: dict[str, Any] = {
-        name: readers.get(str(types[name]), _text)(f"the {what} {name}", value)
+        name: readers.get(str(types[name]), _text)(f"the {option_kind} {name}", value)
         for name, value in options.items()
         if value is not None
     }
     return kind(**checked)
 
 
-def _check_token(token: str, what: str) -> None:
+def _check_token(token: str, source: str) -> None:
     # Else a library would show it in its error, or it would end the header of a request.
     if not token or not token.isascii() or not token.isprintable() or len(token) > _MAX_TOKEN_BYTES:
-        message = f"{what} is not a token: it is empty, too long, or has characters that none has"
+        message = f"{source} is not a token: it is empty, too long, or has characters that none has"
         raise OptionError(message)
 
 

@@ -44,11 +44,11 @@ _PEM_START = "-----BEGIN "
 _PRIVATE_KEY = b"PRIVATE KEY-----"
 
 
-def read_decryption_keys(given: KeySource | None) -> DecryptionKeys:
+def read_decryption_keys(source: KeySource | None) -> DecryptionKeys:
     """Read private keys.
 
     Args:
-        given: One of what the table above lists; None for no keys; or what this function gave.
+        source: One of what the table above lists; None for no keys; or what this function gave.
 
     Raises:
         OptionError: It is not one of these, a file cannot be read, two files of a folder hold
@@ -58,17 +58,17 @@ def read_decryption_keys(given: KeySource | None) -> DecryptionKeys:
         >>> read_decryption_keys("tests/data/golden/keys/client-ec-priv.pem")
         DecryptionKeys(<any name>)
     """
-    given = hidden(given)
-    if given is None:
+    source = hidden(source)
+    if source is None:
         return DecryptionKeys()
-    if isinstance(given, DecryptionKeys):
-        return given
-    if isinstance(given, Mapping):
-        return DecryptionKeys({_checked(name): _pem(each) for name, each in given.items()})
-    if callable(given):
-        return DecryptionKeys(look_up=_LookUp(given))
-    folder = _folder(given)
-    return DecryptionKeys(for_any_name=_pem(given)) if folder is None else DecryptionKeys(folder)
+    if isinstance(source, DecryptionKeys):
+        return source
+    if isinstance(source, Mapping):
+        return DecryptionKeys({_checked(name): _pem(each) for name, each in source.items()})
+    if callable(source):
+        return DecryptionKeys(look_up=_LookUp(source))
+    folder = _read_folder(source)
+    return DecryptionKeys(for_any_name=_pem(source)) if folder is None else DecryptionKeys(folder)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -78,11 +78,11 @@ class _LookUp:
     get: Callable[[str], Pem | None]
 
     def __call__(self, name: str) -> bytes | None:
-        found = hidden(self.get(name))
-        if found is None or isinstance(found, bytes):
-            return found
-        if isinstance(found, str):
-            return HiddenBytes(found.encode())
+        pem = hidden(self.get(name))
+        if pem is None or isinstance(pem, bytes):
+            return pem
+        if isinstance(pem, str):
+            return HiddenBytes(pem.encode())
         message = f"{_option()} gave neither PEM text nor None for the key {name}"
         raise OptionError(message)
 
@@ -99,9 +99,9 @@ def _checked(name: object) -> str:
     raise OptionError(message)
 
 
-def _folder(given: object) -> dict[str, bytes] | None:
+def _read_folder(source: object) -> dict[str, bytes] | None:
     """The private keys of a folder by each of their names; None if there is no such folder."""
-    path = _path(given)
+    path = _path(source)
     try:
         files = sorted(path.iterdir()) if path is not None and path.is_dir() else None
     except (OSError, ValueError):
@@ -109,19 +109,19 @@ def _folder(given: object) -> dict[str, bytes] | None:
         return None
     if files is None:
         return None
-    found: dict[str, bytes] = {}
+    keys: dict[str, bytes] = {}
     for file in files:
         pem = _read(file) if file.is_file() else None
         if pem is None or _PRIVATE_KEY not in pem:
             continue
         for name in _names(file.name):
-            if found.setdefault(name, pem) != pem:
+            if keys.setdefault(name, pem) != pem:
                 message = f"{_option()}: two files of {path} hold different keys named {name}"
                 raise OptionError(message)
-    if not found:
+    if not keys:
         message = f"{_option()}: no file of {path} holds a private key in PEM form"
         raise OptionError(message)
-    return found
+    return keys
 
 
 def _names(file_name: str) -> tuple[str, str, str]:
@@ -129,13 +129,13 @@ def _names(file_name: str) -> tuple[str, str, str]:
     return file_name, stem, stem.removesuffix("-private").removesuffix("-priv")
 
 
-def _pem(given: object) -> bytes:
+def _pem(source: object) -> bytes:
     """PEM text, or what the file at a path holds."""
-    if isinstance(given, bytes):
-        return given
-    if isinstance(given, str) and _PEM_START in given:
-        return HiddenBytes(given.encode())
-    pem = _file_at(given)
+    if isinstance(source, bytes):
+        return source
+    if isinstance(source, str) and _PEM_START in source:
+        return HiddenBytes(source.encode())
+    pem = _read_path(source)
     if pem is None:
         message = (
             f"{_option()} must be PEM text, the path of a PEM file or of a folder of them, or a"
@@ -146,16 +146,16 @@ def _pem(given: object) -> bytes:
     return pem
 
 
-def _file_at(given: object) -> bytes | None:
+def _read_path(source: object) -> bytes | None:
     """The bytes of the file that is named, if one is; what is not a path may be a key."""
-    path = _path(given)
+    path = _path(source)
     return None if path is None else _read(path)
 
 
-def _path(given: object) -> Path | None:
-    if not isinstance(given, str | os.PathLike) or _PEM_START in str(given) or given == "":
+def _path(source: object) -> Path | None:
+    if not isinstance(source, str | os.PathLike) or _PEM_START in str(source) or source == "":
         return None
-    return Path(given).expanduser()
+    return Path(source).expanduser()
 
 
 def _read(path: Path) -> bytes | None:

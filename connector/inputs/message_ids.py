@@ -48,29 +48,29 @@ class MessageId(NamedTuple):
     partition: int = -1
 
     @classmethod
-    def parse(cls, given: object) -> Self | None:
+    def parse(cls, value: object) -> Self | None:
         """Read one of the forms above; None if it is not one of them."""
-        if isinstance(given, str):
-            return cls._of_text(given.strip())
-        if isinstance(given, bytes | bytearray | memoryview):
-            return cls._of_bytes(bytes(given[:_MAX_SERIALIZED_BYTES]))
-        if isinstance(given, tuple | list) and len(given) in _TUPLE_LENGTHS:
-            numbers = [_whole(each) for each in given]
-            return None if None in numbers else cls._within(*numbers)
+        if isinstance(value, str):
+            return cls._from_text(value.strip())
+        if isinstance(value, bytes | bytearray | memoryview):
+            return cls._from_bytes(bytes(value[:_MAX_SERIALIZED_BYTES]))
+        if isinstance(value, tuple | list) and len(value) in _TUPLE_LENGTHS:
+            numbers = [_whole(each) for each in value]
+            return None if None in numbers else cls._from_numbers(*numbers)
         return None
 
     @classmethod
-    def _of_text(cls, text: str) -> Self | None:
+    def _from_text(cls, text: str) -> Self | None:
         if match := _TUPLE.fullmatch(text) or _ADMIN.fullmatch(text):
             ledger, entry, batch = match.groups(default="-1")
-            return cls._within(int(ledger), int(entry), int(batch))
+            return cls._from_numbers(int(ledger), int(entry), int(batch))
         if match := _WITH_PARTITION.fullmatch(text) or _COLONS.fullmatch(text):
             ledger, entry, partition, batch = match.groups(default="-1")
-            return cls._within(int(ledger), int(entry), int(batch), int(partition))
+            return cls._from_numbers(int(ledger), int(entry), int(batch), int(partition))
         return None
 
     @classmethod
-    def _of_bytes(cls, data: bytes) -> Self | None:
+    def _from_bytes(cls, data: bytes) -> Self | None:
         parsed = message_id_data()()
         try:
             parsed.ParseFromString(data)
@@ -82,10 +82,10 @@ class MessageId(NamedTuple):
         ledger, entry = (
             n - 2**64 if n > _MAX_LONG else n for n in (parsed.ledgerId, parsed.entryId)
         )
-        return cls._within(ledger, entry, parsed.batch_index, parsed.partition)
+        return cls._from_numbers(ledger, entry, parsed.batch_index, parsed.partition)
 
     @classmethod
-    def _within(cls, *numbers: Any) -> Self | None:  # noqa: ANN401 - checked by the caller
+    def _from_numbers(cls, *numbers: Any) -> Self | None:  # noqa: ANN401 - checked by the caller
         return cls(*numbers) if all(-1 <= each <= _MAX_LONG for each in numbers) else None
 
 

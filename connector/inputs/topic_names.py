@@ -238,12 +238,12 @@ class ForeignTopic:
             return None
         match parts:
             case [tenant, namespace, domain, local_name] if domain in _FOREIGN_DOMAINS:
-                found = cls(domain, tenant, namespace, unquote_plus(local_name))
+                topic = cls(domain, tenant, namespace, unquote_plus(local_name))
             case [tenant, namespace, domain, local_name, segment] if _names_segment(parts):
-                found = cls(domain, tenant, namespace, unquote_plus(local_name), segment)
+                topic = cls(domain, tenant, namespace, unquote_plus(local_name), segment)
             case _:
                 return None
-        return found if found.managed_ledger_name == name else None
+        return topic if topic.managed_ledger_name == name else None
 
     @property
     def managed_ledger_name(self) -> str:
@@ -290,7 +290,7 @@ def _encoded(local_name: str) -> str:
     return quote_plus(local_name, safe="*", errors="replace").replace("~", "%7E")
 
 
-def topic_names(wanted: object) -> list[str]:
+def topic_names(patterns: object) -> list[str]:
     """One name or glob, or several, as a list of at least one.
 
     Raises:
@@ -300,20 +300,20 @@ def topic_names(wanted: object) -> list[str]:
         >>> topic_names("orders"), topic_names(("orders", "sales-*"))
         (['orders'], ['orders', 'sales-*'])
     """
-    names: list[object] = [wanted]
-    if isinstance(wanted, Iterable) and not isinstance(wanted, str):
-        names = list(wanted)
+    names: list[object] = [patterns]
+    if isinstance(patterns, Iterable) and not isinstance(patterns, str):
+        names = list(patterns)
     if not names:
         message = "no topic is asked for: give a name or a glob, or a list of these"
         raise OptionError(message)
     texts = [name for name in names if isinstance(name, str)]
     if len(texts) < len(names):
-        message = f"a topic is a name or a glob, or a list of these, not {_shown(wanted)}"
+        message = f"a topic is a name or a glob, or a list of these, not {_shown(patterns)}"
         raise OptionError(message)
     return texts
 
 
-def namespaces_of(wanted: str | Sequence[str]) -> frozenset[str] | None:
+def namespaces_of(patterns: str | Sequence[str]) -> frozenset[str] | None:
     """The namespaces in which names select topics; None if one may be a glob.
 
     Raises:
@@ -323,13 +323,13 @@ def namespaces_of(wanted: str | Sequence[str]) -> frozenset[str] | None:
         >>> sorted(namespaces_of(["orders", "sales/eu/orders"]))
         ['public/default', 'sales/eu']
     """
-    names = topic_names(wanted)
+    names = topic_names(patterns)
     if any(_GLOB_CHARACTERS.search(name) for name in names):
         return None
     return frozenset(TopicName.parse(name).full_namespace for name in names)
 
 
-def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -> list[TopicName]:
+def select_topics(patterns: str | Sequence[str], available: Iterable[TopicName]) -> list[TopicName]:
     """Choose topics by name or by glob.
 
     A name selects that topic, and all partitions of it if it is partitioned; a partition's name
@@ -338,7 +338,7 @@ def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -
     selects no system topics; they can be named.
 
     Args:
-        wanted: One or several names or globs, in any form that `TopicName.parse` reads.
+        patterns: One or several names or globs, in any form that `TopicName.parse` reads.
         available: The topics that there are, each partition by itself.
 
     Returns:
@@ -348,7 +348,7 @@ def select_topics(wanted: str | Sequence[str], available: Iterable[TopicName]) -
         OptionError: Nothing is wanted, or something wanted is not a topic name.
         TopicNotFoundError: A name or glob selects nothing; the message has names that are near.
     """
-    names = topic_names(wanted)
+    names = topic_names(patterns)
     topics = set(available)
     selected = {topic for name in names for topic in _select(name, topics)}
     return sorted(selected, key=_order)
@@ -363,31 +363,31 @@ def matching_topics(pattern: re.Pattern[str], available: Iterable[TopicName]) ->
         TopicNotFoundError: None matches; the message has some of the names.
     """
     topics = {topic for topic in available if not topic.is_system}
-    found = [topic for topic in topics if pattern.fullmatch(str(topic.base))]
-    if not found:
+    matches = [topic for topic in topics if pattern.fullmatch(str(topic.base))]
+    if not matches:
         names = sorted({str(topic.base) for topic in topics})
         some = ", ".join(map(repr, names[:_SHOWN_NAMES]))
         message = f"no offloaded topic matches {pattern.pattern!r}; there are {len(names)}: {some}"
         raise TopicNotFoundError(message)
-    return sorted(found, key=_order)
+    return sorted(matches, key=_order)
 
 
 def _select(name: str, topics: Collection[TopicName]) -> list[TopicName]:
     topic = TopicName.parse(name)
     # The name first: a topic's own name may look like a glob.
-    found = [candidate for candidate in topics if topic in (candidate, candidate.base)]
-    if not found and _GLOB_CHARACTERS.search(name):
-        found = [
+    matches = [candidate for candidate in topics if topic in (candidate, candidate.base)]
+    if not matches and _GLOB_CHARACTERS.search(name):
+        matches = [
             candidate
             for candidate in topics
             if candidate.matches(topic) and not candidate.is_system
         ]
-    if not found:
-        raise TopicNotFoundError(_not_found(topic, topics))
-    return found
+    if not matches:
+        raise TopicNotFoundError(_missing_topic_text(topic, topics))
+    return matches
 
 
-def _not_found(topic: TopicName, topics: Collection[TopicName]) -> str:
+def _missing_topic_text(topic: TopicName, topics: Collection[TopicName]) -> str:
     message = f"no offloaded topic {_shown(str(topic))}"
     bases = sorted({candidate.base for candidate in topics}, key=_order)
     if not bases:
