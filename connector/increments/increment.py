@@ -26,7 +26,7 @@ from connector.scan.execution import execute
 from connector.scan.outcomes import add_outcomes
 from connector.scan.pruning import topic_read
 from connector.scan.topic_read import EntryRange
-from connector.statistics.transactions import KnownTransactions
+from connector.statistics.transactions import RecordedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
-    from connector.statistics.ledger_parts import PassingGatherer
+    from connector.statistics.ledger_parts import ZoneGatherer
     from connector.statistics.store import Statistics
 
 _ReadOf: TypeAlias = "Callable[[TopicLedgers, Position, Position], TopicRead]"
@@ -111,7 +111,7 @@ def execute_increment(
     task: ScanTask,
     metrics: ReadMetrics | None = None,
     *,
-    gatherer: PassingGatherer | None = None,
+    gatherer: ZoneGatherer | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a task of an increment; as `execute`, but for open transactions.
 
@@ -297,7 +297,7 @@ class Increments:
                 verify_checksums=self.options.verify_checksums, salvage=self.options.salvage
             )
         if self.statistics is not None:
-            found.known = KnownTransactions(self.statistics, str(topic))
+            found.known = RecordedTransactions(self.statistics, str(topic))
         return found
 
     def _reads(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from arrow_io.errors import CorruptEntryError
     from arrow_io.ledgers.ledger import Block, Ledger
     from arrow_io.messages.entry_run import EntryRun
-    from connector.statistics.transactions import KnownTransactions, ZoneTransactions
+    from connector.statistics.transactions import RecordedTransactions, ZoneTransactions
 
 _TXN_COMMITTING: Final = 20
 _TXN_MARKERS: Final = frozenset({_TXN_COMMITTING, TXN_COMMIT, TXN_ABORT})
@@ -54,7 +54,7 @@ class OpenTransactions:
     """
 
     def __init__(self, *, verify_checksums: bool = True, salvage: bool = False) -> None:
-        self.known: KnownTransactions | None = None
+        self.known: RecordedTransactions | None = None
         self._verify = verify_checksums
         self._salvage = salvage
         self._probed: set[int] = set()
@@ -76,7 +76,7 @@ class OpenTransactions:
         """The ledgers of which the beginning has to be read before `settled` can tell."""
         missing = [each for each in ledgers if self.needs_probe(each)]
         if self.known is not None and missing:
-            have = self.known.have(missing)
+            have = self.known.have_transactions(missing)
             self._probed |= have.keys()
             self._are_used |= any(have.values())
         if not self._are_used:
@@ -155,15 +155,15 @@ class OpenTransactions:
         for each in zones:
             if each.last_entry_id < first:
                 continue
-            undecided = [name for name in each.begun if name not in each.outcomes]
-            if any(each.begun[name] < first for name in undecided):
+            undecided = [name for name in each.first_entry_ids if name not in each.outcomes]
+            if any(each.first_entry_ids[name] < first for name in undecided):
                 # They may have another message from there on, or none.
                 self._read(ledger, first, each.last_entry_id)
                 continue
             for name in each.outcomes:
                 self._begun.pop(name, None)
             for name in undecided:
-                place = Position(ledger.ledger_id, each.begun[name])
+                place = Position(ledger.ledger_id, each.first_entry_ids[name])
                 self._begun.setdefault(name, place)
 
     def _note(self, run: EntryRun) -> None:

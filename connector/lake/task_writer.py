@@ -14,7 +14,7 @@ from connector.lake.dead_letters import (
     without_letters,
 )
 from connector.lake.file_writer import FileWriter, delete_files
-from connector.statistics.ledger_parts import PassingGatherer
+from connector.statistics.ledger_parts import ZoneGatherer
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
@@ -74,7 +74,7 @@ class TaskWriter:
         """
         topic = task.read.origin.topic
         wanted = self.analyzed.get(topic)
-        gatherer = PassingGatherer(topic, wanted) if wanted else None
+        gatherer = ZoneGatherer(topic, wanted) if wanted else None
         if self.letters is None:
             written = self._written(task, gatherer)
         else:
@@ -84,7 +84,7 @@ class TaskWriter:
             return written
         return replace(written, parts=tuple(gatherer.parts))
 
-    def _written(self, task: ScanTask, gatherer: PassingGatherer | None) -> WrittenTask:
+    def _written(self, task: ScanTask, gatherer: ZoneGatherer | None) -> WrittenTask:
         metrics = ReadMetrics()
         with FileWriter(self.settings) as writer:
             for batch in execute_increment(task, metrics, gatherer=gatherer):
@@ -98,7 +98,7 @@ class TaskWriter:
             delete_files(self.letters.location, written.letters, error)
 
     def _with_letters(
-        self, task: ScanTask, settings: FileSettings, gatherer: PassingGatherer | None
+        self, task: ScanTask, settings: FileSettings, gatherer: ZoneGatherer | None
     ) -> WrittenTask:
         metrics = DeadLetterMetrics()
         names = task.read.options.projection.schema.names

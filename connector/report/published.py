@@ -110,7 +110,7 @@ def published(
     zones = [pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})]
     for answer in answers(current, _zones):
         known.update(answer.ledgers)
-        zones += answer.found or []
+        zones += answer.value or []
         problems += [] if answer.problem is None else [answer.problem]
     found = pa.concat_tables(zones)
     is_timed = pc.and_(*(pc.is_valid(found.column(name)) for name in _TIMES))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from arrow_io.read_metrics import Tally
     from arrow_io.storage.range_prefetch import RangePrefetcher
     from connector.scan.topic_read import ScanTask, Stretch
-    from connector.statistics.ledger_parts import PassingGatherer
+    from connector.statistics.ledger_parts import ZoneGatherer
 
 
 class EntryStream:
@@ -43,7 +43,7 @@ class EntryStream:
         prefetch: RangePrefetcher | None = None,
         *,
         verify_task_entries: bool = True,
-        gatherer: PassingGatherer | None = None,
+        gatherer: ZoneGatherer | None = None,
     ) -> None:
         self._read = task.read
         self._tally = tally
@@ -150,4 +150,4 @@ class EntryStream:
         )
         if self._gatherer is None:
             return runs
-        return self._gatherer.passing(ledger, (first, last), runs, verified=verified)
+        return self._gatherer.gather(ledger, (first, last), runs, verified=verified)

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from connector.filters.row_filters import RowFilter
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
-    from connector.statistics.ledger_parts import PassingGatherer
+    from connector.statistics.ledger_parts import ZoneGatherer
 
 
 def execute(
     task: ScanTask,
     metrics: ReadMetrics | None = None,
     *,
-    gatherer: PassingGatherer | None = None,
+    gatherer: ZoneGatherer | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a task, in order of their positions, in the caller's thread.
 
@@ -245,7 +245,7 @@ def build_delivery(
 
 
 def _rows(
-    task: ScanTask, tally: Tally, prefetch: RangePrefetcher, gatherer: PassingGatherer | None = None
+    task: ScanTask, tally: Tally, prefetch: RangePrefetcher, gatherer: ZoneGatherer | None = None
 ) -> Iterator[MessageColumns]:
     options = task.read.options
     decryptor = PayloadDecryptor(options.decryption_keys)

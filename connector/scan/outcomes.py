@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.format.object_names import MAX_LEDGER_ID
 from arrow_io.messages.transactions import KnownOutcome, Outcome
 from connector.scan.topic_read import EntryRange
-from connector.statistics.transactions import KnownTransactions
+from connector.statistics.transactions import RecordedTransactions
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,18 +46,20 @@ def add_outcomes(
     """
     if statistics is None or read.options.uncommitted or not read.ranges:
         return read
-    transactions = KnownTransactions(statistics, read.origin.topic)
+    transactions = RecordedTransactions(statistics, read.origin.topic)
     if not transactions.has_any:
         return read
     ledger_ids = {each.ledger_id for each in read.ranges}
-    is_transactional = transactions.have([each for each in ledgers if each.ledger_id in ledger_ids])
+    is_transactional = transactions.have_transactions(
+        [each for each in ledgers if each.ledger_id in ledger_ids]
+    )
     if not any(is_transactional.values()):
         return read
     return replace(read, outcomes=_outcomes(read, ledgers, transactions))
 
 
 def _outcomes(
-    read: TopicRead, ledgers: Sequence[Ledger], transactions: KnownTransactions
+    read: TopicRead, ledgers: Sequence[Ledger], transactions: RecordedTransactions
 ) -> dict[str, KnownOutcome]:
     outcomes: dict[str, KnownOutcome] = {}
     # Those whose markers were not met until now, and the ledger from which on they are known.
@@ -76,8 +78,8 @@ def _outcomes(
             # The markers may stand in it.
             pending.clear()
         for each in zones or ():
-            mentions += len(each.begun) + len(each.outcomes)
-            doubtful |= each.begun.keys() & closed
+            mentions += len(each.first_entry_ids) + len(each.outcomes)
+            doubtful |= each.first_entry_ids.keys() & closed
             closed |= each.outcomes.keys()
             for name in pending.keys() & each.outcomes.keys():
                 outcome = Outcome.COMMITTED if each.outcomes[name] else Outcome.ABORTED
@@ -85,7 +87,7 @@ def _outcomes(
             if read.intersect_ranges(
                 EntryRange(ledger_id, each.first_entry_id, each.last_entry_id)
             ):
-                for name in each.begun.keys() - each.outcomes.keys():
+                for name in each.first_entry_ids.keys() - each.outcomes.keys():
                     pending.setdefault(name, ledger_id)
         if mentions > _MAX_MENTIONS or len(outcomes) + len(pending) > _MAX_OUTCOMES:
             pending.clear()

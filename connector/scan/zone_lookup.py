@@ -69,10 +69,10 @@ def prunable_zones(
         recorded += len(answer.ledgers)
         if answer.problem is not None:
             pruning += Pruning(problems=(answer.problem,))
-        if answer.found is not None:
-            prunable.append(answer.found.prunable)
-            pruning += answer.found.pruning
-            for ledger_id, entry_id, position in answer.found.positions:
+        if answer.value is not None:
+            prunable.append(answer.value.prunable)
+            pruning += answer.value.pruning
+            for ledger_id, entry_id, position in answer.value.positions:
                 data[ledger_id].remember(entry_id, position)
     return pa.concat_tables(prunable), pruning + Pruning(len(data) - recorded)
 

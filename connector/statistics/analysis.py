@@ -48,10 +48,10 @@ Analyzer: TypeAlias = """Callable[
 def unknown_ledgers(statistics: Statistics, topic: str, ledgers: Sequence[Ledger]) -> list[Ledger]:
     """Those of a topic's ledgers whose objects, in these versions, statistics do not know."""
     objects = DataObjects((topic, each) for each in ledgers)
-    known: set[int] = set()
-    for _, found in statistics.ledgers(topic):
-        known.update(found.filter(objects.are_same(found)).column("ledger_id").to_pylist())
-    return [each for each in ledgers if each.ledger_id not in known]
+    recorded: set[int] = set()
+    for _, rows in statistics.ledgers(topic):
+        recorded.update(rows.filter(objects.are_same(rows)).column("ledger_id").to_pylist())
+    return [each for each in ledgers if each.ledger_id not in recorded]
 
 
 def analyze(

@@ -52,18 +52,23 @@ class DataObjects:
         """
         topics, ids, *identities = (ledgers.column(name).to_pylist() for name in IDENTITY)
         keys = list(zip(topics, ids, strict=True))
-        told: dict[tuple[str, int], list[_Identity]] = defaultdict(list)
+        identities_by_key: dict[tuple[str, int], list[_Identity]] = defaultdict(list)
         for key, identity in zip(keys, zip(*identities, strict=True), strict=True):
-            told[key].append(identity)
-        same = {key: _are_same(found, self._data.get(key, ())) for key, found in told.items()}
+            identities_by_key[key].append(identity)
+        same = {
+            key: _are_same(recorded, self._data.get(key, ()))
+            for key, recorded in identities_by_key.items()
+        }
         return pa.array((same[key] for key in keys), pa.bool_())
 
 
-def _are_same(told: Iterable[_Identity], own: Iterable[_Identity]) -> bool:
+def _are_same(recorded: Iterable[_Identity], current: Iterable[_Identity]) -> bool:
     """Whether objects are the same, each of them."""
-    versions, others = ({each[:2]: each[2] for each in every} for every in (told, own))
+    recorded_versions, current_versions = (
+        {each[:2]: each[2] for each in every} for every in (recorded, current)
+    )
     # Where one version is not known, there is nothing to tell them apart.
-    return versions.keys() == others.keys() and all(
-        None in {version, others[name]} or version == others[name]
-        for name, version in versions.items()
+    return recorded_versions.keys() == current_versions.keys() and all(
+        None in {version, current_versions[name]} or version == current_versions[name]
+        for name, version in recorded_versions.items()
     )

@@ -36,10 +36,10 @@ _TIMES: Final = {
     "event": "__event_time__",
     "broker": "__broker_time__",
 }
-_LOOKED_AT: Final = projection([*_TIMES.values(), _KEY, _VERSION])
-_NEEDS: Final = replace(_LOOKED_AT.needs, payload=True)
+_PROJECTION: Final = projection([*_TIMES.values(), _KEY, _VERSION])
+_NEEDS: Final = replace(_PROJECTION.needs, payload=True)
 """A reader decompresses payloads before it filters: what fails must have been met here."""
-_UNTOLD: Final = layout.CHUNKED | layout.ENCRYPTED | layout.BROKEN
+_UNPRUNABLE: Final = layout.CHUNKED | layout.ENCRYPTED | layout.BROKEN
 """Entries with one of these have rows that cannot be told from the zone alone."""
 
 
@@ -73,46 +73,46 @@ def zone_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> ZoneRow:
         "damaged": _count(runs, layout.BROKEN),
         "transactional": _count(runs, layout.TRANSACTION),
     }
-    row |= _transactions(runs)
+    row |= _summarize_transactions(runs)
     if any(row[name] for name in ("chunks", "encrypted", "damaged")):
         return row
     try:
-        return row | _of_rows(Origin(topic, -1), runs)
+        return row | _summarize_rows(Origin(topic, -1), runs)
     except FormatError:
         # What is wrong in it is met by whoever reads it.
         return row | {"damaged": sum(run.count for run in runs)}
 
 
-def _of_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
-    """What is known of the messages of entries none of which is `_UNTOLD`."""
+def _summarize_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
+    """What is known of the messages of entries none of which is `_UNPRUNABLE`."""
     tally = Tally()
     reader = MessageReader(Delivery(runs, tally, PayloadDecryptor()), _NEEDS, tally)
-    assembly = _LOOKED_AT.assembly(origin)
+    assembly = _PROJECTION.assembly(origin)
     batches = [each for rows in reader for each in assembly.record_batches(rows, tally)]
-    table = pa.Table.from_batches(batches, _LOOKED_AT.schema)
-    found: ZoneRow = {"messages": table.num_rows}
+    table = pa.Table.from_batches(batches, _PROJECTION.schema)
+    summary: ZoneRow = {"messages": table.num_rows}
     for name, column in _TIMES.items():
         ends = pc.min_max(table.column(column))
         # As numbers: Python has no time for some of them.
-        found[f"min_{name}_time"] = ends["min"].value
-        found[f"max_{name}_time"] = ends["max"].value
-        found[f"null_{name}_times"] = table.column(column).null_count
-    del found["null_publish_times"]
+        summary[f"min_{name}_time"] = ends["min"].value
+        summary[f"max_{name}_time"] = ends["max"].value
+        summary[f"null_{name}_times"] = table.column(column).null_count
+    del summary["null_publish_times"]
     keys = table.column(_KEY)
-    found["null_keys"] = keys.null_count
+    summary["null_keys"] = keys.null_count
     if keys.null_count < len(keys):
-        found["keys"] = key_filter(keys.combine_chunks())
-    found["schema_versions"] = pc.unique(table.column(_VERSION)).to_pylist()
-    return found
+        summary["keys"] = key_filter(keys.combine_chunks())
+    summary["schema_versions"] = pc.unique(table.column(_VERSION)).to_pylist()
+    return summary
 
 
-def _transactions(runs: Sequence[EntryRun]) -> ZoneRow:
+def _summarize_transactions(runs: Sequence[EntryRun]) -> ZoneRow:
     """The transactions with messages in some entries, and the outcomes that markers tell.
 
     Nothing of them if a message stands behind the marker of its transaction: both lists together
     would not tell that.
     """
-    begun: dict[str, int] = {}
+    first_entry_ids: dict[str, int] = {}
     outcomes: dict[str, bool] = {}
     for run in runs:
         for index in run.flagged(layout.TRANSACTION | layout.MARKER):
@@ -122,12 +122,13 @@ def _transactions(runs: Sequence[EntryRun]) -> ZoneRow:
             if not run.number(index, layout.FLAGS) & layout.MARKER:
                 if txn_id in outcomes:
                     return {}
-                begun.setdefault(txn_id, run.number(index, layout.ENTRY_ID))
+                first_entry_ids.setdefault(txn_id, run.number(index, layout.ENTRY_ID))
             elif kind in {TXN_COMMIT, TXN_ABORT}:
                 outcomes[txn_id] = kind == TXN_COMMIT
     return {
         "transactions": [
-            {"txn_id": txn_id, "first_entry_id": entry_id} for txn_id, entry_id in begun.items()
+            {"txn_id": txn_id, "first_entry_id": entry_id}
+            for txn_id, entry_id in first_entry_ids.items()
         ],
         "outcomes": [
             {"txn_id": txn_id, "committed": committed} for txn_id, committed in outcomes.items()

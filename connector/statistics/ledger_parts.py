@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from connector.statistics.gathering import zone_row
-from connector.statistics.whole_ledgers import ZoneCutter
+from connector.statistics.whole_ledgers import ZoneSplitter
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterator
@@ -37,23 +37,23 @@ class LedgerPart:
     zones: tuple[ZoneRow, ...]
 
 
-class PassingGatherer:
+class ZoneGatherer:
     """Makes zones of entries on their way to who reads them.
 
     Args:
         topic: The topic or partition that is read.
-        wanted: The ledgers whose zones are made.
+        ledger_ids: The ledgers whose zones are made.
 
     Attributes:
         parts: What was made until now.
     """
 
-    def __init__(self, topic: str, wanted: Container[int]) -> None:
+    def __init__(self, topic: str, ledger_ids: Container[int]) -> None:
         self._topic = topic
-        self._wanted = wanted
+        self._ledger_ids = ledger_ids
         self.parts: list[LedgerPart] = []
 
-    def passing(
+    def gather(
         self, ledger: Ledger, ends: tuple[int, int], runs: Iterator[EntryRun], *, verified: bool
     ) -> Iterator[EntryRun]:
         """The same entries; if they are whole blocks, a part is made of them once all have passed.
@@ -65,20 +65,20 @@ class PassingGatherer:
             verified: Whether their checksums were compared; else that is done for the zones.
         """
         first, last = ends
-        if ledger.ledger_id not in self._wanted or not _are_whole_blocks(ledger, first, last):
+        if ledger.ledger_id not in self._ledger_ids or not _are_whole_blocks(ledger, first, last):
             yield from runs
             return
-        cutter, rows = ZoneCutter(), []
+        splitter, rows = ZoneSplitter(), []
         entries = length_bytes = 0
         for run in runs:
             own = run.with_own_table()
             if not verified:
                 own.verify_checksums()
-            rows += [zone_row(ledger, self._topic, each) for each in cutter.add(own)]
+            rows += [zone_row(ledger, self._topic, each) for each in splitter.add(own)]
             entries += run.count
             length_bytes += run.frame_bytes
             yield run
-        rows += [zone_row(ledger, self._topic, each) for each in cutter.rest()]
+        rows += [zone_row(ledger, self._topic, each) for each in splitter.rest()]
         if entries == last - first + 1:
             self.parts.append(
                 LedgerPart(self._topic, ledger.ledger_id, first, last, length_bytes, tuple(rows))

@@ -28,12 +28,12 @@ class Answer(Generic[_T]):
 
     Attributes:
         ledgers: Those of which it tells, as topic and id.
-        found: What it tells; None if that is nothing.
+        value: What it tells; None if that is nothing.
         problem: Why it does not tell of the others that it knows, in words; None if there are none.
     """
 
     ledgers: Collection[_Key]
-    found: _T | None
+    value: _T | None
     problem: str | None = None
 
 
@@ -54,14 +54,14 @@ def answers(
     Raises:
         StorageError: Files cannot be read.
     """
-    left, known = list(files), set[_Key]()
+    left, recorded = list(files), set[_Key]()
     while left:
-        chosen = list(_chosen(left, known))
+        chosen = list(_choose(left, recorded))
         damaged = set[str]()
         with ThreadPoolExecutor(_MOST_FILES) as executor:
-            every = executor.map(lambda each: _asked(ask, *each), chosen)
+            every = executor.map(lambda each: _ask(ask, *each), chosen)
             for (file, _), answer in zip(chosen, every, strict=True):
-                known.update(answer.ledgers)
+                recorded.update(answer.ledgers)
                 if answer.problem is not None:
                     damaged.add(file.name)
                 yield answer
@@ -74,21 +74,21 @@ def keys_of(ledgers: pa.Table) -> Sequence[_Key]:
     return list(zip(*columns, strict=True))
 
 
-def _chosen(
-    files: Iterable[tuple[ZoneFile, pa.Table]], known: Collection[_Key]
+def _choose(
+    files: Iterable[tuple[ZoneFile, pa.Table]], recorded: Collection[_Key]
 ) -> Iterator[tuple[ZoneFile, pa.Table]]:
     """The files that know ledgers which are not known; of each ledger the first one that does."""
-    taken = set(known)
+    assigned = set(recorded)
     for file, ledgers in files:
-        keys, mine = keys_of(ledgers), ledgers
-        if not taken.isdisjoint(keys):
-            mine = ledgers.filter(pa.array([each not in taken for each in keys], pa.bool_()))
-        if mine.num_rows:
-            taken.update(keys)
-            yield file, mine
+        keys, rows = keys_of(ledgers), ledgers
+        if not assigned.isdisjoint(keys):
+            rows = ledgers.filter(pa.array([each not in assigned for each in keys], pa.bool_()))
+        if rows.num_rows:
+            assigned.update(keys)
+            yield file, rows
 
 
-def _asked(
+def _ask(
     ask: Callable[[ZoneFile, pa.Table], Answer[_T]], file: ZoneFile, ledgers: pa.Table
 ) -> Answer[_T]:
     try:

@@ -12,7 +12,7 @@ from arrow_io.errors import FormatError, MissingObjectError, OptionError, Unused
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector.display.warnings import warn_of_read
-from connector.statistics.zone_files import ZoneFile, file_of
+from connector.statistics.zone_files import ZoneFile, encode_zone_file
 
 if TYPE_CHECKING:
     import os
@@ -60,17 +60,17 @@ class Statistics:
             infos = location.list_objects()
         except MissingObjectError:
             infos, is_missing = [], True
-        known = {each.name: each for each in self.files}
-        found = [
-            known.get(info.name) or ZoneFile(location, info.name, info.size_bytes)
+        files_by_name = {each.name: each for each in self.files}
+        files = [
+            files_by_name.get(info.name) or ZoneFile(location, info.name, info.size_bytes)
             for info in infos
             if ZoneFile.is_one(info.name)
         ]
         with ThreadPoolExecutor(location.max_connections) as executor:
-            problems = list(executor.map(_problem, found))
+            problems = list(executor.map(_problem, files))
         return Statistics(
             location,
-            tuple(file for file, problem in zip(found, problems, strict=True) if problem is None),
+            tuple(file for file, problem in zip(files, problems, strict=True) if problem is None),
             tuple(problem for problem in problems if problem is not None),
             is_missing,
         )
@@ -88,9 +88,9 @@ class Statistics:
                 near each other. None: all.
         """
         for file in self.files:
-            mine = file.ledgers_of(topic, ids)
-            if mine.num_rows:
-                yield file, mine
+            rows = file.ledgers_of(topic, ids)
+            if rows.num_rows:
+                yield file, rows
 
     def added(self, zones: pa.Table) -> Statistics:
         """Write a file of zones; gives the folder with it.
@@ -100,7 +100,7 @@ class Statistics:
             StorageError: The store refused, or went on failing.
         """
         self.location.check_writable()
-        name, data = file_of(zones)
+        name, data = encode_zone_file(zones)
         self.location.write_object(name, data, user_metadata={})
         return replace(self, files=(*self.files, ZoneFile(self.location, name, len(data))))
 
@@ -147,14 +147,15 @@ def open_existing_statistics(
         OptionError: The folder does not exist; or see `open_statistics`.
         StorageError: The folder cannot be read.
     """
-    found = open_statistics(url, storage_options, trace=trace)
-    if found.is_missing:
+    statistics = open_statistics(url, storage_options, trace=trace)
+    if statistics.is_missing:
         message = (
-            f"{option_name('statistics')}: there is no folder {found.location}: analyze makes one"
+            f"{option_name('statistics')}: there is no folder {statistics.location}:"
+            " analyze makes one"
         )
         raise OptionError(message)
-    _warn_if_empty(found)
-    return found
+    _warn_if_empty(statistics)
+    return statistics
 
 
 def open_remembered_statistics(
@@ -174,18 +175,20 @@ def open_remembered_statistics(
         OptionError: The URL or the options cannot be used.
         StorageError: The folder cannot be read.
     """
-    found = open_statistics(url, storage_options, trace=trace)
-    if found.is_missing:
-        message = f"there is no folder {found.location}, which the snapshot names for statistics"
+    statistics = open_statistics(url, storage_options, trace=trace)
+    if statistics.is_missing:
+        message = (
+            f"there is no folder {statistics.location}, which the snapshot names for statistics"
+        )
         warn_of_read(message, UnusedStatisticsWarning)
     else:
-        _warn_if_empty(found)
-    return found
+        _warn_if_empty(statistics)
+    return statistics
 
 
-def _warn_if_empty(found: Statistics) -> None:
-    if not (found.files or found.problems):
-        message = f"there are no statistics in {found.location}: analyze gathers them"
+def _warn_if_empty(statistics: Statistics) -> None:
+    if not (statistics.files or statistics.problems):
+        message = f"there are no statistics in {statistics.location}: analyze gathers them"
         warn_of_read(message, UnusedStatisticsWarning)
 
 

@@ -32,18 +32,18 @@ class ZoneTransactions:
     Attributes:
         first_entry_id: First entry of the zone.
         last_entry_id: Last entry (inclusive).
-        begun: Those with messages in it, and the first entry that has one; in order.
+        first_entry_ids: Those with messages in it, and the first entry that has one; in order.
         outcomes: Those whose markers stand in it, behind all their messages in it, and whether they
             were committed.
     """
 
     first_entry_id: int
     last_entry_id: int
-    begun: Mapping[str, int]
+    first_entry_ids: Mapping[str, int]
     outcomes: Mapping[str, bool]
 
 
-class KnownTransactions:
+class RecordedTransactions:
     """The transactions of one topic or partition, in the ledgers that statistics know whole.
 
     That is: each entry, without damage, of the object that is read. Not for several threads at
@@ -67,19 +67,19 @@ class KnownTransactions:
     def has_any(self) -> bool:
         """Whether any ledger that statistics tell of has messages of transactions; no request."""
         every = self._statistics.ledgers(self._topic)
-        return any(pc.any(_is_over(known, "transactional")).as_py() for _, known in every)
+        return any(pc.any(_is_over(ledgers, "transactional")).as_py() for _, ledgers in every)
 
-    def have(self, ledgers: Sequence[Ledger]) -> dict[int, bool]:
+    def have_transactions(self, ledgers: Sequence[Ledger]) -> dict[int, bool]:
         """The ids of those ledgers that are known, and whether they have messages of transactions.
 
         Sends no request.
         """
-        found: dict[int, bool] = {}
+        transactional: dict[int, bool] = {}
         for _, whole in self._whole(ledgers):
-            have = _is_over(whole, "transactional").to_pylist()
-            for ledger_id, has_any in zip(_ids(whole), have, strict=True):
-                found[ledger_id] = found.get(ledger_id, False) or has_any
-        return found
+            is_transactional = _is_over(whole, "transactional").to_pylist()
+            for ledger_id, has_any in zip(_ids(whole), is_transactional, strict=True):
+                transactional[ledger_id] = transactional.get(ledger_id, False) or has_any
+        return transactional
 
     def zones(self, ledgers: Sequence[Ledger], place: int) -> Sequence[ZoneTransactions] | None:
         """What is known of a ledger's zones, in order; None: it is not known.
@@ -93,8 +93,8 @@ class KnownTransactions:
         Raises:
             StorageError: The statistics cannot be read.
         """
-        wanted = ledgers[place].ledger_id
-        if wanted not in self._loaded:
+        ledger_id = ledgers[place].ledger_id
+        if ledger_id not in self._loaded:
             near, size_bytes = [ledgers[place]], ledgers[place].stored_bytes
             for each in ledgers[place + 1 : place + _LOADED_LEDGERS]:
                 size_bytes += each.stored_bytes
@@ -102,40 +102,44 @@ class KnownTransactions:
                     break
                 near.append(each)
             self._loaded = self._load(near)
-        return self._loaded[wanted]
+        return self._loaded[ledger_id]
 
     def _load(self, ledgers: Sequence[Ledger]) -> dict[int, list[ZoneTransactions] | None]:
-        found: dict[int, list[ZoneTransactions] | None] = {each.ledger_id: None for each in ledgers}
-        for answer in answers(self._whole(ledgers), _loaded):
+        zones_by_ledger: dict[int, list[ZoneTransactions] | None] = {
+            each.ledger_id: None for each in ledgers
+        }
+        for answer in answers(self._whole(ledgers), _load_zones):
             if answer.problem is not None:
                 self.problems.append(answer.problem)
-            found |= answer.found or {}
-        return found
+            zones_by_ledger |= answer.value or {}
+        return zones_by_ledger
 
     def _whole(self, ledgers: Sequence[Ledger]) -> Iterator[tuple[ZoneFile, pa.Table]]:
         """By file, those of some ledgers that it knows whole, of `LEDGER_SCHEMA`."""
         objects = DataObjects((self._topic, each) for each in ledgers)
         entries = {each.ledger_id: each.last_entry_id + 1 for each in ledgers}
-        for file, known in self._statistics.ledgers(self._topic, sorted(entries)):
-            mine = known.filter(objects.are_same(known))
-            mine = mine.filter(_are_whole(mine, entries))
-            if mine.num_rows:
-                yield file, mine
+        for file, ledger_rows in self._statistics.ledgers(self._topic, sorted(entries)):
+            whole_rows = ledger_rows.filter(objects.are_same(ledger_rows))
+            whole_rows = whole_rows.filter(_are_whole(whole_rows, entries))
+            if whole_rows.num_rows:
+                yield file, whole_rows
 
 
-def _loaded(file: ZoneFile, ledgers: pa.Table) -> Answer[dict[int, list[ZoneTransactions] | None]]:
+def _load_zones(
+    file: ZoneFile, ledgers: pa.Table
+) -> Answer[dict[int, list[ZoneTransactions] | None]]:
     """What a file tells of the zones of some ledgers."""
     has_any = pc.or_(_is_over(ledgers, "transactional"), _is_over(ledgers, "markers"))
-    found: dict[int, list[ZoneTransactions] | None] = {each: [] for each in _ids(ledgers)}
-    for ledger_id, zones in _zones_of(file, ledgers.filter(has_any)):
-        before = found[ledger_id]
-        found[ledger_id] = None
+    zones_by_ledger: dict[int, list[ZoneTransactions] | None] = {each: [] for each in _ids(ledgers)}
+    for ledger_id, zones in _read_zones(file, ledgers.filter(has_any)):
+        before = zones_by_ledger[ledger_id]
+        zones_by_ledger[ledger_id] = None
         if before is not None and zones is not None:
-            found[ledger_id] = [*before, *zones]
-    return Answer(keys_of(ledgers), found)
+            zones_by_ledger[ledger_id] = [*before, *zones]
+    return Answer(keys_of(ledgers), zones_by_ledger)
 
 
-def _zones_of(
+def _read_zones(
     file: ZoneFile, ledgers: pa.Table
 ) -> Iterator[tuple[int, list[ZoneTransactions] | None]]:
     """The zones of some ledgers of a file; None if they do not tell of all transactions."""
@@ -143,12 +147,13 @@ def _zones_of(
     for groups, rows in file.row_groups_of(ledgers):
         read = file.zones(groups, _COLUMNS)
         for first, count in rows:
-            mine = read.slice(first, count)
-            is_told = pc.and_(
-                pc.is_valid(mine.column("transactions")), pc.is_valid(mine.column("outcomes"))
+            ledger_zones = read.slice(first, count)
+            is_recorded = pc.and_(
+                pc.is_valid(ledger_zones.column("transactions")),
+                pc.is_valid(ledger_zones.column("outcomes")),
             )
             zones = None
-            if pc.all(is_told).as_py():
+            if pc.all(is_recorded).as_py():
                 zones = [
                     ZoneTransactions(
                         each["first_entry_id"],
@@ -156,7 +161,7 @@ def _zones_of(
                         {one["txn_id"]: one["first_entry_id"] for one in each["transactions"]},
                         {one["txn_id"]: one["committed"] for one in each["outcomes"]},
                     )
-                    for each in mine.filter(_is_any(mine)).to_pylist()
+                    for each in ledger_zones.filter(_is_any(ledger_zones)).to_pylist()
                 ]
             yield next(ids), zones
 

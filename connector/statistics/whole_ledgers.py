@@ -71,7 +71,7 @@ class WholeLedger(Generic[_LedgerT, _T]):
 
 def whole_ledgers(
     ledgers: Iterable[tuple[str, _LedgerT]],
-    made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
+    summarize: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
     *,
     threads: int | None = None,
     explaining: Explaining = unexplained,
@@ -80,7 +80,7 @@ def whole_ledgers(
 
     Args:
         ledgers: Ledgers, with the name of the topic or partition of each.
-        made: Called for each zone with its ledger, the name, and its entries, whose checksums
+        summarize: Called for each zone with its ledger, the name, and its entries, whose checksums
             were compared; in any thread.
         threads: In how many it is called; None: in as many as there are cores.
         explaining: Raises another error for an object that is missing, if it is no damage.
@@ -93,9 +93,9 @@ def whole_ledgers(
         StorageError: A request went on failing.
     """
     zones: list[_T] = []
-    units = _units(ledgers, made, explaining)
-    with closing(prefetch_units(units, threads=threads or processor_count())) as done:
-        for each in done:
+    units = _units(ledgers, summarize, explaining)
+    with closing(prefetch_units(units, threads=threads or processor_count())) as results:
+        for each in results:
             if isinstance(each, WholeLedger):
                 yield replace(each, zones=zones)
                 zones = []
@@ -105,50 +105,50 @@ def whole_ledgers(
 
 def _units(
     ledgers: Iterable[tuple[str, _LedgerT]],
-    made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
+    summarize: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
     explaining: Explaining,
 ) -> Generator[Callable[[], _T | WholeLedger[_LedgerT, _T]], None, None]:
     """The zones of each ledger, and behind them what became of it."""
     pairs = list(ledgers)
     spans = (span for _, each in pairs for span in each.byte_spans(0, each.last_entry_id))
-    with RangePrefetcher(spans) as ahead:
+    with RangePrefetcher(spans) as prefetch:
         for topic, ledger in pairs:
             tally = Tally(salvage=True)
             error: PulsarOffloadError | None = None
             try:
-                runs = ledger.entry_runs(0, ledger.last_entry_id, tally, ahead=ahead)
+                runs = ledger.entry_runs(0, ledger.last_entry_id, tally, ahead=prefetch)
                 with explaining(topic):
-                    for zone in zones_of(runs):
-                        yield partial(_checked, made, ledger, topic, zone)
-            except (FormatError, MissingObjectError) as met:
-                error = met
+                    for zone in split_zones(runs):
+                        yield partial(_summarize_checked, summarize, ledger, topic, zone)
+            except (FormatError, MissingObjectError) as read_error:
+                error = read_error
             yield partial(WholeLedger, topic, ledger, [], tally.metrics, error)
 
 
-def _checked(
-    made: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
+def _summarize_checked(
+    summarize: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
     ledger: _LedgerT,
     topic: str,
     runs: Sequence[EntryRun],
 ) -> _T:
     for run in runs:
         run.verify_checksums()
-    return made(ledger, topic, runs)
+    return summarize(ledger, topic, runs)
 
 
-def zones_of(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
+def split_zones(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
     """Cut the entries of a ledger into zones; entries that are lost are in none.
 
     Args:
         runs: The entries, in order.
     """
-    cutter = ZoneCutter()
+    splitter = ZoneSplitter()
     for run in runs:
-        yield from cutter.add(run)
-    yield from cutter.rest()
+        yield from splitter.add(run)
+    yield from splitter.rest()
 
 
-class ZoneCutter:
+class ZoneSplitter:
     """Cuts entries into zones: each is in one data block, with nothing between its entries.
 
     So what is cut of a ledger does not depend on where reading it began, as long as that was at a
@@ -156,32 +156,32 @@ class ZoneCutter:
     """
 
     def __init__(self) -> None:
-        self._taken: list[EntryRun] = []
+        self._pending: list[EntryRun] = []
         self._limit = 0  # where in the data object the zone has to end
 
     def add(self, run: EntryRun) -> Iterator[list[EntryRun]]:
         """Take the entries that follow; gives the zones that are whole, to be asked for all."""
         index = 0
         while index < run.count:
-            stop = _stop_within(run, index, self._limit) if self._is_next(run, index) else index
+            stop = _stop_before(run, index, self._limit) if self._is_next(run, index) else index
             if stop == index:
                 yield from self.rest()
                 self._limit = run.start_of(index) + ZONE_BYTES
-                stop = max(_stop_within(run, index, self._limit), index + 1)
-            self._taken.append(run.part(index, stop))
+                stop = max(_stop_before(run, index, self._limit), index + 1)
+            self._pending.append(run.part(index, stop))
             index = stop
 
     def rest(self) -> Iterator[list[EntryRun]]:
         """The last zone, if there is one."""
-        if self._taken:
-            taken, self._taken = self._taken, []
-            yield taken
+        if self._pending:
+            zone, self._pending = self._pending, []
+            yield zone
 
     def _is_next(self, run: EntryRun, index: int) -> bool:
         """Whether an entry stands directly behind those that are taken."""
-        if not self._taken:
+        if not self._pending:
             return False
-        last = self._taken[-1]
+        last = self._pending[-1]
         return (
             last.object_key == run.object_key
             and last.last_entry_id + 1 == run.number(index, layout.ENTRY_ID)
@@ -189,6 +189,6 @@ class ZoneCutter:
         )
 
 
-def _stop_within(run: EntryRun, first: int, limit: int) -> int:
+def _stop_before(run: EntryRun, first: int, limit: int) -> int:
     """Behind the entries from the first on that end at a position of the data object, or before."""
     return bisect_right(range(run.count), limit, lo=first, key=run.stop_of)

@@ -44,7 +44,7 @@ _LEDGERS_KEY: Final = b"pulsar_offload.ledgers"
 _NAME: Final = re.compile(r"zones-([0-9a-f]{32})-([0-9a-f]{1,8})\.parquet")
 
 
-def file_of(zones: pa.Table) -> tuple[str, bytes]:
+def encode_zone_file(zones: pa.Table) -> tuple[str, bytes]:
     """A file of some zones: its name and its bytes.
 
     Args:
@@ -63,9 +63,9 @@ def file_of(zones: pa.Table) -> tuple[str, bytes]:
                 _LEDGERS_KEY: b64encode(_packed(ledgers_of(zones))),
             }
         )
-    written = sink.getvalue()
-    footer = written[data_bytes:]
-    return f"zones-{_hash(footer)}-{len(footer):x}.parquet", written
+    content = sink.getvalue()
+    footer = content[data_bytes:]
+    return f"zones-{_hash(footer)}-{len(footer):x}.parquet", content
 
 
 @dataclass(frozen=True)
@@ -109,19 +109,19 @@ class ZoneFile:
         if _hash(footer) != named[1]:
             raise self._damaged("is not as it was written")
         try:
-            found = pq.read_metadata(pa.BufferReader(footer))
+            metadata = pq.read_metadata(pa.BufferReader(footer))
         except (pa.ArrowException, OSError) as error:
             raise self._damaged(f"cannot be read: {error}") from None
-        if found.schema.to_arrow_schema() != ZONE_SCHEMA:
+        if metadata.schema.to_arrow_schema() != ZONE_SCHEMA:
             raise self._damaged("has other columns than this version knows")
-        if self._told_pieces(found.metadata) is None:
+        if self._piece_hashes(metadata.metadata) is None:
             raise self._damaged("has no hash of what it holds")
-        return found
+        return metadata
 
-    def _told_pieces(self, told: Mapping[bytes, bytes]) -> tuple[int, list[str]] | None:
+    def _piece_hashes(self, metadata: Mapping[bytes, bytes]) -> tuple[int, list[str]] | None:
         """The length of what is hashed, and the hash of each piece; None if they are not told."""
         try:
-            data_bytes, hashes = int(told[_DATA_KEY]), json.loads(told[_PIECES_KEY])
+            data_bytes, hashes = int(metadata[_DATA_KEY]), json.loads(metadata[_PIECES_KEY])
             count = len(hashes)
         except (KeyError, TypeError, ValueError):
             return None
@@ -131,7 +131,7 @@ class ZoneFile:
 
     @cached_property
     def _hashed(self) -> tuple[int, list[str]]:
-        return self._told_pieces(self.footer.metadata) or (0, [])
+        return self._piece_hashes(self.footer.metadata) or (0, [])
 
     @cached_property
     def ledgers(self) -> pa.Table:
@@ -141,15 +141,15 @@ class ZoneFile:
             CorruptStatisticsError: The file is damaged.
             PulsarOffloadError: It cannot be read.
         """
-        told = self.footer.metadata
+        metadata = self.footer.metadata
         try:
-            with pa.ipc.open_stream(b64decode(told[_LEDGERS_KEY])) as stream:
-                found = stream.read_all()
+            with pa.ipc.open_stream(b64decode(metadata[_LEDGERS_KEY])) as stream:
+                ledgers = stream.read_all()
         except (KeyError, ValueError, OSError, pa.ArrowException) as error:
             raise self._damaged(f"does not tell its ledgers: {error}") from None
-        if found.schema != LEDGER_SCHEMA:
+        if ledgers.schema != LEDGER_SCHEMA:
             raise self._damaged("has other columns than this version knows")
-        return found
+        return ledgers
 
     def ledgers_of(self, topic: str, ids: Sequence[int] | None = None) -> pa.Table:
         """Those of `ledgers` that are of a topic or partition, in this order.
@@ -158,10 +158,10 @@ class ZoneFile:
             topic: Its full name.
             ids: Ascending; only ledgers with one of these ids. None: all.
         """
-        mine = self._by_topic.get(topic)
-        if mine is None:
-            mine = self._by_topic[topic] = _ById.of(self.ledgers, topic)
-        return mine.ledgers if ids is None else mine.some(ids)
+        by_id = self._by_topic.get(topic)
+        if by_id is None:
+            by_id = self._by_topic[topic] = _ById.from_ledgers(self.ledgers, topic)
+        return by_id.ledgers if ids is None else by_id.some(ids)
 
     @cached_property
     def _by_topic(self) -> dict[str, _ById]:
@@ -185,15 +185,15 @@ class ZoneFile:
             of these groups, and how many rows it has.
         """
         stops = self.group_stops
-        found: list[tuple[int, int, list[tuple[int, int]]]] = []
+        groups: list[tuple[int, int, list[tuple[int, int]]]] = []
         columns = (ledgers.column(name).to_pylist() for name in ("first_row", "zones"))
         for first, count in zip(*columns, strict=True):
             begin, end = bisect_right(stops, first), bisect_right(stops, first + count - 1)
-            if found and begin <= found[-1][1] + 1:
-                found[-1] = found[-1][0], end, [*found[-1][2], (first, count)]
+            if groups and begin <= groups[-1][1] + 1:
+                groups[-1] = groups[-1][0], end, [*groups[-1][2], (first, count)]
             else:
-                found.append((begin, end, [(first, count)]))
-        for begin, end, rows in found:
+                groups.append((begin, end, [(first, count)]))
+        for begin, end, rows in groups:
             before = stops[begin - 1] if begin else 0
             yield range(begin, end + 1), [(first - before, count) for first, count in rows]
 
@@ -205,13 +205,13 @@ class ZoneFile:
             PulsarOffloadError: It cannot be read.
         """
         footer = self.footer
-        wanted = set(columns)
+        projection = set(columns)
         pieces: set[int] = set()
         for number in row_groups:
             group = footer.row_group(number)
             for place in range(group.num_columns):
                 chunk = group.column(place)
-                if chunk.path_in_schema.partition(".")[0] in wanted:
+                if chunk.path_in_schema.partition(".")[0] in projection:
                     first = chunk.data_page_offset
                     if chunk.has_dictionary_page:
                         first = min(first, chunk.dictionary_page_offset)
@@ -256,8 +256,8 @@ class ZoneFile:
             start += len(part)
         return b"".join(parts)
 
-    def _damaged(self, what: str) -> CorruptStatisticsError:
-        return CorruptStatisticsError(f"a file of statistics {what}", object_key=self.name)
+    def _damaged(self, reason: str) -> CorruptStatisticsError:
+        return CorruptStatisticsError(f"a file of statistics {reason}", object_key=self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,11 +277,11 @@ class _ById:
     nothing: pa.Table
 
     @classmethod
-    def of(cls, ledgers: pa.Table, topic: str) -> _ById:
+    def from_ledgers(cls, ledgers: pa.Table, topic: str) -> _ById:
         """Those of a topic, among others."""
-        is_mine = pc.equal(ledgers.column("topic"), topic)
-        if not pc.all(is_mine).as_py():
-            ledgers = ledgers.filter(is_mine)
+        is_in_topic = pc.equal(ledgers.column("topic"), topic)
+        if not pc.all(is_in_topic).as_py():
+            ledgers = ledgers.filter(is_in_topic)
         ids = pa.concat_arrays([pa.array([], pa.int64()), *ledgers.column("ledger_id").chunks])
         places = None
         if pc.any(pc.less(ids[1:], ids[:-1])).as_py():
@@ -301,10 +301,10 @@ class _ById:
         else:
             near = self.ledgers.take(self.places[start:stop].sort())
         # Of all that are asked for, only those near by are made a hash table, file by file.
-        wanted = ids[bisect_left(ids, self.ids[start]) : bisect_right(ids, self.ids[stop - 1])]
-        if list(wanted) == self.ids[start:stop].tolist():
+        nearby_ids = ids[bisect_left(ids, self.ids[start]) : bisect_right(ids, self.ids[stop - 1])]
+        if list(nearby_ids) == self.ids[start:stop].tolist():
             return near
-        value_set = pa.array(wanted, pa.int64())
+        value_set = pa.array(nearby_ids, pa.int64())
         return near.filter(pc.is_in(near.column("ledger_id"), value_set=value_set))
 
 

@@ -30,7 +30,7 @@ _OUTCOME: Final = pa.struct({"txn_id": pa.string(), "committed": pa.bool_()})
 IDENTITY: Final = ("topic", "ledger_id", "object", "object_bytes", "object_version")
 """What names the data object of a ledger, in one version."""
 _CLOCKS: Final = ("publish", "event", "broker")
-_OF_ZONES_ALONE: Final = ("schema_versions", "transactions", "outcomes", "keys")
+_ZONE_ONLY_COLUMNS: Final = ("schema_versions", "transactions", "outcomes", "keys")
 
 ZONE_SCHEMA: Final = pa.schema(
     {
@@ -81,7 +81,7 @@ _COUNTS: Final = (
 
 LEDGER_SCHEMA: Final = pa.schema(
     [
-        *(field for field in ZONE_SCHEMA if field.name not in _OF_ZONES_ALONE),
+        *(field for field in ZONE_SCHEMA if field.name not in _ZONE_ONLY_COLUMNS),
         pa.field("zones", _NUMBER),
         pa.field("size_bytes", _NUMBER),
         pa.field("first_row", _NUMBER),
@@ -109,21 +109,21 @@ def ledgers_of(zones: pa.Table) -> pa.Table:
     rows = pa.arange(0, zones.num_rows)
     zones = zones.append_column("first_row", rows)
     zones = zones.append_column("stretch", _stretches(zones))
-    wanted = {name: (name, "min") for name in (*_LEAST, "first_row")} | {
+    aggregations = {name: (name, "min") for name in (*_LEAST, "first_row")} | {
         name: (name, "max") for name in _GREATEST
     }
-    wanted |= {name: (name, "sum") for name in (*_COUNTS, *lengths)}
-    wanted |= {"zones": ("ledger_id", "count")}
+    aggregations |= {name: (name, "sum") for name in (*_COUNTS, *lengths)}
+    aggregations |= {"zones": ("ledger_id", "count")}
     grouped = zones.group_by([*IDENTITY, "stretch"], use_threads=False).aggregate(
-        list(wanted.values())
+        list(aggregations.values())
     )
     grouped = grouped.sort_by("first_row_min")
-    found = {name: grouped.column(name) for name in IDENTITY}
-    found |= {name: grouped.column("_".join(each)) for name, each in wanted.items()}
-    spanned = pc.add(pc.subtract(found["last_entry_id"], found["first_entry_id"]), 1)
-    known = pc.add(found.pop("entries"), found["zones"])
-    found["damaged"] = pc.add(found["damaged"], pc.subtract(spanned, known))
-    columns = [found[field.name].cast(field.type) for field in LEDGER_SCHEMA]
+    aggregated = {name: grouped.column(name) for name in IDENTITY}
+    aggregated |= {name: grouped.column("_".join(each)) for name, each in aggregations.items()}
+    spanned = pc.add(pc.subtract(aggregated["last_entry_id"], aggregated["first_entry_id"]), 1)
+    recorded_entries = pc.add(aggregated.pop("entries"), aggregated["zones"])
+    aggregated["damaged"] = pc.add(aggregated["damaged"], pc.subtract(spanned, recorded_entries))
+    columns = [aggregated[field.name].cast(field.type) for field in LEDGER_SCHEMA]
     return pa.table(columns, schema=LEDGER_SCHEMA)
 
 

@@ -16,7 +16,7 @@ from connector import open_catalog, open_topic
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.inputs.topic_names import TopicName
-from connector.statistics.transactions import KnownTransactions
+from connector.statistics.transactions import RecordedTransactions
 from tests.support.buckets import (
     TOPIC,
     memory_bucket,
@@ -181,13 +181,13 @@ def test_a_topic_without_transactions_is_not_probed() -> None:
 def test_many_ledgers_are_looked_up_together() -> None:
     """Whether they have transactions is not asked for one by one."""
     asked: list[int] = []
-    have = KnownTransactions.have
+    have = RecordedTransactions.have_transactions
 
-    def noted(known: KnownTransactions, ledgers: Sequence[Ledger]) -> dict[int, bool]:
+    def noted(known: RecordedTransactions, ledgers: Sequence[Ledger]) -> dict[int, bool]:
         asked.append(len(ledgers))
         return have(known, ledgers)
 
-    with patch.object(KnownTransactions, "have", noted):
+    with patch.object(RecordedTransactions, "have_transactions", noted):
         increment, _ = _known_increment([[SINGLE]] * 130)
 
     assert increment.after.of(NAME).next == (130, 0)

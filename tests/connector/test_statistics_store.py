@@ -13,7 +13,7 @@ import pytest
 from connector import OptionError, UnusedStatisticsWarning, open_topic
 from connector.statistics import zone_files
 from connector.statistics.store import open_statistics
-from connector.statistics.zone_files import file_of
+from connector.statistics.zone_files import encode_zone_file
 from connector.statistics.zones import ZONE_SCHEMA
 from tests.support.buckets import TOPIC, MemoryBucket, memory_bucket, offload
 from tests.support.damage import flipped
@@ -73,7 +73,7 @@ def _damaged_forms(files: dict[str, bytes]) -> Iterator[tuple[str, dict[str, byt
         yield f"a range twice at {at}", rest | {name: data[:at] + data[at : at + 300] + data[at:]}
         yield f"a range gone at {at}", rest | {name: data[:at] + data[at + 300 :]}
         yield f"mixed at {at}", rest | {name: data[:at] + other[at:]}
-    yield "renamed", rest | {f"zones-{'0' * 32}{name[41:]}": data}
+    yield "renamed", rest | {f"zones-{'0' * 32}{name[38:]}": data}
     yield "exchanged", dict(zip(files, [other, data], strict=True))
     yield "not ours", files | {"notes.txt": b"x", "other.parquet": data, "zones-1.parquet": b""}
 
@@ -170,7 +170,7 @@ def test_filters_of_keys_that_are_damaged_are_told() -> None:
         # Filters that take many pieces of their own.
         place = ZONE_SCHEMA.get_field_index("keys")
         keys = pa.array([each.as_py() * 4000 for each in table["keys"]], pa.binary())
-        grown, data = file_of(table.set_column(place, "keys", keys))
+        grown, data = encode_zone_file(table.set_column(place, "keys", keys))
         chunk = pq.read_metadata(pa.BufferReader(data)).row_group(0)
         last = chunk.column(chunk.num_columns - 1)
         at = last.data_page_offset + last.total_compressed_size - 5

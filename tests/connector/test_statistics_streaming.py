@@ -22,7 +22,7 @@ from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext
 from connector.lake.table_copy import CopySizes
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
-from connector.statistics.transactions import KnownTransactions, ZoneTransactions
+from connector.statistics.transactions import RecordedTransactions, ZoneTransactions
 from tests.support.buckets import TOPIC, memory_bucket
 from tests.support.damage import flipped
 from tests.support.entries import Message, encode_entry, encode_marker
@@ -236,8 +236,8 @@ def test_transactions_are_known_if_all_objects_are_sound() -> None:
     found = stream_ledgers([(10, [_entry(1), begun, _entry(2), marker]), _GIVEN[1]], (2, 4))
     with streamed(found) as topic, memory_bucket({}) as folder, memory_bucket({}) as other:
         ledgers = _ledgers(topic).data
-        known = KnownTransactions(_known(topic, folder.url), TOPIC)
-        assert known.have(ledgers) == {10: True, 20: False}
+        known = RecordedTransactions(_known(topic, folder.url), TOPIC)
+        assert known.have_transactions(ledgers) == {10: True, 20: False}
         assert known.zones(ledgers, 0) == [
             ZoneTransactions(1, 1, {"(1,2)": 1}, {}),
             ZoneTransactions(3, 3, {}, {"(1,2)": True}),
@@ -245,8 +245,8 @@ def test_transactions_are_known_if_all_objects_are_sound() -> None:
         name = next(iter(found.objects))
         position = found.objects[name].index(b"value")
         topic.bucket.put({name: flipped(found.objects[name], position, 1)})
-        known = KnownTransactions(_known(topic, other.url), TOPIC)
-        assert known.have(_ledgers(topic).data) == {20: False}
+        known = RecordedTransactions(_known(topic, other.url), TOPIC)
+        assert known.have_transactions(_ledgers(topic).data) == {20: False}
 
 
 @pytest.mark.parametrize("task_bytes", [1, 1 << 20])

@@ -20,7 +20,7 @@ from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
 from connector.statistics import zone_files
 from connector.statistics.store import open_statistics
-from connector.statistics.zone_files import ZoneFile, file_of
+from connector.statistics.zone_files import ZoneFile, encode_zone_file
 from connector.statistics.zones import LEDGER_SCHEMA, ZONE_SCHEMA
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.damage import flipped
@@ -74,7 +74,7 @@ def _read_all(file: ZoneFile) -> pa.Table:
 def test_what_was_written_is_read(count: int) -> None:
     """Whole, and any columns of any row groups alone."""
     table = _zones(count)
-    name, data = file_of(table)
+    name, data = encode_zone_file(table)
     assert ZoneFile.is_one(name)
     with memory_bucket({name: data}) as bucket:
         file = _opened(bucket.url, name, data)
@@ -91,7 +91,7 @@ def test_what_was_written_is_read(count: int) -> None:
 @pytest.mark.usefixtures("small_pieces")
 def test_only_what_is_asked_for_is_requested() -> None:
     """A column of a row group takes the pieces that it stands in, not those of the filters."""
-    name, data = file_of(_zones(60, key_bytes=1 << 14))
+    name, data = encode_zone_file(_zones(60, key_bytes=1 << 14))
     with memory_bucket({name: data}) as bucket:
         file = _opened(bucket.url, name, data)
         assert file.footer.num_row_groups == 4
@@ -120,8 +120,8 @@ def _damaged_forms(data: bytes, other: bytes) -> Iterator[tuple[str, bytes]]:
 def test_no_damage_goes_unnoticed() -> None:
     """Whatever becomes of the bytes: what was written, or the typed error."""
     table = _zones(40)
-    name, data = file_of(table)
-    _, other = file_of(_zones(41))
+    name, data = encode_zone_file(table)
+    _, other = encode_zone_file(_zones(41))
     noticed = 0
     with memory_bucket({}) as bucket:
         for what, damaged in _damaged_forms(data, other):
@@ -241,7 +241,7 @@ def test_other_names_are_those_of_other_files(name: str) -> None:
 
 def test_footers_of_no_believable_length_are_not_read() -> None:
     """A name may say anything of a length."""
-    name, data = file_of(_zones(2))
+    name, data = encode_zone_file(_zones(2))
     for length in ("0", "ffffffff", f"{len(data) + 1:x}"):
         other = re.sub(r"-[0-9a-f]+\.parquet", f"-{length}.parquet", name)
         with memory_bucket({other: data}) as bucket, pytest.raises(CorruptStatisticsError):
@@ -251,7 +251,7 @@ def test_footers_of_no_believable_length_are_not_read() -> None:
 @pytest.mark.usefixtures("small_pieces")
 def test_files_that_end_early_are_no_endless_loop() -> None:
     """A file that became shorter than it was listed is an error."""
-    name, data = file_of(_zones(40))
+    name, data = encode_zone_file(_zones(40))
     with memory_bucket({name: data}) as bucket:
         file = _opened(bucket.url, name, data)
         assert file.footer.num_rows == 40
