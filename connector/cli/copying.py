@@ -143,11 +143,18 @@ def copy(
             plans = plan_copy(url, topic, target, **options)
         _print_plans(plans, prices, as_json=as_json)
         return
-    came = _HowFar()
+    progress_text = _ProgressText()
     summaries: list[TableSummary] = []
     try:
-        with progress(trace, told=came.text):
-            copy_topics(url, topic, target, told=came.told, copied=summaries.append, **options)
+        with progress(trace, status=progress_text.text):
+            copy_topics(
+                url,
+                topic,
+                target,
+                on_progress=progress_text.update,
+                on_table=summaries.append,
+                **options,
+            )
     finally:
         # What was copied is told, even if another table failed.
         if summaries:
@@ -164,13 +171,13 @@ def copy(
     )
 
 
-class _HowFar:
+class _ProgressText:
     """How far a copy has come."""
 
     def __init__(self) -> None:
         self._bytes = (0, 0)
 
-    def told(self, copied_bytes: int, total_bytes: int) -> None:
+    def update(self, copied_bytes: int, total_bytes: int) -> None:
         """Take how many bytes were copied, of how many."""
         self._bytes = copied_bytes, total_bytes
 

@@ -86,22 +86,22 @@ def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:
 def progress(
     trace: RequestTrace,
     timer: Callable[[float, Callable[[], None]], Timer] = Timer,
-    told: Callable[[], str] | None = None,
+    status: Callable[[], str] | None = None,
 ) -> Iterator[None]:
     """Show on stderr, if it is a terminal, how far something has come that takes over a second.
 
     Args:
         trace: Counts the requests of a read.
         timer: Makes what calls a function after a number of seconds.
-        told: Says how far it has come; None: the requests of the read say so.
+        status: Says how far it has come; None: the requests of the read say so.
     """
     if not sys.stderr.isatty():
         yield
         return
 
     def line() -> Text:
-        if told is not None:
-            return Text(told())
+        if status is not None:
+            return Text(status())
         counts = trace.counts
         return Text(
             f"reading … {counted(counts.requests, 'request')}, {size_text(counts.received_bytes)}"

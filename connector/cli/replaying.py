@@ -108,10 +108,10 @@ def replay(
     if to is None:
         message = "--to is missing: the URL of the brokers of the target"
         raise OptionError(message)
-    came = _HowFar()
+    progress_text = _ProgressText()
     summaries: list[ReplaySummary] = []
     try:
-        with progress(trace, told=came.text):
+        with progress(trace, status=progress_text.text):
             replay_topic(
                 url,
                 topic,
@@ -124,8 +124,8 @@ def replay(
                 compression=compression,
                 rate=rate,
                 replay_id=replay_id,
-                told=came.told,
-                replayed=summaries.append,
+                on_progress=progress_text.update,
+                on_partition=summaries.append,
                 **options,
             )
     finally:
@@ -140,13 +140,13 @@ def replay(
     )
 
 
-class _HowFar:
+class _ProgressText:
     """How far a replay has come."""
 
     def __init__(self) -> None:
         self._messages = 0
 
-    def told(self, messages: int) -> None:
+    def update(self, messages: int) -> None:
         """Take how many messages of a partition were sent."""
         self._messages = messages
 
@@ -176,7 +176,7 @@ def _print_summaries(summaries: Sequence[ReplaySummary], form: Form) -> None:
 def _print_plans(plans: Sequence[ReplayPlan], form: Form) -> None:
     for notice in dict.fromkeys(notice for each in plans for notice in each.notices):
         say("note", notice)
-    rows = [(each.topic, each.ledgers, each.data_bytes, each.behind_bytes) for each in plans]
+    rows = [(each.topic, each.ledgers, each.data_bytes, each.lag_bytes) for each in plans]
     columns = [list(column) for column in zip(*rows, strict=True)]
     table = pa.Table.from_arrays(columns, schema=_PLANNED_SCHEMA)
     print_rows(table.schema, table.to_batches(), form)

@@ -69,7 +69,7 @@ def write(
     trace = RequestTrace()
     source = _Source(files)
     started = time.monotonic()
-    with progress(trace, told=source.how_far):
+    with progress(trace, status=source.progress_text):
         target = WriteTarget.named(url, topic, replace(given, trace=trace))
         written = write_to(target, source.rows())
     for warning in written.warnings:
@@ -100,7 +100,7 @@ class _Source:
         self._file_number = 0
         self._row_count = 0
 
-    def how_far(self) -> str:
+    def progress_text(self) -> str:
         """How much of it was taken, in words."""
         return (
             f"writing … {counted(self._row_count, 'message')}, file {self._file_number} of"

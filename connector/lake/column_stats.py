@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 _MAX_LENGTH = 64
 """Of a text, or of bytes: a table keeps the statistics of all its files in memory."""
-_LAST_BEFORE_SURROGATES, _FIRST_BEHIND_SURROGATES = "\ud7ff", "\ue000"
+_LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\ud7ff", "\ue000"
 _LAST_CHARACTER = "\U0010ffff"
 
 
@@ -35,7 +35,7 @@ class FileStats:
         self._floats = {each.name for each in schema if pa.types.is_floating(each.type)}
         self._with_nan: set[str] = set()
 
-    def look_at(self, table: pa.Table) -> None:
+    def add_rows(self, table: pa.Table) -> None:
         """Find out what a footer does not tell: whether a column has a value that is not a number.
 
         Parquet leaves such values out of its bounds, and engines hold them for greater than all.
@@ -44,16 +44,16 @@ class FileStats:
             if pc.any(pc.is_nan(table.column(name))).as_py():
                 self._with_nan.add(name)
 
-    def of(self, footer: pq.FileMetaData) -> dict[str, ColumnStats]:
+    def read_footer(self, footer: pq.FileMetaData) -> dict[str, ColumnStats]:
         """The statistics of the columns whose types have an order, by name."""
-        found: dict[str, ColumnStats] = {}
+        columns: dict[str, ColumnStats] = {}
         leaf = 0
         for each in self._schema:
             stats = self._column(footer, leaf, each.name) if _has_order(each.type) else None
             if stats is not None:
-                found[each.name] = stats
+                columns[each.name] = stats
             leaf += _leaves(each.type)
-        return found
+        return columns
 
     def _column(self, footer: pq.FileMetaData, leaf: int, name: str) -> ColumnStats | None:
         groups = (footer.row_group(n).column(leaf) for n in range(footer.num_row_groups))
@@ -62,15 +62,15 @@ class FileStats:
             return None
         nulls = sum(stats.null_count for _, stats in chunks)
         bounded = [stats for number, stats in chunks if stats.null_count < number]
-        is_known = all(stats.has_min_max for stats in bounded)
-        if not bounded or not is_known or name in self._with_nan:
+        has_bounds = all(stats.has_min_max for stats in bounded)
+        if not bounded or not has_bounds or name in self._with_nan:
             return ColumnStats(nulls)
         try:
             least = min(stats.min for stats in bounded)
             greatest = max(stats.max for stats in bounded)
         except (OverflowError, ValueError):  # Python has no times outside of the years 1 to 9999.
             return ColumnStats(nulls)
-        return ColumnStats(nulls, _at_most(least), _at_least(greatest))
+        return ColumnStats(nulls, _lower_bound(least), _upper_bound(greatest))
 
 
 def _has_order(type_: pa.DataType) -> bool:
@@ -94,16 +94,16 @@ def _leaves(type_: pa.DataType) -> int:
     return sum(_leaves(each.type) for each in children)
 
 
-def _at_most(value: object) -> object:
+def _lower_bound(value: object) -> object:
     """A bound that is short, and not above a value."""
     return value[:_MAX_LENGTH] if isinstance(value, str | bytes) else value
 
 
-def _at_least(value: object) -> object:
+def _upper_bound(value: object) -> object:
     """A bound that is short, and not below a value; None if there is none."""
     if isinstance(value, str) and len(value) > _MAX_LENGTH:
-        kept = value[:_MAX_LENGTH].rstrip(_LAST_CHARACTER)
-        return kept[:-1] + _next_character(kept[-1]) if kept else None
+        text = value[:_MAX_LENGTH].rstrip(_LAST_CHARACTER)
+        return text[:-1] + _next_character(text[-1]) if text else None
     if isinstance(value, bytes) and len(value) > _MAX_LENGTH:
         prefix = value[:_MAX_LENGTH].rstrip(b"\xff")
         return prefix[:-1] + bytes([prefix[-1] + 1]) if prefix else None
@@ -112,5 +112,5 @@ def _at_least(value: object) -> object:
 
 def _next_character(character: str) -> str:
     if character == _LAST_BEFORE_SURROGATES:
-        return _FIRST_BEHIND_SURROGATES
+        return _FIRST_AFTER_SURROGATES
     return chr(ord(character) + 1)

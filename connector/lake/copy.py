@@ -19,7 +19,7 @@ from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.inputs.topic_names import TopicName, topic_names
 from connector.lake.copy_analysis import CopyAnalysis
-from connector.lake.executors import in_threads
+from connector.lake.executors import run_in_threads
 from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import CopySizes, TableCopy
 from connector.lake.table_kinds import open_table
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
     from connector.lake.table import LakeTable, RewritableTable
-    from connector.lake.table_copy import TableSummary, Told
+    from connector.lake.table_copy import ProgressCallback, TableSummary
     from connector.scan.read_options import ReadOptions
 
 MESSAGE_COLUMNS: Final = (
@@ -66,7 +66,7 @@ _SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
     "__partition__": attrgetter("partition"),
 }
 """What columns say of a topic or partition."""
-_NOT_OF_PLANS: Final = ("told", "copied", "executor")
+_RUN_OPTIONS: Final = ("on_progress", "on_table", "executor")
 """Options of a copy that say how it runs."""
 
 
@@ -87,9 +87,9 @@ def copy_topics(
     table_options: Mapping[str, object] | None = None,
     sizes: CopySizes = _SIZES,
     analyze: bool = False,
-    told: Told | None = None,
-    copied: Callable[[TableSummary], object] | None = None,
-    executor: Executor = in_threads,
+    on_progress: ProgressCallback | None = None,
+    on_table: Callable[[TableSummary], object] | None = None,
+    executor: Executor = run_in_threads,
     **topic_options: Any,  # noqa: ANN401 - those of `open_topic`
 ) -> list[TableSummary]:
     """Copy what is new in topics to tables of a lake.
@@ -123,8 +123,8 @@ def copy_topics(
         analyze: Whether the folder `statistics` gets the zones of each ledger that is copied
             whole, unless it knows it. If it cannot be written to meanwhile, the copy goes on
             without, and an `UnusedStatisticsWarning` tells why.
-        told: Hears, task by task, how many bytes of data objects were copied, of how many.
-        copied: Hears what was done, table by table, as soon as it is.
+        on_progress: Hears, task by task, how many bytes of data objects were copied, of how many.
+        on_table: Hears what was done, table by table, as soon as it is.
         executor: What runs the tasks.
         topic_options: Options of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and
             those of the values, behind `__topic__` if several topics share a table, or
@@ -150,11 +150,11 @@ def copy_topics(
     failures: dict[str, PulsarOffloadError] = {}
     analysis: CopyAnalysis | None = None
     with ExitStack() as stack:
-        for table, opened in request.copies():
+        for table, open_copy in request.copies():
             try:
-                copy = replace(opened(), told=told, executor=executor)
+                copy = replace(open_copy(), on_progress=on_progress, executor=executor)
                 if analyze and analysis is None:
-                    analysis = stack.enter_context(_analysis_of(copy))
+                    analysis = stack.enter_context(_open_analysis(copy))
                 summary = replace(copy, analysis=analysis).copy()
             except PulsarOffloadError as error:
                 failures[table] = error
@@ -162,14 +162,14 @@ def copy_topics(
             summaries.append(summary)
             # A later run copies it, so nothing is left out.
             summary.notices += summary.metrics.waiting()
-            if copied is not None:
-                copied(summary)
+            if on_table is not None:
+                on_table(summary)
             warn_incomplete(summary.metrics, summary.target, is_last=False)
     _raise_first(failures, len(summaries))
     return summaries
 
 
-def _analysis_of(copy: TableCopy) -> CopyAnalysis:
+def _open_analysis(copy: TableCopy) -> CopyAnalysis:
     """What learns from a copy; raises `OptionError` if it cannot write what it learns."""
     statistics = copy.increments.statistics
     if statistics is None:
@@ -191,16 +191,16 @@ def plan_copy(
         url: Where the topics are, as in `open_topic`.
         topic: Which topics.
         target: URL of the table's folder.
-        options: Options of `copy_topics`, including those of `open_topic`. `analyze`, `told`,
-            `copied` and `executor` have no effect.
+        options: Options of `copy_topics`, including those of `open_topic`. `analyze`,
+            `on_progress`, `on_table` and `executor` have no effect.
 
     Raises:
         PulsarOffloadError: See `copy_topics`, for errors that occur before data is read.
     """
     own = selected_options(CopyRequest.__dataclass_fields__, options)
-    topic_options = {n: each for n, each in options.items() if n not in {*own, *_NOT_OF_PLANS}}
+    topic_options = {n: each for n, each in options.items() if n not in {*own, *_RUN_OPTIONS}}
     request = CopyRequest(url=url, topic=topic, target=target, topic_options=topic_options, **own)
-    return [opened().plan() for _, opened in request.copies()]
+    return [open_copy().plan() for _, open_copy in request.copies()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -245,17 +245,17 @@ class CopyRequest:
         request = TopicRequest(**(unit | dict(self.topic_options)))
         check_with_catalog(self.url, request)
         catalog = request.catalog or open_catalog(self.url, **request.catalog_options())
-        found = catalog.select(names)
-        bases = list(dict.fromkeys(each.topic.base for each in found))
+        matches = catalog.select(names)
+        bases = list(dict.fromkeys(each.topic.base for each in matches))
         if not any(each in self.target for each in _PLACEHOLDERS):
             # Whoever gives a pattern may get more topics later, when the table has its columns.
             is_shared = len(names) > 1 or bases != [TopicName.parse(names[0]).base]
-            yield self._opening(catalog, request, names, self.target, is_shared=is_shared)
+            yield self._defer_copy(catalog, request, names, self.target, is_shared=is_shared)
             return
         targets: dict[str, TopicName] = {}
         for base in bases:
             unsafe = _UNSAFE_IN_ICEBERG if self.format == "iceberg" else _UNSAFE
-            target = _filled(self.target, base, unsafe)
+            target = _fill_target(self.target, base, unsafe)
             other = targets.setdefault(target, base)
             if other is not base:
                 message = (
@@ -264,9 +264,9 @@ class CopyRequest:
                 )
                 raise OptionError(message)
         for target, base in targets.items():
-            yield self._opening(catalog, request, [str(base)], target, is_shared=False)
+            yield self._defer_copy(catalog, request, [str(base)], target, is_shared=False)
 
-    def _opening(
+    def _defer_copy(
         self,
         catalog: Catalog,
         request: TopicRequest,
@@ -291,15 +291,17 @@ class CopyRequest:
             message = f"a copy takes what is offloaded: {option_name('live')} is for reads"
             raise OptionError(message)
         # A copy that writes statistics makes their folder.
-        written = request.statistics if self.analyze else None
+        statistics_url = request.statistics if self.analyze else None
         folder = None if self.analyze else request.statistics
         dataset = open_request(
             self.url, topics, replace(request, catalog=catalog, statistics=folder)
         )
         statistics = dataset.scan.statistics
-        if written is not None:
-            place = catalog.location
-            statistics = open_statistics(written, place.storage_options, trace=place.trace)
+        if statistics_url is not None:
+            location = catalog.location
+            statistics = open_statistics(
+                statistics_url, location.storage_options, trace=location.trace
+            )
         options = dataset.scan.options
         if dataset.scan.view is not None:
             message = "a copy takes all messages: latest_per_key keeps the latest in the table"
@@ -310,7 +312,7 @@ class CopyRequest:
             is_partitioned = any(each.topic.partition >= 0 for each in catalog.select(topics))
             scope = "__partition__" if is_partitioned else None
         if request.columns is None:
-            options = _with_default_columns(options, scope)
+            options = _add_default_columns(options, scope)
         table = self._table(catalog, target)
         latest = None
         if self.latest_per_key:
@@ -320,7 +322,7 @@ class CopyRequest:
             kind=self.format,
             table=table,
             latest=latest,
-            letters=self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
+            dead_letter_table=self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
             if self.dead_letters
             else None,
             partition_by=self.partition_by,
@@ -354,36 +356,36 @@ def _latest_per_key(
     Raises:
         OptionError: The table would not have the columns that tell rows apart.
     """
-    given = {own: given for given, own in options.projection.columns}
+    column_names = {own: name for name, own in options.projection.columns}
     identity = ["__key__"] if scope is None else [scope, "__key__"]
-    if missing := [each for each in identity if each not in given]:
+    if missing := [each for each in identity if each not in column_names]:
         message = (
             f"the latest row of each key is told by {' and '.join(identity)}: columns must have"
             f" {' and '.join(missing)}, too"
         )
         raise OptionError(message)
-    only_staged = tuple(each for each in STAGED_COLUMNS if each not in given)
+    only_staged = tuple(each for each in STAGED_COLUMNS if each not in column_names)
     names = [*(name for name, _ in options.projection.columns), *only_staged]
     staged = replace(options, projection=options.filterable.select(names))
     # The caller has refused the kind of table whose files stay as they are.
     rewritable = cast("RewritableTable", table)
-    key = given["__key__"]
+    key = column_names["__key__"]
     if scope is None:
         return LatestPerKey(rewritable, key, None, only_staged), staged
-    scope_of = _SCOPES[scope]
-    return LatestPerKey(rewritable, key, given[scope], only_staged, scope_of), staged
+    to_scope = _SCOPES[scope]
+    return LatestPerKey(rewritable, key, column_names[scope], only_staged, to_scope), staged
 
 
-def _with_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:
+def _add_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:
     """The same, with the columns that a table has unless they are named."""
-    of_messages = {each.name for each in ALL_COLUMNS if each.name != VALUE_COLUMN}
-    values = [given for given, own in options.projection.columns if own not in of_messages]
-    own_names = {own: given for given, own in options.filterable.columns}
-    wanted = [own_names[each] for each in (scope, *MESSAGE_COLUMNS) if each is not None]
-    return replace(options, projection=options.filterable.select([*wanted, *values]))
+    message_columns = {each.name for each in ALL_COLUMNS if each.name != VALUE_COLUMN}
+    values = [name for name, own in options.projection.columns if own not in message_columns]
+    own_names = {own: name for name, own in options.filterable.columns}
+    defaults = [own_names[each] for each in (scope, *MESSAGE_COLUMNS) if each is not None]
+    return replace(options, projection=options.filterable.select([*defaults, *values]))
 
 
-def _filled(target: str, topic: TopicName, unsafe: re.Pattern[str]) -> str:
+def _fill_target(target: str, topic: TopicName, unsafe: re.Pattern[str]) -> str:
     parts = (topic.tenant, topic.namespace, topic.local_name)
     for placeholder, part in zip(_PLACEHOLDERS, parts, strict=True):
         target = target.replace(placeholder, unsafe.sub("_", part))

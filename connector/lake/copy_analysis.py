@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from connector.statistics.ledger_parts import LedgerPart
     from connector.statistics.store import Statistics
 
-_place: Final = attrgetter("topic", "ledger_id", "first_entry_id")
+_position: Final = attrgetter("topic", "ledger_id", "first_entry_id")
 
 
 class CopyAnalysis:
@@ -47,30 +47,30 @@ class CopyAnalysis:
 
     def __exit__(self, *exc_info: object) -> None:
         """Write what is left, behind an error too."""
-        with self._spared():
+        with self._disable_on_error():
             self._writer.write()
 
-    def wanted(self, reads: Iterable[TopicRead]) -> dict[str, frozenset[int]]:
+    def select_ledgers(self, reads: Iterable[TopicRead]) -> dict[str, frozenset[int]]:
         """By topic, the ledgers whose zones tasks are to make: of which nothing is known yet.
 
         Those are left out that were not learned from their first entry on.
         """
-        found: dict[str, frozenset[int]] = {}
+        selected: dict[str, frozenset[int]] = {}
         for read in [] if self._has_failed else reads:
             topic = read.origin.topic
             if topic not in self._unknown:
-                with self._spared():
+                with self._disable_on_error():
                     unknown = unknown_ledgers(self._writer.statistics, topic, read.ledgers)
                     self._unknown[topic] = {each.ledger_id for each in unknown}
             if self._has_failed:
                 return {}
-            found[topic] = frozenset(
+            selected[topic] = frozenset(
                 each.ledger_id
                 for each in read.ranges
                 if each.ledger_id in self._unknown[topic]
-                and each.first_entry_id == self._behind(topic, each.ledger_id)
+                and each.first_entry_id == self._next_entry_id(topic, each.ledger_id)
             )
-        return found
+        return selected
 
     def add(self, reads: Sequence[TopicRead], parts: Iterable[LedgerPart]) -> int:
         """Take what tasks made of reads; gives how many ledgers are whole with it.
@@ -81,29 +81,29 @@ class CopyAnalysis:
         """
         by_topic = {each.origin.topic: each for each in reads}
         whole = 0
-        for part in sorted(parts, key=_place):
-            if part.first_entry_id != self._behind(part.topic, part.ledger_id):
+        for part in sorted(parts, key=_position):
+            if part.first_entry_id != self._next_entry_id(part.topic, part.ledger_id):
                 # What stands between was not learned.
                 continue
-            mine = self._parts.setdefault((part.topic, part.ledger_id), [])
-            mine.append(part)
+            ledger_parts = self._parts.setdefault((part.topic, part.ledger_id), [])
+            ledger_parts.append(part)
             ledger = by_topic[part.topic].ledger(part.ledger_id)
             if part.last_entry_id == ledger.last_entry_id:
                 del self._parts[part.topic, part.ledger_id]
-                if _is_as_long(ledger, mine) and not self._has_failed:
+                if _is_as_long(ledger, ledger_parts) and not self._has_failed:
                     self._unknown[part.topic].discard(part.ledger_id)
-                    with self._spared():
-                        self._writer.add_zones(row for each in mine for row in each.zones)
+                    with self._disable_on_error():
+                        self._writer.add_zones(row for each in ledger_parts for row in each.zones)
                         whole += 1
         return whole
 
-    def _behind(self, topic: str, ledger_id: int) -> int:
+    def _next_entry_id(self, topic: str, ledger_id: int) -> int:
         """The first entry of a ledger that was not learned."""
         parts = self._parts.get((topic, ledger_id))
         return parts[-1].last_entry_id + 1 if parts else 0
 
     @contextmanager
-    def _spared(self) -> Iterator[None]:
+    def _disable_on_error(self) -> Iterator[None]:
         """Learn nothing more behind an error of the folder."""
         try:
             yield

@@ -33,7 +33,7 @@ class CopyPlan:
         writing: Requests that write, as though the files were as long as what is read and each
             task had one partition: they are shorter, as a rule, and more of them if there are more
             partitions.
-        behind_bytes: Bytes in the bucket that cannot be copied yet.
+        lag_bytes: Bytes in the bucket that cannot be copied yet.
         notices: One sentence for each thing a reader of the table must know of.
     """
 
@@ -44,7 +44,7 @@ class CopyPlan:
     commits: int
     reading: RequestCounts
     writing: RequestCounts
-    behind_bytes: int
+    lag_bytes: int
     notices: tuple[str, ...]
 
     @property
@@ -53,7 +53,7 @@ class CopyPlan:
         return self.reading + self.writing
 
 
-def plan_of(target: str, increment: Increment, sizes: CopySizes) -> CopyPlan:
+def plan_table_copy(target: str, increment: Increment, sizes: CopySizes) -> CopyPlan:
     """The plan of a copy of all that is new; sends nothing."""
     tasks = [task for read in increment.reads for task in read.tasks(sizes.task_bytes)]
     ranges = [each for task in tasks for each in planned_ranges(task, None)]
@@ -81,6 +81,6 @@ def plan_of(target: str, increment: Increment, sizes: CopySizes) -> CopyPlan:
             part_requests=parts,
             part_bytes=increment.data_bytes,
         ),
-        behind_bytes=increment.behind.data_bytes,
+        lag_bytes=increment.behind.data_bytes,
         notices=increment.notices,
     )

@@ -36,7 +36,7 @@ _COLUMNS: Final = (
     VALUE_COLUMN,
 )
 REASON_COLUMN: Final = "reason"
-LETTERS_SCHEMA: Final = pa.schema(
+DEAD_LETTERS_SCHEMA: Final = pa.schema(
     [
         ("__topic__", pa.string()),
         ("__ledger_id__", pa.int64()),
@@ -60,10 +60,10 @@ class DeadLetterMetrics(ReadMetrics):
     """Metrics that take values which cannot be decoded for dead letters.
 
     Attributes:
-        letters: Why each value could not be decoded, by its position.
+        dead_letters: Why each value could not be decoded, by its position.
     """
 
-    letters: dict[RowPosition, str] = field(default_factory=dict)
+    dead_letters: dict[RowPosition, str] = field(default_factory=dict)
 
     def lose(
         self,
@@ -79,13 +79,13 @@ class DeadLetterMetrics(ReadMetrics):
             ReadMetrics.lose(self, unit, error, count=count)
             return
         for each in (error, *further):
-            self.letters.setdefault(_position(each), each.message)
+            self.dead_letters.setdefault(_position(each), each.message)
 
-    def taken_letters(self, position: tuple[int, int]) -> dict[RowPosition, str]:
+    def take_dead_letters(self, position: tuple[int, int]) -> dict[RowPosition, str]:
         """Those that stand at a ledger and entry id or behind; the metrics forget all they have."""
-        taken = {key: why for key, why in self.letters.items() if key[:2] >= position}
-        self.letters = {}
-        return taken
+        reasons = {key: why for key, why in self.dead_letters.items() if key[:2] >= position}
+        self.dead_letters = {}
+        return reasons
 
     def counts(self) -> ReadMetrics:
         """The other counts."""
@@ -106,26 +106,30 @@ def dead_letter_task(task: ScanTask) -> ScanTask:
     options = task.read.options
     names = list(options.projection.schema.names)
     names += [each for each in POSITION_COLUMNS if each not in names]
-    wanted = replace(options, projection=options.filterable.select(names), keep_values=True)
-    return replace(task, read=replace(task.read, options=wanted))
+    position_options = replace(
+        options, projection=options.filterable.select(names), keep_values=True
+    )
+    return replace(task, read=replace(task.read, options=position_options))
 
 
-def without_letters(batch: pa.RecordBatch, metrics: DeadLetterMetrics) -> pa.RecordBatch:
+def drop_dead_letters(batch: pa.RecordBatch, metrics: DeadLetterMetrics) -> pa.RecordBatch:
     """The rows that are no dead letters."""
-    if not metrics.letters:
+    if not metrics.dead_letters:
         return batch
-    alive = [each not in metrics.letters for each in _positions(batch)]
+    alive = [each not in metrics.dead_letters for each in _positions(batch)]
     return batch.filter(pa.array(alive))
 
 
-def letters_of(task: ScanTask, letters: Mapping[RowPosition, str]) -> Iterator[pa.RecordBatch]:
+def read_dead_letters(
+    task: ScanTask, dead_letters: Mapping[RowPosition, str]
+) -> Iterator[pa.RecordBatch]:
     """Dead letters of a task, whose entries are read once more, for the bytes.
 
     It takes at most about as many requests as to read the task did, however many letters there are.
 
     Args:
         task: The task.
-        letters: Why each value could not be decoded, by its position.
+        dead_letters: Why each value could not be decoded, by its position.
 
     Raises:
         PulsarOffloadError: They cannot be read.
@@ -133,17 +137,17 @@ def letters_of(task: ScanTask, letters: Mapping[RowPosition, str]) -> Iterator[p
     options = task.read.options
     plain = every_column()
     raw = replace(options, projection=plain.select(_COLUMNS), filterable=plain, row_filter=None)
-    entries = sorted({(ledger_id, entry_id) for ledger_id, entry_id, _ in letters})
-    ranges = tuple(_ranges_around(task.read, entries))
+    entries = sorted({(ledger_id, entry_id) for ledger_id, entry_id, _ in dead_letters})
+    ranges = tuple(_plan_ranges(task.read, entries))
     read = replace(task.read, options=raw, ranges=ranges)
     for batch in execute(read.task(ranges), ReadMetrics()):
-        reasons = [letters.get(each) for each in _positions(batch)]
+        reasons = [dead_letters.get(each) for each in _positions(batch)]
         with_reason = batch.append_column(REASON_COLUMN, pa.array(reasons, pa.string()))
-        kept = with_reason.filter(pc.is_valid(with_reason.column(REASON_COLUMN)))
-        yield kept.select(LETTERS_SCHEMA.names)
+        matching = with_reason.filter(pc.is_valid(with_reason.column(REASON_COLUMN)))
+        yield matching.select(DEAD_LETTERS_SCHEMA.names)
 
 
-def _ranges_around(read: TopicRead, entries: Iterable[tuple[int, int]]) -> Iterator[EntryRange]:
+def _plan_ranges(read: TopicRead, entries: Iterable[tuple[int, int]]) -> Iterator[EntryRange]:
     """Ranges that have some entries, as few as it takes to read no byte twice.
 
     A block is read from its start, so those of a block are one range; so are those of blocks that
@@ -153,24 +157,24 @@ def _ranges_around(read: TopicRead, entries: Iterable[tuple[int, int]]) -> Itera
         read: Has their ledgers.
         entries: Ledger and entry ids, ascending.
     """
-    found: EntryRange | None = None
+    current: EntryRange | None = None
     block: Block | None = None
     for ledger_id, entry_id in entries:
         ledger = read.ledger(ledger_id)
-        is_same_ledger = found is not None and found.ledger_id == ledger_id
+        is_same_ledger = current is not None and current.ledger_id == ledger_id
         if not is_same_ledger or block is None or entry_id > block.last_entry_id:
             blocks = ledger.blocks(entry_id, entry_id)
             following = blocks[0] if blocks else None
-            if found is not None and not (
+            if current is not None and not (
                 is_same_ledger and _are_near(block, following, ledger.location.first_range_bytes)
             ):
-                yield found
-                found = None
+                yield current
+                current = None
             block = following
-        first = entry_id if found is None else found.first_entry_id
-        found = EntryRange(ledger_id, first, entry_id)
-    if found is not None:
-        yield found
+        first = entry_id if current is None else current.first_entry_id
+        current = EntryRange(ledger_id, first, entry_id)
+    if current is not None:
+        yield current
 
 
 def _are_near(one: Block | None, other: Block | None, range_bytes: int) -> bool:

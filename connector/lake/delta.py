@@ -34,16 +34,16 @@ from connector.lake.delta_options import delta_storage_options
 from connector.lake.delta_progress import (
     APPLICATION,
     delete_unneeded,
+    find_progress_number,
     next_number,
-    number_of_rows,
     read_progress,
     unreadable_progress,
     write_progress,
 )
-from connector.lake.evolution import storable_schema, widened
+from connector.lake.evolution import storable_schema, widen_schema
 from connector.lake.parquet import ParquetTable
 from connector.lake.partition_folders import delta_text
-from connector.lake.table import Standing
+from connector.lake.table import TableState
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
@@ -87,16 +87,16 @@ class DeltaTable:
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_prefix: str = ""
 
-    def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
+    def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
         """The columns of the table once it takes rows of a schema.
 
         Raises:
             LakeTableError: Delta cannot keep a column, or the table cannot change so.
         """
-        wanted = storable_schema(schema, "delta")
-        return wanted if standing is None else widened(standing.schema, wanted, "delta")
+        storable = storable_schema(schema, "delta")
+        return storable if state is None else widen_schema(state.schema, storable, "delta")
 
-    def standing(self) -> Standing | None:
+    def read_state(self) -> TableState | None:
         """What the newest version is.
 
         Raises:
@@ -106,19 +106,19 @@ class DeltaTable:
         """
         snapshot = self._snapshot()
         if snapshot is None:
-            if ParquetTable(self.location).is_there:
+            if ParquetTable(self.location).exists:
                 message = f"{self.location} is a table of plain Parquet: copy to it as one"
                 raise LakeTableError(message)
             return None
-        number = self._asked(lambda: snapshot.transaction_version(APPLICATION))
-        schema = self._asked(lambda: pa.schema(snapshot.schema().to_arrow()))
+        number = self._call(lambda: snapshot.transaction_version(APPLICATION))
+        schema = self._call(lambda: pa.schema(snapshot.schema().to_arrow()))
         token = _Token(snapshot, number)
-        partition_columns = self._asked(lambda: snapshot.metadata().partition_columns)
+        partition_columns = self._call(lambda: snapshot.metadata().partition_columns)
         if number is not None:
-            number = number_of_rows(self.location, snapshot.version(), self._number_at)
+            number = find_progress_number(self.location, snapshot.version(), self._number_at)
         if number is None:
             partitioning = Partitioning.parse(partition_columns, schema)
-            return Standing(schema, partitioning, None, token)
+            return TableState(schema, partitioning, None, token)
         content = read_progress(self.location, number)
         texts = content["partitioning"]
         # Columns that hold the values of transforms are no columns of the rows.
@@ -129,9 +129,9 @@ class DeltaTable:
             partitioning = Partitioning.parse(texts, rows)
         except (OptionError, AttributeError) as error:
             raise unreadable_progress(self.location, number, error) from None
-        return Standing(rows, partitioning, content["progress"], token, content["latest_per_key"])
+        return TableState(rows, partitioning, content["progress"], token, content["latest_per_key"])
 
-    def commit(self, commit: Commit, standing: Standing | None) -> None:
+    def commit(self, commit: Commit, state: TableState | None) -> None:
         """Add and remove files, and set the transaction to a number that names the progress.
 
         Raises:
@@ -140,8 +140,8 @@ class DeltaTable:
             LakeTableError: The table cannot take the commit.
             StorageError: The store refused, or went on failing.
         """
-        token = None if standing is None else standing.token
-        assert token is None or isinstance(token, _Token)  # noqa: S101 - what `standing` gave
+        token = None if state is None else state.token
+        assert token is None or isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
         number = next_number(None if token is None else token.number)
         content = {
             "progress": commit.after,
@@ -157,7 +157,7 @@ class DeltaTable:
         except _REFUSALS as error:
             # An answer may have been lost: the log alone knows whether the commit was made.
             if self._number_now() != number:
-                raise self._refused(error, token) from None
+                raise self._commit_error(error, token) from None
         # The commit is made, even if this fails: the next cleaning deletes what this one leaves.
         with suppress(PulsarOffloadError):
             delete_unneeded(self.location, number, self._number_at)
@@ -177,8 +177,8 @@ class DeltaTable:
         snapshot = token.snapshot
         if schema != snapshot.schema():
             # A commit of its own, which adds no row: after a stop behind it, the next run goes on.
-            known = {each.name: each for each in snapshot.schema().fields}
-            changed = [each for each in schema.fields if known.get(each.name) != each]
+            current_fields = {each.name: each for each in snapshot.schema().fields}
+            changed = [each for each in schema.fields if current_fields.get(each.name) != each]
             version = snapshot.version()
             snapshot.alter.add_columns(changed)
             # That went behind whatever others committed, and what follows is checked from there on.
@@ -206,21 +206,19 @@ class DeltaTable:
         now_ms = time_ns() // 1_000_000
         return AddAction(file.path, file.size_bytes, values, now_ms, True, _stats(file))  # noqa: FBT003
 
-    def data_files(self, standing: Standing, columns: Sequence[str]) -> Iterator[TableFile]:
-        """The files of the version that `standing` read; see `RewritableTable`.
+    def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
+        """The files of the version that `read_state` read; see `RewritableTable`.
 
         Raises:
             LakeTableError: They cannot be written again.
         """
-        token = standing.token
-        assert isinstance(token, _Token)  # noqa: S101 - what `standing` gave
-        yield from self._asked(
-            lambda: list(data_files(token.snapshot, standing.partitioning, columns))
-        )
+        token = state.token
+        assert isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
+        yield from self._call(lambda: list(data_files(token.snapshot, state.partitioning, columns)))
 
     def read_file(
         self,
-        standing: Standing,
+        state: TableState,
         file: TableFile,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
@@ -230,7 +228,7 @@ class DeltaTable:
             LakeTableError: The file is malformed.
             StorageError: The store failed.
         """
-        return read_file(self.location, file, columns, standing.schema)
+        return read_file(self.location, file, columns, state.schema)
 
     # ----------------------------------------------------------------------------- the library
 
@@ -247,43 +245,43 @@ class DeltaTable:
         except TableNotFoundError:
             return None
         except _REFUSALS as error:
-            raise self._failed(error) from None
+            raise self._library_error(error) from None
 
     def _number_now(self) -> int | None:
         snapshot = self._snapshot()
         if snapshot is None:
             return None
-        return self._asked(lambda: snapshot.transaction_version(APPLICATION))
+        return self._call(lambda: snapshot.transaction_version(APPLICATION))
 
     def _number_at(self, version: int) -> int | None:
-        def ask() -> int | None:
+        def read_number() -> int | None:
             snapshot = Snapshot(self._url, version, storage_options=self._options())
             return snapshot.transaction_version(APPLICATION)
 
-        return self._asked(ask)
+        return self._call(read_number)
 
-    def _asked(self, ask: Callable[[], _Answer]) -> _Answer:
+    def _call(self, call: Callable[[], _Answer]) -> _Answer:
         try:
-            return ask()
+            return call()
         except _REFUSALS as error:
-            raise self._failed(error) from None
+            raise self._library_error(error) from None
 
-    def _refused(self, error: Exception, token: _Token | None) -> Exception:
+    def _commit_error(self, error: Exception, token: _Token | None) -> Exception:
         """The error for a commit that was not made."""
         is_conflict = isinstance(error, CommitFailedError)
         if is_conflict or self._number_now() != (token.number if token else None):
             message = (
                 f"another run copied to {self.location}, or changed the table, meanwhile:"
-                f" {self._shown(error)}. Run again to go on behind it"
+                f" {self._error_text(error)}. Run again to go on behind it"
             )
             return ConcurrentCopyError(message)
-        return self._failed(error)
+        return self._library_error(error)
 
-    def _failed(self, error: Exception) -> LakeTableError | StorageError:
+    def _library_error(self, error: Exception) -> LakeTableError | StorageError:
         kind = StorageError if isinstance(error, OSError) else LakeTableError
-        return kind(f"Delta table at {self.location}: {self._shown(error)}")
+        return kind(f"Delta table at {self.location}: {self._error_text(error)}")
 
-    def _shown(self, error: Exception) -> str:
+    def _error_text(self, error: Exception) -> str:
         # Behind the first line stands where in the library's own code it happened.
         text = redacted(str(error), {**(self.location.storage_options or {}), **self._options()})
         return text.splitlines()[0] if text else type(error).__name__

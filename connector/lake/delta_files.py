@@ -11,7 +11,7 @@ import pyarrow as pa
 from deltalake.transaction import RemoveAction
 
 from arrow_io.errors import LakeTableError
-from connector.lake.evolution import fitted, storable_schema
+from connector.lake.evolution import fit_rows, storable_schema
 from connector.lake.file_reader import read_rows
 from connector.lake.table import TableFile
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 _PLAIN: Final = "/!$&'()+,:;=@~"
 """What `deltalake` does not escape in paths, besides what nobody does."""
-_KNOWN_FEATURES: Final = {"timestampNtz"}
+_SUPPORTED_FEATURES: Final = {"timestampNtz"}
 """Features of the protocol with which a file's rows are just what the file says."""
 
 
@@ -60,8 +60,8 @@ def data_files(
     _check_features(snapshot)
     actions = pa.table(snapshot.get_add_actions(flatten=True))
     for action in actions.to_batches():
-        for place in range(action.num_rows):
-            yield _file(action.slice(place, 1), partitioning, columns)
+        for row in range(action.num_rows):
+            yield _file(action.slice(row, 1), partitioning, columns)
 
 
 def read_file(
@@ -81,17 +81,19 @@ def read_file(
     """
     logged = file.token
     assert isinstance(logged, _LoggedFile)  # noqa: S101 - what `data_files` gave
-    of_rows = None if columns is None else [each for each in columns if each not in logged.values]
-    for batch in read_rows(location, logged.path, logged.size_bytes, of_rows):
+    file_columns = (
+        None if columns is None else [each for each in columns if each not in logged.values]
+    )
+    for batch in read_rows(location, logged.path, logged.size_bytes, file_columns):
         # Other writers say that texts are views, which Arrow cannot filter.
-        rows = fitted(batch, storable_schema(batch.schema, "delta"), "delta")
-        found = dict(zip(rows.schema.names, rows.columns, strict=True))
+        rows = fit_rows(batch, storable_schema(batch.schema, "delta"), "delta")
+        arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
         for name, value in logged.values.items():
             if columns is None or name in columns:
-                found[name] = pa.repeat(value, batch.num_rows)
+                arrays[name] = pa.repeat(value, batch.num_rows)
         for name in columns or ():
-            found.setdefault(name, pa.nulls(batch.num_rows, schema.field(name).type))
-        yield pa.RecordBatch.from_pydict(found)
+            arrays.setdefault(name, pa.nulls(batch.num_rows, schema.field(name).type))
+        yield pa.RecordBatch.from_pydict(arrays)
 
 
 def removals(files: Sequence[TableFile]) -> list[RemoveAction]:
@@ -133,13 +135,13 @@ def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[
 def _check_features(snapshot: Snapshot) -> None:
     """Raise `LakeTableError` if rows of files are not all there is to the table."""
     protocol = snapshot.protocol()
-    unknown = {*(protocol.reader_features or ())} - _KNOWN_FEATURES
+    unsupported = {*(protocol.reader_features or ())} - _SUPPORTED_FEATURES
     mapping = snapshot.metadata().configuration.get("delta.columnMapping.mode", "none")
     if mapping != "none":
-        unknown.add("columnMapping")
-    if unknown:
+        unsupported.add("columnMapping")
+    if unsupported:
         message = (
             "a copy that keeps the latest row of each key cannot write files again of a Delta table"
-            f" with {', '.join(sorted(unknown))}"
+            f" with {', '.join(sorted(unsupported))}"
         )
         raise LakeTableError(message)

@@ -14,7 +14,7 @@ from arrow_io.storage.store_kinds import StoreKind, store_kind
 if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
-_IGNORED_OPTIONS: Final = TRANSFER_OPTIONS | {"config_kwargs", "use_ssl", "verify"}
+_TRANSFER_OPTIONS: Final = TRANSFER_OPTIONS | {"config_kwargs", "use_ssl", "verify"}
 """How s3fs sends its requests, which says nothing of where to."""
 
 
@@ -31,20 +31,20 @@ def delta_storage_options(location: Location) -> dict[str, str]:
     if store_kind(location.url) is not StoreKind.S3:
         return {}
     options = shown_to_library(library_options(location.storage_options or {}))
-    found = s3_environment()
+    delta_options = s3_environment()
     client = options.get("client_kwargs")
     flat = {**options, **(client if isinstance(client, Mapping) else {})}
     for name, value in flat.items():
         if name in S3_NAMES:
-            found[S3_NAMES[name]] = str(value)
+            delta_options[S3_NAMES[name]] = str(value)
         elif name == "anon":
-            found["AWS_SKIP_SIGNATURE"] = "true" if value else "false"
-        elif name not in {*_IGNORED_OPTIONS, "client_kwargs"} and value is not None:
+            delta_options["AWS_SKIP_SIGNATURE"] = "true" if value else "false"
+        elif name not in {*_TRANSFER_OPTIONS, "client_kwargs"} and value is not None:
             message = (
                 f"the storage option {name} cannot be handed on to deltalake: give key, secret,"
                 " token and endpoint_url, or deltalake's own options as table options"
             )
             raise OptionError(message)
-    if found.get("AWS_ENDPOINT_URL", "").startswith("http://"):
-        found["AWS_ALLOW_HTTP"] = "true"
-    return found
+    if delta_options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
+        delta_options["AWS_ALLOW_HTTP"] = "true"
+    return delta_options

@@ -38,18 +38,18 @@ _MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
 )
 _NAME: Final = re.compile(r"progress-(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..+")
-_CLEANED_EVERY: Final = 100
+_CLEANING_INTERVAL: Final = 100
 """How many commits of copies there are for each that deletes progress files: as many as
 `deltalake` makes before it writes a checkpoint and cleans the log."""
 
 
-def next_number(before: int | None) -> int:
+def next_number(previous: int | None) -> int:
     """Return the number of an attempt to commit: it rises, and no two attempts have the same.
 
     Args:
-        before: The number that the table has; None: no copy wrote to it yet.
+        previous: The number that the table has; None: no copy wrote to it yet.
     """
-    return ((before or 0) >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+    return ((previous or 0) >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
 
 
 def write_progress(location: Location, number: int, content: Mapping[str, object]) -> None:
@@ -92,7 +92,7 @@ def unreadable_progress(location: Location, number: int, error: Exception) -> La
     return LakeTableError(message, object_key=name)
 
 
-def number_of_rows(
+def find_progress_number(
     location: Location, version: int, number_at: Callable[[int], int | None]
 ) -> int | None:
     """Return the number of the progress that the rows of a version go by; None: of none.
@@ -122,7 +122,7 @@ def number_of_rows(
         elif 0 <= restored < version:
             version = start = restored
         else:
-            raise _no_commit(location, version)
+            raise _malformed_commit(location, version)
     return None
 
 
@@ -143,7 +143,7 @@ def delete_unneeded(
         LakeTableError: The earliest version cannot be loaded.
         StorageError: The store refused, or went on failing.
     """
-    if (number >> _RANDOM_BITS) % _CLEANED_EVERY:
+    if (number >> _RANDOM_BITS) % _CLEANING_INTERVAL:
         return
     names = [each.name for each in location.child(_LOG).list_objects()]
     checkpoints = (_CHECKPOINT.fullmatch(each) for each in names)
@@ -154,8 +154,8 @@ def delete_unneeded(
     if least is None:
         return
     folder = location.child(STATE_FOLDER)
-    found = (_NAME.fullmatch(each.name) for each in folder.list_objects())
-    folder.delete_objects([each[0] for each in found if each and int(each[1]) < least])
+    matches = (_NAME.fullmatch(each.name) for each in folder.list_objects())
+    folder.delete_objects([each[0] for each in matches if each and int(each[1]) < least])
 
 
 def _commit(location: Location, version: int) -> tuple[int | None, int | None]:
@@ -169,19 +169,19 @@ def _commit(location: Location, version: int) -> tuple[int | None, int | None]:
         try:
             action = json.loads(line)
         except (ValueError, RecursionError):
-            raise _no_commit(location, version) from None
+            raise _malformed_commit(location, version) from None
         match action:
-            case {"txn": {"appId": str(application), "version": int(found)}}:
-                number = found if application == APPLICATION else number
+            case {"txn": {"appId": str(application), "version": int(application_version)}}:
+                number = application_version if application == APPLICATION else number
             case {"commitInfo": {"operation": "RESTORE", **info}}:
-                restored = _restored(location, version, info.get("operationParameters"))
+                restored = _restored_version(location, version, info.get("operationParameters"))
     return number, restored
 
 
-def _restored(location: Location, version: int, parameters: object) -> int:
-    found = parameters.get("version") if isinstance(parameters, dict) else None
+def _restored_version(location: Location, version: int, parameters: object) -> int:
+    parameter = parameters.get("version") if isinstance(parameters, dict) else None
     try:
-        return int(str(found))
+        return int(str(parameter))
     except ValueError:
         message = (
             f"version {version} of the Delta table at {location} restored the table as it was at"
@@ -191,7 +191,7 @@ def _restored(location: Location, version: int, parameters: object) -> int:
         raise LakeTableError(message) from None
 
 
-def _no_commit(location: Location, version: int) -> LakeTableError:
+def _malformed_commit(location: Location, version: int) -> LakeTableError:
     name = _commit_name(version)
     message = f"the Delta table at {location} has a malformed commit, {_LOG}/{name}"
     return LakeTableError(message, object_key=name)

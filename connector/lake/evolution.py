@@ -90,12 +90,12 @@ def storable_schema(schema: pa.Schema, kind: TableKind) -> pa.Schema:
     return pa.schema([field.with_type(_storable(field.type, kind, field.name)) for field in schema])
 
 
-def widened(standing: pa.Schema, wanted: pa.Schema, kind: TableKind) -> pa.Schema:
+def widen_schema(current: pa.Schema, requested: pa.Schema, kind: TableKind) -> pa.Schema:
     """The columns that a table must have so that further rows fit too.
 
     Args:
-        standing: Its columns now.
-        wanted: Columns of the rows, with the types in which the kind of table keeps them.
+        current: Its columns now.
+        requested: Columns of the rows, with the types in which the kind of table keeps them.
         kind: What it is.
 
     Returns:
@@ -105,12 +105,12 @@ def widened(standing: pa.Schema, wanted: pa.Schema, kind: TableKind) -> pa.Schem
     Raises:
         LakeTableError: This kind of table cannot change so; the message names the field.
     """
-    fields = _widened_fields(standing, wanted, kind, "")
+    fields = _widened_fields(current, requested, kind, "")
     _check_names(fields, kind, "")
     return pa.schema(fields)
 
 
-def fitted(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.RecordBatch:
+def fit_rows(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.RecordBatch:
     """The rows with the columns of a table.
 
     Args:
@@ -123,10 +123,10 @@ def fitted(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.Reco
         LakeTableError: A value does not fit the column's type without loss, or there is no column
             or field for it.
     """
-    _check_kept(pa.struct(list(batch.schema)), pa.struct(list(schema)), "")
+    _check_fields_exist(pa.struct(list(batch.schema)), pa.struct(list(schema)), "")
     places = {name: place for place, name in enumerate(batch.schema.names)}
     columns = [
-        _fitted(batch.column(places[field.name]), field, kind)
+        _fit_column(batch.column(places[field.name]), field, kind)
         if field.name in places
         else pa.nulls(batch.num_rows, field.type)
         for field in schema
@@ -154,11 +154,11 @@ def _storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
         if types.is_struct(type_):
             _check_names(type_, kind, f"{path}.")
         return _nested(type_, path, lambda each, place: _storable(each, kind, place))
-    found = _temporal(type_, kind) if types.is_temporal(type_) else _flat(type_, kind)
-    if found is None:
+    storable = _temporal(type_, kind) if types.is_temporal(type_) else _flat(type_, kind)
+    if storable is None:
         message = f"{_KIND_NAMES[kind]} has no type for column {path}, which is {type_}"
         raise LakeTableError(message)
-    return found
+    return storable
 
 
 def _nested(
@@ -167,17 +167,19 @@ def _nested(
     """The same list, map or struct of types that are made from its own."""
     types = pa.types
 
-    def changed(field: pa.Field, name: str) -> pa.Field:
+    def change_field(field: pa.Field, name: str) -> pa.Field:
         return field.with_type(change(field.type, f"{path}.{name}"))
 
     if types.is_struct(type_) and type_.num_fields:
-        return pa.struct([changed(field, field.name) for field in type_])
+        return pa.struct([change_field(field, field.name) for field in type_])
     if types.is_map(type_):
-        return pa.map_(changed(type_.key_field, "key"), changed(type_.item_field, "value"))
+        return pa.map_(
+            change_field(type_.key_field, "key"), change_field(type_.item_field, "value")
+        )
     if not types.is_nested(type_) or not hasattr(type_, "value_field"):
         message = f"no table has a type for column {path}, which is {type_}"
         raise LakeTableError(message)
-    return pa.list_(changed(type_.value_field.with_name("element"), "element"))
+    return pa.list_(change_field(type_.value_field.with_name("element"), "element"))
 
 
 def _flat(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
@@ -209,28 +211,28 @@ def _temporal(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
 
 def _check_names(fields: Iterable[pa.Field], kind: TableKind, path: str) -> None:
     """Raise `LakeTableError` if a table could not tell two fields apart."""
-    seen: dict[str, str] = {}
+    names: dict[str, str] = {}
     for field in fields:
         name = field.name.lower() if kind == "delta" else field.name
-        if name in seen:
+        if name in names:
             message = (
                 f"{_KIND_NAMES[kind]} cannot have both columns"
-                f" {path}{seen[name]} and {path}{field.name}"
+                f" {path}{names[name]} and {path}{field.name}"
             )
             raise LakeTableError(message)
-        seen[name] = field.name
+        names[name] = field.name
 
 
 # ---------------------------------------------------------------------------------------- widening
 
 
 def _widened_fields(
-    standing: Iterable[pa.Field], wanted: Iterable[pa.Field], kind: TableKind, path: str
+    current: Iterable[pa.Field], requested: Iterable[pa.Field], kind: TableKind, path: str
 ) -> list[pa.Field]:
     """The fields that a table or struct stands with, and behind them the new ones."""
-    new = {field.name: field for field in wanted}
+    new = {field.name: field for field in requested}
     fields = []
-    for field in standing:
+    for field in current:
         other = new.pop(field.name, None)
         if not field.nullable and (other is None or other.nullable):
             message = f"column {path}{field.name} of the table must not be null, and rows may be"
@@ -244,28 +246,28 @@ def _widened_fields(
 
 
 def _widened_type(
-    standing: pa.DataType, wanted: pa.DataType, kind: TableKind, path: str
+    current: pa.DataType, requested: pa.DataType, kind: TableKind, path: str
 ) -> pa.DataType:
     types = pa.types
-    if standing == wanted:
-        return standing
-    if types.is_struct(standing) and types.is_struct(wanted):
-        fields = _widened_fields(standing, wanted, kind, f"{path}.")
+    if current == requested:
+        return current
+    if types.is_struct(current) and types.is_struct(requested):
+        fields = _widened_fields(current, requested, kind, f"{path}.")
         _check_names(fields, kind, f"{path}.")
         return pa.struct(fields)
-    if types.is_list(standing) and types.is_list(wanted):
-        element = standing.value_field
-        type_ = _widened_type(element.type, wanted.value_type, kind, f"{path}.element")
+    if types.is_list(current) and types.is_list(requested):
+        element = current.value_field
+        type_ = _widened_type(element.type, requested.value_type, kind, f"{path}.element")
         return pa.list_(element.with_type(type_))
-    if types.is_map(standing) and types.is_map(wanted):
-        key, value = standing.key_field, standing.item_field
-        if _widened_type(key.type, wanted.key_type, kind, f"{path}.key") != key.type:
-            raise _cannot_widen(f"{path}.key", key.type, wanted.key_type, kind)
-        type_ = _widened_type(value.type, wanted.item_type, kind, f"{path}.value")
+    if types.is_map(current) and types.is_map(requested):
+        key, value = current.key_field, current.item_field
+        if _widened_type(key.type, requested.key_type, kind, f"{path}.key") != key.type:
+            raise _cannot_widen(f"{path}.key", key.type, requested.key_type, kind)
+        type_ = _widened_type(value.type, requested.item_type, kind, f"{path}.value")
         return pa.map_(key, value.with_type(type_))
-    wider = _wider(standing, wanted)
-    if wider is None or (wider != standing and kind == "delta"):
-        raise _cannot_widen(path, standing, wanted, kind)
+    wider = _wider(current, requested)
+    if wider is None or (wider != current and kind == "delta"):
+        raise _cannot_widen(path, current, requested, kind)
     return wider
 
 
@@ -281,36 +283,36 @@ def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
 
 
 def _cannot_widen(
-    path: str, standing: pa.DataType, wanted: pa.DataType, kind: TableKind
+    path: str, current: pa.DataType, requested: pa.DataType, kind: TableKind
 ) -> LakeTableError:
     return LakeTableError(
-        f"{_KIND_NAMES[kind]} cannot change column {path} from {standing} so that {wanted} fits"
+        f"{_KIND_NAMES[kind]} cannot change column {path} from {current} so that {requested} fits"
     )
 
 
 # -------------------------------------------------------------------------------------------- rows
 
 
-def _fitted(column: pa.Array, field: pa.Field, kind: TableKind) -> pa.Array:
+def _fit_column(column: pa.Array, field: pa.Field, kind: TableKind) -> pa.Array:
     if column.type == field.type:
         return column
     try:
         if kind == "delta":
             # As a number, a time of day would keep its own unit.
-            column = column.cast(_in_microseconds(column.type, field.name))
+            column = column.cast(_to_microseconds(column.type, field.name))
         return column.cast(field.type)
     except pa.ArrowException as error:
         message = f"column {field.name} does not fit {field.type} without loss: {error}"
         raise LakeTableError(message) from error
 
 
-def _in_microseconds(type_: pa.DataType, path: str) -> pa.DataType:
+def _to_microseconds(type_: pa.DataType, path: str) -> pa.DataType:
     if pa.types.is_nested(type_):
-        return _nested(type_, path, _in_microseconds)
+        return _nested(type_, path, _to_microseconds)
     return pa.time64("us") if pa.types.is_time(type_) else type_
 
 
-def _check_kept(source: pa.DataType, target: pa.DataType, path: str) -> None:
+def _check_fields_exist(source: pa.DataType, target: pa.DataType, path: str) -> None:
     """Raise `LakeTableError` if a field has no place: a cast would leave it out."""
     types = pa.types
     if types.is_struct(source) and types.is_struct(target):
@@ -319,9 +321,9 @@ def _check_kept(source: pa.DataType, target: pa.DataType, path: str) -> None:
             if field.name not in places:
                 message = f"the table has no column {path}{field.name}"
                 raise LakeTableError(message)
-            _check_kept(field.type, places[field.name], f"{path}{field.name}.")
+            _check_fields_exist(field.type, places[field.name], f"{path}{field.name}.")
     elif types.is_map(source) and types.is_map(target):
-        _check_kept(source.key_type, target.key_type, f"{path}key.")
-        _check_kept(source.item_type, target.item_type, f"{path}value.")
+        _check_fields_exist(source.key_type, target.key_type, f"{path}key.")
+        _check_fields_exist(source.item_type, target.item_type, f"{path}value.")
     elif types.is_nested(source) and types.is_list(target):
-        _check_kept(source.value_type, target.value_type, f"{path}element.")
+        _check_fields_exist(source.value_type, target.value_type, f"{path}element.")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     """
 
 
-def in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
+def run_in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
     """Run tasks in as many threads as there are processors for this process; see `Executor`."""
     failure: BaseException | None = None
     with ThreadPoolExecutor(min(len(tasks), processor_count()) or 1) as pool:
@@ -31,17 +31,17 @@ def in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[Written
         futures = {pool.submit(copy_context().run, write, each) for each in tasks}
         try:
             while futures:
-                done, _ = wait(futures, return_when=FIRST_COMPLETED)
-                for each in done:
+                finished, _ = wait(futures, return_when=FIRST_COMPLETED)
+                for each in finished:
                     futures.remove(each)
                     try:
-                        written = each.result()
+                        result = each.result()
                     except BaseException as error:  # noqa: BLE001 - raised below
                         failure = failure or error
                         # Whoever waits for one that is cancelled before it ran waits for ever.
                         futures -= {other for other in tuple(futures) if other.cancel()}
                         continue
-                    yield written
+                    yield result
         except BaseException as error:
             # Whoever took the others will not hear of these.
             pool.shutdown(cancel_futures=True)

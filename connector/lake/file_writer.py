@@ -20,7 +20,7 @@ from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError
 from connector.lake.column_stats import FileStats
 from connector.lake.data_file import DataFile
-from connector.lake.evolution import fitted
+from connector.lake.evolution import fit_rows
 from connector.lake.partition_folders import check_partitioning, partition_folder
 
 if TYPE_CHECKING:
@@ -34,10 +34,10 @@ if TYPE_CHECKING:
 PART_BYTES = 8 << 20
 """S3 wants 5 MiB at least, and no more than 10,000 of them."""
 
-_MOST_HELD = 2
+_MAX_BUFFER_RATIO = 2
 """How many times the bytes of rows that wait may be held for them; else they are copied."""
 
-_MOST_NAMES = 20
+_MAX_NAMES = 20
 """A commit may have thousands of files."""
 
 
@@ -97,8 +97,8 @@ class FileWriter:
 
     def __init__(self, settings: FileSettings) -> None:
         self._settings = settings
-        self._waiting: dict[tuple[object, ...], _Waiting] = {}
-        self._waiting_bytes = 0
+        self._pending: dict[tuple[object, ...], _PendingRows] = {}
+        self._pending_bytes = 0
         self._open: dict[tuple[object, ...], _OpenFile] = {}
         self._files: list[DataFile] = []
 
@@ -127,18 +127,18 @@ class FileWriter:
             LakeTableError: A value does not fit the type that the table has for it.
             StorageError: The store refused, or went on failing.
         """
-        typed = fitted(batch, self._settings.schema, self._settings.kind)
+        typed = fit_rows(batch, self._settings.schema, self._settings.kind)
         for values, rows in self._settings.partitioning.split(typed):
-            waiting = self._waiting.setdefault(values, _Waiting())
-            waiting.add(rows)
-            self._waiting_bytes += rows.nbytes
+            pending = self._pending.setdefault(values, _PendingRows())
+            pending.add(rows)
+            self._pending_bytes += rows.nbytes
             if (
-                waiting.size_bytes >= self._settings.row_group_bytes
-                or waiting.rows >= self._settings.row_group_rows
+                pending.size_bytes >= self._settings.row_group_bytes
+                or pending.rows >= self._settings.row_group_rows
             ):
                 self._flush(values)
-        while self._waiting_bytes > self._settings.waiting_bytes:
-            self._flush(max(self._waiting, key=lambda each: self._waiting[each].size_bytes))
+        while self._pending_bytes > self._settings.waiting_bytes:
+            self._flush(max(self._pending, key=lambda each: self._pending[each].size_bytes))
 
     def finish(self) -> tuple[DataFile, ...]:
         """Write what waits, and complete all files.
@@ -146,7 +146,7 @@ class FileWriter:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        for values in list(self._waiting):
+        for values in list(self._pending):
             self._flush(values)
         for values in list(self._open):
             self._complete(values)
@@ -154,17 +154,17 @@ class FileWriter:
 
     def _flush(self, values: tuple[object, ...]) -> None:
         """Write the rows of a partition that wait, as a row group."""
-        waiting = self._waiting.pop(values)
-        self._waiting_bytes -= waiting.size_bytes
+        pending = self._pending.pop(values)
+        self._pending_bytes -= pending.size_bytes
         # Taken out while it is written to: what is put back is the last used.
-        file = self._open.pop(values, None)
-        if file is None:
+        open_file = self._open.pop(values, None)
+        if open_file is None:
             while len(self._open) >= self._settings.open_files:
                 self._complete(next(iter(self._open)))
-            file = _OpenFile(self._settings, values)
-        self._open[values] = file
-        file.write(waiting.table(self._settings.file_schema))
-        if file.size_bytes >= self._settings.file_bytes:
+            open_file = _OpenFile(self._settings, values)
+        self._open[values] = open_file
+        open_file.write(pending.table(self._settings.file_schema))
+        if open_file.size_bytes >= self._settings.file_bytes:
             self._complete(values)
 
     def _complete(self, values: tuple[object, ...]) -> None:
@@ -178,24 +178,26 @@ def delete_files(location: Location, files: Sequence[DataFile], error: BaseExcep
         location.delete_objects(each.path for each in files)
     except PulsarOffloadError as failure:
         message = f"files that no table names may be left at {location}"
-        error.add_note(f"{message} ({failure}): {_named(files)}")
+        error.add_note(f"{message} ({failure}): {_list_names(files)}")
 
 
-def note_kept_files(location: Location, files: Sequence[DataFile], error: BaseException) -> None:
+def note_uncertain_files(
+    location: Location, files: Sequence[DataFile], error: BaseException
+) -> None:
     """Note on the error of a commit that its files are kept, because it may have been made."""
     if files:
         message = f"it is not known whether the table at {location} has these files"
-        error.add_note(f"{message}, so they are kept: {_named(files)}")
+        error.add_note(f"{message}, so they are kept: {_list_names(files)}")
 
 
-def _named(files: Sequence[DataFile]) -> str:
-    names = ", ".join(each.path for each in files[:_MOST_NAMES])
-    others = len(files) - _MOST_NAMES
-    return f"{names} and {counted(others, 'other')}" if others > 0 else names
+def _list_names(files: Sequence[DataFile]) -> str:
+    names = ", ".join(each.path for each in files[:_MAX_NAMES])
+    rest = len(files) - _MAX_NAMES
+    return f"{names} and {counted(rest, 'other')}" if rest > 0 else names
 
 
 @dataclass(slots=True)
-class _Waiting:
+class _PendingRows:
     """Rows of one partition that wait for their row group."""
 
     batches: list[pa.RecordBatch] = field(default_factory=list)
@@ -206,7 +208,7 @@ class _Waiting:
         self.rows += batch.num_rows
         self.size_bytes += batch.nbytes
         # A slice keeps all that it was cut from.
-        is_copied = batch.get_total_buffer_size() > _MOST_HELD * batch.nbytes
+        is_copied = batch.get_total_buffer_size() > _MAX_BUFFER_RATIO * batch.nbytes
         self.batches.append(pa.concat_batches([batch]) if is_copied else batch)
 
     def table(self, schema: pa.Schema) -> pa.Table:
@@ -242,7 +244,7 @@ class _OpenFile:
 
     def write(self, table: pa.Table) -> None:
         """Write rows, as one row group or more."""
-        self._stats.look_at(table)
+        self._stats.add_rows(table)
         self._writer.write_table(table, self._row_group_rows)
 
     def complete(self) -> DataFile:
@@ -254,7 +256,7 @@ class _OpenFile:
             self.file,
             size_bytes=self._parts.tell(),
             rows=footer.num_rows,
-            stats=self._stats.of(footer),
+            stats=self._stats.read_footer(footer),
         )
 
     def stop(self) -> None:

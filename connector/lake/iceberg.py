@@ -42,15 +42,15 @@ from arrow_io.errors import (
 )
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted, redacted_urls
-from connector.lake.evolution import storable_schema, widened
-from connector.lake.iceberg_files import Replacing, iceberg_file, table_file, task_of
+from connector.lake.evolution import storable_schema, widen_schema
+from connector.lake.iceberg_files import ReplaceFiles, iceberg_file, scan_task_from_file, table_file
 from connector.lake.iceberg_schema import (
     arrow_schema,
-    misnumbered,
+    find_misnumbered_field,
     partition_spec,
-    partitioning_of,
+    partitioning_from_spec,
 )
-from connector.lake.table import Standing
+from connector.lake.table import TableState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -127,12 +127,12 @@ class IcebergTable:
             )
             raise OptionError(message)
         try:
-            found = load_catalog(catalog, **(properties or {}))
+            loaded = load_catalog(catalog, **(properties or {}))
         except Exception as error:  # noqa: BLE001 - what catalogs raise has no base
-            shown = _shown(error, properties or {})
-            message = f"cannot open the Iceberg catalog {catalog or 'default'}: {shown}"
+            text = _error_text(error, properties or {})
+            message = f"cannot open the Iceberg catalog {catalog or 'default'}: {text}"
             raise LakeTableError(message) from None
-        return cls(found, identifier, url, storage_options)
+        return cls(loaded, identifier, url, storage_options)
 
     @property
     def data_prefix(self) -> str:
@@ -175,7 +175,7 @@ class IcebergTable:
             raise LakeTableError(message) from None
         return created.table_metadata.location
 
-    def standing(self) -> Standing | None:
+    def read_state(self) -> TableState | None:
         """What the table is now; None: there is none yet.
 
         Raises:
@@ -186,21 +186,21 @@ class IcebergTable:
             table = self._table()
         if table is None:
             return None
-        return Standing(
+        return TableState(
             schema=arrow_schema(table.schema()),
-            partitioning=partitioning_of(table.spec(), table.schema()),
+            partitioning=partitioning_from_spec(table.spec(), table.schema()),
             progress=_progress(table),
             token=table,
             latest_per_key=table.properties.get(LATEST_PER_KEY) == "true",
         )
 
-    def data_files(self, standing: Standing, columns: Sequence[str]) -> Iterator[TableFile]:
-        """The files of the snapshot that `standing` read; see `RewritableTable`.
+    def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
+        """The files of the snapshot that `read_state` read; see `RewritableTable`.
 
         Raises:
             StorageError: The catalog failed.
         """
-        table = _table_of(standing)
+        table = _table_from_state(state)
         with self._catalog_errors():
             tasks = list(table.scan().plan_files())
         for each in tasks:
@@ -208,42 +208,42 @@ class IcebergTable:
             yield table_file(each, table.schema(), spec, columns)
 
     def read_file(
-        self, standing: Standing, file: TableFile, columns: Sequence[str] | None = None
+        self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of one of these files; see `RewritableTable`.
 
         Raises:
             StorageError: The file, or what others deleted of it, cannot be read.
         """
-        table = _table_of(standing)
+        table = _table_from_state(state)
         schema = table.schema() if columns is None else table.schema().select(*columns)
         with self._catalog_errors():
             yield from ArrowScan(table.metadata, table.io, schema, AlwaysTrue()).to_record_batches(
-                [task_of(file)]
+                [scan_task_from_file(file)]
             )
 
-    def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
+    def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
         """The columns that the table has once it takes rows of a schema, with their numbers.
 
         Args:
             schema: Columns of the rows.
-            standing: What the table is; None: there is none yet.
+            state: What the table is; None: there is none yet.
 
         Raises:
             LakeTableError: Iceberg cannot keep a column, or cannot change so that it fits.
             StorageError: The catalog failed.
         """
-        wanted = storable_schema(schema, "iceberg")
-        if standing is None:
-            return self._new_columns(wanted)
-        columns = widened(standing.schema, wanted, "iceberg")
-        return _evolved(cast("Table", standing.token).transaction(), columns)
+        storable = storable_schema(schema, "iceberg")
+        if state is None:
+            return self._new_columns(storable)
+        columns = widen_schema(state.schema, storable, "iceberg")
+        return _evolve(cast("Table", state.token).transaction(), columns)
 
     def _new_columns(self, columns: pa.Schema) -> pa.Schema:
         """The columns of a new table, with the numbers that it will have for them."""
         with self._catalog_errors():
             try:
-                created = self._created(columns)
+                created = self._create_transaction(columns)
             except PulsarOffloadError:
                 raise
             except ValueError as error:
@@ -251,12 +251,12 @@ class IcebergTable:
                 raise LakeTableError(message) from error
             return arrow_schema(created.table_metadata.schema())
 
-    def commit(self, commit: Commit, standing: Standing | None) -> None:
+    def commit(self, commit: Commit, state: TableState | None) -> None:
         """Create the table, or widen it; add and remove files; keep the progress: in one step.
 
         Args:
             commit: What changes; its schema is what `storable` gave.
-            standing: What the table was when the copy began.
+            state: What the table was when the copy began.
 
         Raises:
             ConcurrentCopyError: The table's progress is no longer `commit.before`; or others
@@ -276,8 +276,8 @@ class IcebergTable:
                     return  # It was made, and the answer that said so was lost.
                 self._check_progress(table, commit)
                 if commit.removed:
-                    self._check_same_files(table, standing)
-                transaction = self._prepared(table, commit)
+                    self._check_same_files(table, state)
+                transaction = self._prepare(table, commit)
                 snapshot_id = transaction.table_metadata.current_snapshot_id
                 try:
                     transaction.commit_transaction()
@@ -290,21 +290,21 @@ class IcebergTable:
         )
         raise StorageError(message)
 
-    def _prepared(self, table: Table | None, commit: Commit) -> Transaction:
+    def _prepare(self, table: Table | None, commit: Commit) -> Transaction:
         """All of a commit but the step that makes it."""
         if table is None:
             schema = pyarrow_to_schema(commit.schema)
             spec = partition_spec(commit.partitioning, schema)
-            transaction: Transaction = self._created(schema, spec)
+            transaction: Transaction = self._create_transaction(schema, spec)
         else:
-            if partitioning_of(table.spec(), table.schema()) != commit.partitioning:
+            if partitioning_from_spec(table.spec(), table.schema()) != commit.partitioning:
                 message = (
                     f"the partitions of the Iceberg table {self.identifier} were changed meanwhile."
                     " Run again to write by them"
                 )
                 raise ConcurrentCopyError(message)
             transaction = _OneAttempt(table)
-        changed = misnumbered(commit.schema, _evolved(transaction, commit.schema))
+        changed = find_misnumbered_field(commit.schema, _evolve(transaction, commit.schema))
         if changed is not None:
             message = (
                 f"column {changed} of the Iceberg table {self.identifier} is not the one that files"
@@ -324,12 +324,12 @@ class IcebergTable:
         update = transaction.update_snapshot(summary)
         merges = metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED) == "true"
         if commit.removed and table is not None:
-            producer: _Producer[Any] = Replacing(table, transaction, summary)
+            producer: _Producer[Any] = ReplaceFiles(table, transaction, summary)
         else:
             producer = update.merge_append() if merges else update.fast_append()
         with producer:
             for each in commit.removed:
-                producer.delete_data_file(task_of(each).file)
+                producer.delete_data_file(scan_task_from_file(each).file)
             for file in commit.files:
                 url = f"{self._url}/{file.path}"
                 producer.append_data_file(iceberg_file(file, url, spec, schema))
@@ -341,7 +341,7 @@ class IcebergTable:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
 
-    def _created(
+    def _create_transaction(
         self, columns: pa.Schema | Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
     ) -> Transaction:
         """The table as it would be created."""
@@ -357,9 +357,9 @@ class IcebergTable:
             )
             raise ConcurrentCopyError(message)
 
-    def _check_same_files(self, table: Table | None, standing: Standing | None) -> None:
+    def _check_same_files(self, table: Table | None, state: TableState | None) -> None:
         """Refuse to remove files that others may have changed, or deleted rows of, meanwhile."""
-        before = None if standing is None else _table_of(standing).current_snapshot()
+        before = None if state is None else _table_from_state(state).current_snapshot()
         if table is None or table.current_snapshot() != before:
             message = (
                 f"others changed the Iceberg table {self.identifier} meanwhile, whose files were to"
@@ -375,8 +375,8 @@ class IcebergTable:
         except PulsarOffloadError:
             raise
         except Exception as error:  # noqa: BLE001 - what catalogs raise has no base
-            shown = _shown(error, self.catalog.properties)
-            message = f"the Iceberg catalog failed for {self.identifier}: {shown}"
+            text = _error_text(error, self.catalog.properties)
+            message = f"the Iceberg catalog failed for {self.identifier}: {text}"
             raise StorageError(message) from None
 
 
@@ -395,7 +395,7 @@ class _OneAttempt(Transaction):
         return self._table
 
 
-def _evolved(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
+def _evolve(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
     """Widen a table so that columns fit; all that it has then, with their numbers.
 
     Raises:
@@ -410,9 +410,9 @@ def _evolved(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
     return arrow_schema(transaction.table_metadata.schema())
 
 
-def _table_of(standing: Standing) -> Table:
-    assert isinstance(standing.token, Table)  # noqa: S101 - what `standing` gave
-    return standing.token
+def _table_from_state(state: TableState) -> Table:
+    assert isinstance(state.token, Table)  # noqa: S101 - what `read_state` returned
+    return state.token
 
 
 def _progress(table: Table) -> str | None:
@@ -421,14 +421,14 @@ def _progress(table: Table) -> str | None:
     Raises:
         LakeTableError: It was rolled back to before its last copy, and no snapshot says.
     """
-    written = _sequence_number(table)
+    sequence_number = _sequence_number(table)
     current = table.current_snapshot()
     rolled_back = current is None
     for snapshot in ancestors_of(current, table.metadata):
         summary = snapshot.summary.additional_properties if snapshot.summary else {}
         if PROGRESS in summary:
             return summary[PROGRESS]
-        rolled_back |= (snapshot.sequence_number or 0) < written
+        rolled_back |= (snapshot.sequence_number or 0) < sequence_number
     progress = table.properties.get(PROGRESS)
     if rolled_back and progress is not None:
         message = (
@@ -459,6 +459,6 @@ def _fsspec_url(url: str) -> str:
     return f"s3://{rest}" if separator and scheme in {"s3a", "s3n"} else url
 
 
-def _shown(error: Exception, properties: Mapping[str, str]) -> str:
+def _error_text(error: Exception, properties: Mapping[str, str]) -> str:
     """What a library's error says, without what only the catalog should be told."""
     return redacted(str(error), properties) or type(error).__name__

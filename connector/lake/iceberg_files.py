@@ -22,7 +22,7 @@ from pyiceberg.utils.truncate import (
 )
 
 from arrow_io.errors import LakeTableError
-from connector.lake.iceberg_schema import partitioning_of
+from connector.lake.iceberg_schema import partitioning_from_spec
 from connector.lake.table import TableFile
 
 if TYPE_CHECKING:
@@ -83,7 +83,7 @@ def iceberg_file(file: DataFile, url: str, spec: PartitionSpec, schema: Schema) 
     )
 
 
-class Replacing(_OverwriteFiles, _MergeAppendFiles):
+class ReplaceFiles(_OverwriteFiles, _MergeAppendFiles):
     """Adds and removes files in one snapshot.
 
     Of the library's two ways to do so, an overwrite keeps a manifest for each commit for good, even
@@ -97,8 +97,8 @@ class Replacing(_OverwriteFiles, _MergeAppendFiles):
 
     def _existing_manifests(self) -> list[ManifestFile]:
         """Those that name files which the table has."""
-        found = super()._existing_manifests()
-        return [each for each in found if each.has_added_files() or each.has_existing_files()]
+        manifests = super()._existing_manifests()
+        return [each for each in manifests if each.has_added_files() or each.has_existing_files()]
 
 
 def table_file(
@@ -113,7 +113,7 @@ def table_file(
         columns: Columns of which bounds are wanted.
     """
     try:
-        fields = partitioning_of(spec, schema).fields
+        fields = partitioning_from_spec(spec, schema).fields
         values: Sequence[Any] = [task.file.partition[n] for n in range(len(fields))]
         partition = {str(each): value for each, value in zip(fields, values, strict=True)}
     except LakeTableError:  # It was written when others divided the table, as no copy can.
@@ -132,7 +132,7 @@ def table_file(
     return TableFile(task, bounds, partition)
 
 
-def task_of(file: TableFile) -> FileScanTask:
+def scan_task_from_file(file: TableFile) -> FileScanTask:
     """The file as the library has it."""
     assert isinstance(file.token, FileScanTask)  # noqa: S101 - what `table_file` gave
     return file.token

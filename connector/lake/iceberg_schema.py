@@ -45,7 +45,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
     return storable_schema(columns, "iceberg")
 
 
-def partitioning_of(spec: PartitionSpec, schema: Schema) -> Partitioning:
+def partitioning_from_spec(spec: PartitionSpec, schema: Schema) -> Partitioning:
     """How a table's files are divided.
 
     Raises:
@@ -54,15 +54,15 @@ def partitioning_of(spec: PartitionSpec, schema: Schema) -> Partitioning:
     fields = []
     for field in spec.fields:
         source = schema.find_column_name(field.source_id)
-        found = _TRANSFORM.fullmatch(str(field.transform))
-        if found is None or source is None or source not in {each.name for each in schema.fields}:
+        match = _TRANSFORM.fullmatch(str(field.transform))
+        if match is None or source is None or source not in {each.name for each in schema.fields}:
             message = (
                 f"the Iceberg table is partitioned by {field.name} ({field.transform} of {source}),"
                 " which a copy cannot write"
             )
             raise LakeTableError(message)
-        transform = cast("Transform", found[1] or "bucket")
-        fields.append(PartitionField(source, transform, int(found[2] or 0)))
+        transform = cast("Transform", match[1] or "bucket")
+        fields.append(PartitionField(source, transform, int(match[2] or 0)))
     return Partitioning(tuple(fields))
 
 
@@ -86,7 +86,7 @@ def partition_spec(partitioning: Partitioning, schema: Schema) -> PartitionSpec:
     return PartitionSpec(*fields)
 
 
-def misnumbered(files: pa.Schema, table: pa.Schema) -> str | None:
+def find_misnumbered_field(files: pa.Schema, table: pa.Schema) -> str | None:
     """A field that files and table do not know by the same number; None if there is none.
 
     Args:
@@ -106,12 +106,12 @@ def _field_ids(
     """The number of each field at any depth, by its names from the outermost in."""
     types = pa.types
     for field in fields:
-        place = (*path, field.name)
-        yield place, (field.metadata or {}).get(_FIELD_ID)
+        field_path = (*path, field.name)
+        yield field_path, (field.metadata or {}).get(_FIELD_ID)
         type_ = field.type
         if types.is_struct(type_):
-            yield from _field_ids(type_, place)
+            yield from _field_ids(type_, field_path)
         elif types.is_map(type_):
-            yield from _field_ids((type_.key_field, type_.item_field), place)
+            yield from _field_ids((type_.key_field, type_.item_field), field_path)
         elif types.is_list(type_):
-            yield from _field_ids((type_.value_field,), place)
+            yield from _field_ids((type_.value_field,), field_path)

@@ -107,10 +107,10 @@ class LatestRows:
 
     @property
     def staged_columns(self) -> list[str]:
-        """What `look_at` has to be given of each row."""
+        """What `add_file` has to be given of each row."""
         return [*dict.fromkeys([*self._identity.columns, *POSITION_COLUMNS, NULL_VALUE])]
 
-    def look_at(self, file: int, rows: pa.Table) -> None:
+    def add_file(self, file: int, rows: pa.Table) -> None:
         """Take the rows of a file, in their order there.
 
         Args:
@@ -126,30 +126,30 @@ class LatestRows:
         columns[NULL_VALUE] = rows.column(NULL_VALUE)
         columns["#file"] = pa.repeat(pa.scalar(file, pa.int32()), len(rows))
         columns["#row"] = _numbers(len(rows))
-        found = pa.table(columns)
-        self._tables.append(_latest(found.filter(pc.is_valid(found.column("#text")))))
+        table = pa.table(columns)
+        self._tables.append(_keep_latest(table.filter(pc.is_valid(table.column("#text")))))
         # Sorted when it has doubled, each row is sorted a few times at the most.
-        first, *others = self._tables
-        if sum(map(len, others)) >= len(first):
-            self._folded()
+        first, *rest = self._tables
+        if sum(map(len, rest)) >= len(first):
+            self._merge()
 
-    def _folded(self) -> pa.Table:
+    def _merge(self) -> pa.Table:
         """All that was looked at, of which there is something, as one table."""
         if len(self._tables) > 1:
-            self._tables = [_latest(pa.concat_tables(self._tables))]
+            self._tables = [_keep_latest(pa.concat_tables(self._tables))]
         return self._tables[0]
 
-    def wanted(self, file: int, rows: int) -> pa.BooleanArray:
+    def select_rows(self, file: int, rows: int) -> pa.BooleanArray:
         """Which rows of a file the table gets.
 
         Args:
             file: Number of the file.
             rows: How many rows it has.
         """
-        found = self._folded()
-        is_wanted = pc.and_not(pc.equal(found.column("#file"), file), found.column(NULL_VALUE))
-        places = found.filter(is_wanted).column("#row").combine_chunks()
-        return pc.is_in(_numbers(rows), value_set=places)
+        latest = self._merge()
+        is_selected = pc.and_not(pc.equal(latest.column("#file"), file), latest.column(NULL_VALUE))
+        row_indices = latest.filter(is_selected).column("#row").combine_chunks()
+        return pc.is_in(_numbers(rows), value_set=row_indices)
 
     def keys(self, partitioning: Partitioning) -> KeySet:
         """All keys that were staged, be it to be removed.
@@ -157,8 +157,8 @@ class LatestRows:
         Args:
             partitioning: How the table is divided.
         """
-        found = self._folded().column("#text") if self._tables else pa.chunked_array([], _TEXT)
-        texts = found.combine_chunks()
+        column = self._merge().column("#text") if self._tables else pa.chunked_array([], _TEXT)
+        texts = column.combine_chunks()
         return KeySet(self._identity, texts, partitioning)
 
 
@@ -193,12 +193,12 @@ class KeySet:
     def __len__(self) -> int:
         return len(self._texts)
 
-    def may_be_in(self, file: TableFile) -> bool:
+    def may_match(self, file: TableFile) -> bool:
         """Whether a file may have rows of these keys, by what the table says of it."""
-        texts = self._of(file)
+        texts = self._texts_for_file(file)
         for prefix, low, high in self._identity.ranges(file):
-            place = bisect_left(range(len(texts)), prefix + low, key=lambda n: texts[n].as_py())
-            first = texts[place].as_py() if place < len(texts) else None
+            index = bisect_left(range(len(texts)), prefix + low, key=lambda n: texts[n].as_py())
+            first = texts[index].as_py() if index < len(texts) else None
             if (
                 first is not None
                 and first.startswith(prefix)
@@ -207,16 +207,16 @@ class KeySet:
                 return True
         return False
 
-    def rows_in(self, file: TableFile, rows: pa.Table) -> pa.BooleanArray:
+    def match_rows(self, file: TableFile, rows: pa.Table) -> pa.BooleanArray:
         """Which rows of a file have one of these keys.
 
         Args:
             file: The file.
             rows: The columns of the identity.
         """
-        return pc.is_in(self._identity.texts(rows), value_set=self._of(file))
+        return pc.is_in(self._identity.texts(rows), value_set=self._texts_for_file(file))
 
-    def _of(self, file: TableFile) -> pa.LargeStringArray:
+    def _texts_for_file(self, file: TableFile) -> pa.LargeStringArray:
         if self._field is None or file.partition.get(str(self._field)) is None:
             return self._texts
         return self._by_bucket.get(file.partition[str(self._field)], self._texts[:0])
@@ -227,7 +227,7 @@ def _numbers(count: int) -> pa.Int64Array:
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
 
 
-def _latest(rows: pa.Table) -> pa.Table:
+def _keep_latest(rows: pa.Table) -> pa.Table:
     """The last row of each text by its position, in the order of the texts."""
     order = [(each, "ascending") for each in ("#text", *POSITION_COLUMNS)]
     ordered = rows.sort_by(order).combine_chunks()

@@ -25,9 +25,9 @@ from arrow_io.errors import (
     PulsarOffloadError,
 )
 from connector.lake.data_file import DataFile
-from connector.lake.evolution import storable_schema, widened
+from connector.lake.evolution import storable_schema, widen_schema
 from connector.lake.state_file import STATE_FOLDER, check_members, decode_state, encode_state
-from connector.lake.table import Standing
+from connector.lake.table import TableState
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 _MAX_MANIFEST_BYTES = 256 << 20
 _NAME = re.compile(r"manifest-(\d{20})\.json")
 _MEMBERS: Final[Mapping[str, type]] = MappingProxyType({"id": str, "summary": dict, "files": list})
-_MEMBERS_OF_LAST: Final[Mapping[str, type]] = MappingProxyType(
+_LAST_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
     {"progress": str, "partitioning": list, "arrow_schema": str}
 )
 
@@ -55,16 +55,16 @@ class ParquetTable:
     location: Location
     data_prefix: str = ""
 
-    def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
+    def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
         """The columns of the table once it takes rows of a schema.
 
         Raises:
             LakeTableError: Parquet cannot keep a column, or the table cannot change so.
         """
-        wanted = storable_schema(schema, "parquet")
-        return wanted if standing is None else widened(standing.schema, wanted, "parquet")
+        storable = storable_schema(schema, "parquet")
+        return storable if state is None else widen_schema(state.schema, storable, "parquet")
 
-    def standing(self) -> Standing | None:
+    def read_state(self) -> TableState | None:
         """What the last manifest says.
 
         Raises:
@@ -77,30 +77,30 @@ class ParquetTable:
         while number != (number := len(self._numbers())):
             manifest = self._manifest(number)
             if "progress" in manifest:
-                return self._standing(number, manifest)
+                return self._state_from_manifest(number, manifest)
             # It was the last one when they were listed, and is no more.
         if number:
             raise self._malformed(number, ValueError("it is the last one, and has no progress"))
         self._check_no_other_table()
         return None
 
-    def _standing(self, number: int, manifest: dict[str, Any]) -> Standing:
+    def _state_from_manifest(self, number: int, manifest: dict[str, Any]) -> TableState:
         try:
-            check_members(manifest, _MEMBERS_OF_LAST)
+            check_members(manifest, _LAST_MEMBERS)
             schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(manifest["arrow_schema"])))
             partitioning = Partitioning.parse(manifest["partitioning"], schema)
         except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError) as error:
             raise self._malformed(number, error) from None
-        return Standing(schema, partitioning, manifest["progress"], number)
+        return TableState(schema, partitioning, manifest["progress"], number)
 
-    def commit(self, commit: Commit, standing: Standing | None) -> None:
+    def commit(self, commit: Commit, state: TableState | None) -> None:
         """Write the next manifest.
 
         Raises:
             ConcurrentCopyError: There is one of its number already.
             StorageError: The store refused, or went on failing.
         """
-        number = 1 + (standing.token if standing and isinstance(standing.token, int) else 0)
+        number = 1 + (state.token if state and isinstance(state.token, int) else 0)
         manifest = {
             "id": uuid4().hex,  # so that no two runs write the same bytes
             "progress": commit.after,
@@ -108,12 +108,12 @@ class ParquetTable:
             "columns": {each.name: str(each.type) for each in commit.schema},
             "arrow_schema": base64.b64encode(commit.schema.serialize()).decode(),
             "summary": dict(commit.summary),
-            "files": [_described(each, commit.partitioning) for each in commit.files],
+            "files": [_describe_file(each, commit.partitioning) for each in commit.files],
         }
         data = encode_state(number, manifest)
-        is_free = self._folder.write_new_object(_manifest_name(number), data)
+        is_new = self._folder.write_new_object(_manifest_name(number), data)
         # After a lost answer it may be ours, and written again by the run that came after it.
-        if not is_free and self._manifest(number)["id"] != manifest["id"]:
+        if not is_new and self._manifest(number)["id"] != manifest["id"]:
             message = (
                 f"another run copied to {self.location} meanwhile: its manifest {number} is there."
                 " Run again to go on behind it"
@@ -150,7 +150,7 @@ class ParquetTable:
                     case _:
                         raise self._malformed(number, ValueError(f"{each!r:.100} is no file"))
 
-    def unnamed_files(self) -> list[str]:
+    def find_unnamed_files(self) -> list[str]:
         """Files that no manifest names: runs left them that were killed, or write them just now.
 
         Returns:
@@ -161,12 +161,12 @@ class ParquetTable:
             StorageError: The store refused, or went on failing.
         """
         # What is named meanwhile was not unnamed.
-        found = list(_parquet_files(self.location))
+        paths = list(_parquet_files(self.location))
         named = {each.path for each in self.files()}
-        return [each for each in found if each not in named]
+        return [each for each in paths if each not in named]
 
     @property
-    def is_there(self) -> bool:
+    def exists(self) -> bool:
         """Whether the folder has a manifest.
 
         Raises:
@@ -186,9 +186,9 @@ class ParquetTable:
             return []
         matches = (_NAME.fullmatch(info.name) for info in infos)
         numbers = sorted(int(match[1]) for match in matches if match)
-        for number, found in enumerate(numbers, 1):
-            if found != number:
-                name = _manifest_name(number)
+        for expected, number in enumerate(numbers, 1):
+            if number != expected:
+                name = _manifest_name(expected)
                 message = (
                     f"{STATE_FOLDER}/{name} is missing at {self.location}, and later ones are not"
                 )
@@ -232,7 +232,7 @@ def _manifest_name(number: int) -> str:
     return f"manifest-{number:020}.json"
 
 
-def _described(file: DataFile, partitioning: Partitioning) -> dict[str, object]:
+def _describe_file(file: DataFile, partitioning: Partitioning) -> dict[str, object]:
     pairs = zip(partitioning.fields, file.partition, strict=True)
     return {
         "path": file.path,

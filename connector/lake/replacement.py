@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
-from connector.lake.dead_letters import LETTERS_SCHEMA, POSITION_COLUMNS
+from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
 from connector.lake.file_reader import read_rows
 from connector.lake.file_writer import FileWriter, delete_files
 from connector.lake.latest_rows import NULL_VALUE, Identity, LatestRows
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from connector.lake.data_file import DataFile
     from connector.lake.file_writer import FileSettings
     from connector.lake.latest_rows import KeySet
-    from connector.lake.table import RewritableTable, Standing, TableFile
+    from connector.lake.table import RewritableTable, TableFile, TableState
 
 STAGED_COLUMNS = (*POSITION_COLUMNS, NULL_VALUE)
 """What is staged of each row besides its columns in the table."""
@@ -47,14 +47,14 @@ class LatestPerKey:
         scope: Name of the column that has the topic partitions which a key is one of: topics or
             partitions. None: there is but one.
         only_staged: Those of `STAGED_COLUMNS` that the table does not have.
-        scope_of: Gives what stands in the column `scope` of a topic or partition.
+        to_scope: Gives what stands in the column `scope` of a topic or partition.
     """
 
     table: RewritableTable
     key: str
     scope: str | None = None
     only_staged: tuple[str, ...] = STAGED_COLUMNS
-    scope_of: Callable[[TopicName], object] = _one_scope
+    to_scope: Callable[[TopicName], object] = _one_scope
 
     def check_topics(self, topics: Iterable[TopicName]) -> None:
         """Check that the table can tell rows of different topics and partitions apart.
@@ -65,9 +65,9 @@ class LatestPerKey:
         Raises:
             OptionError: It cannot: rows of one would take the place of rows of the other.
         """
-        told: dict[object, TopicName] = {}
+        topics_by_scope: dict[object, TopicName] = {}
         for topic in topics:
-            other = told.setdefault(self.scope_of(topic), topic)
+            other = topics_by_scope.setdefault(self.to_scope(topic), topic)
             if other != topic:
                 message = (
                     f"{self.table.location} cannot tell keys of {topic} from those of {other}: copy"
@@ -94,19 +94,19 @@ class LatestPerKey:
         for each in STAGED_COLUMNS:
             # The table may stand with a column that others copied.
             if each not in schema.names:
-                type_ = pa.bool_() if each == NULL_VALUE else LETTERS_SCHEMA.field(each).type
+                type_ = pa.bool_() if each == NULL_VALUE else DEAD_LETTERS_SCHEMA.field(each).type
                 schema = schema.append(pa.field(each, type_))
         return replace(settings, schema=schema, partitioning=Partitioning())
 
-    def replacement(
-        self, staged: Sequence[DataFile], settings: FileSettings, standing: Standing | None
+    def write_replacement(
+        self, staged: Sequence[DataFile], settings: FileSettings, state: TableState | None
     ) -> Replacement:
         """Write what the table gets; whatever happens, nothing is staged then.
 
         Args:
             staged: Files that were written by `staging`.
             settings: How files of the table are written.
-            standing: What the table is; None: there is none yet.
+            state: What the table is; None: there is none yet.
 
         Raises:
             LakeTableError: A file of the table cannot be read, or not be written again.
@@ -121,7 +121,7 @@ class LatestPerKey:
                     rows += batch.num_rows
                     writer.write(batch)
                 keys = latest.keys(settings.partitioning)
-                replaced = list(self._write_others(keys, writer, standing))
+                replaced = list(self._rewrite_files(keys, writer, state))
                 files = writer.finish()
                 settings.location.delete_objects(each.path for each in staged)
         except BaseException as error:
@@ -135,45 +135,47 @@ class LatestPerKey:
         for number, file in enumerate(staged):
             columns = latest.staged_columns
             batches = read_rows(settings.location, file.path, file.size_bytes, columns)
-            latest.look_at(number, pa.Table.from_batches(batches))
+            latest.add_file(number, pa.Table.from_batches(batches))
         return latest
 
     def _survivors(
         self, latest: LatestRows, staged: Iterable[DataFile], settings: FileSettings
     ) -> Iterator[pa.RecordBatch]:
         for number, file in enumerate(staged):
-            is_wanted = latest.wanted(number, file.rows)
-            if not is_wanted.true_count:
+            is_selected = latest.select_rows(number, file.rows)
+            if not is_selected.true_count:
                 continue
             columns = settings.schema.names
             batches = read_rows(settings.location, file.path, file.size_bytes, columns)
-            yield from _chosen(batches, is_wanted)
+            yield from _filter_rows(batches, is_selected)
 
-    def _write_others(
-        self, keys: KeySet, writer: FileWriter, standing: Standing | None
+    def _rewrite_files(
+        self, keys: KeySet, writer: FileWriter, state: TableState | None
     ) -> Iterator[tuple[TableFile, int]]:
         """Write the rows beside those of some keys, of each file that has such.
 
         Returns:
             These files, and how many rows of the keys each has.
         """
-        if standing is None or not len(keys):
+        if state is None or not len(keys):
             return
-        for file in self.table.data_files(standing, self.columns):
-            if not keys.may_be_in(file):
+        for file in self.table.data_files(state, self.columns):
+            if not keys.may_match(file):
                 continue
-            batches = list(self.table.read_file(standing, file, self.columns))
+            batches = list(self.table.read_file(state, file, self.columns))
             if not batches:  # Others deleted each of its rows.
                 continue
-            found = pa.Table.from_batches(batches)
-            is_held = keys.rows_in(file, found)
-            held = pc.sum(is_held).as_py() or 0
-            if not held:
+            rows = pa.Table.from_batches(batches)
+            is_matching = keys.match_rows(file, rows)
+            matching = pc.sum(is_matching).as_py() or 0
+            if not matching:
                 continue
-            if held < len(found):
-                for batch in _chosen(self.table.read_file(standing, file), pc.invert(is_held)):
+            if matching < len(rows):
+                for batch in _filter_rows(
+                    self.table.read_file(state, file), pc.invert(is_matching)
+                ):
                     writer.write(batch)
-            yield file, held
+            yield file, matching
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,13 +197,13 @@ class Replacement:
     keyless: int = 0
 
 
-def _chosen(
-    batches: Iterable[pa.RecordBatch], is_chosen: pa.BooleanArray
+def _filter_rows(
+    batches: Iterable[pa.RecordBatch], is_selected: pa.BooleanArray
 ) -> Iterator[pa.RecordBatch]:
     """Some of the rows that batches have together."""
     first = 0
     for batch in batches:
-        chosen = batch.filter(is_chosen.slice(first, batch.num_rows))
+        selected = batch.filter(is_selected.slice(first, batch.num_rows))
         first += batch.num_rows
-        if chosen.num_rows:
-            yield chosen
+        if selected.num_rows:
+            yield selected

@@ -70,6 +70,6 @@ def check_members(content: Mapping[str, object], members: Mapping[str, type]) ->
     Raises:
         ValueError: One is missing, or has another type.
     """
-    for name, wanted in members.items():
-        if type(content.get(name)) is not wanted:
+    for name, member_type in members.items():
+        if type(content.get(name)) is not member_type:
             raise ValueError(f"its {name} is not as it was written: {content.get(name)!r:.100}")

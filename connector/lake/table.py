@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class TableState:
     """What a table is now.
 
     Attributes:
@@ -65,7 +65,7 @@ class Commit:
         after: The progress that it has then.
         summary: Further words for people, which the table keeps with the commit if it can.
         removed: Files of the table, as it stood when the copy began, that it has no more then.
-        latest_per_key: See `Standing`; the same in each commit to a table.
+        latest_per_key: See `TableState`; the same in each commit to a table.
     """
 
     files: tuple[DataFile, ...]
@@ -89,23 +89,23 @@ class LakeTable(Protocol):
     def data_prefix(self) -> str:
         """Where in its folder new files lie: empty, or ends in `/`."""
 
-    def storable(self, schema: pa.Schema, standing: Standing | None) -> pa.Schema:
+    def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
         """The columns of the table once it takes rows of a schema, as its files have to hold them.
 
         They are those that it stands with, widened, and behind them the new ones; each with the
         type in which this kind of table keeps it. Rows are cast to them, without loss, before they
-        are written (`connector.lake.evolution.fitted`).
+        are written (`connector.lake.evolution.fit_rows`).
 
         Args:
             schema: Columns of the rows.
-            standing: What the table is; None: there is none yet.
+            state: What the table is; None: there is none yet.
 
         Raises:
             LakeTableError: This kind of table cannot keep a column, or cannot change so that it
                 fits; the message names it.
         """
 
-    def standing(self) -> Standing | None:
+    def read_state(self) -> TableState | None:
         """What the table is now; None: there is none yet.
 
         Raises:
@@ -113,12 +113,12 @@ class LakeTable(Protocol):
             StorageError: The store or the catalog failed.
         """
 
-    def commit(self, commit: Commit, standing: Standing | None) -> None:
+    def commit(self, commit: Commit, state: TableState | None) -> None:
         """Create the table, or widen it, if needed; add the files; keep the progress: in one step.
 
         Args:
             commit: What is added.
-            standing: What the table was when the copy began, by `standing`.
+            state: What the table was when the copy began, by `read_state`.
 
         Raises:
             ConcurrentCopyError: The table's progress is no longer `commit.before`; or others
@@ -131,11 +131,11 @@ class LakeTable(Protocol):
 class RewritableTable(LakeTable, Protocol):
     """A table whose files can be read, and be taken from it in a commit."""
 
-    def data_files(self, standing: Standing, columns: Sequence[str]) -> Iterator[TableFile]:
+    def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
         """The files that a table has.
 
         Args:
-            standing: What the table is.
+            state: What the table is.
             columns: Columns of it, of which bounds are wanted.
 
         Raises:
@@ -144,12 +144,12 @@ class RewritableTable(LakeTable, Protocol):
         """
 
     def read_file(
-        self, standing: Standing, file: TableFile, columns: Sequence[str] | None = None
+        self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
         """The rows of a file, in the same order each time; columns as the file has them.
 
         Args:
-            standing: What the table is.
+            state: What the table is.
             file: One of its `data_files`.
             columns: Columns of the table; None: all.
 

@@ -26,10 +26,10 @@ from arrow_io.errors import (
 from arrow_io.read_metrics import ReadMetrics
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
-from connector.lake.copy_plan import plan_of
-from connector.lake.dead_letters import LETTERS_SCHEMA
-from connector.lake.executors import in_threads
-from connector.lake.file_writer import FileSettings, delete_files, note_kept_files
+from connector.lake.copy_plan import plan_table_copy
+from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA
+from connector.lake.executors import run_in_threads
+from connector.lake.file_writer import FileSettings, delete_files, note_uncertain_files
 from connector.lake.replacement import Replacement
 from connector.lake.table import Commit
 from connector.lake.task_writer import TaskWriter
@@ -46,10 +46,10 @@ if TYPE_CHECKING:
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
     from connector.lake.replacement import LatestPerKey
-    from connector.lake.table import LakeTable, Standing
+    from connector.lake.table import LakeTable, TableState
     from connector.lake.task_writer import WrittenTask
 
-    Told = Callable[[int, int], object]
+    ProgressCallback = Callable[[int, int], object]
     """Hears how many bytes of data objects were copied, of how many."""
 
 
@@ -96,7 +96,7 @@ class TableSummary:
         commits: How many commits were made.
         analyzed_ledgers: Ledgers that were read whole, and are new in the statistics.
         progress: How far the topics are copied; None: nothing of them is.
-        behind_bytes: Bytes of data objects that could not be copied yet: what stands behind an open
+        lag_bytes: Bytes of data objects that could not be copied yet: what stands behind an open
             transaction or a missing ledger.
         metrics: Counts of what was met besides rows.
         notices: One sentence for each thing a reader of the table must know of.
@@ -113,7 +113,7 @@ class TableSummary:
     commits: int = 0
     analyzed_ledgers: int = 0
     progress: str | None = None
-    behind_bytes: int = 0
+    lag_bytes: int = 0
     metrics: ReadMetrics = field(default_factory=ReadMetrics)
     notices: list[str] = field(default_factory=list)
 
@@ -126,12 +126,13 @@ class TableCopy:
         increments: Say what is new.
         kind: Format of the tables.
         table: The table.
-        letters: The table of dead letters; None: a value that cannot be decoded is an error.
+        dead_letter_table: The table of dead letters; None: a value that cannot be decoded is an
+            error.
         latest: How the table keeps the latest row of each key; None: it keeps all rows.
         partition_by: How a new table is partitioned; None: as it stands, or not at all.
         sizes: How much is put together.
         executor: What runs the tasks.
-        told: Hears how far it came.
+        on_progress: Hears how far it came.
         analysis: Learns the ledgers that are read whole; None: nothing does.
         source: What is copied, for people who look at the table's history.
     """
@@ -139,12 +140,12 @@ class TableCopy:
     increments: Increments
     kind: TableKind
     table: LakeTable
-    letters: LakeTable | None = None
+    dead_letter_table: LakeTable | None = None
     latest: LatestPerKey | None = None
     partition_by: Sequence[str] | None = None
     sizes: CopySizes = CopySizes()
-    executor: Executor = in_threads
-    told: Told | None = None
+    executor: Executor = run_in_threads
+    on_progress: ProgressCallback | None = None
     analysis: CopyAnalysis | None = None
     source: str = ""
 
@@ -154,10 +155,10 @@ class TableCopy:
         Raises:
             PulsarOffloadError: As `copy`, as far as that can be told.
         """
-        standing = self.table.standing()
-        self._settings(standing)
-        increment = self._next_increment(_progress_of(str(self.table.location), standing))
-        plan = plan_of(str(self.table.location), increment, self.sizes)
+        state = self.table.read_state()
+        self._settings(state)
+        increment = self._next_increment(_read_progress(str(self.table.location), state))
+        plan = plan_table_copy(str(self.table.location), increment, self.sizes)
         if self.latest is None:
             return plan
         notice = (
@@ -181,13 +182,13 @@ class TableCopy:
         summary = TableSummary(str(self.table.location))
         total = 0
         while True:
-            standing = self.table.standing()
+            state = self.table.read_state()
             # What cannot be kept is told before anything is written, be there rows or not.
-            settings = self._settings(standing)
-            before = _progress_of(str(self.table.location), standing)
-            summary.progress = None if standing is None else standing.progress
+            settings = self._settings(state)
+            before = _read_progress(str(self.table.location), state)
+            summary.progress = None if state is None else state.progress
             increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
-            summary.behind_bytes = increment.behind.data_bytes
+            summary.lag_bytes = increment.behind.data_bytes
             summary.notices += [each for each in increment.notices if each not in summary.notices]
             if increment.after == before:
                 if summary.keyless:
@@ -195,7 +196,7 @@ class TableCopy:
                     summary.notices.append(f"{messages} without a key left out")
                 return summary
             total = total or increment.data_bytes + increment.behind.data_bytes
-            self._step(increment, settings, standing, summary, partial(self._tell, total))
+            self._step(increment, settings, state, summary, partial(self._report_progress, total))
 
     def _next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
         increment = self.increments.next_increment(before, limits)
@@ -209,81 +210,93 @@ class TableCopy:
         )
         return replace(increment, notices=(notice, *increment.notices))
 
-    def _tell(self, total_bytes: int, copied_bytes: int) -> None:
-        if self.told is not None:
+    def _report_progress(self, total_bytes: int, copied_bytes: int) -> None:
+        if self.on_progress is not None:
             # A block that two increments share is counted by both.
-            self.told(copied_bytes, max(total_bytes, copied_bytes))
+            self.on_progress(copied_bytes, max(total_bytes, copied_bytes))
 
     def _step(
         self,
         increment: Increment,
         settings: FileSettings,
-        standing: Standing | None,
+        state: TableState | None,
         summary: TableSummary,
-        told: Callable[[int], object],
+        on_progress: Callable[[int], object],
     ) -> None:
         """Write an increment, and commit it."""
-        letters = None if self.letters is None else self._letters(self.letters)
-        of_tasks = settings if self.latest is None else self.latest.staging(settings)
-        writer = TaskWriter(of_tasks) if letters is None else letters.writer(of_tasks)
+        dead_letters = (
+            None
+            if self.dead_letter_table is None
+            else self._open_dead_letter_table(self.dead_letter_table)
+        )
+        task_settings = settings if self.latest is None else self.latest.staging(settings)
+        writer = (
+            TaskWriter(task_settings)
+            if dead_letters is None
+            else dead_letters.writer(task_settings)
+        )
         if self.analysis is not None:
-            writer = replace(writer, analyzed=self.analysis.wanted(increment.reads))
-        written = self._written(writer, increment, summary.data_bytes, told)
-        files = tuple(file for each in written for file in each.files)
-        dead = tuple(file for each in written for file in each.letters)
-        if letters is not None and dead:
-            with _deleted_at_errors(self.table.location, files):
-                letters.commit(dead, increment.after, self._words(_rows(dead)))
+            writer = replace(writer, analyzed_ledgers=self.analysis.select_ledgers(increment.reads))
+        results = self._write_tasks(writer, increment, summary.data_bytes, on_progress)
+        files = tuple(file for each in results for file in each.files)
+        dead_letter_files = tuple(file for each in results for file in each.dead_letter_files)
+        if dead_letters is not None and dead_letter_files:
+            with _delete_on_error(self.table.location, files):
+                dead_letters.commit(
+                    dead_letter_files,
+                    increment.after,
+                    self._commit_summary(_rows(dead_letter_files)),
+                )
         change = Replacement(files, _rows(files))
         if self.latest is not None:
-            change = self.latest.replacement(files, settings, standing)
+            change = self.latest.write_replacement(files, settings, state)
         commit = Commit(
             change.files,
             settings.schema,
             settings.partitioning,
-            None if standing is None else standing.progress,
+            None if state is None else state.progress,
             increment.after.to_json(),
-            self._words(change.rows),
+            self._commit_summary(change.rows),
             change.removed,
             latest_per_key=self.latest is not None,
         )
-        with _deleted_at_refusals(self.table.location, change.files):
-            self.table.commit(commit, standing)
+        with _delete_on_refusal(self.table.location, change.files):
+            self.table.commit(commit, state)
         summary.commits += 1
         summary.files += len(change.files)
         summary.rows += change.rows
         summary.replaced += change.replaced
         summary.keyless += change.keyless
         summary.written_bytes += sum(each.size_bytes for each in change.files)
-        summary.dead_letters += _rows(dead)
-        for each in written:
+        summary.dead_letters += _rows(dead_letter_files)
+        for each in results:
             summary.data_bytes += each.data_bytes
             summary.metrics.add(each.metrics)
         if self.analysis is not None:
-            parts = (part for each in written for part in each.parts)
+            parts = (part for each in results for part in each.parts)
             summary.analyzed_ledgers += self.analysis.add(increment.reads, parts)
 
-    def _written(
+    def _write_tasks(
         self,
         writer: TaskWriter,
         increment: Increment,
         read_bytes: int,
-        told: Callable[[int], object],
+        on_progress: Callable[[int], object],
     ) -> list[WrittenTask]:
         """What came of all tasks; of none, if one fails."""
         tasks = [task for each in increment.reads for task in each.tasks(self.sizes.task_bytes)]
-        written: list[WrittenTask] = []
+        results: list[WrittenTask] = []
         try:
             with self.increments.catalog.explaining():
                 for each in self.executor(writer, tasks):
-                    written.append(each)
+                    results.append(each)
                     read_bytes += each.data_bytes
-                    told(read_bytes)
+                    on_progress(read_bytes)
         except BaseException as error:
-            for each in written:
+            for each in results:
                 writer.discard(each, error)
             raise
-        return written
+        return results
 
     @property
     def _row_schema(self) -> pa.Schema:
@@ -291,32 +304,32 @@ class TableCopy:
         only_staged = () if self.latest is None else self.latest.only_staged
         return pa.schema([each for each in rows if each.name not in only_staged])
 
-    def _settings(self, standing: Standing | None) -> FileSettings:
+    def _settings(self, state: TableState | None) -> FileSettings:
         """How files are written; raises `LakeTableError` or `OptionError`."""
-        if standing is not None and (standing.latest_per_key or standing.progress is not None):
-            self._check_same_rows(standing)
-        if standing is not None and self.latest is not None:
-            self._check_columns(standing, self.latest)
-        schema = self.table.storable(self._row_schema, standing)
-        wanted = self.partition_by
-        if standing is None:
-            partitioning = Partitioning.parse(wanted or (), schema)
+        if state is not None and (state.latest_per_key or state.progress is not None):
+            self._check_same_rows(state)
+        if state is not None and self.latest is not None:
+            self._check_columns(state, self.latest)
+        schema = self.table.storable(self._row_schema, state)
+        partition_texts = self.partition_by
+        if state is None:
+            partitioning = Partitioning.parse(partition_texts or (), schema)
         else:
-            partitioning = standing.partitioning
-            if wanted is not None and tuple(wanted) != partitioning.texts:
-                stands = ", ".join(partitioning.texts) or "nothing"
+            partitioning = state.partitioning
+            if partition_texts is not None and tuple(partition_texts) != partitioning.texts:
+                current = ", ".join(partitioning.texts) or "nothing"
                 message = (
-                    f"{self.table.location} is partitioned by {stands}, which a copy does not"
+                    f"{self.table.location} is partitioned by {current}, which a copy does not"
                     " change: leave partition_by out, or copy to another table"
                 )
                 raise OptionError(message)
         return self._file_settings(self.table, schema, partitioning)
 
-    def _check_same_rows(self, standing: Standing) -> None:
+    def _check_same_rows(self, state: TableState) -> None:
         """Refuse a table that was copied to in the other way."""
-        if standing.latest_per_key != (self.latest is not None):
+        if state.latest_per_key != (self.latest is not None):
             has, other = "each row", "without it"
-            if standing.latest_per_key:
+            if state.latest_per_key:
                 has, other = "the latest row of each key", "with it"
             message = (
                 f"{self.table.location} has {has}, which a copy does not change: copy to it"
@@ -324,22 +337,22 @@ class TableCopy:
             )
             raise OptionError(message)
 
-    def _check_columns(self, standing: Standing, latest: LatestPerKey) -> None:
+    def _check_columns(self, state: TableState, latest: LatestPerKey) -> None:
         """Refuse a table whose rows do not say which of them the new ones replace."""
         for each in latest.columns:
-            if each not in standing.schema.names:
+            if each not in state.schema.names:
                 message = (
                     f"{self.table.location} has no column {each}, which is needed to tell rows"
                     " apart: copy to another table"
                 )
                 raise LakeTableError(message)
 
-    def _letters(self, table: LakeTable) -> _Letters:
-        standing = table.standing()
-        schema = table.storable(LETTERS_SCHEMA, standing)
-        partitioning = Partitioning() if standing is None else standing.partitioning
+    def _open_dead_letter_table(self, table: LakeTable) -> _DeadLetterTable:
+        state = table.read_state()
+        schema = table.storable(DEAD_LETTERS_SCHEMA, state)
+        partitioning = Partitioning() if state is None else state.partitioning
         settings = self._file_settings(table, schema, partitioning)
-        return _Letters(table, standing, settings, _progress_of(str(table.location), standing))
+        return _DeadLetterTable(table, state, settings, _read_progress(str(table.location), state))
 
     def _file_settings(
         self, table: LakeTable, schema: pa.Schema, partitioning: Partitioning
@@ -353,23 +366,23 @@ class TableCopy:
             file_bytes=self.sizes.file_bytes,
         )
 
-    def _words(self, rows: int) -> dict[str, str]:
+    def _commit_summary(self, rows: int) -> dict[str, str]:
         return {"pulsar-offload.source": self.source, "pulsar-offload.rows": str(rows)}
 
 
 @dataclass(frozen=True, slots=True)
-class _Letters:
+class _DeadLetterTable:
     """The table of dead letters, as it stands.
 
     Attributes:
         table: The table.
-        standing: What it is.
+        state: What it is.
         settings: How its files are written.
         progress: It has the letters of all rows before.
     """
 
     table: LakeTable
-    standing: Standing | None
+    state: TableState | None
     settings: FileSettings
     progress: Progress
 
@@ -378,18 +391,18 @@ class _Letters:
         positions = {str(topic): each.next for topic, each in self.progress.topics.items()}
         return TaskWriter(settings, self.settings, positions)
 
-    def commit(self, files: Sequence[DataFile], after: Progress, words: dict[str, str]) -> None:
+    def commit(self, files: Sequence[DataFile], after: Progress, summary: dict[str, str]) -> None:
         """Add letters."""
         commit = Commit(
             tuple(files),
             self.settings.schema,
             self.settings.partitioning,
-            None if self.standing is None else self.standing.progress,
-            _further(self.progress, after).to_json(),
-            words,
+            None if self.state is None else self.state.progress,
+            _merge_progress(self.progress, after).to_json(),
+            summary,
         )
-        with _deleted_at_refusals(self.table.location, files):
-            self.table.commit(commit, self.standing)
+        with _delete_on_refusal(self.table.location, files):
+            self.table.commit(commit, self.state)
 
 
 _REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
@@ -397,7 +410,7 @@ _REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
 
 
 @contextmanager
-def _deleted_at_errors(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
+def _delete_on_error(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
     """Delete files if an error leaves the block."""
     try:
         yield
@@ -407,7 +420,7 @@ def _deleted_at_errors(location: Location, files: Sequence[DataFile]) -> Iterato
 
 
 @contextmanager
-def _deleted_at_refusals(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
+def _delete_on_refusal(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
     """Delete the files of a commit that is refused, and name those of one that may be made."""
     try:
         yield
@@ -415,21 +428,21 @@ def _deleted_at_refusals(location: Location, files: Sequence[DataFile]) -> Itera
         delete_files(location, files, error)
         raise
     except BaseException as error:
-        note_kept_files(location, files, error)
+        note_uncertain_files(location, files, error)
         raise
 
 
-def _progress_of(target: str, standing: Standing | None) -> Progress:
-    if standing is None or standing.progress is None:
+def _read_progress(target: str, state: TableState | None) -> Progress:
+    if state is None or state.progress is None:
         return Progress()
     try:
-        return Progress.from_json(standing.progress)
+        return Progress.from_json(state.progress)
     except CorruptProgressError as error:
         message = f"how far topics were copied to {target} cannot be read: {error.message}"
         raise CorruptProgressError(message) from None
 
 
-def _further(one: Progress, other: Progress) -> Progress:
+def _merge_progress(one: Progress, other: Progress) -> Progress:
     """Of each topic, the progress that reaches further."""
     topics = dict(one.topics)
     for topic, each in other.topics.items():

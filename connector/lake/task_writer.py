@@ -10,8 +10,8 @@ from connector.increments.increment import execute_increment
 from connector.lake.dead_letters import (
     DeadLetterMetrics,
     dead_letter_task,
-    letters_of,
-    without_letters,
+    drop_dead_letters,
+    read_dead_letters,
 )
 from connector.lake.file_writer import FileWriter, delete_files
 from connector.statistics.ledger_parts import ZoneGatherer
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from connector.scan.topic_read import ScanTask
     from connector.statistics.ledger_parts import LedgerPart
 
-MAX_HELD_LETTERS: Final = 1 << 18
+MAX_BUFFERED_DEAD_LETTERS: Final = 1 << 18
 """Positions and reasons of dead letters that a task holds, some 64 MiB; and those of a batch."""
-_AROUND: Final = frozenset({Unit.BLOCK, Unit.LEDGER})
+_OUTER_UNITS: Final = frozenset({Unit.BLOCK, Unit.LEDGER})
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,14 @@ class WrittenTask:
 
     Attributes:
         files: Files of the table.
-        letters: Files of the table of dead letters.
+        dead_letter_files: Files of the table of dead letters.
         metrics: What was met besides rows.
         data_bytes: Bytes of data objects that the task is of.
         parts: What was learned of the ledgers that are to be analyzed.
     """
 
     files: tuple[DataFile, ...]
-    letters: tuple[DataFile, ...]
+    dead_letter_files: tuple[DataFile, ...]
     metrics: ReadMetrics
     data_bytes: int
     parts: tuple[LedgerPart, ...] = ()
@@ -54,16 +54,17 @@ class TaskWriter:
 
     Attributes:
         settings: How files of the table are written.
-        letters: How those of the table of dead letters are; None: a value that cannot be decoded
-            stops the task.
-        letters_from: By topic, the ledger and entry id before which that table has all of them.
-        analyzed: By topic, the ledgers whose zones are made in passing.
+        dead_letter_settings: How those of the table of dead letters are; None: a value that
+            cannot be decoded stops the task.
+        dead_letters_from: By topic, the ledger and entry id before which that table has all of
+            them.
+        analyzed_ledgers: By topic, the ledgers whose zones are made in passing.
     """
 
     settings: FileSettings
-    letters: FileSettings | None = None
-    letters_from: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    analyzed: Mapping[str, Container[int]] = field(default_factory=dict)
+    dead_letter_settings: FileSettings | None = None
+    dead_letters_from: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    analyzed_ledgers: Mapping[str, Container[int]] = field(default_factory=dict)
 
     def __call__(self, task: ScanTask) -> WrittenTask:
         """Read a task, and write its rows.
@@ -73,49 +74,51 @@ class TaskWriter:
                 store then, unless a note on the error says so.
         """
         topic = task.read.origin.topic
-        wanted = self.analyzed.get(topic)
-        gatherer = ZoneGatherer(topic, wanted) if wanted else None
-        if self.letters is None:
-            written = self._written(task, gatherer)
+        ledger_ids = self.analyzed_ledgers.get(topic)
+        gatherer = ZoneGatherer(topic, ledger_ids) if ledger_ids else None
+        if self.dead_letter_settings is None:
+            result = self._write_rows(task, gatherer)
         else:
-            written = self._with_letters(task, self.letters, gatherer)
+            result = self._write_rows_and_dead_letters(task, self.dead_letter_settings, gatherer)
         # What lies around entries is in no zone, and makes all of a ledger's doubtful.
-        if gatherer is None or any(unit in _AROUND for unit, _ in written.metrics.lost):
-            return written
-        return replace(written, parts=tuple(gatherer.parts))
+        if gatherer is None or any(unit in _OUTER_UNITS for unit, _ in result.metrics.lost):
+            return result
+        return replace(result, parts=tuple(gatherer.parts))
 
-    def _written(self, task: ScanTask, gatherer: ZoneGatherer | None) -> WrittenTask:
+    def _write_rows(self, task: ScanTask, gatherer: ZoneGatherer | None) -> WrittenTask:
         metrics = ReadMetrics()
         with FileWriter(self.settings) as writer:
             for batch in execute_increment(task, metrics, gatherer=gatherer):
                 writer.write(batch)
             return WrittenTask(writer.finish(), (), metrics, task.data_bytes)
 
-    def discard(self, written: WrittenTask, error: BaseException) -> None:
+    def discard(self, result: WrittenTask, error: BaseException) -> None:
         """Delete the files of a task because of an error, which gets a note if some are left."""
-        delete_files(self.settings.location, written.files, error)
-        if self.letters is not None:
-            delete_files(self.letters.location, written.letters, error)
+        delete_files(self.settings.location, result.files, error)
+        if self.dead_letter_settings is not None:
+            delete_files(self.dead_letter_settings.location, result.dead_letter_files, error)
 
-    def _with_letters(
+    def _write_rows_and_dead_letters(
         self, task: ScanTask, settings: FileSettings, gatherer: ZoneGatherer | None
     ) -> WrittenTask:
         metrics = DeadLetterMetrics()
         names = task.read.options.projection.schema.names
-        with FileWriter(self.settings) as writer, FileWriter(settings) as letters:
+        with FileWriter(self.settings) as writer, FileWriter(settings) as dead_letter_writer:
             for batch in execute_increment(dead_letter_task(task), metrics, gatherer=gatherer):
-                writer.write(without_letters(batch, metrics).select(names))
-                if len(metrics.letters) >= MAX_HELD_LETTERS:
-                    self._write_letters(task, metrics, letters)
-            self._write_letters(task, metrics, letters)
+                writer.write(drop_dead_letters(batch, metrics).select(names))
+                if len(metrics.dead_letters) >= MAX_BUFFERED_DEAD_LETTERS:
+                    self._write_dead_letters(task, metrics, dead_letter_writer)
+            self._write_dead_letters(task, metrics, dead_letter_writer)
             files = writer.finish()
-            return WrittenTask(files, letters.finish(), metrics.counts(), task.data_bytes)
+            return WrittenTask(
+                files, dead_letter_writer.finish(), metrics.counts(), task.data_bytes
+            )
 
-    def _write_letters(
-        self, task: ScanTask, metrics: DeadLetterMetrics, letters: FileWriter
+    def _write_dead_letters(
+        self, task: ScanTask, metrics: DeadLetterMetrics, writer: FileWriter
     ) -> None:
         """Write the letters that metrics have, unless their table has them, and forget them."""
         origin = task.read.origin.topic
-        taken = metrics.taken_letters(self.letters_from.get(origin, (0, 0)))
-        for batch in letters_of(task, taken) if taken else ():
-            letters.write(batch)
+        reasons = metrics.take_dead_letters(self.dead_letters_from.get(origin, (0, 0)))
+        for batch in read_dead_letters(task, reasons) if reasons else ():
+            writer.write(batch)

@@ -43,8 +43,8 @@ MAX_PARTITIONS: Final = 1_000
 _SPELLINGS: Final = (
     "a column, year(column), month(column), day(column), hour(column), bucket(16, column)"
 )
-_OF_TIME: Final = re.compile(r"(year|month|day|hour)\((.+)\)")
-_OF_HASH: Final = re.compile(r"bucket\(\s*(\d{1,10})\s*,(.+)\)")
+_TIME_TRANSFORM: Final = re.compile(r"(year|month|day|hour)\((.+)\)")
+_BUCKET_TRANSFORM: Final = re.compile(r"bucket\(\s*(\d{1,10})\s*,(.+)\)")
 _MAX_BUCKETS: Final = 2**31 - 1
 _EPOCH: Final = date(1970, 1, 1)
 _FIRST_DAY: Final = (date.min - _EPOCH).days
@@ -111,9 +111,9 @@ class PartitionField:
 
     def _values(self, column: pa.Array) -> pa.Array:
         if self.transform == "bucket":
-            return _bucketed(column, self.buckets)
+            return _hash_to_buckets(column, self.buckets)
         if self.transform == "hour":
-            hours = _floor_divided(_ticks(column), _per_second(column) * _HOUR_SECONDS)
+            hours = _floor_divide(_ticks(column), _per_second(column) * _HOUR_SECONDS)
             return hours.cast(pa.int32())
         if self.transform == "identity":
             if pa.types.is_date(column.type) or pa.types.is_timestamp(column.type):
@@ -166,7 +166,7 @@ class Partitioning:
         """
         fields: list[PartitionField] = []
         for text in texts:
-            field = _parsed(text.strip(), schema)
+            field = _parse_field(text.strip(), schema)
             _check_type(field, schema.field(field.source).type)
             _check_other_fields(field, fields, schema)
             fields.append(field)
@@ -221,24 +221,24 @@ class _OutOfYearsError(ValueError):
     """A time that no calendar of Python, DuckDB or Spark has."""
 
 
-def _parsed(text: str, schema: pa.Schema) -> PartitionField:
+def _parse_field(text: str, schema: pa.Schema) -> PartitionField:
     field = PartitionField(text)
     if text not in schema.names:
-        if found := _OF_TIME.fullmatch(text):
-            field = PartitionField(found[2].strip(), cast("Transform", found[1]))
-        elif found := _OF_HASH.fullmatch(text):
-            field = PartitionField(found[2].strip(), "bucket", int(found[1]))
+        if match := _TIME_TRANSFORM.fullmatch(text):
+            field = PartitionField(match[2].strip(), cast("Transform", match[1]))
+        elif match := _BUCKET_TRANSFORM.fullmatch(text):
+            field = PartitionField(match[2].strip(), "bucket", int(match[1]))
             if find_spec("mmh3") is None:
                 message = f"to partition by {text} needs mmh3: {install_command('delta')}"
                 raise OptionError(message)
             if not 1 <= field.buckets <= _MAX_BUCKETS:
                 message = f"cannot partition by {text}: buckets are 1 to {_MAX_BUCKETS}"
                 raise OptionError(message)
-    found_columns = schema.names.count(field.source)
-    if found_columns != 1:
-        what = "there are several columns" if found_columns else "there is no column"
+    column_count = schema.names.count(field.source)
+    if column_count != 1:
+        problem = "there are several columns" if column_count else "there is no column"
         message = (
-            f"cannot partition by {text!r}: {what} {field.source!r};"
+            f"cannot partition by {text!r}: {problem} {field.source!r};"
             f" allowed are {_SPELLINGS} of {', '.join(schema.names)}"
         )
         raise OptionError(message)
@@ -271,13 +271,13 @@ def _check_type(field: PartitionField, type_: pa.DataType) -> None:
 
 
 def _check_other_fields(
-    field: PartitionField, others: Sequence[PartitionField], schema: pa.Schema
+    field: PartitionField, earlier: Sequence[PartitionField], schema: pa.Schema
 ) -> None:
     """Raise `OptionError` if a field cannot stand beside those before it."""
-    of_time = {"year", "month", "day", "hour"}
-    for other in others:
-        both_of_time = {field.transform, other.transform} <= of_time
-        if other.name == field.name or (other.source == field.source and both_of_time):
+    time_transforms = {"year", "month", "day", "hour"}
+    for other in earlier:
+        are_both_time = {field.transform, other.transform} <= time_transforms
+        if other.name == field.name or (other.source == field.source and are_both_time):
             message = f"cannot partition by {field} and by {other}: one says what the other says"
             raise OptionError(message)
     if field.transform != "identity" and field.name in schema.names:
@@ -325,9 +325,9 @@ def _days(column: pa.Array) -> pa.Int32Array:
     """Days since 1970 of dates or timestamps; raises `_OutOfYearsError`."""
     if pa.types.is_date(column.type):
         days = column.view(pa.int32())
-        _check_within(days, _FIRST_DAY, _STOP_DAY)
+        _check_range(days, _FIRST_DAY, _STOP_DAY)
         return days
-    return _floor_divided(_ticks(column), _per_second(column) * _DAY_SECONDS).cast(pa.int32())
+    return _floor_divide(_ticks(column), _per_second(column) * _DAY_SECONDS).cast(pa.int32())
 
 
 def _calendar_units(days: pa.Int32Array, transform: Transform) -> pa.Int32Array:
@@ -344,17 +344,17 @@ def _ticks(column: pa.Array) -> pa.Int64Array:
     ticks = column.view(pa.int64())
     a_day = _per_second(column) * _DAY_SECONDS
     if column.type.unit != "ns":  # whose 64 bits reach from 1677 to 2262
-        _check_within(ticks, _FIRST_DAY * a_day, _STOP_DAY * a_day)
+        _check_range(ticks, _FIRST_DAY * a_day, _STOP_DAY * a_day)
     return ticks
 
 
-def _check_within(numbers: pa.Array, start: int, stop: int) -> None:
+def _check_range(numbers: pa.Array, start: int, stop: int) -> None:
     extremes = pc.min_max(numbers).as_py()
     if extremes["min"] is not None and not start <= extremes["min"] <= extremes["max"] < stop:
         raise _OutOfYearsError
 
 
-def _floor_divided(numbers: pa.Int64Array, divisor: int) -> pa.Int64Array:
+def _floor_divide(numbers: pa.Int64Array, divisor: int) -> pa.Int64Array:
     """Arrow's division is towards zero, which would put the last day of 1969 into 1970."""
     quotients = pc.divide(numbers, divisor)
     below = pc.less(numbers, pc.multiply(quotients, divisor))
@@ -364,7 +364,7 @@ def _floor_divided(numbers: pa.Int64Array, divisor: int) -> pa.Int64Array:
 # ------------------------------------------------------------------------------------------ hashes
 
 
-def _bucketed(column: pa.Array, buckets: int) -> pa.Int32Array:
+def _hash_to_buckets(column: pa.Array, buckets: int) -> pa.Int32Array:
     """Iceberg's buckets: Murmur3 of 32 bits (x86) over bytes that the specification lays down.
 
     Each distinct value is hashed once.
@@ -386,7 +386,7 @@ def _hashed_values(values: pa.Array) -> tuple[pa.Array, Callable[[Any], bytes | 
     if pa.types.is_timestamp(type_):
         ticks, per_second = _ticks(values), _per_second(values)
         if per_second > _MICROSECONDS:
-            return _floor_divided(ticks, per_second // _MICROSECONDS), _long_bytes
+            return _floor_divide(ticks, per_second // _MICROSECONDS), _long_bytes
         return pc.multiply(ticks, _MICROSECONDS // per_second), _long_bytes
     if pa.types.is_time64(type_):
         numbers = values.view(pa.int64())

@@ -85,30 +85,30 @@ class BatchProducer:
 
         After something was sent, what the library says is not what a broker would remember.
         """
-        found: int = self._producer.last_sequence_id()
-        return None if found < 0 else found
+        sequence_id: int = self._producer.last_sequence_id()
+        return None if sequence_id < 0 else sequence_id
 
     def send(
         self,
         messages: Sequence[Outgoing],
         sequence_id: int,
-        done: Callable[[str | None], None],
+        on_acknowledged: Callable[[str | None], None],
     ) -> None:
         """Send a batch, without waiting for it.
 
         Args:
             messages: Its messages; one, if the producer sends in chunks.
             sequence_id: That of the batch, 1 or more.
-            done: Called in another thread, once: with None if it is persisted, else with the
-                reason.
+            on_acknowledged: Called in another thread, once: with None if it is persisted, else
+                with the reason.
         """
         library = self._library
         send, make = self._producer._producer.send_async, library.MessageBuilder  # noqa: SLF001
         ok = library.Result.Ok
         last = len(messages) - 1
 
-        def acknowledged(result: object, _id: object) -> None:
-            done(None if result == ok else str(result))
+        def notify(result: object, _id: object) -> None:
+            on_acknowledged(None if result == ok else str(result))
 
         for number, (_, _, _, value, key, ordering_key, properties, event_time) in enumerate(
             messages
@@ -128,8 +128,8 @@ class BatchProducer:
                 builder.event_timestamp(event_time)
             builder.sequence_id(sequence_id)
             # The messages of a batch are persisted together.
-            send(builder.build(), acknowledged if number == last else None)
-        self._producer._producer.flush_async(_pass_over)  # noqa: SLF001
+            send(builder.build(), notify if number == last else None)
+        self._producer._producer.flush_async(_ignore)  # noqa: SLF001
 
     def close(self) -> None:
         """Close it; all that it sent has to be acknowledged, or is given up.
@@ -141,7 +141,7 @@ class BatchProducer:
             self._producer.close()
 
 
-def _pass_over(_result: object) -> None:
+def _ignore(_result: object) -> None:
     """The batch itself tells what became of it."""
 
 

@@ -12,8 +12,8 @@ from arrow_io.errors import BrokerError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-_MOST_BYTES: Final = 64 << 20
-_MOST_MESSAGES: Final = 50_000
+_MAX_BYTES: Final = 64 << 20
+_MAX_MESSAGES: Final = 50_000
 
 
 class InFlight:
@@ -29,13 +29,15 @@ class InFlight:
         self._batches = self._messages = self._bytes = 0
         self._last_change = time.monotonic()
         self._failure: tuple[str, str] | None = None
-        self._acknowledged_behind = 0
+        self._acknowledged_after = 0
 
-    def begin(self, what: str, messages: int, size_bytes: int) -> Callable[[str | None], None]:
+    def begin(
+        self, description: str, messages: int, size_bytes: int
+    ) -> Callable[[str | None], None]:
         """Wait until there is room for a batch, and count it.
 
         Args:
-            what: Names it in errors.
+            description: Names it in errors.
             messages: How many messages it has.
             size_bytes: How many bytes they have.
 
@@ -49,8 +51,8 @@ class InFlight:
             lambda: (
                 not self._batches
                 or (
-                    self._messages + messages <= _MOST_MESSAGES
-                    and self._bytes + size_bytes <= _MOST_BYTES
+                    self._messages + messages <= _MAX_MESSAGES
+                    and self._bytes + size_bytes <= _MAX_BYTES
                 )
             )
         )
@@ -61,19 +63,19 @@ class InFlight:
             self._messages += messages
             self._bytes += size_bytes
 
-        def done(failure: str | None) -> None:
+        def acknowledge(failure: str | None) -> None:
             with self._changed:
                 self._batches -= 1
                 self._messages -= messages
                 self._bytes -= size_bytes
                 self._last_change = time.monotonic()
                 if failure is None:
-                    self._acknowledged_behind += 0 if self._failure is None else messages
+                    self._acknowledged_after += 0 if self._failure is None else messages
                 elif self._failure is None:
-                    self._failure = what, failure
+                    self._failure = description, failure
                 self._changed.notify()
 
-        return done
+        return acknowledge
 
     def finish(self) -> None:
         """Wait until all is acknowledged.
@@ -83,9 +85,9 @@ class InFlight:
         """
         self._wait(lambda: not self._batches)
 
-    def _wait(self, is_done: Callable[[], bool]) -> None:
+    def _wait(self, is_met: Callable[[], bool]) -> None:
         with self._changed:
-            while self._failure is None and not is_done():
+            while self._failure is None and not is_met():
                 self._wait_a_while()
             if self._failure is None:
                 return
@@ -107,12 +109,12 @@ class InFlight:
         )
         raise BrokerError(message)
 
-    def _error(self, what: str, reason: str) -> BrokerError:
-        behind = self._acknowledged_behind
-        if not behind:
-            return BrokerError(f"{what}: {reason}")
+    def _error(self, description: str, reason: str) -> BrokerError:
+        later = self._acknowledged_after
+        if not later:
+            return BrokerError(f"{description}: {reason}")
         return BrokerError(
-            f"{what}: {reason}; of what was sent behind it {counted(behind, 'message')}"
-            f" {agreeing(behind, 'is', 'are')} in the topic already, so another run of this replay"
+            f"{description}: {reason}; of what was sent behind it {counted(later, 'message')}"
+            f" {agreeing(later, 'is', 'are')} in the topic already, so another run of this replay"
             " leaves out what failed: replay into a new topic"
         )

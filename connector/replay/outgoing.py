@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError
-from connector.replay.places import POSITION_COLUMNS, places_of
+from connector.replay.places import POSITION_COLUMNS, places_from_batch
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -94,14 +94,14 @@ def outgoing(batch: pa.RecordBatch, carried: Sequence[str]) -> Iterator[Outgoing
     """The messages of a record batch with `sent_columns`, in order.
 
     Raises:
-        UnsupportedFormatError: See `places_of`.
+        UnsupportedFormatError: See `places_from_batch`.
     """
     values, keys, ordering_keys = (
         batch.column(name) for name in ("__value__", "__key__", "__ordering_key__")
     )
     properties = _properties(batch, carried)
     return zip(
-        places_of(batch),
+        places_from_batch(batch),
         _sizes((values, keys, ordering_keys), properties),
         batch.column("__schema_version__").to_pylist(),
         values.to_pylist(),

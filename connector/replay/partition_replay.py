@@ -12,8 +12,8 @@ from arrow_io.read_metrics import ReadMetrics
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.replay import places
 from connector.replay.outgoing import base64_keys, outgoing
-from connector.replay.places import entry_of, eras_of, message_id_of
-from connector.replay.routes import partition_of
+from connector.replay.places import entry_from_place, eras_from_ledgers, message_id_from_place
+from connector.replay.routes import choose_partition
 from connector.replay.sender import Sender
 from connector.scan.scan_units import prefetch_rows
 
@@ -44,7 +44,7 @@ class ReplaySummary:
             none. If keys choose the partition, the least of those of all partitions.
         sent_to: Message id of the last message that was sent; None: none was.
         data_bytes: Bytes of data objects that were read.
-        behind_bytes: Bytes of data objects that could not be replayed yet: what stands behind an
+        lag_bytes: Bytes of data objects that could not be replayed yet: what stands behind an
             open transaction or a missing ledger.
         metrics: Counts of what was met besides messages.
         notices: One sentence for each thing that whoever replays must know of.
@@ -58,7 +58,7 @@ class ReplaySummary:
     resumed_after: str | None = None
     sent_to: str | None = None
     data_bytes: int = 0
-    behind_bytes: int = 0
+    lag_bytes: int = 0
     metrics: ReadMetrics = field(default_factory=ReadMetrics)
     notices: list[str] = field(default_factory=list)
 
@@ -81,24 +81,24 @@ class PartitionReplay:
     name: str
     carried: Sequence[str] = ()
 
-    def increment(self, behind: int = 0) -> Increment:
+    def increment(self, after: int = 0) -> Increment:
         """What there is to be replayed.
 
         Args:
-            behind: Place of a message: what lies before its entry is left out; 0: nothing is.
+            after: Place of a message: what lies before its entry is left out; 0: nothing is.
 
         Raises:
             PulsarOffloadError: Ledgers cannot be read.
         """
-        progress = TopicProgress.at(Position(*entry_of(behind)))
+        progress = TopicProgress.at(Position(*entry_from_place(after)))
         return self.increments.next_increment(Progress({self.topic.topic: progress}))
 
-    def replay(self, sending: Sending, told: Callable[[int], object]) -> ReplaySummary:
+    def replay(self, sending: Sending, on_progress: Callable[[int], object]) -> ReplaySummary:
         """Send all that the target has not.
 
         Args:
             sending: What all senders share.
-            told: Hears how many messages were sent, again and again.
+            on_progress: Hears how many messages were sent, again and again.
 
         Raises:
             BrokerError: A message could not be sent; or the broker does not deduplicate.
@@ -108,19 +108,19 @@ class PartitionReplay:
         """
         summary = ReplaySummary(str(self.topic.topic), tuple(map(str, self.targets)))
         with self._senders(sending) as senders:
-            behind = min(each.sent_to for each in senders)
-            summary.resumed_after = message_id_of(behind) if behind else None
-            increment = self.increment(behind)
+            resume_place = min(each.sent_to for each in senders)
+            summary.resumed_after = message_id_from_place(resume_place) if resume_place else None
+            increment = self.increment(resume_place)
             summary.notices += increment.notices
-            summary.behind_bytes = increment.behind.data_bytes
+            summary.lag_bytes = increment.behind.data_bytes
             for read in self._reads(increment):
-                self._send(read, behind, senders, summary, told)
+                self._send(read, resume_place, senders, summary, on_progress)
                 summary.data_bytes += read.data_bytes
             for each in senders:
                 each.flush()
             sending.in_flight.finish()
             _count(summary, senders)
-            told(summary.messages)
+            on_progress(summary.messages)
         if summary.base64_keys:
             keys = counted(summary.base64_keys, "message")
             summary.notices.append(
@@ -131,7 +131,7 @@ class PartitionReplay:
 
     @contextmanager
     def _senders(self, sending: Sending) -> Iterator[list[Sender]]:
-        eras = eras_of(each.ledger_id for each in self.topic.ledgers)
+        eras = eras_from_ledgers(each.ledger_id for each in self.topic.ledgers)
         senders = [Sender(sending, target, self.name, eras) for target in self.targets]
         yield senders
         # At an error the client ends them all, with what they have in flight.
@@ -147,19 +147,19 @@ class PartitionReplay:
     def _send(
         self,
         read: TopicRead,
-        behind: int,
+        resume_place: int,
         senders: Sequence[Sender],
         summary: ReplaySummary,
-        told: Callable[[int], object],
+        on_progress: Callable[[int], object],
     ) -> None:
         # In one task: a message in chunks is given by the task where it begins, and stands where
         # it ends, which would be out of order between two.
         with closing(prefetch_rows([read.task(read.ranges)], summary.metrics)) as batches:
-            for batch in (places.behind(each, behind) for each in batches):
+            for batch in (places.rows_after(each, resume_place) for each in batches):
                 summary.base64_keys += base64_keys(batch)
                 self._send_batch(batch, senders)
                 _count(summary, senders)
-                told(summary.messages)
+                on_progress(summary.messages)
         if summary.metrics.open_messages:
             message = (
                 f"{self.topic.topic}: a transaction has no outcome in the offloaded ledgers yet,"
@@ -175,11 +175,11 @@ class PartitionReplay:
                 sender.put(message)
             return
         for message in messages:
-            senders[partition_of(message, len(senders))].put(message)
+            senders[choose_partition(message, len(senders))].put(message)
 
 
 def _count(summary: ReplaySummary, senders: Sequence[Sender]) -> None:
     summary.messages = sum(each.messages for each in senders)
     summary.value_bytes = sum(each.value_bytes for each in senders)
     last = max((each.sent_to for each in senders if each.messages), default=0)
-    summary.sent_to = message_id_of(last) if last else None
+    summary.sent_to = message_id_from_place(last) if last else None

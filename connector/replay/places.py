@@ -34,7 +34,7 @@ MAX_BATCH_INDEX: Final = _MEMBER_MASK - 1
 """Greatest batch index that there is room for."""
 
 
-def places_of(batch: pa.RecordBatch) -> list[int]:
+def places_from_batch(batch: pa.RecordBatch) -> list[int]:
     """The places of messages, from the columns `POSITION_COLUMNS`.
 
     Raises:
@@ -48,53 +48,53 @@ def places_of(batch: pa.RecordBatch) -> list[int]:
     ]
 
 
-def behind(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
+def rows_after(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
     """The messages of a record batch that stand behind a place.
 
     Raises:
-        UnsupportedFormatError: See `places_of`.
+        UnsupportedFormatError: See `places_from_batch`.
     """
     ledgers, lower = _split(batch)
     ledger_id = place >> _LEDGER_SHIFT
-    is_behind = pc.or_(
+    is_after = pc.or_(
         pc.greater(ledgers, ledger_id),
         pc.and_(
             pc.equal(ledgers, ledger_id),
             pc.greater(lower, place & ((1 << _LEDGER_SHIFT) - 1)),
         ),
     )
-    return batch.filter(is_behind)
+    return batch.filter(is_after)
 
 
-def place_of(era: int, sequence_id: int) -> int:
+def place_from_sequence_id(era: int, sequence_id: int) -> int:
     """The place that a sequence id of an era stands for."""
     return era << _SEQUENCE_BITS | sequence_id
 
 
-def era_of(place: int) -> int:
+def era_from_place(place: int) -> int:
     """The era of a place, 0 or more."""
     return place >> _SEQUENCE_BITS
 
 
-def sequence_id_of(place: int) -> int:
+def sequence_id_from_place(place: int) -> int:
     """The sequence id of a place in its era, 1 or more and below 2^63."""
     return place & ((1 << _SEQUENCE_BITS) - 1)
 
 
-def entry_of(place: int) -> tuple[int, int]:
+def entry_from_place(place: int) -> tuple[int, int]:
     """The ledger and the entry of a place."""
     return place >> _LEDGER_SHIFT, place >> _MEMBER_BITS & _ENTRY_MASK
 
 
-def message_id_of(place: int) -> str:
+def message_id_from_place(place: int) -> str:
     """The place as `start` takes it: `(ledger,entry,batch)`; 0 if the message is in no batch."""
-    ledger_id, entry_id = entry_of(place)
+    ledger_id, entry_id = entry_from_place(place)
     return f"({ledger_id},{entry_id},{(place & _MEMBER_MASK) - 1})"
 
 
-def eras_of(ledger_ids: Iterable[int]) -> list[int]:
+def eras_from_ledgers(ledger_ids: Iterable[int]) -> list[int]:
     """The eras of some ledgers, ascending; the first if there are no ledgers."""
-    return sorted({era_of(each << _LEDGER_SHIFT) for each in ledger_ids}) or [0]
+    return sorted({era_from_place(each << _LEDGER_SHIFT) for each in ledger_ids}) or [0]
 
 
 def _split(batch: pa.RecordBatch) -> tuple[pa.Int64Array, pa.Int64Array]:
@@ -106,8 +106,8 @@ def _split(batch: pa.RecordBatch) -> tuple[pa.Int64Array, pa.Int64Array]:
     return ledgers, pc.bit_wise_or(pc.shift_left(entries, _MEMBER_BITS), member)
 
 
-def _check(numbers: pa.Array, greatest: int, what: str, ledgers: pa.Int64Array) -> None:
+def _check(numbers: pa.Array, greatest: int, noun: str, ledgers: pa.Int64Array) -> None:
     most = pc.max(numbers).as_py()
     if most is not None and most > greatest:
-        message = f"sequence ids have no room for {most + 1} {what}, but for {greatest + 1}"
+        message = f"sequence ids have no room for {most + 1} {noun}, but for {greatest + 1}"
         raise UnsupportedFormatError(message, ledger_id=pc.max(ledgers).as_py())

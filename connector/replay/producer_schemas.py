@@ -45,7 +45,7 @@ class ProducerSchemas:
         """The oldest one, by which a topic is opened; None if there is none."""
         return next(iter(self._versions.values()), self._reader)
 
-    def of(self, version: int | None) -> SchemaInfo | None:
+    def schema_for_version(self, version: int | None) -> SchemaInfo | None:
         """The schema of messages of a version; None: they are sent without.
 
         Messages without a version are of the reader's schema, and so are all if no version is

@@ -51,14 +51,14 @@ class ReplayPlan:
         topic: The topic or partition.
         ledgers: Of how many ledgers it reads.
         data_bytes: Bytes of data objects that it reads, blocks taken whole.
-        behind_bytes: Bytes in the bucket that cannot be replayed yet.
+        lag_bytes: Bytes in the bucket that cannot be replayed yet.
         notices: One sentence for each thing that whoever replays must know of.
     """
 
     topic: str
     ledgers: int
     data_bytes: int
-    behind_bytes: int
+    lag_bytes: int
     notices: tuple[str, ...]
 
 
@@ -76,8 +76,8 @@ def replay_topic(
     compression: Compression = "lz4",
     rate: float | None = None,
     replay_id: str | None = None,
-    told: Callable[[int], object] | None = None,
-    replayed: Callable[[ReplaySummary], object] | None = None,
+    on_progress: Callable[[int], object] | None = None,
+    on_partition: Callable[[ReplaySummary], object] | None = None,
     **topic_options: Any,  # noqa: ANN401 - those of `open_topic`
 ) -> list[ReplaySummary]:
     """Send what a bucket has of a topic to a live topic.
@@ -102,8 +102,8 @@ def replay_topic(
         rate: Most messages a second; None: any number.
         replay_id: A name of this replay for the target: what was replayed under it once is never
             replayed again. None: the topic's own name is enough.
-        told: Hears how many messages of a partition were sent.
-        replayed: Hears what was done, partition by partition, as soon as it is.
+        on_progress: Hears how many messages of a partition were sent.
+        on_partition: Hears what was done, partition by partition, as soon as it is.
         topic_options: Options of `open_topic`, except those that decide how rows look. `start` and
             `end` bound what is replayed.
 
@@ -119,7 +119,7 @@ def replay_topic(
             behind it.
     """
     request = ReplayRequest(**selected_options(ReplayRequest.__dataclass_fields__, locals()))
-    return request.replay(told or _nobody, replayed or _nobody)
+    return request.replay(on_progress or _ignore, on_partition or _ignore)
 
 
 @takes_options(OPTIONS)
@@ -134,7 +134,7 @@ def plan_replay(url: str, topic: str, **topic_options: Any) -> list[ReplayPlan]:
     Raises:
         PulsarOffloadError: See `replay_topic`, for errors that occur before data is read.
     """
-    source = _Source.of(url, topic, topic_options)
+    source = _Source.open(url, topic, topic_options)
     plans = []
     for each in source.partitions:
         increment = PartitionReplay(
@@ -170,7 +170,7 @@ class ReplayRequest:
     topic_options: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def replay(
-        self, told: Callable[[int], object], replayed: Callable[[ReplaySummary], object]
+        self, on_progress: Callable[[int], object], on_partition: Callable[[ReplaySummary], object]
     ) -> list[ReplaySummary]:
         """Carry it out; see `replay_topic`."""
         check_flag("by_key", self.by_key)
@@ -179,7 +179,7 @@ class ReplayRequest:
         carried, pace, replay_id = check_carried(self.carry), Pace(self.rate), self._checked_id()
         target = None if self.to_topic is None else TopicName.parse(self.to_topic)
         brokers = Brokers.of(self.to, self.to_options or {})
-        source = _Source.of(self.url, self.topic, self.topic_options)
+        source = _Source.open(self.url, self.topic, self.topic_options)
         schemas = ProducerSchemas(source.schema())
         summaries = []
         with brokers.connected() as client:
@@ -195,7 +195,7 @@ class ReplayRequest:
                 client.partitions(source.base if target is None else target), self.by_key
             )
             # Before anything is sent.
-            targets = [routes.of(each.topic) for each in source.partitions]
+            targets = [routes.targets_for(each.topic) for each in source.partitions]
             for each, chosen in zip(source.partitions, targets, strict=True):
                 one = PartitionReplay(
                     topic=each,
@@ -204,10 +204,10 @@ class ReplayRequest:
                     name=f"{replay_id}:{each.topic}{':by-key' if self.by_key else ''}",
                     carried=carried,
                 )
-                summary = one.replay(sending, told)
+                summary = one.replay(sending, on_progress)
                 summary.notices += schemas.notices()
                 summaries.append(summary)
-                replayed(summary)
+                on_partition(summary)
                 warn_incomplete(summary.metrics, summary.topic)
         return summaries
 
@@ -233,7 +233,7 @@ class _Source:
     partitions: Sequence[TopicLedgers]
 
     @classmethod
-    def of(cls, url: str, topic: object, options: Mapping[str, Any]) -> _Source:
+    def open(cls, url: str, topic: object, options: Mapping[str, Any]) -> _Source:
         """Open it.
 
         Raises:
@@ -250,12 +250,12 @@ class _Source:
         request = TopicRequest(**options)
         check_with_catalog(url, request)
         catalog = request.catalog or open_catalog(url, **request.catalog_options())
-        found = catalog.select(topic, salvage=request.on_corruption == "salvage")
-        bases = list(dict.fromkeys(str(each.topic.base) for each in found))
+        matches = catalog.select(topic, salvage=request.on_corruption == "salvage")
+        bases = list(dict.fromkeys(str(each.topic.base) for each in matches))
         if len(bases) > 1:
             message = f"one topic is replayed at a time, and {topic!r} selects {', '.join(bases)}"
             raise OptionError(message)
-        return cls(catalog, url, request, found)
+        return cls(catalog, url, request, matches)
 
     @property
     def base(self) -> TopicName:
@@ -265,10 +265,10 @@ class _Source:
     def schema(self) -> TopicSchema | None:
         """What is known of its schemas; None: nothing is."""
         options = self.catalog.location.storage_options
-        given = read_schema(self.request.schema, self.request.schema_version, options)
-        if given is None:
-            given = self.catalog.schema([self.base], self.request.schema_version)
-        return given
+        schema = read_schema(self.request.schema, self.request.schema_version, options)
+        if schema is None:
+            schema = self.catalog.schema([self.base], self.request.schema_version)
+        return schema
 
     def increments(self, partition: TopicLedgers, columns: Sequence[str]) -> Increments:
         """What says what there is of a partition."""
@@ -278,5 +278,5 @@ class _Source:
         return Increments(self.catalog, [name], scan.options, scan.statistics, may_end=True)
 
 
-def _nobody(_: object) -> None:
+def _ignore(_: object) -> None:
     """Hears nothing."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
-from connector.replay.places import entry_of
+from connector.replay.places import entry_from_place
 from connector.writing.message_router import java_string_hash
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ class Routes:
     targets: Sequence[TopicName]
     by_key: bool
 
-    def of(self, source: TopicName) -> Sequence[TopicName]:
+    def targets_for(self, source: TopicName) -> Sequence[TopicName]:
         """The partitions that messages of a source partition may go to.
 
         Raises:
@@ -51,10 +51,10 @@ class Routes:
         raise OptionError(message)
 
 
-def partition_of(message: Outgoing, partitions: int) -> int:
+def choose_partition(message: Outgoing, partitions: int) -> int:
     """The partition, of so many, that a key chooses: as Pulsar's producers do by default, in Java.
 
     Messages without a key are spread entry by entry.
     """
     place, _, _, _, key, *_ = message
-    return (entry_of(place)[1] if key is None else java_string_hash(key)) % partitions
+    return (entry_from_place(place)[1] if key is None else java_string_hash(key)) % partitions

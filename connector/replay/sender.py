@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from arrow_io.errors import BrokerError, FormatError
 from connector.replay.batch_producer import BATCH_BYTES, LARGE_BYTES, BatchProducer
-from connector.replay.places import entry_of, era_of, message_id_of, place_of, sequence_id_of
+from connector.replay.places import (
+    entry_from_place,
+    era_from_place,
+    message_id_from_place,
+    place_from_sequence_id,
+    sequence_id_from_place,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -92,9 +98,9 @@ class Sender:
         self._form: _Form | None = None
         for era in reversed(eras):
             form = _Form(era, sending.schemas.first, in_chunks=False)
-            known = self._open(form).last_sequence_id()
-            if known is not None:
-                self.sent_to = place_of(era, known)
+            last = self._open(form).last_sequence_id()
+            if last is not None:
+                self.sent_to = place_from_sequence_id(era, last)
                 break
         self._resumed_after = self._last_place = self.sent_to
         self._is_proven = self.sent_to > 0
@@ -114,17 +120,24 @@ class Sender:
         """
         place, size_bytes, version, *_ = message
         if place <= self._last_place:
-            self._pass_over(place)
+            self._skip(place)
             return
         self._last_place = place
-        form = _Form(era_of(place), self._sending.schemas.of(version), size_bytes > LARGE_BYTES)
+        form = _Form(
+            era_from_place(place),
+            self._sending.schemas.schema_for_version(version),
+            size_bytes > LARGE_BYTES,
+        )
         batch = self._batch
         if batch and (
             form != self._batch_form
             or form.in_chunks
             or len(batch) >= self._most_messages
             or self._batch_bytes + size_bytes > BATCH_BYTES
-            or (self._sending.keeps_batches and entry_of(batch[-1][0]) != entry_of(place))
+            or (
+                self._sending.keeps_batches
+                and entry_from_place(batch[-1][0]) != entry_from_place(place)
+            )
         ):
             self.flush()
         self._batch_form = form
@@ -143,12 +156,11 @@ class Sender:
         size_bytes, self._batch, self._batch_bytes = self._batch_bytes, [], 0
         place = batch[-1][0]
         self._sending.pace.wait(len(batch))
-        what = (
-            f"the messages {message_id_of(batch[0][0])} to {message_id_of(place)} for {self.target}"
-        )
-        producer = self._producer_of(form)
-        done = self._sending.in_flight.begin(what, len(batch), size_bytes)
-        producer.send(batch, sequence_id_of(place), done)
+        first, last = message_id_from_place(batch[0][0]), message_id_from_place(place)
+        description = f"the messages {first} to {last} for {self.target}"
+        producer = self._producer_for(form)
+        on_acknowledged = self._sending.in_flight.begin(description, len(batch), size_bytes)
+        producer.send(batch, sequence_id_from_place(place), on_acknowledged)
         self.messages += len(batch)
         self.value_bytes += size_bytes
         self.sent_to = place
@@ -165,11 +177,11 @@ class Sender:
         if producer is not None:
             producer.close()
 
-    def _pass_over(self, place: int) -> None:
+    def _skip(self, place: int) -> None:
         """Leave out what an earlier run has sent; nothing else, or it would never be sent."""
         if place > self._resumed_after:
-            ledger_id, entry_id = entry_of(place)
-            message = f"the message was given behind {message_id_of(self._last_place)}"
+            ledger_id, entry_id = entry_from_place(place)
+            message = f"the message was given behind {message_id_from_place(self._last_place)}"
             raise FormatError(message, ledger_id=ledger_id, entry_id=entry_id)
 
     @property
@@ -177,7 +189,7 @@ class Sender:
         # The first is sent alone: if the broker does not deduplicate, it is the only one.
         return self._sending.pace.most_together(BATCH_MESSAGES) if self._is_proven else 1
 
-    def _producer_of(self, form: _Form) -> BatchProducer:
+    def _producer_for(self, form: _Form) -> BatchProducer:
         if self._producer is not None and form == self._form:
             return self._producer
         # Once an era has begun, the target has all of those before.
@@ -205,11 +217,11 @@ class Sender:
             BrokerError: It does not.
         """
         self._sending.in_flight.finish()
-        if self._open(form).last_sequence_id() != sequence_id_of(place):
+        if self._open(form).last_sequence_id() != sequence_id_from_place(place):
             message = (
                 f"{self.target}: the broker does not deduplicate, so a replay could not go on where"
                 " it was stopped: turn deduplication on, for the namespace or the topic; its first"
-                f" message, {message_id_of(place)}, was sent already"
+                f" message, {message_id_from_place(place)}, was sent already"
             )
             raise BrokerError(message)
         self._is_proven = True

@@ -123,7 +123,7 @@ def test_golden_topics_are_replayed(target: Cluster, topic: GoldenTopic) -> None
     assert [_told(each) for each in read] == [_golden(each) for each in rows]
     assert done.messages == len(rows)
     assert done.base64_keys == sum(row.get("key_b64", False) for row in rows)
-    assert (done.behind_bytes > 0) == (OPEN_TRANSACTION in topic.name)
+    assert (done.lag_bytes > 0) == (OPEN_TRANSACTION in topic.name)
 
 
 def _told(message: ClientMessage) -> dict[str, object]:

@@ -24,7 +24,7 @@ from arrow_io.storage.location import Location
 from connector import copy_topics, open_topic, register_duckdb
 from connector.lake.copy import CopyRequest, plan_copy
 from connector.lake.delta import DeltaTable
-from connector.lake.executors import in_threads
+from connector.lake.executors import run_in_threads
 from connector.lake.parquet import ParquetTable
 from connector.lake.table_copy import CopySizes
 from tests.support.buckets import MemoryBucket
@@ -259,7 +259,7 @@ class TestTargets:
                 str(tmp_path / "{topic}"),
                 format="parquet",
                 schema=SCHEMA,
-                copied=heard.append,
+                on_table=heard.append,
             )
 
         with pytest.raises((PayloadDecodeError, LakeTableError)) as raised:
@@ -439,8 +439,8 @@ class TestOptions:
     def test_a_plan_takes_the_options_of_a_copy(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """So that the same can be asked of both."""
         write_topic(bucket.url, range(3))
-        options: dict[str, Any] = {"analyze": True, "told": print, "copied": print}
-        options["executor"] = in_threads
+        options: dict[str, Any] = {"analyze": True, "on_progress": print, "on_table": print}
+        options["executor"] = run_in_threads
         own = inspect.signature(copy_topics).parameters.keys()
         defaults = set(CopyRequest.__dataclass_fields__) | options.keys()
         assert own <= defaults
@@ -473,8 +473,8 @@ class TestOptions:
             str(tmp_path / "t"),
             schema=SCHEMA,
             sizes=CopySizes(commit_bytes=1),
-            told=lambda done, total: told.append((done, total)),
-            executor=in_threads,
+            on_progress=lambda done, total: told.append((done, total)),
+            executor=run_in_threads,
         )
         assert summary.data_bytes == plan.data_bytes
         assert [total for _, total in told] == [plan.data_bytes] * 2

@@ -294,7 +294,7 @@ def test_a_folder_that_is_emptied_does_not_stop_a_copy(
             each.unlink()
 
     monkeypatch.setattr("connector.statistics.zone_writer._FILE_ROWS", 1)
-    given = OPTIONS | {"statistics": statistics, "copied": emptied}
+    given = OPTIONS | {"statistics": statistics, "on_table": emptied}
     url, target = str(golden_topic("int8").objects_folder), f"{tmp_path}/{{topic}}"
     with pytest.warns(UnusedStatisticsWarning, match="not written") as told:
         done = copy_topics(url, "int*", target, **given)

@@ -263,7 +263,7 @@ def test_an_unanswered_commit_names_the_files_that_are_kept(
             raise StorageError(message)
 
     monkeypatch.setattr(table_class, "commit", unanswered)
-    monkeypatch.setattr(file_writer, "_MOST_NAMES", 2)
+    monkeypatch.setattr(file_writer, "_MAX_NAMES", 2)
     with pytest.raises(StorageError, match="no answer came") as raised:
         copy(source, str(tmp_path / "t"), kind, sizes=CopySizes(task_bytes=1))
 
@@ -347,5 +347,5 @@ def test_tasks_under_way_leave_nothing(
     monkeypatch.setattr("connector.lake.executors.processor_count", lambda: 2)
     sizes = CopySizes(task_bytes=1)
     with pytest.raises(type(error)):
-        copy(source, str(tmp_path / "t"), "parquet", told=told, sizes=sizes)
+        copy(source, str(tmp_path / "t"), "parquet", on_progress=told, sizes=sizes)
     assert list(tmp_path.rglob("*.parquet")) == []

@@ -118,7 +118,7 @@ def test_letters_have_the_bytes_of_a_batch_read(
     name: str, held: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Messages in chunks and of transactions too, by the smallest tasks, a few at a time or all."""
-    monkeypatch.setattr(task_writer, "MAX_HELD_LETTERS", held)
+    monkeypatch.setattr(task_writer, "MAX_BUFFERED_DEAD_LETTERS", held)
     topic = golden_topic(f"persistent://public/default/{name}")
     target = str(tmp_path / "t")
     [summary] = copy_topics(
@@ -149,9 +149,9 @@ def test_many_letters_are_held_in_little_memory(
 
     def counting(metrics: DeadLetterMetrics, *args: Any, **options: Any) -> None:  # noqa: ANN401
         lose(metrics, *args, **options)
-        held.append(len(metrics.letters))
+        held.append(len(metrics.dead_letters))
 
-    monkeypatch.setattr(task_writer, "MAX_HELD_LETTERS", 50)
+    monkeypatch.setattr(task_writer, "MAX_BUFFERED_DEAD_LETTERS", 50)
     monkeypatch.setattr(DeadLetterMetrics, "lose", counting)
     payloads = 5 * payloads_of(_DEAD["every-other"])
     write(bucket.url, payloads)

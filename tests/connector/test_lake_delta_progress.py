@@ -40,7 +40,7 @@ def source() -> Iterator[MemoryBucket]:
 
 @pytest.fixture(autouse=True)
 def _cleaned_by_each_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(delta_progress, "_CLEANED_EVERY", 1)
+    monkeypatch.setattr(delta_progress, "_CLEANING_INTERVAL", 1)
 
 
 def copy(source: MemoryBucket, folder: Path, **options: Any) -> None:  # noqa: ANN401

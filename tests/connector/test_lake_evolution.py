@@ -19,7 +19,7 @@ from pyiceberg.io.pyarrow import (
 )
 
 from arrow_io.errors import LakeTableError
-from connector.lake.evolution import fitted, storable_schema, widened
+from connector.lake.evolution import fit_rows, storable_schema, widen_schema
 from tests.support.lake_rows import COLUMN_TYPES, batches, column_values, struct_types
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _UTC_MICROSECONDS: Final = pa.timestamp("us", "UTC")
 def test_kept_in_every_kind(batch: pa.RecordBatch) -> None:
     """What readers give has a type in each kind of table, which keeps its values."""
     kept = {kind: storable_schema(batch.schema, kind) for kind in _KINDS}
-    rows = {kind: fitted(batch, schema, kind) for kind, schema in kept.items()}
+    rows = {kind: fit_rows(batch, schema, kind) for kind, schema in kept.items()}
 
     assert rows["parquet"].to_pylist() == batch.to_pylist()
     file = BytesIO()
@@ -45,7 +45,7 @@ def test_kept_in_every_kind(batch: pa.RecordBatch) -> None:
     assert storable_schema(pa.schema(delta.to_arrow()), "delta") == kept["delta"]
     for kind, schema in kept.items():
         assert storable_schema(schema, kind) == schema
-        assert fitted(rows[kind], schema, kind) == rows[kind]
+        assert fit_rows(rows[kind], schema, kind) == rows[kind]
 
 
 _WIDER: Final = {
@@ -84,15 +84,15 @@ def test_widened_takes_both(data: st.DataObject, kind: TableKind, forwards: bool
     ]
     standing, wanted = (storable_schema(each.schema, kind) for each in batches)
 
-    schema = widened(standing, wanted, kind)
+    schema = widen_schema(standing, wanted, kind)
 
     assert schema.names[: len(standing)] == standing.names
     assert sorted(schema.names) == sorted({*standing.names, *wanted.names})
-    assert widened(schema, wanted, kind) == widened(schema, standing, kind) == schema
+    assert widen_schema(schema, wanted, kind) == widen_schema(schema, standing, kind) == schema
     for batch, columns in zip(batches, (standing, wanted), strict=True):
-        rows = fitted(batch, schema, kind)
-        assert rows == fitted(fitted(batch, columns, kind), schema, kind)
-        kept = batch if kind == "parquet" else fitted(batch, columns, kind)
+        rows = fit_rows(batch, schema, kind)
+        assert rows == fit_rows(fit_rows(batch, columns, kind), schema, kind)
+        kept = batch if kind == "parquet" else fit_rows(batch, columns, kind)
         for row, expected in zip(rows.to_pylist(), kept.to_pylist(), strict=True):
             _assert_kept(row, expected)
 
@@ -153,7 +153,7 @@ def test_types(
         kept = storable_schema(schema, kind)
         assert kept == pa.schema({"a": expected})
         assert "item" not in str(kept)  # Parquet, Delta and Iceberg have another word.
-        assert fitted(pa.RecordBatch.from_pylist([], schema), kept, kind).num_rows == 0
+        assert fit_rows(pa.RecordBatch.from_pylist([], schema), kept, kind).num_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_values_that_do_not_fit() -> None:
     batch = pa.record_batch({"at": pa.array([1_001], pa.timestamp("ns"))})
 
     with pytest.raises(LakeTableError, match=r"column at does not fit timestamp\[us\]"):
-        fitted(batch, storable_schema(batch.schema, "iceberg"), "iceberg")
+        fit_rows(batch, storable_schema(batch.schema, "iceberg"), "iceberg")
 
 
 def test_times_of_day_as_numbers() -> None:
@@ -198,7 +198,7 @@ def test_times_of_day_as_numbers() -> None:
         }
     )
 
-    rows = fitted(batch, storable_schema(batch.schema, "delta"), "delta")
+    rows = fit_rows(batch, storable_schema(batch.schema, "delta"), "delta")
 
     assert rows.to_pylist() == [{"ms": noon, "ns": [noon]}, {"ms": None, "ns": None}]
 
@@ -227,7 +227,7 @@ def test_widened_in_every_kind(
     kind: TableKind, before: pa.DataType, after: pa.DataType, result: pa.DataType
 ) -> None:
     """Added fields, and rows of narrower types, fit into each kind of table."""
-    schema = widened(pa.schema({"a": before}), pa.schema({"a": after, "b": pa.bool_()}), kind)
+    schema = widen_schema(pa.schema({"a": before}), pa.schema({"a": after, "b": pa.bool_()}), kind)
 
     assert schema == pa.schema({"a": result, "b": pa.bool_()})
 
@@ -254,10 +254,10 @@ def test_wider_types(before: pa.DataType, after: pa.DataType, nested: Any) -> No
     """Iceberg and Parquet take a wider type, at any depth; a Delta table refuses, by its name."""
     standing, wanted = (pa.schema({"a": nested(type_)}) for type_ in (before, after))
 
-    assert widened(standing, wanted, "iceberg") == wanted
-    assert widened(standing, wanted, "parquet") == wanted
+    assert widen_schema(standing, wanted, "iceberg") == wanted
+    assert widen_schema(standing, wanted, "parquet") == wanted
     with pytest.raises(LakeTableError, match=r"a Delta table cannot change column a"):
-        widened(standing, wanted, "delta")
+        widen_schema(standing, wanted, "delta")
 
 
 @pytest.mark.parametrize(
@@ -285,7 +285,7 @@ def test_what_cannot_be_widened(
     """A change that no table can make is an error that names the field and both types."""
     message = f"cannot change column {re.escape(field)} from .* so that (?!None).* fits"
     with pytest.raises(LakeTableError, match=message):
-        widened(pa.schema({"a": before}), pa.schema({"a": after}), kind)
+        widen_schema(pa.schema({"a": before}), pa.schema({"a": after}), kind)
 
 
 def test_a_required_column() -> None:
@@ -293,10 +293,10 @@ def test_a_required_column() -> None:
     standing = pa.schema([pa.field("a", pa.int32(), nullable=False)])
     required = pa.field("a", pa.int32(), nullable=False)
 
-    assert widened(standing, pa.schema([required]), "iceberg") == standing
+    assert widen_schema(standing, pa.schema([required]), "iceberg") == standing
     for wanted in (pa.schema({"a": pa.int32()}), pa.schema({"b": pa.int32()})):
         with pytest.raises(LakeTableError, match="column a of the table must not be null"):
-            widened(standing, wanted, "iceberg")
+            widen_schema(standing, wanted, "iceberg")
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -313,9 +313,9 @@ def test_names_that_are_alike(kind: TableKind) -> None:
     with pytest.raises(LakeTableError, match=r"cannot have both columns s\.a and s\.A"):
         storable_schema(by_case, kind)
     with pytest.raises(LakeTableError, match="cannot have both columns a and A"):
-        widened(pa.schema({"a": pa.int32()}), pa.schema({"A": pa.int32()}), kind)
+        widen_schema(pa.schema({"a": pa.int32()}), pa.schema({"A": pa.int32()}), kind)
     with pytest.raises(LakeTableError, match=r"cannot have both columns s\.a and s\.A"):
-        widened(
+        widen_schema(
             pa.schema({"s": pa.struct({"a": pa.int32()})}),
             pa.schema({"s": pa.struct({"A": pa.int32()})}),
             kind,
@@ -336,9 +336,9 @@ def test_nothing_is_left_out(rows: pa.DataType, table: pa.DataType, field: str) 
     batch = pa.RecordBatch.from_pylist([], pa.schema({"a": rows}))
 
     with pytest.raises(LakeTableError, match=f"the table has no column {re.escape(field)}$"):
-        fitted(batch, pa.schema({"a": table}), "iceberg")
+        fit_rows(batch, pa.schema({"a": table}), "iceberg")
     with pytest.raises(LakeTableError, match=r"the table has no column a$"):
-        fitted(batch, pa.schema({"b": rows}), "iceberg")
+        fit_rows(batch, pa.schema({"b": rows}), "iceberg")
 
 
 def test_columns_that_rows_have_not() -> None:
@@ -346,7 +346,7 @@ def test_columns_that_rows_have_not() -> None:
     batch = pa.record_batch({"b": pa.array([1, None], pa.int32())})
     schema = pa.schema({"a": pa.date32(), "b": pa.int64(), "c": pa.decimal128(5, 1)})
 
-    rows = fitted(batch, schema, "iceberg")
+    rows = fit_rows(batch, schema, "iceberg")
 
     assert rows.schema == schema
     assert rows.column("b").to_pylist() == [1, None]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from connector.lake.executors import in_threads
+from connector.lake.executors import run_in_threads
 
 if TYPE_CHECKING:
     from connector.lake.task_writer import TaskWriter
@@ -35,6 +35,6 @@ def test_tasks_that_wait_behind_one_that_fails_are_not_begun(
     monkeypatch.setattr("connector.lake.executors.processor_count", lambda: 2)
     given: list[Any] = []
     with pytest.raises(ValueError, match="failed"):
-        given.extend(in_threads(cast("TaskWriter", write), cast("Any", list(range(12)))))
+        given.extend(run_in_threads(cast("TaskWriter", write), cast("Any", list(range(12)))))
 
     assert len(given) < 11

@@ -103,7 +103,7 @@ def test_extreme_values(
             with pytest.raises((LakeTableError, OptionError), match="v"):
                 write(table, kind, rows, partition_by)
             assert list(tmp_path.rglob("*.parquet")) == []
-            assert table.standing() is None
+            assert table.read_state() is None
             return
         write(table, kind, rows, partition_by)
         expected = shown(rows)

@@ -187,7 +187,7 @@ class TestFiles:
             for _ in range(40):
                 writer.write(batch)
                 held = pa.total_allocated_bytes() - before
-                assert held < writer._waiting_bytes + 4 * batch.nbytes
+                assert held < writer._pending_bytes + 4 * batch.nbytes
             files = writer.finish()
         assert sum(each.rows for each in files) == 40 * rows
 

@@ -19,7 +19,7 @@ from pyiceberg.transforms import TruncateTransform
 from pyiceberg.types import StringType
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError, StorageError
-from connector.lake.evolution import fitted, storable_schema
+from connector.lake.evolution import fit_rows, storable_schema
 from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.iceberg import PROGRESS, IcebergTable
 from connector.lake.table import Commit
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from connector.lake.table import Standing
+    from connector.lake.table import TableState
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _NAME: Final = "shop.orders"
@@ -64,14 +64,14 @@ def copy(
 ) -> IcebergTable:
     """Do what a run of a copy does."""
     table = IcebergTable(catalog, _NAME)
-    standing = table.standing()
+    standing = table.read_state()
     table.commit(prepared(table, standing, batch, (before, after), by), standing)
     return table
 
 
 def prepared(
     table: IcebergTable,
-    standing: Standing | None,
+    standing: TableState | None,
     batch: pa.RecordBatch,
     progress: tuple[str | None, str],
     by: tuple[str, ...] = (),
@@ -97,7 +97,7 @@ def numbers_in(catalog: SqlCatalog) -> list[int | None]:
 
 
 def _progress(catalog: SqlCatalog) -> str | None:
-    standing = IcebergTable(catalog, _NAME).standing()
+    standing = IcebergTable(catalog, _NAME).read_state()
     assert standing is not None
     return standing.progress
 
@@ -105,7 +105,7 @@ def _progress(catalog: SqlCatalog) -> str | None:
 def test_created_by_the_first_commit(catalog: SqlCatalog, tmp_path: Path) -> None:
     """The first commit makes the table and its rows at once; until it there is no table."""
     table = IcebergTable(catalog, _NAME)
-    assert table.standing() is None
+    assert table.read_state() is None
     commit = prepared(table, None, numbers(1, 2), (None, "first"))
     assert catalog.list_tables("shop") == []
 
@@ -115,7 +115,7 @@ def test_created_by_the_first_commit(catalog: SqlCatalog, tmp_path: Path) -> Non
     found = catalog.load_table(_NAME)
     assert found.location() == f"file://{tmp_path}/lake/shop/orders"
     assert len(found.snapshots()) == 1
-    standing = table.standing()
+    standing = table.read_state()
     assert standing is not None
     assert standing.schema == pa.schema({"n": pa.int32()})
     assert (standing.partitioning, standing.progress) == (Partitioning(), "first")
@@ -150,7 +150,7 @@ def test_a_place_of_its_own(catalog: SqlCatalog, tmp_path: Path) -> None:
 def test_read_back(tmp_path_factory: pytest.TempPathFactory, batch: pa.RecordBatch) -> None:
     """Rows of every type, however deep, come back from PyIceberg and Polars as they went in."""
     catalog = sql_catalog(tmp_path_factory.mktemp("lake"))
-    expected = fitted(batch, storable_schema(batch.schema, "iceberg"), "iceberg")
+    expected = fit_rows(batch, storable_schema(batch.schema, "iceberg"), "iceberg")
     copy(catalog, batch, None, "all")
     table = catalog.load_table(_NAME)
 
@@ -197,7 +197,7 @@ def test_partitions(catalog: SqlCatalog, by: tuple[str, ...]) -> None:
     """A table is partitioned as asked, and filters find each row and no file without it."""
     copy(catalog, _PARTITIONED, None, "all", by)
     table = catalog.load_table(_NAME)
-    standing = IcebergTable(catalog, _NAME).standing()
+    standing = IcebergTable(catalog, _NAME).read_state()
 
     assert standing is not None
     assert standing.partitioning == Partitioning.parse(by, _PARTITIONED.schema)
@@ -205,7 +205,7 @@ def test_partitions(catalog: SqlCatalog, by: tuple[str, ...]) -> None:
         field.name for field in standing.partitioning.fields
     ]
     rows = storable_schema(_PARTITIONED.schema, "iceberg")
-    expected = fitted(_PARTITIONED, rows, "iceberg").to_pylist()
+    expected = fit_rows(_PARTITIONED, rows, "iceberg").to_pylist()
     for column in ("at", "id", "born", "price", "code", "flag"):
         for row in expected:
             value: Any = row[column]
@@ -324,7 +324,7 @@ def test_what_cannot_be_widened(catalog: SqlCatalog, tmp_path: Path) -> None:
     before = sorted(tmp_path.rglob("*"))
 
     with pytest.raises(LakeTableError, match="column n from int32 so that string fits"):
-        table.storable(pa.schema({"n": pa.string()}), table.standing())
+        table.storable(pa.schema({"n": pa.string()}), table.read_state())
     assert sorted(tmp_path.rglob("*")) == before
 
 
@@ -340,7 +340,7 @@ def test_a_commit_without_files(catalog: SqlCatalog) -> None:
     """Progress without rows is kept too, in a new table and in one that stands."""
     for before, after in ((None, "first"), ("first", "second")):
         table = IcebergTable(catalog, _NAME)
-        standing = table.standing()
+        standing = table.read_state()
         schema = table.storable(pa.schema({"n": pa.int32()}), standing)
         table.commit(Commit((), schema, Partitioning(), before, after), standing)
 
@@ -368,7 +368,7 @@ def test_manifests_are_merged(catalog: SqlCatalog) -> None:
         transaction.set_properties({"commit.manifest.min-count-to-merge": "3"})
 
     for number in range(1, 6):
-        standing = table.standing()
+        standing = table.read_state()
         commit = prepared(table, standing, numbers(number), (str(number - 1), str(number)))
         table.commit(commit, standing)
 
@@ -384,7 +384,7 @@ def test_a_property_that_is_no_number_is_named(catalog: SqlCatalog, text: str) -
         transaction.set_properties({"pulsar-offload.progress-sequence-number": text})
 
     with pytest.raises(LakeTableError, match=r"progress-sequence-number .* is no number"):
-        table.standing()
+        table.read_state()
 
 
 def test_old_metadata_files_are_deleted(catalog: SqlCatalog, tmp_path: Path) -> None:
@@ -398,7 +398,7 @@ def test_old_metadata_files_are_deleted(catalog: SqlCatalog, tmp_path: Path) -> 
 
     assert numbers_in(catalog) == [0, 1, 2, 3, 4, 5]
     assert len(list((tmp_path / "lake").rglob("*.metadata.json"))) == 3
-    standing = table.standing()
+    standing = table.read_state()
     assert standing is not None
     assert standing.progress == "5"
 
@@ -483,7 +483,7 @@ def test_rolled_back_to_before_the_first_copy(catalog: SqlCatalog) -> None:
     table.manage_snapshots().set_current_snapshot(table.snapshots()[0].snapshot_id).commit()
 
     with pytest.raises(LakeTableError, match=r"shop\.orders was rolled back to before its last"):
-        IcebergTable(catalog, _NAME).standing()
+        IcebergTable(catalog, _NAME).read_state()
 
     with catalog.load_table(_NAME).transaction() as transaction:
         transaction.remove_properties(PROGRESS)
@@ -497,13 +497,13 @@ def test_partitions_that_a_copy_cannot_write(catalog: SqlCatalog) -> None:
         update.add_field("text", TruncateTransform(2), "text_trunc")
 
     with pytest.raises(LakeTableError, match=r"partitioned by text_trunc \(truncate\[2\] of text"):
-        IcebergTable(catalog, _NAME).standing()
+        IcebergTable(catalog, _NAME).read_state()
 
 
 def test_partitions_changed_meanwhile(catalog: SqlCatalog) -> None:
     """Files that are divided in another way than the table is now are not added to it."""
     table = copy(catalog, numbers(1), None, "first")
-    standing = table.standing()
+    standing = table.read_state()
     commit = prepared(table, standing, numbers(2), ("first", "second"))
     with catalog.load_table(_NAME).update_spec() as update:
         update.add_identity("n")
@@ -532,7 +532,7 @@ def test_a_column_is_renamed(catalog: SqlCatalog) -> None:
 def test_columns_changed_meanwhile(catalog: SqlCatalog, change: str) -> None:
     """Files whose numbers of columns the table gave to others meanwhile are not added to it."""
     table = copy(catalog, numbers(1), None, "first")
-    standing = table.standing()
+    standing = table.read_state()
     batch = pa.record_batch({"n": pa.array([2], pa.int32()), "mine": ["x"]})
     commit = prepared(table, standing, batch, ("first", "second"))
     with catalog.load_table(_NAME).update_schema() as update:
@@ -552,7 +552,7 @@ def test_columns_changed_meanwhile(catalog: SqlCatalog, change: str) -> None:
 def test_columns_that_do_not_matter(catalog: SqlCatalog) -> None:
     """A column that others add meanwhile does not stop rows that bring no new one."""
     table = copy(catalog, numbers(1), None, "first")
-    standing = table.standing()
+    standing = table.read_state()
     commit = prepared(table, standing, numbers(2), ("first", "second"))
     with catalog.load_table(_NAME).update_schema() as update:
         update.add_column("theirs", StringType())
@@ -611,7 +611,7 @@ def test_a_catalog_that_fails(tmp_path: Path) -> None:
     with pytest.raises(
         StorageError, match=r"the Iceberg catalog failed for shop\.orders: "
     ) as failed:
-        IcebergTable(catalog, _NAME).standing()
+        IcebergTable(catalog, _NAME).read_state()
     assert str(tmp_path) not in str(failed.value)
     catalog.close()
 

@@ -14,7 +14,7 @@ from polars.testing import assert_frame_equal
 
 from connector import copy_topics, open_topic, register_duckdb
 from connector.lake import iceberg
-from connector.lake.evolution import fitted, storable_schema
+from connector.lake.evolution import fit_rows, storable_schema
 from connector.lake.table_copy import CopySizes
 from tests.support.buckets import MemoryBucket
 from tests.support.golden import golden_topic
@@ -115,7 +115,7 @@ def test_a_table_equals_a_batch_read(name: str, catalog: WatchedCatalog, tmp_pat
     with mock.patch.dict(os.environ, {"POLARS_ICEBERG_PLANNER": "pyiceberg"}):
         found = pl.scan_iceberg(table).collect()
     assert_frame_equal(
-        found.sort(_POSITION), pl.DataFrame(fitted(batch, schema, "iceberg")).sort(_POSITION)
+        found.sort(_POSITION), pl.DataFrame(fit_rows(batch, schema, "iceberg")).sort(_POSITION)
     )
 
 

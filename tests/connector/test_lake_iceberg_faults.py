@@ -46,7 +46,7 @@ def _run(
     """Copy what is new, increment by increment, as every run does."""
     table = IcebergTable(catalog, _NAME)
     while True:
-        standing = table.standing()
+        standing = table.read_state()
         before = None if standing is None else standing.progress
         number = int(before or 0)
         if number == len(increments):
@@ -203,7 +203,7 @@ def test_a_table_that_is_dropped_meanwhile(catalog: WatchedCatalog) -> None:
     """A table that was dropped has no progress, so a commit behind it is refused."""
     _run(catalog)
     table = IcebergTable(catalog, _NAME)
-    standing = table.standing()
+    standing = table.read_state()
     assert standing is not None
     catalog.drop_table(_NAME)
 
@@ -216,7 +216,7 @@ def test_columns_without_numbers(catalog: WatchedCatalog) -> None:
     """Files whose columns have no numbers would read as null, and are refused."""
     table = IcebergTable(catalog, _NAME)
     _run(catalog)
-    standing = table.standing()
+    standing = table.read_state()
     schema = pa.schema({"n": pa.int32()})
 
     with pytest.raises(ConcurrentCopyError, match=r"column n of .* is not the one"):

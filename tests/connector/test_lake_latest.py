@@ -432,7 +432,7 @@ def _commit(
     kept: Collection[int],
 ) -> None:
     """Commit rows as those of an increment; those of numbers that are not kept remove their key."""
-    standing = table.standing()
+    standing = table.read_state()
     schema = table.storable(rows.schema, standing)
     files = FileSettings(table.location, table.data_prefix, schema, Partitioning(), kind)
     numbers = range(len(rows))
@@ -448,7 +448,7 @@ def _commit(
         for each in staged.to_batches():
             writer.write(each)
         written = writer.finish()
-    change = latest.replacement(written, files, standing)
+    change = latest.write_replacement(written, files, standing)
     before = None if standing is None else standing.progress
     after = f"{before}+"
     commit = Commit(change.files, schema, Partitioning(), before, after, {}, change.removed)

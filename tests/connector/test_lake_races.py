@@ -14,7 +14,7 @@ import pytest
 from arrow_io.errors import ConcurrentCopyError
 from connector.lake import delta, iceberg, parquet
 from connector.lake.file_writer import FileSettings, FileWriter
-from connector.lake.table import Commit, LakeTable, Standing
+from connector.lake.table import Commit, LakeTable, TableState
 from connector.lake.table_kinds import KINDS
 from connector.lake.transforms import Partitioning
 from tests.support.lake_kinds import read_back, table_in
@@ -59,9 +59,9 @@ class _Interruption:
 
 def prepared(
     table: LakeTable, kind: TableKind, numbers: range, schema: pa.Schema, after: str
-) -> tuple[Commit, Standing | None]:
+) -> tuple[Commit, TableState | None]:
     """A commit that only has to be made: its files are written."""
-    standing = table.standing()
+    standing = table.read_state()
     stored = table.storable(schema, standing)
     rows = pa.Table.from_pylist([{"n": n} for n in numbers], schema).to_batches()
     with FileWriter(
@@ -115,7 +115,7 @@ def test_one_of_two_runs_wins_at_every_step(kind: TableKind, schemas: str, tmp_p
             if not interruption.is_over:
                 assert len(lines) > _LEAST_LINES, "the commit was not followed"
                 return
-            standing = ours.standing()
+            standing = ours.read_state()
             assert standing is not None
             assert [standing.progress] == won, lines
             assert sorted(read_back(ours)["n"].to_pylist()) == list(range(6)), lines

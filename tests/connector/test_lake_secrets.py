@@ -45,8 +45,8 @@ def test_no_option_is_shown(kind: str, tmp_path: Path) -> None:
     for _, open_copy in request.copies():
         copy = open_copy()
         assert _HIDDEN not in repr(copy)
-        assert _HIDDEN not in f"{copy.table} {copy.table!r} {copy.letters!r}"
+        assert _HIDDEN not in f"{copy.table} {copy.table!r} {copy.dead_letter_table!r}"
         if kind == "iceberg":
             copy.table.catalog.close()  # type: ignore[attr-defined]
-            assert copy.letters is not None
-            copy.letters.catalog.close()  # type: ignore[attr-defined]
+            assert copy.dead_letter_table is not None
+            copy.dead_letter_table.catalog.close()  # type: ignore[attr-defined]

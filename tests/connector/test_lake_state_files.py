@@ -71,7 +71,7 @@ def table(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Table]:
         made = ParquetTable(Location("memory://state-files/t"))
     before = None
     for number in (1, 2):
-        standing = made.standing()
+        standing = made.read_state()
         commit = Commit(
             (DataFile(f"country=DE/{number}.parquet", 7, number, ("DE",)),),
             _SCHEMA,
@@ -92,7 +92,7 @@ def _progress(number: int) -> Progress:
 
 def _state(table: Table) -> object:
     """All that the state files say of a table."""
-    standing = table.standing()
+    standing = table.read_state()
     assert standing is not None
     assert standing.progress is not None
     files = list(table.files()) if isinstance(table, ParquetTable) else None
@@ -213,7 +213,7 @@ def test_an_error_says_what_is_wrong(
     folder.write_object(name, json.dumps(change(json.loads(data))).encode(), user_metadata={})
 
     with pytest.raises(LakeTableError, match=says) as raised:
-        table.standing()
+        table.read_state()
 
     assert name in str(raised.value)
 
@@ -222,7 +222,7 @@ def test_a_manifest_that_is_missing_is_named(tmp_path: Path) -> None:
     """A table does not lose the files of a commit silently."""
     table = ParquetTable(Location(str(tmp_path)))
     for number in (1, 2, 3):
-        standing = table.standing()
+        standing = table.read_state()
         before = None if standing is None else standing.progress
         commit = Commit((), _SCHEMA, Partitioning(), before, str(number))
         table.commit(commit, standing)
@@ -231,7 +231,7 @@ def test_a_manifest_that_is_missing_is_named(tmp_path: Path) -> None:
     with pytest.raises(LakeTableError, match=f"manifest-{2:020}.json is missing"):
         list(table.files())
     with pytest.raises(LakeTableError, match=f"manifest-{2:020}.json is missing"):
-        table.standing()
+        table.read_state()
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet", "iceberg"])
@@ -248,7 +248,7 @@ def test_progress_that_was_changed_copies_no_row_twice(kind: TableKind, tmp_path
             options = {"type": "sql", "uri": database, "warehouse": warehouse}
         given: dict[str, Any] = {"format": kind, "schema": VALUES, "table_options": options or None}
         copy_topics(bucket.url, TOPIC, target, **given)
-        standing = table.standing()
+        standing = table.read_state()
         assert standing is not None
         assert standing.progress is not None
         for old, new in (('"next":[2,0]', '"next":[0,0]'), ('"topics":{"', '"topics":{},"x":{"')):
@@ -258,11 +258,11 @@ def test_progress_that_was_changed_copies_no_row_twice(kind: TableKind, tmp_path
             table.commit(commit, standing)
             with pytest.raises(PulsarOffloadError, match="checksum"):
                 copy_topics(bucket.url, TOPIC, target, **given)
-            undone = table.standing()
+            undone = table.read_state()
             assert undone is not None
             back = Commit((), standing.schema, standing.partitioning, changed, standing.progress)
             table.commit(back, undone)
-            standing = table.standing()
+            standing = table.read_state()
             assert standing is not None
             assert standing.progress is not None
         copy_topics(bucket.url, TOPIC, target, **given)
@@ -273,7 +273,7 @@ def test_progress_that_was_changed_copies_no_row_twice(kind: TableKind, tmp_path
 def _parquet_table(folder: Path, commits: int) -> ParquetTable:
     table = ParquetTable(Location(str(folder)))
     for number in range(1, commits + 1):
-        standing = table.standing()
+        standing = table.read_state()
         files = (DataFile(f"{number}.parquet", 7, number, ()),)
         before = None if standing is None else standing.progress
         table.commit(Commit(files, _SCHEMA, Partitioning(), before, "long " * number), standing)
@@ -287,7 +287,7 @@ def test_only_the_last_manifest_has_the_progress(tmp_path: Path) -> None:
 
     assert ["long" in each.read_text() for each in paths] == [False, False, False, True]
     assert [each.path for each in table.files()] == [f"{number}.parquet" for number in range(1, 5)]
-    standing = table.standing()
+    standing = table.read_state()
     assert standing is not None
     assert standing.progress == "long " * 4
 
@@ -306,7 +306,7 @@ def test_a_commit_between_the_list_of_manifests_and_the_last_of_them(
         return manifest(self, number)
 
     monkeypatch.setattr(ParquetTable, "_manifest", overtaken)
-    standing = table.standing()
+    standing = table.read_state()
 
     assert standing is not None
     assert (standing.progress, standing.token) == ("long " * 3, 3)
@@ -318,7 +318,7 @@ def test_the_last_manifest_cannot_be_lost(tmp_path: Path) -> None:
     (tmp_path / "_pulsar_offload" / f"manifest-{3:020}.json").unlink()
 
     with pytest.raises(LakeTableError, match=f"manifest-{2:020}.json .* is the last one"):
-        table.standing()
+        table.read_state()
 
 
 def test_a_commit_whose_answer_is_lost_while_another_run_commits(
@@ -326,7 +326,7 @@ def test_a_commit_whose_answer_is_lost_while_another_run_commits(
 ) -> None:
     """It was made: its files are in the table, and must not be deleted as those of a loser."""
     table = _parquet_table(tmp_path, 1)
-    standing = table.standing()
+    standing = table.read_state()
     assert standing is not None
     files = (DataFile("ours.parquet", 7, 1, ()),)
     write = Location.write_new_object
@@ -335,7 +335,7 @@ def test_a_commit_whose_answer_is_lost_while_another_run_commits(
         assert write(location, name, data)
         with monkeypatch.context() as patches:
             patches.setattr(Location, "write_new_object", write)
-            after = table.standing()
+            after = table.read_state()
             table.commit(Commit((), _SCHEMA, Partitioning(), "ours", "theirs"), after)
         return write(location, name, data)
 

@@ -17,7 +17,7 @@ from connector.lake.delta import DeltaTable
 from connector.lake.delta_options import delta_storage_options
 from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.parquet import ParquetTable
-from connector.lake.table import Commit, Standing
+from connector.lake.table import Commit, TableState
 from connector.lake.transforms import Partitioning
 from tests.support.lake_tables import rows_of
 from tests.support.s3_server import S3Server, running_s3_server
@@ -67,7 +67,7 @@ def add(  # noqa: PLR0917
     rows: pa.RecordBatch,
     before: str | None,
     after: str,
-    standing: Standing | None,
+    standing: TableState | None,
     partition_by: Sequence[str] = (),
 ) -> None:
     """Write rows, and commit them."""
@@ -90,12 +90,12 @@ class TestCommits:
         self, table: Table, partition_by: list[str]
     ) -> None:
         """What was committed is what stands, and what every reader gives."""
-        assert table.standing() is None
+        assert table.read_state() is None
         add(table, batch_of(range(10)), None, "ten", None, partition_by)
-        first = table.standing()
+        first = table.read_state()
         assert first is not None
         add(table, batch_of(range(10, 15)), "ten", "fifteen", first)
-        second = table.standing()
+        second = table.read_state()
         assert second is not None
 
         assert (first.progress, second.progress) == ("ten", "fifteen")
@@ -107,7 +107,7 @@ class TestCommits:
         """What was new may have held no row."""
         commit = Commit((), SCHEMA, Partitioning(), None, "nothing yet")
         table.commit(commit, None)
-        standing = table.standing()
+        standing = table.read_state()
         assert standing is not None
         assert standing.progress == "nothing yet"
         add(table, batch_of(range(3)), "nothing yet", "three", standing)
@@ -118,7 +118,7 @@ class TestCommits:
         add(table, batch_of(range(3)), None, "first", None)
         with pytest.raises(ConcurrentCopyError, match="Run again"):
             add(table, batch_of(range(3, 9)), None, "second", None)
-        standing = table.standing()
+        standing = table.read_state()
         assert standing is not None
         assert standing.progress == "first"
         assert len(rows_of(table, ["n"])) == 3
@@ -126,11 +126,11 @@ class TestCommits:
     def test_of_two_that_go_on_one_wins(self, table: Table) -> None:
         """Both began where the table stood; the second is told, and adds nothing."""
         add(table, batch_of(range(3)), None, "a", None)
-        standing, same = table.standing(), table.standing()
+        standing, same = table.read_state(), table.read_state()
         add(table, batch_of(range(3, 6)), "a", "b", standing)
         with pytest.raises(ConcurrentCopyError, match="Run again"):
             add(table, batch_of(range(3, 6)), "a", "b", same)
-        after = table.standing()
+        after = table.read_state()
         assert after is not None
         assert after.progress == "b"
         assert len(rows_of(table, ["n"])) == 6
@@ -138,11 +138,11 @@ class TestCommits:
     def test_a_table_gets_further_columns(self, table: Table) -> None:
         """Rows from before have nulls there; the partitions stay."""
         add(table, batch_of(range(3)), None, "a", None, ["country"])
-        standing = table.standing()
+        standing = table.read_state()
         wider = batch_of(range(3, 5)).append_column("price", pa.array([1.5, None]))
         add(table, wider, "a", "b", standing)
 
-        after = table.standing()
+        after = table.read_state()
         assert after is not None
         assert after.schema.names == [*SCHEMA.names, "price"]
         assert [each["price"] for each in rows_of(table, ["n", "price"])] == [
@@ -158,7 +158,7 @@ class TestCommits:
         one = pa.record_batch([[1], [{"a": 1}]], ["n", "r"])
         two = pa.record_batch([[2], [{"a": 2, "b": "x"}]], ["n", "r"])
         add(table, one, None, "a", None)
-        add(table, two, "a", "b", table.standing())
+        add(table, two, "a", "b", table.read_state())
         assert [each["r"] for each in rows_of(table, ["n", "r"])] == [
             {"a": 1, "b": None},
             {"a": 2, "b": "x"},
@@ -169,7 +169,7 @@ class TestCommits:
         add(table, batch_of(range(3)), None, "a", None)
         other = pa.record_batch([["text"]], ["n"])
         with pytest.raises(LakeTableError, match="n"):
-            table.storable(other.schema, table.standing())
+            table.storable(other.schema, table.read_state())
 
 
 class TestOtherTables:
@@ -179,11 +179,11 @@ class TestOtherTables:
         """Files of two kinds of tables are not mixed."""
         add(DeltaTable(location), batch_of(range(3)), None, "a", None)
         with pytest.raises(LakeTableError, match="is a Delta table"):
-            ParquetTable(location).standing()
+            ParquetTable(location).read_state()
         other = location.child("other")
         add(ParquetTable(other), batch_of(range(3)), None, "a", None)
         with pytest.raises(LakeTableError, match="is a table of plain Parquet"):
-            DeltaTable(other).standing()
+            DeltaTable(other).read_state()
 
     def test_a_delta_table_of_somebody_else_is_added_to(self, tmp_path: Path) -> None:
         """Its columns and partitions are kept; it has no progress."""
@@ -191,7 +191,7 @@ class TestOtherTables:
             str(tmp_path / "t"), delta_write_options={"partition_by": ["country"]}
         )
         table = DeltaTable(Location(str(tmp_path / "t")))
-        standing = table.standing()
+        standing = table.read_state()
         assert standing is not None
         assert standing.progress is None
         assert standing.partitioning.texts == ("country",)
@@ -202,7 +202,7 @@ class TestOtherTables:
         """A commit that has nothing to do with ours is no concurrent copy."""
         table = DeltaTable(Location(str(tmp_path / "t")))
         add(table, batch_of(range(3)), None, "a", None)
-        standing = table.standing()
+        standing = table.read_state()
         pl.DataFrame({"n": [7]}, schema={"n": pl.Int64}).write_delta(
             str(tmp_path / "t"), mode="append", delta_write_options={"schema_mode": "merge"}
         )
@@ -213,7 +213,7 @@ class TestOtherTables:
         """Checkpoints, the cleaning of old commits, vacuuming and compaction do not touch it."""
         table = DeltaTable(Location(str(tmp_path / "t")))
         add(table, batch_of(range(3)), None, "a", None)
-        add(table, batch_of(range(3, 6)), "a", "b", table.standing())
+        add(table, batch_of(range(3, 6)), "a", "b", table.read_state())
         library = table._snapshot()
         assert library is not None
         library.optimize.compact()
@@ -222,7 +222,7 @@ class TestOtherTables:
         for each in sorted((tmp_path / "t" / "_delta_log").glob("*.json"))[:-1]:
             each.unlink()
 
-        standing = table.standing()
+        standing = table.read_state()
         assert standing is not None
         assert standing.progress == "b"
         assert len(rows_of(table, ["n"])) == 6
@@ -235,7 +235,7 @@ class TestOtherTables:
         for data in (b"no JSON", b"[]", b'{"format": 2}', b'{"format": 1, "progress": 7}'):
             folder.write_object(name, data, user_metadata={})
             with pytest.raises(LakeTableError, match="cannot be read"):
-                table.standing()
+                table.read_state()
 
 
 class TestDeltaDetails:
@@ -269,14 +269,14 @@ class TestDeltaDetails:
 
         add(table, batch_of(range(3)), None, "a", None)
         monkeypatch.setattr(DeltaTable, "_append", lose_answer)
-        add(table, batch_of(range(3, 5)), "a", "b", table.standing())
+        add(table, batch_of(range(3, 5)), "a", "b", table.read_state())
         assert len(rows_of(table, ["n"])) == 5
 
     def test_a_failure_is_told_without_secrets(self, s3_server: S3Server) -> None:
         """What the library says of a bucket that is not there."""
         table = DeltaTable(Location("s3://no-such-bucket/t", s3_server.storage_options))
         with pytest.raises(StorageError, match="Delta table at s3://no-such-bucket/t") as caught:
-            table.standing()
+            table.read_state()
         assert "test-secret-key" not in str(caught.value)
 
     def test_storage_options_are_handed_on(self) -> None:
@@ -355,13 +355,13 @@ class TestParquetDetails:
             folder, _, name = each.rpartition("/")
             place = location.child(folder) if folder else location
             place.write_object(name, b"rows", user_metadata={})
-        assert sorted(table.unnamed_files()) == sorted(left)
-        location.delete_objects(table.unnamed_files())
-        assert table.unnamed_files() == []
+        assert sorted(table.find_unnamed_files()) == sorted(left)
+        location.delete_objects(table.find_unnamed_files())
+        assert table.find_unnamed_files() == []
         assert len(rows_of(table, ["n"])) == 8
 
     def test_a_store_that_cannot_decide_is_refused(self, tmp_path: Path) -> None:
         """Before anything is written."""
         options = {"path": str(tmp_path), "target_protocol": "file"}
         with pytest.raises(OptionError, match="only if it is free"):
-            ParquetTable(Location("dir://below", options)).standing()
+            ParquetTable(Location("dir://below", options)).read_state()

@@ -20,7 +20,7 @@ from connector.replay.outgoing import (
 )
 from connector.replay.pace import Pace
 from connector.replay.producer_schemas import ProducerSchemas
-from connector.replay.routes import Routes, partition_of
+from connector.replay.routes import Routes, choose_partition
 from connector.writing.message_router import java_string_hash
 
 if TYPE_CHECKING:
@@ -99,8 +99,8 @@ def test_partitions_are_kept() -> None:
     own = Routes(_partitions(3), by_key=False)
     whole = Routes([TopicName.parse("target")], by_key=False)
 
-    assert own.of(TopicName.parse("source-partition-2")) == _partitions(3)[2:]
-    assert whole.of(TopicName.parse("source")) == [TopicName.parse("target")]
+    assert own.targets_for(TopicName.parse("source-partition-2")) == _partitions(3)[2:]
+    assert whole.targets_for(TopicName.parse("source")) == [TopicName.parse("target")]
 
 
 @pytest.mark.parametrize(
@@ -116,15 +116,15 @@ def test_partitions_that_are_not_there_are_refused(
 ) -> None:
     """No message is put somewhere else; keys may choose if that is asked for."""
     with pytest.raises(OptionError, match=said):
-        Routes(targets, by_key=False).of(TopicName.parse(source))
-    assert Routes(targets, by_key=True).of(TopicName.parse(source)) == targets
+        Routes(targets, by_key=False).targets_for(TopicName.parse(source))
+    assert Routes(targets, by_key=True).targets_for(TopicName.parse(source)) == targets
 
 
 def test_keys_choose_as_in_java_and_the_others_are_spread_by_entry() -> None:
     """The place of a message decides, so another run chooses the same."""
 
     def chosen(entry: int, key: str | None) -> int:
-        return partition_of((entry << 16 | 5, 0, None, b"", key, None, (), 0), 3)
+        return choose_partition((entry << 16 | 5, 0, None, b"", key, None, (), 0), 3)
 
     assert [chosen(9, f"key-{n}") for n in range(9)] == [
         java_string_hash(f"key-{n}") % 3 for n in range(9)
@@ -143,12 +143,12 @@ def test_each_version_has_its_schema() -> None:
     known = ProducerSchemas(TopicSchema(NEW, ((0, OLD), (4, NEW))))
     unversioned = ProducerSchemas(TopicSchema(NEW))
 
-    assert [known.of(each) for each in (0, 4, None)] == [OLD, NEW, NEW]
+    assert [known.schema_for_version(each) for each in (0, 4, None)] == [OLD, NEW, NEW]
     assert (known.first, unversioned.first, ProducerSchemas(None).first) == (OLD, NEW, None)
-    assert [unversioned.of(each) for each in (7, None)] == [NEW, NEW]
-    assert ProducerSchemas(None).of(3) is None
+    assert [unversioned.schema_for_version(each) for each in (7, None)] == [NEW, NEW]
+    assert ProducerSchemas(None).schema_for_version(3) is None
     with pytest.raises(UnknownSchemaVersionError, match=r"version 2 is not .*: 0, 4"):
-        known.of(2)
+        known.schema_for_version(2)
 
 
 def test_schemas_that_the_client_cannot_register_are_told() -> None:

@@ -13,14 +13,14 @@ from connector.replay.places import (
     MAX_BATCH_INDEX,
     MAX_ENTRY_ID,
     POSITION_COLUMNS,
-    behind,
-    entry_of,
-    era_of,
-    eras_of,
-    message_id_of,
-    place_of,
-    places_of,
-    sequence_id_of,
+    entry_from_place,
+    era_from_place,
+    eras_from_ledgers,
+    message_id_from_place,
+    place_from_sequence_id,
+    places_from_batch,
+    rows_after,
+    sequence_id_from_place,
 )
 
 # The ids of a topic may be those of a cluster that has had any number of ledgers.
@@ -48,7 +48,7 @@ def order(position: tuple[int, int, int | None]) -> tuple[int, int, int]:
 @given(st.lists(POSITIONS, max_size=20))
 def test_places_are_ordered_as_positions_are(positions: list[tuple[int, int, int | None]]) -> None:
     """Whatever the ids: a later message has a greater place, and no other has the same."""
-    places = places_of(batch_of(*positions))
+    places = places_from_batch(batch_of(*positions))
 
     for one, place in zip(positions, places, strict=True):
         for other, other_place in zip(positions, places, strict=True):
@@ -58,13 +58,13 @@ def test_places_are_ordered_as_positions_are(positions: list[tuple[int, int, int
 @given(POSITIONS)
 def test_a_sequence_id_leads_back_to_its_place(position: tuple[int, int, int | None]) -> None:
     """Era and sequence id are all there is of a place, and a broker can keep the sequence id."""
-    [place] = places_of(batch_of(position))
+    [place] = places_from_batch(batch_of(position))
 
-    assert 1 <= sequence_id_of(place) < 2**63
-    assert place_of(era_of(place), sequence_id_of(place)) == place
-    assert entry_of(place) == position[:2]
-    assert MessageId.parse(message_id_of(place)) == MessageId(*order(position))
-    assert eras_of([position[0]]) == [era_of(place)]
+    assert 1 <= sequence_id_from_place(place) < 2**63
+    assert place_from_sequence_id(era_from_place(place), sequence_id_from_place(place)) == place
+    assert entry_from_place(place) == position[:2]
+    assert MessageId.parse(message_id_from_place(place)) == MessageId(*order(position))
+    assert eras_from_ledgers([position[0]]) == [era_from_place(place)]
 
 
 @given(st.lists(POSITIONS, max_size=20), POSITIONS)
@@ -72,16 +72,18 @@ def test_what_is_behind_a_place_is_kept(
     positions: list[tuple[int, int, int | None]], at: tuple[int, int, int | None]
 ) -> None:
     """The message at the place itself is not."""
-    [place] = places_of(batch_of(at))
+    [place] = places_from_batch(batch_of(at))
 
-    kept = behind(batch_of(*positions), place)
+    rows = rows_after(batch_of(*positions), place)
 
-    assert places_of(kept) == [each for each in places_of(batch_of(*positions)) if each > place]
+    assert places_from_batch(rows) == [
+        each for each in places_from_batch(batch_of(*positions)) if each > place
+    ]
 
 
 def test_all_is_behind_no_place() -> None:
     """The first message of the first ledger that a cluster has is behind 0."""
-    assert behind(batch_of((0, 0, None)), 0).num_rows == 1
+    assert rows_after(batch_of((0, 0, None)), 0).num_rows == 1
 
 
 @pytest.mark.parametrize(
@@ -96,12 +98,12 @@ def test_positions_without_room_are_refused(
 ) -> None:
     """Nothing is sent with a sequence id that another message may have."""
     with pytest.raises(UnsupportedFormatError, match=what) as raised:
-        places_of(batch_of((6, 1, 0), position))
+        places_from_batch(batch_of((6, 1, 0), position))
 
     assert raised.value.ledger_id == 7
 
 
 def test_eras_are_told_once_and_in_order() -> None:
     """Ledgers of two million ids share one; a topic without ledgers has the first."""
-    assert eras_of([2**21, 5, 2**21 - 1, 3 << 21]) == [0, 1, 3]
-    assert eras_of([]) == [0]
+    assert eras_from_ledgers([2**21, 5, 2**21 - 1, 3 << 21]) == [0, 1, 3]
+    assert eras_from_ledgers([]) == [0]

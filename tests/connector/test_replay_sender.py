@@ -19,7 +19,7 @@ from connector.replay import sender
 from connector.replay.batch_producer import BATCH_BYTES, LARGE_BYTES
 from connector.replay.in_flight import InFlight
 from connector.replay.pace import Pace
-from connector.replay.places import entry_of, era_of, eras_of
+from connector.replay.places import entry_from_place, era_from_place, eras_from_ledgers
 from connector.replay.producer_schemas import ProducerSchemas
 from connector.replay.sender import BATCH_MESSAGES, Sender, Sending
 
@@ -128,7 +128,7 @@ def run(
         "none",
         keeps_batches,
     )
-    eras = eras_of(entry_of(each[0])[0] for each in messages)
+    eras = eras_from_ledgers(entry_from_place(each[0])[0] for each in messages)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(
             sender,
@@ -203,9 +203,9 @@ def test_batches_are_of_one_kind(messages: list[Outgoing], keeps_batches: bool) 
     schemas = ProducerSchemas(SCHEMA)
     assert len(brokers.batches[0][2]) == 1
     for name, producer, batch in brokers.batches:
-        assert {schemas.of(each[2]) for each in batch} == {producer.form["schema"]}
-        assert {f"{NAME}:{era_of(each[0])}" for each in batch} == {name}
-        assert not keeps_batches or len({entry_of(each[0]) for each in batch}) == 1
+        assert {schemas.schema_for_version(each[2]) for each in batch} == {producer.form["schema"]}
+        assert {f"{NAME}:{era_from_place(each[0])}" for each in batch} == {name}
+        assert not keeps_batches or len({entry_from_place(each[0]) for each in batch}) == 1
         assert len(batch) == 1 or sum(each[1] for each in batch) <= BATCH_BYTES
         assert producer.form["in_chunks"] == any(each[1] > LARGE_BYTES for each in batch)
 

@@ -105,7 +105,7 @@ class Scene:
         for place in (room, table.location):
             for each in place.unfinished_uploads():
                 found[each.name] = partial(place.abort_upload, each.name, each.upload_id)
-        unnamed = [(table.location, name) for name in table.unnamed_files()]
+        unnamed = [(table.location, name) for name in table.find_unnamed_files()]
         with suppress(MissingObjectError):
             names = {each.name for each in room.list_objects()}
             pairs = {name.removesuffix("-index") for name in names}
