@@ -104,7 +104,7 @@ class SinkOptions:
             raise OptionError(message)
         topic, task_ledgers = fields.pop("topic"), fields.pop(_TASK_LEDGERS, DEFAULT_TASK_LEDGERS)
         request = WriteRequest(append=True, storage_options=location.storage_options, **fields)
-        target = WriteTarget.named(location.url, topic, request)
+        target = WriteTarget.from_name(location.url, topic, request)
         if task_ledgers < len(target.names):
             message = (
                 f"{_TASK_LEDGERS} must be at least {len(target.names)}, for a task may write to"

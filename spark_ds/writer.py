@@ -24,7 +24,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from arrow_io.errors import OptionError
 from connector.writing.commit import begin, discard, metadata_files, publish, publish_earlier
-from connector.writing.ledger_ids import marked_as
+from connector.writing.ledger_ids import mark_with_id
 from connector.writing.message_rows import MessageRows
 from connector.writing.staging import stage
 from spark_ds.sentence_first import sentence_first
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import BucketContents
     from connector.writing.commit import WritePlan
-    from connector.writing.decision import DecisionFile
+    from connector.writing.commit_record import CommitRecordFile
     from connector.writing.staging import StagedWrite
     from connector.writing.write_target import WriteTarget
     from spark_ds.write_options import SinkOptions
@@ -81,7 +81,7 @@ class TopicBatchWriter(DataSourceArrowWriter):
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
         target = options.target
-        file = target.decision_file(target.request.write_id)
+        file = target.commit_record_file(target.request.write_id)
         _check_columns(target, schema)
         earlier = publish_earlier(target, file)
         if earlier is not None:
@@ -123,9 +123,9 @@ class TopicBatchWriter(DataSourceArrowWriter):
         with sentence_first():
             discard(self._options.target, self._file(self._plan))
 
-    def _file(self, plan: WritePlan) -> DecisionFile:
+    def _file(self, plan: WritePlan) -> CommitRecordFile:
         target = self._options.target
-        return target.decision_file(target.request.write_id, plan.mark)
+        return target.commit_record_file(target.request.write_id, plan.mark)
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
@@ -149,7 +149,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         self._plan: WritePlan | None = None
         if not is_begun:
             _check_columns(options.target, schema)
-            self._plan = _plan(options, options.target.decision_file(None))
+            self._plan = _plan(options, options.target.commit_record_file(None))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
         """Stage the rows of a task; called on executors.
@@ -160,7 +160,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         assert self._plan is not None, "only writers that have begun a batch are sent to tasks"  # noqa: S101
         task = _task()
         write_id = f"{task.getLocalProperty(_QUERY_ID)}-{task.getLocalProperty(_BATCH_ID)}"
-        mark = marked_as(self._plan.mark, self._options.target.topic, write_id)
+        mark = mark_with_id(self._plan.mark, self._options.target.topic, write_id)
         plan = replace(self._plan, mark=mark)
         return _stage(self._options, plan, iterator, write_id=write_id)
 
@@ -190,8 +190,8 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
             if tasks:
                 discard(self._options.target, self._file(tasks[0]))
 
-    def _file(self, task: StagedTask) -> DecisionFile:
-        return self._options.target.decision_file(task.write_id, task.staged.mark)
+    def _file(self, task: StagedTask) -> CommitRecordFile:
+        return self._options.target.commit_record_file(task.write_id, task.staged.mark)
 
 
 def refuse_overwrite(*, overwrite: bool) -> None:
@@ -216,14 +216,16 @@ def _check_columns(target: WriteTarget, schema: StructType) -> None:
     list(MessageRows(target.read_schema(), publish_time_ms=0).messages(no_rows))
 
 
-def _plan(options: SinkOptions, file: DecisionFile) -> WritePlan:
+def _plan(options: SinkOptions, file: CommitRecordFile) -> WritePlan:
     target = options.target
-    begun = begin(target, file, ids_apart=options.task_ledgers, known=_contents.get(target.bucket))
+    started = begin(
+        target, file, ids_apart=options.task_ledgers, previous=_contents.get(target.bucket)
+    )
     _contents.clear()
-    if begun.contents is not None:
-        _contents[target.bucket] = begun.contents
-    _log(target, begun.plan.warnings)
-    return begun.plan
+    if started.contents is not None:
+        _contents[target.bucket] = started.contents
+    _log(target, started.plan.warnings)
+    return started.plan
 
 
 def _stage(
@@ -244,7 +246,7 @@ def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
     return [each for each in messages if isinstance(each, StagedTask)]
 
 
-def _publish(target: WriteTarget, tasks: Sequence[StagedTask], file: DecisionFile) -> None:
+def _publish(target: WriteTarget, tasks: Sequence[StagedTask], file: CommitRecordFile) -> None:
     files = metadata_files(target)
     if files is not None:
         files.resume(file.mark)

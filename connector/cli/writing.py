@@ -70,7 +70,7 @@ def write(
     source = _Source(files)
     started = time.monotonic()
     with progress(trace, status=source.progress_text):
-        target = WriteTarget.named(url, topic, replace(given, trace=trace))
+        target = WriteTarget.from_name(url, topic, replace(given, trace=trace))
         written = write_to(target, source.rows())
     for warning in written.warnings:
         say("note", warning)

@@ -53,7 +53,7 @@ def plain_batch(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
             column.validate(full=True)
         except pa.ArrowInvalid as error:
             rows = (number for number in range(len(column)) if _is_broken(column.slice(number, 1)))
-            raise unusable(name, first_row + next(rows, 0), str(error)) from None
+            raise value_error(name, first_row + next(rows, 0), str(error)) from None
         if pa.types.is_run_end_encoded(column.type):
             column = pc.run_end_decode(column)  # noqa: PLW2901 - of either, or of both
         if pa.types.is_dictionary(column.type):
@@ -70,15 +70,15 @@ def _is_broken(value: pa.Array) -> bool:
     return False
 
 
-def unusable(name: str, row: int, reason: str) -> OptionError:
+def value_error(name: str, row: int, reason: str) -> OptionError:
     """The error for a value of a column."""
     return OptionError(f"the column {name}, row {row} (from 0): {reason}")
 
 
-def untold(row: int, reason: str, asked_for: str) -> OptionError:
+def missing_column_error(row: int, reason: str, missing_column: str) -> OptionError:
     """The error for a row of a topic that lacks a column which tells how it was written."""
     return OptionError(
-        f"row {row} (from 0) was read from a topic, and {reason}: read {asked_for} too, or add"
+        f"row {row} (from 0) was read from a topic, and {reason}: read {missing_column} too, or add"
         " that column"
     )
 
@@ -116,7 +116,7 @@ def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) 
         OptionError: As `cast`.
     """
 
-    def error_of(start: int, length: int) -> pa.ArrowException | None:
+    def find_error(start: int, length: int) -> pa.ArrowException | None:
         try:
             column.slice(start, length).cast(type_)
         except pa.ArrowException as error:
@@ -126,15 +126,17 @@ def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) 
     try:
         return column.cast(type_)
     except pa.ArrowException:
-        row = first_failing(len(column), lambda *rows: error_of(*rows) is not None)
+        row = first_failing(len(column), lambda *rows: find_error(*rows) is not None)
         if row is not None:
             is_time = type_ == MILLISECONDS and pa.types.is_timestamp(column.type)
-            reason = f"{error_of(row, 1)}{_TO_MS if is_time else ''}"
-            raise unusable(name, first_row + row, reason) from None
-        given = column.type
+            reason = f"{find_error(row, 1)}{_TO_MS if is_time else ''}"
+            raise value_error(name, first_row + row, reason) from None
+        source_type = column.type
         # A type with others in it may have a thousand.
-        shown = f"a {str(given).partition('<')[0]}" if given.num_fields else given
-        message = f"the column {name} is {shown}, which cannot be cast to {type_}"
+        type_text = (
+            f"a {str(source_type).partition('<')[0]}" if source_type.num_fields else source_type
+        )
+        message = f"the column {name} is {type_text}, which cannot be cast to {type_}"
         raise OptionError(message) from None
 
 
@@ -200,7 +202,9 @@ def properties(batch: pa.RecordBatch, first_row: int) -> list[tuple[tuple[str, s
         rows = column_values(batch, _PROPERTIES, first_row, default=())
     for number, row in zip(count(first_row), rows, strict=False):
         if any(pair is None or len(pair) != _PAIR or None in pair for pair in row):
-            raise unusable(_PROPERTIES, number, "the name or value of a property is null or absent")
+            raise value_error(
+                _PROPERTIES, number, "the name or value of a property is null or absent"
+            )
     return [tuple((name, value) for name, value in row) for row in rows]
 
 

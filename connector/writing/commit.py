@@ -18,16 +18,16 @@ from connector.catalog.bucket import read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, in_order
 from connector.inputs.times import time_of
 from connector.inputs.topic_names import TopicName
-from connector.writing.decision import Decision, carry_out
+from connector.writing.commit_record import CommitRecord, carry_out
 from connector.writing.ledger_ids import (
     IdRange,
     LedgerIds,
     check_alone,
     delete_marked,
+    find_unpublished,
     has_mark,
-    ledgers_of,
+    ledger_object_names,
     list_names,
-    unpublished,
 )
 from connector.writing.metadata_files import MetadataFiles, check_partitions
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import BucketContents
     from connector.catalog.ledger_copy import LedgerCopy
-    from connector.writing.decision import DecisionFile
+    from connector.writing.commit_record import CommitRecordFile
     from connector.writing.staging import StagedWrite
     from connector.writing.write_target import WriteTarget
 
-_UNTOLD: Final = (
+_STALE_METADATA_WARNING: Final = (
     "Metadata that was saved before lacks the new ledgers, so whoever reads by it misses these"
     " messages. Give {option} to extend metadata that write made."
 )
-_FREE_PLACES: Final = 1 << 20
+_FREE_RANGES: Final = 1 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,21 +57,21 @@ class WritePlan:
 
     Attributes:
         mark: The mark of the write.
-        begun_ms: When it began, ms since the epoch; the publish time of messages without one.
+        started_ms: When it began, ms since the epoch; the publish time of messages without one.
         ids: What ids its ledgers may have.
         schema: What values are encoded by, with all versions that the topic has.
         warnings: What may do harm later, in words.
     """
 
     mark: UUID
-    begun_ms: int
+    started_ms: int
     ids: IdRange
     schema: TopicSchema | None
     warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class BegunWrite:
+class StartedWrite:
     """A write that has begun, in the process that began it.
 
     Attributes:
@@ -95,11 +95,11 @@ def metadata_files(target: WriteTarget) -> MetadataFiles | None:
 
 def begin(
     target: WriteTarget,
-    file: DecisionFile,
+    file: CommitRecordFile,
     *,
     ids_apart: int | None = None,
-    known: BucketContents | None = None,
-) -> BegunWrite:
+    previous: BucketContents | None = None,
+) -> StartedWrite:
     """Begin a write, of which ledgers that runs before it have staged take no ids.
 
     Args:
@@ -108,7 +108,7 @@ def begin(
         ids_apart: Unless ids are chosen by the user: how many ids lie between the places of which
             one is drawn for the first, so that writers that begin at once hardly ever meet; None:
             it is the one behind the greatest in the bucket.
-        known: What the bucket held before, of which nothing is read again that has not changed.
+        previous: What the bucket held before, of which nothing is read again that has not changed.
 
     Raises:
         OptionError: The topic cannot be written to: see `MetadataFiles.open`, `check_new` and
@@ -122,44 +122,44 @@ def begin(
     files = metadata_files(target)
     if files is not None:
         files.open(append=request.append)
-        schema = files.joined_schema(schema)
+        schema = files.merge_schema(schema)
     names = list_names(target.bucket)
-    listed = ledgers_of(names)
-    contents = read_bucket(target.bucket, known=known) if names else None
-    standing = _standing(target, contents, files)
+    listed = ledger_object_names(names)
+    contents = read_bucket(target.bucket, known=previous) if names else None
+    existing_ids = _check_topic_ledgers(target, contents, files)
     if file.is_named:
         # What earlier runs have left stays until one is decided, lest one that still runs miss it.
-        listed -= unpublished(names, file.is_ours)
-    taken = {name.ledger_id for name in listed}.union(files.ledger_ids if files else ())
+        listed -= find_unpublished(names, file.is_own)
+    used_ids = {name.ledger_id for name in listed}.union(files.ledger_ids if files else ())
     # Other kinds of objects have ledgers too, which only their index objects may tell.
-    named = ledgers_of(names)
+    named = ledger_object_names(names)
     copies = contents.copies if contents else ()
-    taken |= {copy.name.ledger_id for copy in copies if copy.name not in named}
+    used_ids |= {copy.name.ledger_id for copy in copies if copy.name not in named}
     first = request.first_ledger_id
     if first is not None:
-        check_behind(first, standing.union(files.ledger_ids if files else ()))
+        check_first_ledger_id(first, existing_ids.union(files.ledger_ids if files else ()))
     else:
-        first = max(taken, default=-1) + 1
+        first = max(used_ids, default=-1) + 1
         if ids_apart is not None:
-            first += ids_apart * secrets.randbelow(_FREE_PLACES)
+            first += ids_apart * secrets.randbelow(_FREE_RANGES)
     warnings = [*(files.warnings if files else ())]
     if files is not None:
-        warnings += _for_readers_alone(target.bucket, request.first_ledger_id)
-    elif standing:
-        warnings.append(_UNTOLD.format(option=option_name("metadata_folder")))
+        warnings += _cluster_warnings(target.bucket, request.first_ledger_id)
+    elif existing_ids:
+        warnings.append(_STALE_METADATA_WARNING.format(option=option_name("metadata_folder")))
     plan = WritePlan(
         mark=file.mark,
-        begun_ms=time.time_ns() // 1_000_000,
-        ids=IdRange(first=first, taken=frozenset(each for each in taken if each >= first)),
+        started_ms=time.time_ns() // 1_000_000,
+        ids=IdRange(first=first, used=frozenset(each for each in used_ids if each >= first)),
         schema=schema,
         warnings=tuple(warnings),
     )
     if files is not None:
         files.begin(file)
-    return BegunWrite(plan, files, contents)
+    return StartedWrite(plan, files, contents)
 
 
-def _standing(
+def _check_topic_ledgers(
     target: WriteTarget, contents: BucketContents | None, files: MetadataFiles | None
 ) -> set[int]:
     """Check what the bucket has of the topic; ids of its ledgers."""
@@ -168,11 +168,11 @@ def _standing(
     if not target.request.append:
         check_new(target.topic, contents.copies)
         return set()
-    metadata = None if files is None else files.standing
+    metadata = None if files is None else files.metadata
     return check_appendable(target.topic, target.names, contents.copies, metadata)
 
 
-def _for_readers_alone(location: Location, first_ledger_id: int | None) -> list[str]:
+def _cluster_warnings(location: Location, first_ledger_id: int | None) -> list[str]:
     """Warnings of metadata in an object store that no cluster should be given."""
     if store_kind(location.url) is None:
         return []
@@ -196,12 +196,12 @@ class Published:
     """What `publish` gave.
 
     Attributes:
-        decision: What was published: what was staged, unless a write of its id was decided before.
+        record: What was published: what was staged, unless a write of its id was decided before.
         is_earlier: Whether one was; nothing of what was staged counts then.
         warnings: What went wrong, yet does no harm, and whether nothing was written, in words.
     """
 
-    decision: Decision
+    record: CommitRecord
     is_earlier: bool
     warnings: tuple[str, ...]
 
@@ -209,7 +209,7 @@ class Published:
 def publish(
     target: WriteTarget,
     staged: Sequence[StagedWrite],
-    file: DecisionFile,
+    file: CommitRecordFile,
     *,
     files: MetadataFiles | None,
 ) -> Published:
@@ -232,24 +232,24 @@ def publish(
         CorruptMetadataError: An earlier decision is not as it was written.
         StorageError: The store refused, or went on failing; the write may be decided then.
     """
-    decision = _decision(target, staged)
-    standing = file.read() if file.is_named else None
-    others: set[LedgerObjectName] = set()
-    if standing is None:
-        ids = {each.ledger_id for topic in decision.partitions or () for each in topic.ledgers}
-        others = check_alone(target.bucket, file.is_ours, ids) - decision.names
+    record = _make_record(target, staged)
+    committed = file.read() if file.is_named else None
+    leftovers: set[LedgerObjectName] = set()
+    if committed is None:
+        ids = {each.ledger_id for topic in record.partitions or () for each in topic.ledgers}
+        leftovers = check_alone(target.bucket, file.is_own, ids) - record.names
         if files is not None:
             files.check_unchanged(file)
-        is_kept = file.is_named or files is not None
-        standing = file.decide(decision) if is_kept else decision
-    if standing.mark == decision.mark and files is not None and not standing.is_published:
-        files.carry_out(standing)
+        is_recorded = file.is_named or files is not None
+        committed = file.commit(record) if is_recorded else record
+    if committed.mark == record.mark and files is not None and not committed.is_published:
+        files.carry_out(committed)
     else:
-        carry_out(standing, target.offloader, target.metadata_root)
-    return _published(standing, file, _tidied(target, standing, file, files, others))
+        carry_out(committed, target.offloader, target.metadata_root)
+    return _to_published(committed, file, _clean_up(target, committed, file, files, leftovers))
 
 
-def publish_earlier(target: WriteTarget, file: DecisionFile) -> Published | None:
+def publish_earlier(target: WriteTarget, file: CommitRecordFile) -> Published | None:
     """Publish what was decided before under the id of a write, if that was left undone.
 
     Args:
@@ -270,39 +270,41 @@ def publish_earlier(target: WriteTarget, file: DecisionFile) -> Published | None
     files = metadata_files(target)
     warnings = [] if files is None else files.finish()
     carry_out(earlier, target.offloader, target.metadata_root)
-    warnings += _tidied(target, earlier, file, None, ())
-    return _published(earlier, file, warnings)
+    warnings += _clean_up(target, earlier, file, None, ())
+    return _to_published(earlier, file, warnings)
 
 
-def _published(decision: Decision, file: DecisionFile, warnings: Sequence[str]) -> Published:
-    if has_mark(decision.mark, file.mark):
-        return Published(decision, is_earlier=False, warnings=tuple(warnings))
-    told = (
-        f"a write {file.write_id} of the topic, begun at {time_of(decision.begun_ms):%F %T} UTC,"
+def _to_published(
+    record: CommitRecord, file: CommitRecordFile, warnings: Sequence[str]
+) -> Published:
+    if has_mark(record.mark, file.mark):
+        return Published(record, is_earlier=False, warnings=tuple(warnings))
+    warning = (
+        f"a write {file.write_id} of the topic, begun at {time_of(record.started_ms):%F %T} UTC,"
         " was published before: nothing was written now"
     )
-    return Published(decision, is_earlier=True, warnings=(*warnings, told))
+    return Published(record, is_earlier=True, warnings=(*warnings, warning))
 
 
-def _tidied(
+def _clean_up(
     target: WriteTarget,
-    decision: Decision,
-    file: DecisionFile,
+    record: CommitRecord,
+    file: CommitRecordFile,
     files: MetadataFiles | None,
-    others: Iterable[LedgerObjectName],
+    leftovers: Iterable[LedgerObjectName],
 ) -> list[str]:
     """Forget what was noted, and delete what was staged in vain; warnings of it, or why not."""
     try:
         if files is not None:
             # It leads to the decision, so it goes first.
             files.end()
-        if not decision.is_published and (file.is_named or files is not None):
-            file.settle(decision)
-        if not has_mark(decision.mark, file.mark):
-            others = unpublished(list_names(target.bucket), file.is_ours)
+        if not record.is_published and (file.is_named or files is not None):
+            file.finish(record)
+        if not has_mark(record.mark, file.mark):
+            leftovers = find_unpublished(list_names(target.bucket), file.is_own)
         warnings = {
             warning: None
-            for name in sorted(others, key=lambda each: each.ledger_id)
+            for name in sorted(leftovers, key=lambda each: each.ledger_id)
             for warning in target.offloader.delete_offloaded(name.ledger_id, name.uuid)
         }
     except PulsarOffloadError as failure:
@@ -310,7 +312,7 @@ def _tidied(
     return list(warnings)
 
 
-def discard(target: WriteTarget, file: DecisionFile) -> None:
+def discard(target: WriteTarget, file: CommitRecordFile) -> None:
     """Delete what was staged, by whichever process, unless it was decided and may be repeated.
 
     Args:
@@ -321,7 +323,7 @@ def discard(target: WriteTarget, file: DecisionFile) -> None:
         CorruptMetadataError: The decision is not as it was written.
         StorageError: The store refused, or went on failing.
     """
-    if file.is_named and file.is_decided():
+    if file.is_named and file.is_committed():
         return
     files = metadata_files(target)
     try:
@@ -339,7 +341,7 @@ def discard(target: WriteTarget, file: DecisionFile) -> None:
         delete_marked(target.offloader, file.mark)
 
 
-def _decision(target: WriteTarget, staged: Sequence[StagedWrite]) -> Decision:
+def _make_record(target: WriteTarget, staged: Sequence[StagedWrite]) -> CommitRecord:
     ledgers = [ledger for each in staged for ledger in each.ledgers]
     if not ledgers:
         message = "there is no message to write"
@@ -359,9 +361,9 @@ def _decision(target: WriteTarget, staged: Sequence[StagedWrite]) -> Decision:
                 properties=properties[-1] if properties else {},
             )
         )
-    return Decision(
+    return CommitRecord(
         mark=staged[0].mark,
-        begun_ms=staged[0].begun_ms,
+        started_ms=staged[0].started_ms,
         message_count=sum(each.message_count for each in staged),
         partitions=tuple(partitions),
         indexes=tuple(each.index for each in sorted(ledgers, key=lambda each: each.info.ledger_id)),
@@ -380,10 +382,10 @@ def check_new(topic: TopicName, copies: Iterable[LedgerCopy]) -> None:
         OptionError: The topic itself, a partition of it, or what it is a partition of, has some.
     """
     for copy in copies:
-        found = copy.topic
-        if isinstance(found, TopicName) and (found in (topic, topic.base) or found.base == topic):
+        owner = copy.topic
+        if isinstance(owner, TopicName) and (owner in (topic, topic.base) or owner.base == topic):
             message = (
-                f"the bucket has ledgers of {found} already: give {option_name('append')} to write"
+                f"the bucket has ledgers of {owner} already: give {option_name('append')} to write"
                 " more, whose sequence ids and broker indexes start anew"
             )
             raise OptionError(message, ledger_id=copy.name.ledger_id)
@@ -411,15 +413,17 @@ def check_appendable(
             and it lacks ledgers that the bucket has.
     """
     owners = {copy.topic for copy in copies if isinstance(copy.topic, TopicName)}
-    standing = {each.partition for each in owners if each.base == topic.base}
-    check_partitions(topic, names, standing, "the bucket", is_whole=not metadata)
-    ours = [copy for copy in copies if copy.topic in names]
-    ids = {copy.name.ledger_id for copy in ours}
+    partitions = {each.partition for each in owners if each.base == topic.base}
+    check_partitions(topic, names, partitions, "the bucket", is_whole=not metadata)
+    topic_copies = [copy for copy in copies if copy.topic in names]
+    ids = {copy.name.ledger_id for copy in topic_copies}
     if metadata is None:
         return ids
-    known = {(each.topic, ledger.ledger_id) for each in metadata for ledger in each.ledgers[:-1]}
-    for copy in ours:
-        if (copy.topic, copy.name.ledger_id) not in known:
+    metadata_ledgers = {
+        (each.topic, ledger.ledger_id) for each in metadata for ledger in each.ledgers[:-1]
+    }
+    for copy in topic_copies:
+        if (copy.topic, copy.name.ledger_id) not in metadata_ledgers:
             message = (
                 "the bucket has a ledger of the topic that the metadata folder does not know, so"
                 " what is appended would hide it: give the folder that was written with it, or none"
@@ -428,17 +432,17 @@ def check_appendable(
     return ids
 
 
-def check_behind(first_ledger_id: int, standing: Collection[int]) -> None:
+def check_first_ledger_id(first_ledger_id: int, ledger_ids: Collection[int]) -> None:
     """Refuse ledgers before those that a topic has: ids ascend with the order of messages.
 
     Args:
         first_ledger_id: The first id that was chosen for what is appended.
-        standing: Ids of the ledgers that are there.
+        ledger_ids: Ids of the ledgers that are there.
 
     Raises:
         OptionError: It is not greater than all of these.
     """
-    greatest = max(standing, default=-1)
+    greatest = max(ledger_ids, default=-1)
     if first_ledger_id <= greatest:
         message = (
             f"{option_name('first_ledger_id')} must be greater than {greatest}, the topic's last"

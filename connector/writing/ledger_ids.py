@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
     from connector.writing.offloader import LedgerOffloader
 
-_OF_WRITE: Final = slice(0, 5)
-_OF_RUN: Final = slice(5, 12)
+_WRITE_BYTES: Final = slice(0, 5)
+_RUN_BYTES: Final = slice(5, 12)
 _RANDOM_BYTES: Final = 4
 
 
@@ -38,7 +38,7 @@ class IdRange:
     first: int
     stop: int = MAX_LEDGER_ID + 1
     """Behind the last (half-open)."""
-    taken: frozenset[int] = frozenset()
+    used: frozenset[int] = frozenset()
     """Those that there is a ledger of."""
 
     def share(self, number: int, size: int) -> IdRange:
@@ -82,7 +82,7 @@ class LedgerIds:
                 " more tasks"
             )
             raise OptionError(message)
-        if ledger_id in self._ids.taken:
+        if ledger_id in self._ids.used:
             first = option_name("first_ledger_id")
             message = f"there is a ledger of this id already: give another {first}"
             raise OptionError(message, ledger_id=ledger_id)
@@ -97,14 +97,14 @@ def new_mark(topic: TopicName, write_id: str | None) -> UUID:
         topic: The topic that is written to.
         write_id: The id of the write; None: it has none, or not yet.
     """
-    return marked_as(uuid4(), topic, write_id)
+    return mark_with_id(uuid4(), topic, write_id)
 
 
-def marked_as(mark: UUID, topic: TopicName, write_id: str | None) -> UUID:
+def mark_with_id(mark: UUID, topic: TopicName, write_id: str | None) -> UUID:
     """The mark of the same run of a write, of which the id is known now."""
     if write_id is None:
         return mark
-    return UUID(bytes=_hash(topic, write_id) + mark.bytes[_OF_WRITE.stop :])
+    return UUID(bytes=_hash(topic, write_id) + mark.bytes[_WRITE_BYTES.stop :])
 
 
 def ledger_uuid(mark: UUID) -> UUID:
@@ -113,21 +113,21 @@ def ledger_uuid(mark: UUID) -> UUID:
     Args:
         mark: The mark of the run.
     """
-    return UUID(bytes=mark.bytes[: _OF_RUN.stop] + secrets.token_bytes(_RANDOM_BYTES))
+    return UUID(bytes=mark.bytes[: _RUN_BYTES.stop] + secrets.token_bytes(_RANDOM_BYTES))
 
 
 def has_mark(uuid: UUID, mark: UUID) -> bool:
     """Whether a ledger of this uuid is of the run of a write with this mark."""
-    return uuid.bytes[_OF_RUN] == mark.bytes[_OF_RUN]
+    return uuid.bytes[_RUN_BYTES] == mark.bytes[_RUN_BYTES]
 
 
-def is_of_write(uuid: UUID, topic: TopicName, write_id: str) -> bool:
+def belongs_to_write(uuid: UUID, topic: TopicName, write_id: str) -> bool:
     """Whether a ledger of this uuid is of any run of the write with this id."""
-    return uuid.bytes[_OF_WRITE] == _hash(topic, write_id)
+    return uuid.bytes[_WRITE_BYTES] == _hash(topic, write_id)
 
 
 def _hash(topic: TopicName, write_id: str) -> bytes:
-    return sha256(f"{topic} {write_id}".encode()).digest()[_OF_WRITE]
+    return sha256(f"{topic} {write_id}".encode()).digest()[_WRITE_BYTES]
 
 
 def list_names(location: Location) -> list[ParsedName]:
@@ -140,24 +140,26 @@ def list_names(location: Location) -> list[ParsedName]:
         objects = location.list_objects()
     except MissingObjectError:
         return []
-    return _parsed(each.name for each in objects)
+    return _parse_names(each.name for each in objects)
 
 
-def ledgers_of(names: Iterable[ParsedName]) -> set[LedgerObjectName]:
+def ledger_object_names(names: Iterable[ParsedName]) -> set[LedgerObjectName]:
     """The ledgers, and attempts to offload one, that some objects are of."""
     return {name.ledger_object_name for name in names if not name.is_streaming}
 
 
-def unpublished(
-    names: Collection[ParsedName], is_ours: Callable[[UUID], bool]
+def find_unpublished(
+    names: Collection[ParsedName], is_own: Callable[[UUID], bool]
 ) -> set[LedgerObjectName]:
     """The ledgers of some uuids that have a data object among the names, and no index object."""
     published = {name.uuid for name in names if name.is_index}
-    return ledgers_of(name for name in names if name.uuid not in published and is_ours(name.uuid))
+    return ledger_object_names(
+        name for name in names if name.uuid not in published and is_own(name.uuid)
+    )
 
 
 def check_alone(
-    location: Location, is_ours: Callable[[UUID], bool], ids: Collection[int]
+    location: Location, is_own: Callable[[UUID], bool], ids: Collection[int]
 ) -> set[LedgerObjectName]:
     """Check that nobody else wrote ledgers of these ids; one listing.
 
@@ -165,7 +167,7 @@ def check_alone(
 
     Args:
         location: The bucket.
-        is_ours: Whether a ledger of a uuid is of the write that asks.
+        is_own: Whether a ledger of a uuid is of the write that asks.
         ids: The ids of its ledgers.
 
     Returns:
@@ -175,16 +177,16 @@ def check_alone(
         OptionError: There is another ledger, or a part of one, of an id.
         StorageError: The bucket cannot be listed.
     """
-    names = ledgers_of(list_names(location))
-    ours = {name for name in names if is_ours(name.uuid)}
-    for name in names - ours:
+    names = ledger_object_names(list_names(location))
+    own = {name for name in names if is_own(name.uuid)}
+    for name in names - own:
         if name.ledger_id in ids:
             message = (
                 "another writer took ids of these ledgers meanwhile: write again, and let one"
                 " writer at a time write to a bucket"
             )
             raise OptionError(message, object_key=name.data_name, ledger_id=name.ledger_id)
-    return ours
+    return own
 
 
 def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str]]:
@@ -200,19 +202,19 @@ def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str
     Raises:
         StorageError: The store refused, or went on failing.
     """
-    names = ledgers_of(list_names(offloader.location))
+    names = ledger_object_names(list_names(offloader.location))
     try:
         uploads = offloader.location.unfinished_uploads()
     except MissingObjectError:
         uploads = []
-    names |= ledgers_of(_parsed(each.name for each in uploads))
-    ours = [each for each in names if has_mark(each.uuid, mark)]
+    names |= ledger_object_names(_parse_names(each.name for each in uploads))
+    own = [each for each in names if has_mark(each.uuid, mark)]
     warnings: dict[str, None] = {}
     # The newest first, so that no ledger is ever missing between others.
-    for name in sorted(ours, key=lambda each: each.ledger_id, reverse=True):
+    for name in sorted(own, key=lambda each: each.ledger_id, reverse=True):
         warnings |= dict.fromkeys(offloader.delete_offloaded(name.ledger_id, name.uuid))
-    return len(ours), list(warnings)
+    return len(own), list(warnings)
 
 
-def _parsed(objects: Iterable[str]) -> list[ParsedName]:
+def _parse_names(objects: Iterable[str]) -> list[ParsedName]:
     return [name for name in map(parse_object_name, objects) if name is not None]

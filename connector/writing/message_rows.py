@@ -23,9 +23,9 @@ fields                    what the schema has as the field's default, or null; o
 others that are read      none
 ========================= =====================================================================
 
-Columns that say where a message stood, or what a broker said of it (`GIVEN_ANEW`), are passed over,
-so that what was read can be written. What would not be written as it was read, for want of a column
-that is given on request, is refused, and the error names the column.
+Columns that say where a message stood, or what a broker said of it (`REGENERATED_COLUMNS`), are
+passed over, so that what was read can be written. What would not be written as it was read, for
+want of a column that is given on request, is refused, and the error names the column.
 
 Typed values are what `open_topic` gives of the same schema, in one column or in one for each field,
 or whatever Arrow casts to that without loss. A column `__value__` of binary data has payloads.
@@ -59,10 +59,10 @@ from connector.writing.column_values import (
     column_values,
     is_binary,
     keys,
+    missing_column_error,
     plain_batch,
     properties,
-    untold,
-    unusable,
+    value_error,
 )
 from connector.writing.message_values import MessageValues
 
@@ -71,11 +71,11 @@ if TYPE_CHECKING:
 
     from arrow_io.payloads.schema_info import TopicSchema
 
-_LISTED: Final = 20
-_SHOWN: Final = 40
+_MAX_NAMES: Final = 20
+_MAX_KEY_LENGTH: Final = 40
 _SCHEMA_VERSION: Final = "__schema_version__"
 _BASE64: Final = re.compile(r"(?:[A-Za-z0-9+/]{4})*(?:[A-Za-z0-9+/]{2}==|[A-Za-z0-9+/]{3}=)?")
-GIVEN_ANEW: Final = frozenset(
+REGENERATED_COLUMNS: Final = frozenset(
     {
         "__entry_id__",
         "__ledger_id__",
@@ -90,7 +90,7 @@ GIVEN_ANEW: Final = frozenset(
 )
 """If one of these is there, the rows were read from a topic."""
 _PULSAR_SPARK_NAMES: Final = {
-    given: own for given, own in every_column("pulsar-spark").columns if given != own
+    name: own for name, own in every_column("pulsar-spark").columns if name != own
 }
 """Our own name of each column that has another one there."""
 
@@ -143,7 +143,7 @@ class MessageRows:
         count = 0
         for each in _parts(source):
             if isinstance(each, Message):
-                yield self._stamped(each, count)
+                yield self._add_schema_version(each, count)
                 count += 1
             elif isinstance(each, pa.RecordBatch):
                 yield from self._rows(each, count)
@@ -158,7 +158,7 @@ class MessageRows:
                 message = f"neither a record batch nor a Message: {type(each).__name__}"
                 raise OptionError(message)
 
-    def _stamped(self, message: Message, number: int) -> Message:
+    def _add_schema_version(self, message: Message, number: int) -> Message:
         wrong = wrong_field(message)
         if wrong is not None:
             text = f"message {number} has a wrong {wrong}: {type(getattr(message, wrong)).__name__}"
@@ -167,17 +167,17 @@ class MessageRows:
             return message
         return replace(message, schema_version=self._schema_version)
 
-    def _rows(self, given: pa.RecordBatch, first_row: int) -> Iterator[Message]:
-        named = given.rename_columns(self._own_names(given.schema.names))
+    def _rows(self, rows: pa.RecordBatch, first_row: int) -> Iterator[Message]:
+        named = rows.rename_columns(self._own_names(rows.schema.names))
         self._check_names(named.schema.names)
         batch = plain_batch(named, first_row)
-        was_read = not GIVEN_ANEW.isdisjoint(batch.schema.names)
+        was_read = not REGENERATED_COLUMNS.isdisjoint(batch.schema.names)
         # Before the values, which take longest: what is wrong here is an error at once.
-        fields = self._described(batch, first_row, was_read=was_read)
+        fields = self._read_fields(batch, first_row, was_read=was_read)
         encoded = self._values.encode(batch, first_row, was_read=was_read)
         if was_read:
-            told_keys = fields["key"] if encoded.keys is None else ()
-            self._check_told_apart(batch, told_keys, first_row)
+            read_keys = fields["key"] if encoded.keys is None else ()
+            self._check_unambiguous(batch, read_keys, first_row)
         fields["payload"] = encoded.payloads
         if encoded.keys is not None:
             fields["key"] = encoded.keys
@@ -186,7 +186,7 @@ class MessageRows:
         for row in zip(*fields.values(), strict=True):
             yield Message(**dict(zip(fields, row, strict=True)))
 
-    def _described(
+    def _read_fields(
         self, batch: pa.RecordBatch, first_row: int, *, was_read: bool
     ) -> dict[str, list[Any]]:
         """Return the fields of messages that do not depend on the schema, by name."""
@@ -238,8 +238,8 @@ class MessageRows:
                 raise OptionError(message)
         return [name if name in fields else theirs.get(name, name) for name in names]
 
-    def _check_told_apart(
-        self, batch: pa.RecordBatch, told_keys: Sequence[str | bytes | None], first_row: int
+    def _check_unambiguous(
+        self, batch: pa.RecordBatch, read_keys: Sequence[str | bytes | None], first_row: int
     ) -> None:
         """Refuse rows of a topic that would be written otherwise than they were read.
 
@@ -247,14 +247,14 @@ class MessageRows:
         """
         names = batch.schema.names
         if "__key__" in names and "__key_bytes__" not in names:
-            for row, key in enumerate(told_keys, first_row):
+            for row, key in enumerate(read_keys, first_row):
                 if key and _may_be_bytes(key):
-                    reason = f"its key {key[:_SHOWN]!r} may be text or Base64"
-                    raise untold(row, reason, "__key_bytes__")
+                    reason = f"its key {key[:_MAX_KEY_LENGTH]!r} may be text or Base64"
+                    raise missing_column_error(row, reason, "__key_bytes__")
         has_bytes = VALUE_COLUMN in names and is_binary(batch.schema.field(VALUE_COLUMN).type)
         if has_bytes and self._has_versions and _SCHEMA_VERSION not in names:
             reason = "its bytes may be of any of the schema's versions"
-            raise untold(first_row, reason, _SCHEMA_VERSION)
+            raise missing_column_error(first_row, reason, _SCHEMA_VERSION)
 
     def _check_versions(
         self, batch: pa.RecordBatch, fields: Mapping[str, Sequence[Any]], first_row: int
@@ -273,27 +273,27 @@ class MessageRows:
                     f"its fields are written by version {self._schema_version} of the schema, not"
                     f" by {version}: leave the column out"
                 )
-                raise unusable(_SCHEMA_VERSION, row, reason)
+                raise value_error(_SCHEMA_VERSION, row, reason)
 
     def _check_names(self, names: Sequence[str]) -> None:
         if len(set(names)) < len(names):
-            message = f"two columns have one name: {_listed(names)}"
+            message = f"two columns have one name: {_list_names(names)}"
             raise OptionError(message)
         values = self._values.columns(names)
-        known = {*COLUMN_TYPES, *GIVEN_ANEW, *values}
-        unknown = [name for name in names if name not in known]
+        allowed = {*COLUMN_TYPES, *REGENERATED_COLUMNS, *values}
+        unknown = [name for name in names if name not in allowed]
         if unknown or not self._values.value.columns(names):
-            what = f"no {VALUE_COLUMN}"
+            problem = f"no {VALUE_COLUMN}"
             if unknown:
-                meant = _meant(unknown, (VALUE_COLUMN, *COLUMN_TYPES, *self._values.fields))
-                what = f"unknown columns: {_listed(unknown)}{meant}"
-            message = f"{what}; beside {', '.join(COLUMN_TYPES)} there must be {VALUE_COLUMN}"
+                hint = _suggest_names(unknown, (VALUE_COLUMN, *COLUMN_TYPES, *self._values.fields))
+                problem = f"unknown columns: {_list_names(unknown)}{hint}"
+            message = f"{problem}; beside {', '.join(COLUMN_TYPES)} there must be {VALUE_COLUMN}"
             raise OptionError(message + self._or_fields())
 
     def _or_fields(self) -> str:
         """What may stand for the column of values, for messages."""
         if self._values.fields:
-            return f", or the fields of the schema: {_listed(self._values.fields)}"
+            return f", or the fields of the schema: {_list_names(self._values.fields)}"
         if self._schema is None:
             return ", or the fields of a schema, of which none is given"
         type_ = self._schema.reader.type
@@ -333,18 +333,18 @@ def _may_be_bytes(key: str | bytes) -> bool:
     return base64.b64encode(base64.b64decode(text)).decode() == text
 
 
-def _meant(unknown: Iterable[str], known: Iterable[str]) -> str:
+def _suggest_names(unknown: Iterable[str], allowed: Iterable[str]) -> str:
     """Return a hint at the known columns whose names are like those of unknown ones."""
-    by_plain_name = {_plain_name(name): name for name in known}
-    near = (by_plain_name.get(_plain_name(name)) for name in islice(unknown, _LISTED))
-    meant = [name for name in near if name is not None]
-    return f" (did you mean {', '.join(meant)}?)" if meant else ""
+    by_plain_name = {_plain_name(name): name for name in allowed}
+    near = (by_plain_name.get(_plain_name(name)) for name in islice(unknown, _MAX_NAMES))
+    suggestions = [name for name in near if name is not None]
+    return f" (did you mean {', '.join(suggestions)}?)" if suggestions else ""
 
 
 def _plain_name(name: str) -> str:
     return name.lower().replace("_", "")
 
 
-def _listed(names: Iterable[str]) -> str:
+def _list_names(names: Iterable[str]) -> str:
     """The first few names."""
-    return ", ".join(islice(names, _LISTED))
+    return ", ".join(islice(names, _MAX_NAMES))

@@ -21,7 +21,7 @@ from arrow_io.core.lazy import cached_property
 from arrow_io.errors import OptionError, SchemaError
 from arrow_io.payloads.encoder import is_encodable
 from arrow_io.payloads.value_columns import KEY_COLUMN, VALUE_COLUMN, ValueColumns
-from connector.writing.column_values import column_values, untold, unusable
+from connector.writing.column_values import column_values, missing_column_error, value_error
 from connector.writing.column_values import keys as undecoded_keys
 from connector.writing.value_part import ValuePart
 
@@ -174,24 +174,24 @@ class MessageValues:
             SchemaError: A schema cannot be read, or values of its type are not written.
         """
         names = batch.schema.names
-        told = column_values(batch, _NULL_VALUE, first_row)
+        null_flags = column_values(batch, _NULL_VALUE, first_row)
         is_guessed = was_read and _NULL_VALUE not in names
         if not self._has_keys(names):
             self._check_whole(batch)
-            return Encoded(self._values(batch, told, first_row, is_guessed=is_guessed))
+            return Encoded(self._values(batch, null_flags, first_row, is_guessed=is_guessed))
         if self._is_separated:
             keys = self._separated_keys(batch, first_row, was_read=was_read)
-            return Encoded(self._values(batch, told, first_row, is_guessed=is_guessed), keys)
-        nulls = pa.array([each is True for each in told], pa.bool_())
+            return Encoded(self._values(batch, null_flags, first_row, is_guessed=is_guessed), keys)
+        nulls = pa.array([each is True for each in null_flags], pa.bool_())
         row = pc.index(pc.and_not(nulls, self.key.empty(batch)), value=True).as_py()
         if row >= 0:
             reason = "a null value has no key, if both stand in one payload"
-            raise unusable(_NULL_VALUE, first_row + row, reason)
+            raise value_error(_NULL_VALUE, first_row + row, reason)
         keys, values = (
             _part_payloads(part, batch, nulls, first_row, was_read=was_read)
             for part in (self.key, self.value)
         )
-        return Encoded(_pairs(told, keys, values, first_row, is_guessed=is_guessed))
+        return Encoded(_pairs(null_flags, keys, values, first_row, is_guessed=is_guessed))
 
     def _separated_keys(
         self, batch: pa.RecordBatch, first_row: int, *, was_read: bool
@@ -225,15 +225,15 @@ class MessageValues:
             raise OptionError(message)
 
     def _values(
-        self, batch: pa.RecordBatch, told: Sequence[Any], first_row: int, *, is_guessed: bool
+        self, batch: pa.RecordBatch, null_flags: Sequence[Any], first_row: int, *, is_guessed: bool
     ) -> list[bytes | None]:
         """Payloads that have values alone."""
-        nulls = pa.array([each is True for each in told], pa.bool_())
+        nulls = pa.array([each is True for each in null_flags], pa.bool_())
         if is_guessed:
             row = pc.index(self.value.doubtful(batch), value=True).as_py()
             if row >= 0:
                 reason = "its value may be a null value or a record of nulls"
-                raise untold(first_row + row, reason, _NULL_VALUE)
+                raise missing_column_error(first_row + row, reason, _NULL_VALUE)
             nulls = self.value.empty(batch)
         try:
             payloads = self.value.payloads(batch, nulls, first_row)
@@ -243,13 +243,13 @@ class MessageValues:
             if is_silent and pc.any(self.value.empty(batch)).as_py():
                 error.message += f"; a row that is a null value says so in a column {_NULL_VALUE}"
             raise
-        for row, is_null in enumerate(told):
+        for row, is_null in enumerate(null_flags):
             if is_null:
                 payloads[row] = None
             elif is_null is False and payloads[row] is None:
                 if self.value.null is None:
                     reason = f"{_NULL_VALUE} says that there is a value; a salvage may have lost it"
-                    raise unusable(VALUE_COLUMN, first_row + row, reason)
+                    raise value_error(VALUE_COLUMN, first_row + row, reason)
                 payloads[row] = self.value.null
         return payloads
 
@@ -286,7 +286,7 @@ def _is_key(undecoded: str | bytes | None, encoded: bytes | None) -> bool:
 
 
 def _pairs(
-    told: Sequence[Any],
+    null_flags: Sequence[Any],
     keys: Sequence[bytes | None],
     values: Sequence[bytes | None],
     first_row: int,
@@ -295,16 +295,20 @@ def _pairs(
 ) -> list[bytes | None]:
     """Keys and values behind their lengths; None for a null value, which has neither."""
     pairs: list[bytes | None] = []
-    for row, (is_null, key, value) in enumerate(zip(told, keys, values, strict=True), first_row):
+    for row, (is_null, key, value) in enumerate(
+        zip(null_flags, keys, values, strict=True), first_row
+    ):
         is_empty = key is None and value is None
         if is_empty and is_guessed:
-            raise untold(row, "it may be a null value or a pair of nulls", _NULL_VALUE)
+            raise missing_column_error(
+                row, "it may be a null value or a pair of nulls", _NULL_VALUE
+            )
         if is_null or (is_null is None and is_empty):
             pairs.append(None)
         else:
-            pairs.append(_sized(key) + _sized(value))
+            pairs.append(_prefix_length(key) + _prefix_length(value))
     return pairs
 
 
-def _sized(data: bytes | None) -> bytes:
+def _prefix_length(data: bytes | None) -> bytes:
     return _ABSENT if data is None else _LENGTH.pack(len(data)) + data

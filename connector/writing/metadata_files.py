@@ -48,14 +48,14 @@ from connector.catalog.schemas.answers import schemas_json
 from connector.catalog.schemas.loading import load_schema
 from connector.inputs.times import time_of
 from connector.inputs.topic_names import TopicName
-from connector.writing.decision import DecisionFile, carry_out
+from connector.writing.commit_record import CommitRecordFile, carry_out
 from connector.writing.ledger_ids import delete_marked, has_mark
 from connector.writing.topic_files import (
     METADATA_FILES,
     NewFolders,
-    files_in,
-    files_of,
     folder_name,
+    make_files,
+    read_files,
     remove_if_empty,
     restore_files,
 )
@@ -66,7 +66,7 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.location import Location
     from connector.catalog.metadata.topic_metadata import TopicMetadata
-    from connector.writing.decision import Decision
+    from connector.writing.commit_record import CommitRecord
     from connector.writing.offloader import LedgerOffloader
     from connector.writing.staging import LedgerStager
 
@@ -81,21 +81,21 @@ class _Note:
 
     bucket: str
     attempt: UUID
-    begun_ms: int
+    started_ms: int
     topic: TopicName
     write_id: str | None
     folders: Mapping[str, Mapping[str, bytes]]
 
     @property
-    def begun(self) -> str:
+    def start_time(self) -> str:
         """When the write began, in words."""
-        return f"{time_of(self.begun_ms):%F %T} UTC"
+        return f"{time_of(self.started_ms):%F %T} UTC"
 
     def to_json(self) -> bytes:
         fields = {
             "bucket": self.bucket,
             "attempt": str(self.attempt),
-            "begun_ms": self.begun_ms,
+            "begun_ms": self.started_ms,
             "topic": str(self.topic),
             "write_id": self.write_id,
             "folders": {
@@ -116,7 +116,7 @@ class _Note:
         try:
             fields = json.loads(data)
             bucket, attempt = fields["bucket"], UUID(fields["attempt"])
-            begun_ms, write_id = fields["begun_ms"], fields["write_id"]
+            started_ms, write_id = fields["begun_ms"], fields["write_id"]
             own = TopicName.parse(fields["topic"])
             folders = {
                 folder: {name: b64decode(text, validate=True) for name, text in files.items()}
@@ -125,8 +125,8 @@ class _Note:
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
             raise CorruptMetadataError(message) from error
         if (
-            type(begun_ms) is not int
-            or time_of(begun_ms) is None
+            type(started_ms) is not int
+            or time_of(started_ms) is None
             or not isinstance(bucket, str)
             or not isinstance(write_id, str | None)
             or own.base != topic.base
@@ -135,7 +135,7 @@ class _Note:
             or any(files.keys() - METADATA_FILES for files in folders.values())
         ):
             raise CorruptMetadataError(message)
-        return cls(bucket, attempt, begun_ms, own, write_id, folders)
+        return cls(bucket, attempt, started_ms, own, write_id, folders)
 
 
 class MetadataFiles:
@@ -161,14 +161,14 @@ class MetadataFiles:
         self._names = names
         # A topic and its partitions have the same note.
         self._note_name = f"{folder_name(topic.base)}.unfinished.json"
-        self._ours: _Note | None = None
+        self._note: _Note | None = None
         self._folders = {folder_name(name): root.child(folder_name(name)) for name in names}
         self._new_folders = [NewFolders(folder) for folder in self._folders.values()]
         self._before: Mapping[str, Mapping[str, bytes]] = {}
         self._is_touched = False
         self.warnings: list[str] = []
         """What an earlier write that was cut off had left, and what became of it."""
-        self.standing: list[TopicMetadata] = []
+        self.metadata: list[TopicMetadata] = []
         """What is to be extended; nothing, if the topic has no metadata yet."""
 
     def open(self, *, append: bool) -> None:
@@ -187,7 +187,7 @@ class MetadataFiles:
         self.warnings = self.finish()
         if append:
             self._check_partitions()
-        before = {name: files_in(folder) for name, folder in self._folders.items()}
+        before = {name: read_files(folder) for name, folder in self._folders.items()}
         has_some = any(before.values())
         if not append and has_some:
             message = (
@@ -201,8 +201,10 @@ class MetadataFiles:
             raise OptionError(message)
         self._before = before
         if has_some:
-            self.standing = [
-                _written_here(self._folders[folder_name(name)], name, before[folder_name(name)])
+            self.metadata = [
+                _parse_own_metadata(
+                    self._folders[folder_name(name)], name, before[folder_name(name)]
+                )
                 for name in self._names
             ]
 
@@ -220,27 +222,27 @@ class MetadataFiles:
         data = self._read_note()
         if data is None:
             return []
-        note = self._parsed(data)
+        note = self._parse_note(data)
         if note.bucket != self._bucket.location.url:
             message = (
                 f"a write of this topic to {note.bucket} with the metadata in {self._root} was cut"
                 f" off: repeat it with {note.bucket}, which undoes what it left"
             )
             raise OptionError(message)
-        file = DecisionFile(
+        file = CommitRecordFile(
             self._bucket.location, note.topic, write_id=note.write_id, mark=note.attempt
         )
-        decision = file.read()
+        record = file.read()
         # A write of the same id may have been decided by another process.
-        if decision is not None and has_mark(decision.mark, note.attempt):
-            carry_out(decision, self._bucket, self._root)
+        if record is not None and has_mark(record.mark, note.attempt):
+            carry_out(record, self._bucket, self._root)
             self._root.delete_objects([self._note_name])
-            file.settle(decision)
-            done = f"a write that was cut off, begun at {note.begun}, had written everything"
-            return [f"{done}: it counts"]
-        told = self._undone(note)
+            file.finish(record)
+            text = f"a write that was cut off, begun at {note.start_time}, had written everything"
+            return [f"{text}: it counts"]
+        warnings = self._undo_write(note)
         self._root.delete_objects([self._note_name])
-        return told
+        return warnings
 
     def resume(self, mark: UUID) -> None:
         """Go on where another process has called `begin`.
@@ -254,32 +256,32 @@ class MetadataFiles:
             StorageError: The store refused, or went on failing.
         """
         data = self._read_note()
-        note = None if data is None else self._parsed(data)
+        note = None if data is None else self._parse_note(data)
         if note is None or not has_mark(note.attempt, mark):
-            raise self._changed()
-        self._ours = note
+            raise self._changed_error()
+        self._note = note
         self._before = {name: note.folders.get(name, {}) for name in self._folders}
 
     @property
     def ledger_ids(self) -> set[int]:
         """Ids of the ledgers in what is to be extended, but for the open ones, which are empty."""
-        return {ledger.ledger_id for each in self.standing for ledger in each.ledgers[:-1]}
+        return {ledger.ledger_id for each in self.metadata for ledger in each.ledgers[:-1]}
 
-    def joined_schema(self, given: TopicSchema | None) -> TopicSchema | None:
+    def merge_schema(self, schema: TopicSchema | None) -> TopicSchema | None:
         """The schemas that are given, with the versions that the metadata has already.
 
         Raises:
             OptionError: They differ in what a version is.
         """
-        standing = next(iter(self._before.values())).get(SCHEMAS_FILE)
-        if given is None or standing is None or not has_schemas(read_answer(standing)):
-            return given
-        if not given.versions:
-            return replace(given, versions=load_schema(standing).versions)
-        answer = schemas_json(given, timestamp_ms=0).encode()
-        return replace(given, versions=load_schema([standing, answer]).versions)
+        current = next(iter(self._before.values())).get(SCHEMAS_FILE)
+        if schema is None or current is None or not has_schemas(read_answer(current)):
+            return schema
+        if not schema.versions:
+            return replace(schema, versions=load_schema(current).versions)
+        answer = schemas_json(schema, timestamp_ms=0).encode()
+        return replace(schema, versions=load_schema([current, answer]).versions)
 
-    def begin(self, file: DecisionFile) -> None:
+    def begin(self, file: CommitRecordFile) -> None:
         """Note what stands, before any ledger is written, lest a kill leave half of it.
 
         Args:
@@ -290,19 +292,19 @@ class MetadataFiles:
             StorageError: The store refused, or went on failing.
         """
         if self._read_note() is not None:
-            raise self._changed()
+            raise self._changed_error()
         self._write_note(
             _Note(
                 bucket=self._bucket.location.url,
                 attempt=file.mark,
-                begun_ms=time.time_ns() // 1_000_000,
+                started_ms=time.time_ns() // 1_000_000,
                 topic=file.topic,
                 write_id=file.write_id if file.is_named else None,
                 folders=self._before,
             )
         )
 
-    def check_unchanged(self, file: DecisionFile) -> None:
+    def check_unchanged(self, file: CommitRecordFile) -> None:
         """Check that nobody has changed anything since, before the write is decided.
 
         Args:
@@ -312,29 +314,29 @@ class MetadataFiles:
             OptionError: Someone else wrote there meanwhile.
             StorageError: The store refused, or went on failing.
         """
-        ours = self._ours
-        if ours is None or self._read_note() != ours.to_json():
-            raise self._changed()
+        note = self._note
+        if note is None or self._read_note() != note.to_json():
+            raise self._changed_error()
         # Where it will be decided may be known only now.
         write_id = file.write_id if file.is_named else None
-        if ours.write_id != write_id:
-            self._write_note(replace(ours, write_id=write_id))
-        now = {name: files_in(folder) for name, folder in self._folders.items()}
+        if note.write_id != write_id:
+            self._write_note(replace(note, write_id=write_id))
+        now = {name: read_files(folder) for name, folder in self._folders.items()}
         if now != self._before:
-            raise self._changed()
+            raise self._changed_error()
 
-    def carry_out(self, decision: Decision) -> None:
+    def carry_out(self, record: CommitRecord) -> None:
         """Publish ledgers, and write the files of each partition.
 
         Args:
-            decision: What was decided behind `check_unchanged`.
+            record: What was decided behind `check_unchanged`.
 
         Raises:
             StorageError: The store refused, or went on failing.
         """
         # Before anything is written, lest an interrupt fall between the two.
         self._is_touched = True
-        carry_out(decision, self._bucket, self._root, self._before)
+        carry_out(record, self._bucket, self._root, self._before)
 
     def end(self) -> None:
         """Forget what was noted, since all is there, or nothing.
@@ -342,7 +344,7 @@ class MetadataFiles:
         Raises:
             StorageError: The store refused, or went on failing.
         """
-        if self._ours is not None and self._read_note() == self._ours.to_json():
+        if self._note is not None and self._read_note() == self._note.to_json():
             self._root.delete_objects([self._note_name])
 
     def withdraw(self) -> None:
@@ -351,8 +353,8 @@ class MetadataFiles:
         Raises:
             StorageError: The store refused, or went on failing; the next `finish` begins anew.
         """
-        if self._ours is not None:
-            self._undone(self._ours)
+        if self._note is not None:
+            self._undo_write(self._note)
             self.end()
 
     def undo(self, error: BaseException, stager: LedgerStager) -> None:
@@ -383,11 +385,11 @@ class MetadataFiles:
         except MissingObjectError:
             return
         matches = map(_partition_folders(self._topic).fullmatch, folders)
-        standing = {-1 if match[1] is None else int(match[1]) for match in matches if match}
-        place = f"the metadata in {self._root}"
-        check_partitions(self._topic, self._names, standing, place, is_whole=True)
+        partitions = {-1 if match[1] is None else int(match[1]) for match in matches if match}
+        location = f"the metadata in {self._root}"
+        check_partitions(self._topic, self._names, partitions, location, is_whole=True)
 
-    def _undone(self, note: _Note) -> list[str]:
+    def _undo_write(self, note: _Note) -> list[str]:
         """Make all what it was before a write; what was done, in words."""
         for name, files in note.folders.items():
             folder = self._root.child(name)
@@ -400,12 +402,12 @@ class MetadataFiles:
         # Behind the metadata, which would name them.
         count, warnings = delete_marked(self._bucket, note.attempt)
         deleted = counted(count, "ledger")
-        text = f"a write that was cut off, begun at {note.begun}, was undone: {deleted}"
+        text = f"a write that was cut off, begun at {note.start_time}, was undone: {deleted}"
         return [f"{text} deleted, whole or not" if count else text, *warnings]
 
     def _write_note(self, note: _Note) -> None:
         # Before it is written, lest an interrupt fall between the two.
-        self._ours = note
+        self._note = note
         self._root.write_object(self._note_name, note.to_json(), user_metadata={})
 
     def _read_note(self) -> bytes | None:
@@ -414,13 +416,13 @@ class MetadataFiles:
         except MissingObjectError:
             return None
 
-    def _parsed(self, data: bytes) -> _Note:
+    def _parse_note(self, data: bytes) -> _Note:
         try:
             return _Note.from_json(data, self._topic)
         except CorruptMetadataError as error:
             raise error.located(object_key=f"{self._root}/{self._note_name}") from None
 
-    def _changed(self) -> OptionError:
+    def _changed_error(self) -> OptionError:
         message = f"the metadata in {self._root} was changed meanwhile: write again"
         return OptionError(message)
 
@@ -431,13 +433,15 @@ def _partition_folders(topic: TopicName) -> re.Pattern[str]:
     return re.compile(rf"{base}(?:-partition-(0|[1-9][0-9]*))?")
 
 
-def _written_here(folder: Location, name: TopicName, files: Mapping[str, bytes]) -> TopicMetadata:
+def _parse_own_metadata(
+    folder: Location, name: TopicName, files: Mapping[str, bytes]
+) -> TopicMetadata:
     """The metadata in a folder, if it is nothing but what `MetadataFiles` writes of it."""
     try:
         metadata = parse_managed_ledger_info(files.get(VALUE_FILE, b""), name)
     except FormatError as error:
         raise error.located(object_key=f"{folder}/{VALUE_FILE}") from None
-    if not metadata.ledgers or files != files_of(metadata, files.get(SCHEMAS_FILE, b"")):
+    if not metadata.ledgers or files != make_files(metadata, files.get(SCHEMAS_FILE, b"")):
         message = (
             f"{folder} has metadata that write did not make, such as a cluster's own: nothing can"
             f" be appended to it; give another {option_name('metadata_folder')}, or a topic of"
@@ -450,8 +454,8 @@ def _written_here(folder: Location, name: TopicName, files: Mapping[str, bytes])
 def check_partitions(
     topic: TopicName,
     names: Sequence[TopicName],
-    standing: Collection[int],
-    place: str,
+    partitions: Collection[int],
+    location: str,
     *,
     is_whole: bool,
 ) -> None:
@@ -460,26 +464,28 @@ def check_partitions(
     Args:
         topic: The topic that is appended to.
         names: The topic, or all the partitions that messages are to go to.
-        standing: Numbers of the partitions that are there; -1: the topic has none.
-        place: Where they were found, for messages.
-        is_whole: Whether the topic has no further partition behind the greatest of `standing`.
+        partitions: Numbers of the partitions that are there; -1: the topic has none.
+        location: Where they were found, for messages.
+        is_whole: Whether the topic has no further partition behind the greatest of `partitions`.
 
     Raises:
         OptionError: It is another number.
     """
-    if not standing:
+    if not partitions:
         return
-    count = max(standing) + 1
+    count = max(partitions) + 1
     if topic.partition >= 0:
-        fits = -1 not in standing
+        fits = -1 not in partitions
     elif list(names) == [topic]:
         fits = count == 0
     else:
-        fits = -1 not in standing and (count == len(names) or (not is_whole and count < len(names)))
+        fits = -1 not in partitions and (
+            count == len(names) or (not is_whole and count < len(names))
+        )
     if not fits:
-        has = "no partitions" if -1 in standing else counted(count, "partition")
+        has = "no partitions" if -1 in partitions else counted(count, "partition")
         how = "append to it without partitions"
-        if -1 not in standing:
+        if -1 not in partitions:
             how = f"give {option_name('partitions', count)} to append to it"
-        message = f"{topic.base} has {has} in {place}: {how}"
+        message = f"{topic.base} has {has} in {location}: {how}"
         raise OptionError(message)

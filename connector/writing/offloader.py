@@ -90,13 +90,13 @@ class LedgerToOffload:
     entries: Iterable[BytesLike]
 
     @classmethod
-    def copy_of(cls, ledger: OffloadedLedger) -> Self:
+    def from_offloaded(cls, ledger: OffloadedLedger) -> Self:
         """A ledger that was offloaded, to be offloaded elsewhere.
 
         Its entries are read when they are offloaded, and raise then what
         `OffloadedLedger.entry_runs` raises, and `ChecksumError` for an entry whose CRC32C is wrong.
         """
-        return cls(ledger.ledger_id, ledger.index.ledger_metadata, _EntriesOf(ledger))
+        return cls(ledger.ledger_id, ledger.index.ledger_metadata, _LedgerEntries(ledger))
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,13 +158,13 @@ class _Attempt:
 
     name: LedgerObjectName
     data: ObjectUpload | None = None
-    asked_for_index: bool = False
+    has_requested_index: bool = False
 
     @property
     def published(self) -> list[str]:
         """Names of the objects, the index object first."""
         has_data = self.data is not None and self.data.may_be_published
-        return [self.name.index_name] * self.asked_for_index + [self.name.data_name] * has_data
+        return [self.name.index_name] * self.has_requested_index + [self.name.data_name] * has_data
 
 
 class LedgerOffloader:
@@ -257,10 +257,10 @@ class LedgerOffloader:
             Exception: What the entries raised.
         """
         attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
-        with self._undone_if_it_fails(attempt):
+        with self._undo_on_error(attempt):
             staged = self._stage(attempt, ledger, extra_metadata)
             self._check_new(attempt.name)
-            attempt.asked_for_index = True
+            attempt.has_requested_index = True
             self.publish(staged.index)
         return OffloadResult(
             staged.name,
@@ -291,7 +291,7 @@ class LedgerOffloader:
             Exception: See `offload`.
         """
         attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
-        with self._undone_if_it_fails(attempt):
+        with self._undo_on_error(attempt):
             return self._stage(attempt, ledger, extra_metadata)
 
     def publish(self, index: IndexObject) -> None:
@@ -363,30 +363,31 @@ class LedgerOffloader:
         if reserved:
             message = f"user metadata that the offloader itself sets: {', '.join(reserved)}"
             raise OptionError(message)
-        inside = metadata.managed_ledger_name
-        outside = extra.get(MANAGED_LEDGER_NAME_KEY, inside)
-        if outside is None:
+        own_name = metadata.managed_ledger_name
+        extra_name = extra.get(MANAGED_LEDGER_NAME_KEY, own_name)
+        if extra_name is None:
             message = "nothing names the managed ledger: give ManagedLedgerName as extra metadata"
             raise OptionError(message)
-        if inside not in (None, outside):
+        if own_name not in (None, extra_name):
             message = (
-                f"extra metadata for {outside!r}, but the ledger's own metadata says {inside!r}"
+                f"extra metadata for {extra_name!r}, but the ledger's own metadata says"
+                f" {own_name!r}"
             )
             raise OptionError(message)
         cluster = {} if self.cluster is None else {CLUSTER_NAME_KEY: self.cluster}
-        given = {MANAGED_LEDGER_NAME_KEY: outside, **cluster, **extra}
-        for key, value in given.items():
+        user_metadata = {MANAGED_LEDGER_NAME_KEY: extra_name, **cluster, **extra}
+        for key, value in user_metadata.items():
             if not (_KEY.fullmatch(key) and _is_header_value(value)):
                 message = f"not usable as user metadata: {key!r}: {value!r}"
                 raise OptionError(message)
         return {
             FORMAT_VERSION_KEY: FORMAT_VERSION,
             SOFTWARE_VERSION_KEY: _software_version(),
-            **given,
+            **user_metadata,
         }
 
     @contextmanager
-    def _undone_if_it_fails(self, attempt: _Attempt) -> Iterator[None]:
+    def _undo_on_error(self, attempt: _Attempt) -> Iterator[None]:
         name = attempt.name
         try:
             try:
@@ -442,7 +443,7 @@ class LedgerOffloader:
         """
         name = attempt.name
         try:
-            is_another = not attempt.asked_for_index and self._is_complete(name)
+            is_another = not attempt.has_requested_index and self._is_complete(name)
             if not is_another:
                 self.location.delete_objects(attempt.published)
         except PulsarOffloadError as failure:
@@ -507,7 +508,7 @@ def _offloaded_before(name: LedgerObjectName) -> OptionError:
 
 
 @dataclass(frozen=True, slots=True)
-class _EntriesOf:
+class _LedgerEntries:
     """The entries of an offloaded ledger, read anew each time they are asked for."""
 
     ledger: OffloadedLedger

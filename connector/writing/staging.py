@@ -64,7 +64,7 @@ class StagedWrite:
 
     Attributes:
         mark: The mark of the write.
-        begun_ms: When the write began, ms since the epoch.
+        started_ms: When the write began, ms since the epoch.
         message_count: How many messages were staged.
         ledgers: Their ledgers.
         schemas: The answer of the admin API with the schemas that values were encoded by.
@@ -73,7 +73,7 @@ class StagedWrite:
     """
 
     mark: UUID
-    begun_ms: int
+    started_ms: int
     message_count: int
     ledgers: tuple[StagedLedger, ...]
     schemas: bytes
@@ -330,7 +330,7 @@ def fill(
 ) -> StagedWrite:
     """Stage messages; as `stage`, but that who made the stager undoes what it has staged."""
     names, options = target.names, target.entry_options
-    rows = MessageRows(plan.schema, publish_time_ms=plan.begun_ms).messages(messages)
+    rows = MessageRows(plan.schema, publish_time_ms=plan.started_ms).messages(messages)
     router = MessageRouter(len(names), batch_messages=options.batch_messages)
     writers = [EntryWriter(options) for _ in names]
     with ExitStack() as stack:
@@ -348,9 +348,9 @@ def fill(
             filler.close_ledger()
     return StagedWrite(
         mark=plan.mark,
-        begun_ms=plan.begun_ms,
+        started_ms=plan.started_ms,
         message_count=sum(writer.message_count for writer in writers),
-        schemas=schemas_json(plan.schema, timestamp_ms=plan.begun_ms).encode(),
+        schemas=schemas_json(plan.schema, timestamp_ms=plan.started_ms).encode(),
         ledgers=tuple(ledger for filler in fillers for ledger in filler.ledgers),
         # Where a broker goes on counting (ManagedLedgerInterceptorImpl).
         properties={
@@ -358,11 +358,11 @@ def fill(
             for name, writer in zip(names, writers, strict=True)
             if options.broker_metadata
         },
-        warnings=(*stager.warnings, *_retimed(target, writers)),
+        warnings=(*stager.warnings, *_retiming_notes(target, writers)),
     )
 
 
-def _retimed(target: WriteTarget, writers: Sequence[EntryWriter]) -> list[str]:
+def _retiming_notes(target: WriteTarget, writers: Sequence[EntryWriter]) -> list[str]:
     """Return a note on publish times that changed, unless an option says by how much they may."""
     count = sum(each.retimed_messages for each in writers)
     if not count or target.request.batch_delay_ms is not None:

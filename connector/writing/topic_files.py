@@ -50,7 +50,7 @@ def folder_name(topic: TopicName) -> str:
     return "__".join((*parts, local_name))
 
 
-def files_of(metadata: TopicMetadata, schemas: bytes) -> dict[str, bytes]:
+def make_files(metadata: TopicMetadata, schemas: bytes) -> dict[str, bytes]:
     """The files that a cluster's record of a topic makes."""
     files = {
         VALUE_FILE: serialize_managed_ledger_info(metadata),
@@ -61,7 +61,7 @@ def files_of(metadata: TopicMetadata, schemas: bytes) -> dict[str, bytes]:
     return {**files, MANIFEST_FILE: manifest_json(metadata.topic, files)}
 
 
-def files_in(folder: Location) -> dict[str, bytes]:
+def read_files(folder: Location) -> dict[str, bytes]:
     """The files of metadata that are in a folder.
 
     Raises:
@@ -96,9 +96,9 @@ def restore_files(folder: Location, before: Mapping[str, bytes]) -> dict[str, st
         The name of each that could not be restored, and why; then no manifest vouches for any.
     """
     failures: dict[str, str] = {}
-    *others, manifest = METADATA_FILES
-    wanted = [(manifest, None), *((name, before.get(name)) for name in reversed(others))]
-    for name, data in (*wanted, (manifest, before.get(manifest))):
+    *data_files, manifest = METADATA_FILES
+    steps = [(manifest, None), *((name, before.get(name)) for name in reversed(data_files))]
+    for name, data in (*steps, (manifest, before.get(manifest))):
         try:
             if data is None:
                 folder.delete_objects([name])
@@ -124,45 +124,45 @@ def extend_files(
         CorruptMetadataError: What stands is malformed.
         StorageError: The store refused, or went on failing.
     """
-    standing = parse_managed_ledger_info(files.get(VALUE_FILE, b""), added.topic)
-    whole = _extended(standing, added) if standing.ledgers else added
-    wanted = files_of(whole, _schemas(files, schemas))
-    if wanted != files:
-        _write_files(folder, wanted)
+    current = parse_managed_ledger_info(files.get(VALUE_FILE, b""), added.topic)
+    whole = _extend_metadata(current, added) if current.ledgers else added
+    extended = make_files(whole, _schemas(files, schemas))
+    if extended != files:
+        _write_files(folder, extended)
 
 
-def _schemas(files: Mapping[str, bytes], given: bytes) -> bytes:
+def _schemas(files: Mapping[str, bytes], added: bytes) -> bytes:
     """The file of schemas: the one that stands there, unless there are others now."""
-    standing = files.get(SCHEMAS_FILE)
-    if standing is None:
-        return given
-    if not has_schemas(read_answer(given)):
-        return standing
+    current = files.get(SCHEMAS_FILE)
+    if current is None:
+        return added
+    if not has_schemas(read_answer(added)):
+        return current
     is_same = (
-        has_schemas(read_answer(standing))
-        and load_schema(given).versions == load_schema(standing).versions
+        has_schemas(read_answer(current))
+        and load_schema(added).versions == load_schema(current).versions
     )
-    return standing if is_same else given
+    return current if is_same else added
 
 
-def _extended(standing: TopicMetadata, added: TopicMetadata) -> TopicMetadata:
+def _extend_metadata(current: TopicMetadata, added: TopicMetadata) -> TopicMetadata:
     """The ledgers of both; of their open ledgers, which are empty, the one behind them all."""
-    *ledgers, open_ledger = standing.ledgers
+    *ledgers, open_ledger = current.ledgers
     *more, next_open = added.ledgers
-    known = {each.ledger_id for each in ledgers}
-    more = [each for each in more if each.ledger_id not in known]
+    ledger_ids = {each.ledger_id for each in ledgers}
+    more = [each for each in more if each.ledger_id not in ledger_ids]
     last_id = max(open_ledger.ledger_id, next_open.ledger_id)
     return replace(
-        standing,
+        current,
         ledgers=in_order((*ledgers, *more, LedgerInfo(ledger_id=last_id))),
-        properties=_joined_properties(standing.properties, added.properties),
+        properties=_merge_properties(current.properties, added.properties),
     )
 
 
-def _joined_properties(standing: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    joined = {**standing, **added}
-    indexes: Collection[int] = [int(each[_INDEX]) for each in (standing, added) if _INDEX in each]
-    return {**joined, _INDEX: str(max(indexes))} if indexes else joined
+def _merge_properties(current: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    merged = {**current, **added}
+    indexes: Collection[int] = [int(each[_INDEX]) for each in (current, added) if _INDEX in each]
+    return {**merged, _INDEX: str(max(indexes))} if indexes else merged
 
 
 class NewFolders:

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from connector.catalog.schemas.loading import SchemaSource
     from connector.inputs.topic_names import TopicName
     from connector.writing.commit import Published
-    from connector.writing.decision import DecisionFile
+    from connector.writing.commit_record import CommitRecordFile
     from connector.writing.metadata_files import MetadataFiles
 
 
@@ -138,35 +138,35 @@ def write_messages(  # noqa: D417 - the decorator describes the options
         2
     """
     request = WriteRequest(**selected_options(WRITE_OPTIONS, locals()))
-    return write_to(WriteTarget.named(url, topic, request), messages)
+    return write_to(WriteTarget.from_name(url, topic, request), messages)
 
 
 def write_to(target: WriteTarget, messages: object) -> WrittenTopic:
     """Write messages; as `write_messages`, whose options are made sense of."""
     write_id = target.request.write_id
-    file = target.decision_file(write_id)
+    file = target.commit_record_file(write_id)
     earlier = publish_earlier(target, file)
     if earlier is not None:
-        return _written(target, earlier, ())
+        return _to_written_topic(target, earlier, ())
     new_folders = NewFolders(target.bucket)
-    begun = begin(target, file)
-    stager = LedgerStager(target.offloader, LedgerIds(begun.plan.ids), file.mark)
+    started = begin(target, file)
+    stager = LedgerStager(target.offloader, LedgerIds(started.plan.ids), file.mark)
     try:
-        staged = fill(target, begun.plan, stager, messages)
-        published = publish(target, [staged], file, files=begun.files)
+        staged = fill(target, started.plan, stager, messages)
+        published = publish(target, [staged], file, files=started.files)
     except BaseException as error:
-        _undo(error, file, begun.files, stager)
+        _undo(error, file, started.files, stager)
         new_folders.remove()
         raise
-    return _written(target, published, (*staged.warnings, *begun.plan.warnings))
+    return _to_written_topic(target, published, (*staged.warnings, *started.plan.warnings))
 
 
 def _undo(
-    error: BaseException, file: DecisionFile, files: MetadataFiles | None, stager: LedgerStager
+    error: BaseException, file: CommitRecordFile, files: MetadataFiles | None, stager: LedgerStager
 ) -> None:
     """Delete what a failed write wrote, unless it stays; what is left is noted on the error."""
     try:
-        stays = file.is_decided()
+        stays = file.is_committed()
         if stays and not file.is_named:
             # Before anything is undone, lest somebody go on with it half undone.
             file.revoke()
@@ -185,11 +185,13 @@ def _undo(
         files.undo(error, stager)
 
 
-def _written(target: WriteTarget, published: Published, warnings: Iterable[str]) -> WrittenTopic:
+def _to_written_topic(
+    target: WriteTarget, published: Published, warnings: Iterable[str]
+) -> WrittenTopic:
     return WrittenTopic(
         topic=target.topic,
-        message_count=published.decision.message_count,
-        partitions=published.decision.partitions or (),
+        message_count=published.record.message_count,
+        partitions=published.record.partitions or (),
         is_earlier=published.is_earlier,
         warnings=(*warnings, *published.warnings),
     )

@@ -63,13 +63,18 @@ class ValuePart:
         """
         if not self.is_whole(batch.schema.names):
             return False
-        given = batch.schema.field(self.whole).type
-        if is_text(given):
+        column_type = batch.schema.field(self.whole).type
+        if is_text(column_type):
             return self.schema is None
-        if not is_binary(given):
+        if not is_binary(column_type):
             return False
         is_bytes = self._type is not None and pa.types.is_binary(self._type)
-        if is_bytes and self.schema and self.schema.type != "BYTES" and not _is_all_null(given):
+        if (
+            is_bytes
+            and self.schema
+            and self.schema.type != "BYTES"
+            and not _is_all_null(column_type)
+        ):
             message = (
                 f"the column {self.whole} may be payloads, or the values of a schema of type"
                 f" {self.schema.type}, which are bytes too: give Messages with the payloads"
@@ -125,19 +130,19 @@ class ValuePart:
             return raw
         names = self.columns(batch.schema.names)
         if self.is_whole(names):
-            return self._encoded(batch.column(self.whole), first_row)
+            return self._encode(batch.column(self.whole), first_row)
         arrays = [batch.column(name) for name in names]
         fields = [
             pa.field(self.fields[name], array.type)
             for name, array in zip(names, arrays, strict=True)
         ]
         records = pa.StructArray.from_arrays(arrays, fields=fields, mask=nulls)
-        return self._encoded(records, first_row)
+        return self._encode(records, first_row)
 
-    def _encoded(self, values: pa.Array, first_row: int) -> list[bytes | None]:
+    def _encode(self, values: pa.Array, first_row: int) -> list[bytes | None]:
         """Payloads; an error names the first row that has none."""
 
-        def error_of(start: int, length: int) -> OptionError | None:
+        def find_error(start: int, length: int) -> OptionError | None:
             try:
                 self._encoder.encode(values.slice(start, length))
             except OptionError as error:
@@ -147,11 +152,11 @@ class ValuePart:
         try:
             return self._encoder.encode(values)
         except OptionError as error:
-            row = first_failing(len(values), lambda *rows: error_of(*rows) is not None)
+            row = first_failing(len(values), lambda *rows: find_error(*rows) is not None)
             if row is None:
                 raise
-            alone = error_of(row, 1) or error
-            message = f"row {first_row + row} (from 0): {alone.message}"
+            row_error = find_error(row, 1) or error
+            message = f"row {first_row + row} (from 0): {row_error.message}"
             raise OptionError(message) from None
 
 

@@ -12,7 +12,7 @@ from arrow_io.messages.entry_writer import DEFAULT_BATCH_MESSAGES, EntryOptions
 from arrow_io.storage.location import Location
 from connector.inputs.topic_names import TopicName
 from connector.topic import read_schema
-from connector.writing.decision import DecisionFile
+from connector.writing.commit_record import CommitRecordFile
 from connector.writing.ledger_ids import new_mark
 from connector.writing.offloader import LedgerOffloader
 from connector.writing.staging import LedgerLimits
@@ -43,7 +43,7 @@ class WriteTarget:
     request: WriteRequest
 
     @classmethod
-    def named(cls, url: str, topic: object, request: WriteRequest) -> WriteTarget:
+    def from_name(cls, url: str, topic: object, request: WriteRequest) -> WriteTarget:
         """The topic of a name.
 
         Raises:
@@ -142,7 +142,9 @@ class WriteTarget:
         request = self.request
         return read_schema(request.schema, request.schema_version, request.storage_options)
 
-    def decision_file(self, write_id: str | None, mark: UUID | None = None) -> DecisionFile:
+    def commit_record_file(
+        self, write_id: str | None, mark: UUID | None = None
+    ) -> CommitRecordFile:
         """Where a write to the topic is decided.
 
         Args:
@@ -150,4 +152,4 @@ class WriteTarget:
             mark: The mark of the run; None: it begins.
         """
         mark = mark or new_mark(self.topic, write_id)
-        return DecisionFile(self.bucket, self.topic, write_id=write_id, mark=mark)
+        return CommitRecordFile(self.bucket, self.topic, write_id=write_id, mark=mark)

@@ -105,10 +105,10 @@ def test_progress_tells_what_was_taken(
     lines: list[str] = []
 
     @contextlib.contextmanager
-    def spy(_trace: object, *, told: Callable[[], str]) -> Iterator[None]:
-        lines.append(told())
+    def spy(_trace: object, *, status: Callable[[], str]) -> Iterator[None]:
+        lines.append(status())
         yield
-        lines.append(told())
+        lines.append(status())
 
     monkeypatch.setattr("connector.cli.writing.progress", spy)
 

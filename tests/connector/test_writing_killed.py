@@ -20,7 +20,7 @@ from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog, write_messages
 from connector.catalog.metadata.folder import MetadataFolder
 from connector.upkeep.audit.audit import audit
-from connector.writing.decision import DECISIONS_FOLDER
+from connector.writing.commit_record import COMMIT_RECORDS_FOLDER
 from tests.support.appended_topics import files_below, keyed_rows, payloads_of
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.offloads import names
@@ -111,7 +111,7 @@ def _check_what_readers_see(url: str, folder: Path, before: dict[str, set[int]])
 
 def _is_decided(url: str) -> bool:
     """Whether a decision lies in the bucket, by which the next write finishes what was cut off."""
-    return bool(names(Location(url).child(DECISIONS_FOLDER).child("public__default__orders")))
+    return bool(names(Location(url).child(COMMIT_RECORDS_FOLDER).child("public__default__orders")))
 
 
 def _filled_ledgers(folder: Path) -> dict[str, set[int]]:

@@ -14,12 +14,12 @@ from connector.inputs.topic_names import TopicName
 from connector.writing.ledger_ids import (
     IdRange,
     LedgerIds,
+    belongs_to_write,
     check_alone,
     delete_marked,
     has_mark,
-    is_of_write,
     ledger_uuid,
-    marked_as,
+    mark_with_id,
     new_mark,
 )
 from tests.support.offloads import ledger_of, memory_offloader, names
@@ -38,7 +38,7 @@ def test_ids_end_somewhere() -> None:
 
 def test_an_id_that_is_taken_is_refused() -> None:
     """A second copy of a ledger would hide the first from readers."""
-    ids = LedgerIds(IdRange(first=41, taken=frozenset({42})))
+    ids = LedgerIds(IdRange(first=41, used=frozenset({42})))
 
     assert ids.next_id() == 41
     with pytest.raises(OptionError, match=r"this id.*first_ledger_id.*ledger 42"):
@@ -87,16 +87,16 @@ def test_a_uuid_tells_its_write() -> None:
 
 def test_a_uuid_tells_the_id_of_its_write() -> None:
     """Whichever run of it wrote the ledger, and of this topic alone."""
-    runs = [new_mark(_TOPIC, "q-0"), marked_as(new_mark(_TOPIC, None), _TOPIC, "q-0")]
+    runs = [new_mark(_TOPIC, "q-0"), mark_with_id(new_mark(_TOPIC, None), _TOPIC, "q-0")]
 
     for mark in runs:
         uuid = ledger_uuid(mark)
-        assert is_of_write(uuid, _TOPIC, "q-0")
-        assert not is_of_write(uuid, _TOPIC, "q-1")
-        assert not is_of_write(uuid, TopicName.parse("other"), "q-0")
+        assert belongs_to_write(uuid, _TOPIC, "q-0")
+        assert not belongs_to_write(uuid, _TOPIC, "q-1")
+        assert not belongs_to_write(uuid, TopicName.parse("other"), "q-0")
     assert not has_mark(ledger_uuid(runs[0]), runs[1])
     first = new_mark(_TOPIC, None)
-    assert has_mark(ledger_uuid(marked_as(first, _TOPIC, "q-0")), first)
+    assert has_mark(ledger_uuid(mark_with_id(first, _TOPIC, "q-0")), first)
 
 
 def test_what_a_write_left_is_deleted_and_nothing_else() -> None:
@@ -116,16 +116,16 @@ def test_another_writer_is_found() -> None:
     """By what it has staged already; attempts of the same write do not disturb."""
     offloader, mark, other = memory_offloader(), uuid4(), uuid4()
 
-    def is_ours(uuid: UUID) -> bool:
+    def is_own(uuid: UUID) -> bool:
         return has_mark(uuid, mark)
 
     for _ in range(2):
         offloader.stage(ledger_of([b"entry"]), ledger_uuid(mark))
-    check_alone(offloader.location, is_ours, {42})
+    check_alone(offloader.location, is_own, {42})
 
     offloader.stage(ledger_of([b"entry"]), ledger_uuid(other))
 
-    check_alone(offloader.location, is_ours, {41, 43})
+    check_alone(offloader.location, is_own, {41, 43})
     with pytest.raises(OptionError, match="one writer at a time") as raised:
-        check_alone(offloader.location, is_ours, {42})
+        check_alone(offloader.location, is_own, {42})
     assert raised.value.ledger_id == 42

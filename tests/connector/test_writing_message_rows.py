@@ -18,7 +18,7 @@ from arrow_io.messages.message_metadata import DEFAULT_PRODUCER_NAME, Message
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from connector.catalog.schemas.loading import load_schema
 from connector.writing.column_values import COLUMN_TYPES
-from connector.writing.message_rows import GIVEN_ANEW, FileRows, MessageRows
+from connector.writing.message_rows import REGENERATED_COLUMNS, FileRows, MessageRows
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -67,7 +67,11 @@ def test_a_null_stands_for_the_default_of_its_column() -> None:
 
 def test_every_column_that_is_read_is_written_or_given_anew() -> None:
     """No column that a reader gives is refused, or forgotten."""
-    assert {column.name for column in ALL_COLUMNS} == {"__value__", *COLUMN_TYPES, *GIVEN_ANEW}
+    assert {column.name for column in ALL_COLUMNS} == {
+        "__value__",
+        *COLUMN_TYPES,
+        *REGENERATED_COLUMNS,
+    }
 
 
 @pytest.mark.parametrize(

@@ -255,7 +255,7 @@ class TestCopies:
         """A copy in other blocks has the same entries and ledger metadata, and can be repeated."""
         offloader, elsewhere = memory_offloader(), memory_offloader(block_bytes=300)
         offloader.offload(ledger_of(ENTRIES), UUID_1)
-        copy = LedgerToOffload.copy_of(offloader.read_offloaded(LEDGER_ID, UUID_1))
+        copy = LedgerToOffload.from_offloaded(offloader.read_offloaded(LEDGER_ID, UUID_1))
 
         elsewhere.offload(copy, UUID_1)
         elsewhere.offload(copy, UUID_2)
@@ -275,7 +275,7 @@ class TestCopies:
             LedgerObjectName(UUID(ledger.uuid), ledger.ledger_id),
         )
 
-        elsewhere.offload(LedgerToOffload.copy_of(source), UUID(ledger.uuid))
+        elsewhere.offload(LedgerToOffload.from_offloaded(source), UUID(ledger.uuid))
 
         for path in (ledger.data_object, ledger.index_object):
             assert content(elsewhere.location, path.name) == path.read_bytes()
@@ -292,7 +292,8 @@ class TestCopies:
 
         with pytest.raises(ChecksumError) as raised:
             elsewhere.offload(
-                LedgerToOffload.copy_of(offloader.read_offloaded(ledger.ledger_id, UUID_1)), UUID_2
+                LedgerToOffload.from_offloaded(offloader.read_offloaded(ledger.ledger_id, UUID_1)),
+                UUID_2,
             )
 
         assert raised.value.entry_id == 1

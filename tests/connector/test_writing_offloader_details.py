@@ -180,7 +180,7 @@ def test_damage_in_the_first_entry_is_not_copied() -> None:
         ledger_id = LEDGER_ID + number
         metadata = metadata_of(entries)
         offloader.offload(LedgerToOffload(ledger_id, metadata, entries), UUID_1)
-        copy = LedgerToOffload.copy_of(offloader.read_offloaded(ledger_id, UUID_1))
+        copy = LedgerToOffload.from_offloaded(offloader.read_offloaded(ledger_id, UUID_1))
 
         with pytest.raises(ChecksumError) as raised:
             offloader.offload(copy, UUID_2)

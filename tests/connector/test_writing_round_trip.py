@@ -15,7 +15,7 @@ from arrow_io.columns import ALL_COLUMNS
 from arrow_io.errors import OptionError, SchemaError
 from arrow_io.messages.message_metadata import Message
 from connector import open_topic, write_messages
-from connector.writing.message_rows import GIVEN_ANEW, MessageRows
+from connector.writing.message_rows import REGENERATED_COLUMNS, MessageRows
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.expected import rows_of
 from tests.support.golden import golden_topics
@@ -63,7 +63,7 @@ def _check(given_messages: list[Message], columns: Sequence[str], **options: Any
         default = open_topic(first.url, TOPIC, **options).schema.names
         wanted = [*default, *(name for name in columns if name not in default)]
         table = _read(first.url, wanted, **options)
-        compared = [*(name for name in wanted if name not in GIVEN_ANEW), *_TELLING]
+        compared = [*(name for name in wanted if name not in REGENERATED_COLUMNS), *_TELLING]
         compared = list(dict.fromkeys(compared))
         try:
             write_messages(second.url, TOPIC, table, schema=options.get("schema"))
@@ -153,7 +153,7 @@ def test_golden_topics_are_written_as_they_were_read(
     schema = None if value == "raw" else golden_schema(topic)
     options: dict[str, Any] = {"schema": schema, "value": value, "on_corruption": "salvage"}
     wanted = [*open_golden(topic, **options).schema.names, *(_ON_REQUEST if on_request else ())]
-    compared = [*(name for name in wanted if name not in GIVEN_ANEW), *_TELLING]
+    compared = [*(name for name in wanted if name not in REGENERATED_COLUMNS), *_TELLING]
     options["columns"] = list(dict.fromkeys(compared))
     table = open_golden(topic, **options | {"columns": wanted}).to_table()
     bucket = MemoryBucket()

@@ -26,8 +26,8 @@ from connector.options.write_request import WriteRequest
 from connector.upkeep.audit.audit import audit
 from connector.upkeep.audit.findings import FindingKind
 from connector.writing.commit import begin, discard, metadata_files, publish
-from connector.writing.decision import DECISIONS_FOLDER, Decision
-from connector.writing.ledger_ids import marked_as
+from connector.writing.commit_record import COMMIT_RECORDS_FOLDER, CommitRecord
+from connector.writing.ledger_ids import mark_with_id
 from connector.writing.staging import stage
 from connector.writing.write_target import WriteTarget
 from tests.support.appended_topics import keyed_rows, payloads_of
@@ -60,16 +60,16 @@ def _target(url: str, folder: Path | None, partitions: int | None = None) -> Wri
         append=True, partitions=partitions, metadata_folder=folder, ledger_entries=1,
         batch_messages=2,
     )  # fmt: skip
-    return WriteTarget.named(url, TOPIC, request)
+    return WriteTarget.from_name(url, TOPIC, request)
 
 
 def _write(target: WriteTarget, write_id: str | None, rows: range = _ROWS) -> None:
     """What a cluster does: one attempt at a task is lost, and its objects stay."""
     # Of a stream, the id of the write is known to its tasks, and not to who begins it.
-    plan = begin(target, target.decision_file(None), ids_apart=_TASK_LEDGERS).plan
+    plan = begin(target, target.commit_record_file(None), ids_apart=_TASK_LEDGERS).plan
     target, plan = pickle.loads(pickle.dumps((target, plan)))
-    plan = replace(plan, mark=marked_as(plan.mark, target.topic, write_id))
-    file = target.decision_file(write_id, plan.mark)
+    plan = replace(plan, mark=mark_with_id(plan.mark, target.topic, write_id))
+    file = target.commit_record_file(write_id, plan.mark)
     try:
         size = len(rows) // _TASKS
         staged = []
@@ -163,15 +163,15 @@ def test_a_write_that_fails_and_has_no_id_is_undone(grid: Grid, *, has_metadata:
                     assert names(Location(bucket.url)) == before
                     assert _read(bucket.url, folder) == [*_STANDING]
                     assert _left(bucket.url, folder) == Counter()
-                    assert _decisions(bucket.url) == []
+                    assert _records(bucket.url) == []
             bucket.drop()
             if not stopped:
                 steps.passed()
     assert steps.count > 20
 
 
-def _decisions(url: str) -> list[str]:
-    return names(Location(url).child(DECISIONS_FOLDER).child("public__default__orders"))
+def _records(url: str) -> list[str]:
+    return names(Location(url).child(COMMIT_RECORDS_FOLDER).child("public__default__orders"))
 
 
 class TestRepeated:
@@ -187,7 +187,7 @@ class TestRepeated:
 
         assert _read(bucket.url, tmp_path) == [*_ROWS]
         assert names(Location(bucket.url)) == there
-        assert _decisions(bucket.url) == ["q-0.json"]
+        assert _records(bucket.url) == ["q-0.json"]
 
     def test_another_id_is_another_write(self, bucket: MemoryBucket) -> None:
         """Batches of a stream follow each other."""
@@ -200,28 +200,28 @@ class TestRepeated:
     def test_a_process_that_was_slow_changes_nothing(self, bucket: MemoryBucket) -> None:
         """Who comes to publish when another has, gets what that one has decided."""
         target, mark = _target(bucket.url, None), uuid4()
-        plan = begin(target, target.decision_file(None, mark)).plan
+        plan = begin(target, target.commit_record_file(None, mark)).plan
         staged = stage(target, plan, plan.ids, keyed_rows(range(7)))
         _write(target, "q-0")
 
-        published = publish(target, [staged], target.decision_file("q-0", mark), files=None)
+        published = publish(target, [staged], target.commit_record_file("q-0", mark), files=None)
 
-        assert published.decision.mark != mark
+        assert published.record.mark != mark
         assert _read(bucket.url, None) == [*_ROWS]
 
     def test_publishing_again_changes_nothing(self, bucket: MemoryBucket) -> None:
         """Neither objects nor what was decided."""
         target, mark = _target(bucket.url, None), uuid4()
-        plan = begin(target, target.decision_file(None, mark)).plan
+        plan = begin(target, target.commit_record_file(None, mark)).plan
         staged = stage(target, plan, plan.ids, keyed_rows(range(7)))
-        file = target.decision_file("q-0", mark)
+        file = target.commit_record_file("q-0", mark)
         publish(target, [staged], file, files=None)
         there = names(Location(bucket.url))
 
         again = publish(target, [staged], file, files=None)
         discard(target, file)
 
-        assert again.decision.is_published
+        assert again.record.is_published
         assert names(Location(bucket.url)) == there
         assert _read(bucket.url, None) == [*range(7)]
 
@@ -240,7 +240,7 @@ class TestRepeated:
         for step in itertools.count(1) if write == "killed" else ():
             with stopping(step, Killed, once=False), suppress(Killed):
                 run()
-            if _decisions(bucket.url):
+            if _records(bucket.url):
                 break
         written = run()
 
@@ -259,13 +259,17 @@ class TestTwoAtOnce:
         """Both begin before either has staged anything, and both are published."""
         first, second = (_target(bucket.url, None) for _ in range(2))
         begun = [
-            (target, mark, begin(target, target.decision_file(None, mark), ids_apart=1000).plan)
+            (
+                target,
+                mark,
+                begin(target, target.commit_record_file(None, mark), ids_apart=1000).plan,
+            )
             for target, mark in ((first, uuid4()), (second, uuid4()))
         ]
         for number, (target, mark, plan) in enumerate(begun):
             rows = keyed_rows(range(10 * number, 10 * number + 10))
             staged = stage(target, plan, plan.ids.share(0, 1000), rows)
-            publish(target, [staged], target.decision_file(None, mark), files=None)
+            publish(target, [staged], target.commit_record_file(None, mark), files=None)
 
         assert _read(bucket.url, None) == [*range(20)]
 
@@ -273,7 +277,7 @@ class TestTwoAtOnce:
         """Before it is decided, so that none of its rows is seen."""
         target = _target(bucket.url, None)
         marks = uuid4(), uuid4()
-        plans = [begin(target, target.decision_file(None, mark)).plan for mark in marks]
+        plans = [begin(target, target.commit_record_file(None, mark)).plan for mark in marks]
         staged = [
             stage(target, plan, plan.ids, keyed_rows(range(10 * number, 10 * number + 10)))
             for number, plan in enumerate(plans)
@@ -281,10 +285,10 @@ class TestTwoAtOnce:
 
         for mark, each in zip(marks, staged, strict=True):
             with pytest.raises(OptionError, match="one writer at a time"):
-                publish(target, [each], target.decision_file("q", mark), files=None)
-            discard(target, target.decision_file("q", mark))
+                publish(target, [each], target.commit_record_file("q", mark), files=None)
+            discard(target, target.commit_record_file("q", mark))
             break
-        publish(target, [staged[1]], target.decision_file("r", marks[1]), files=None)
+        publish(target, [staged[1]], target.commit_record_file("r", marks[1]), files=None)
 
         assert _read(bucket.url, None) == [*range(10, 20)]
 
@@ -292,7 +296,7 @@ class TestTwoAtOnce:
 def test_a_task_with_too_many_ledgers_is_told(bucket: MemoryBucket) -> None:
     """The error names the option; nothing is left of the task."""
     target = _target(bucket.url, None)
-    plan = begin(target, target.decision_file(None)).plan
+    plan = begin(target, target.commit_record_file(None)).plan
 
     with pytest.raises(OptionError, match="may write 3 ledgers: give task_ledgers for more"):
         stage(target, plan, plan.ids.share(5, 3), keyed_rows(range(8)))
@@ -303,12 +307,12 @@ def test_a_task_with_too_many_ledgers_is_told(bucket: MemoryBucket) -> None:
 def _decided(bucket: MemoryBucket) -> bytes:
     """The text of a decision that was not carried out."""
     target, mark = _target(bucket.url, None), uuid4()
-    plan = begin(target, target.decision_file(None, mark)).plan
+    plan = begin(target, target.commit_record_file(None, mark)).plan
     staged = stage(target, plan, plan.ids, keyed_rows(range(3)))
-    place = Location(bucket.url).child(DECISIONS_FOLDER).child("public__default__orders")
+    place = Location(bucket.url).child(COMMIT_RECORDS_FOLDER).child("public__default__orders")
     for step in itertools.count(1):
         with stopping(step, Killed, once=False), suppress(Killed):
-            publish(target, [staged], target.decision_file("q", mark), files=None)
+            publish(target, [staged], target.commit_record_file("q", mark), files=None)
         if names(place):
             return place.read_object("q.json", max_bytes=1 << 20).data
     raise AssertionError
@@ -317,12 +321,12 @@ def _decided(bucket: MemoryBucket) -> bytes:
 def test_a_decision_is_read_as_it_was_written(bucket: MemoryBucket) -> None:
     """Ledgers, their index objects, schemas and marks; and the short form."""
     text = _decided(bucket)
-    decision = Decision.from_json(text)
+    record = CommitRecord.from_json(text)
 
-    assert decision.to_json() == text
-    assert decision.partitions is not None
-    assert [each.ledger_id for each in decision.partitions[0].ledgers] == [0, 1, 2]
-    assert len(decision.indexes) == 2
+    assert record.to_json() == text
+    assert record.partitions is not None
+    assert [each.ledger_id for each in record.partitions[0].ledgers] == [0, 1, 2]
+    assert len(record.indexes) == 2
 
 
 @pytest.mark.parametrize(
@@ -346,7 +350,7 @@ def test_a_decision_that_is_not_as_it_was_written_is_named(
 ) -> None:
     """Nothing is published by it."""
     text = _decided(bucket).replace(old, new)
-    place = Location(bucket.url).child(DECISIONS_FOLDER).child("public__default__orders")
+    place = Location(bucket.url).child(COMMIT_RECORDS_FOLDER).child("public__default__orders")
     place.write_object("q.json", text, user_metadata={})
     before = names(Location(bucket.url))
 
@@ -364,7 +368,7 @@ def test_every_byte_of_a_decision_that_is_changed_is_noticed(bucket: MemoryBucke
         changed = text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :]
         for damaged in (changed, text[:at]):
             with pytest.raises(CorruptMetadataError, match="not as it was written"):
-                Decision.from_json(damaged)
+                CommitRecord.from_json(damaged)
 
 
 _DAMAGED: Final[tuple[Any, ...]] = (
@@ -410,10 +414,10 @@ def test_any_value_in_a_decision_may_be_damaged(bucket: MemoryBucket) -> None:
                 fields.pop("crc32", None)
                 fields["crc32"] = json_crc32(fields)
             try:
-                decision = Decision.from_json(json.dumps(fields).encode())
+                record = CommitRecord.from_json(json.dumps(fields).encode())
             except CorruptMetadataError:
                 continue
-            numbers = decision.message_count, decision.begun_ms
+            numbers = record.message_count, record.started_ms
             assert {type(each) for each in numbers} == {int}, (way, damaged)
-            assert decision.message_count >= 0, (way, damaged)
-            assert decision.to_json(), (way, damaged)
+            assert record.message_count >= 0, (way, damaged)
+            assert record.to_json(), (way, damaged)

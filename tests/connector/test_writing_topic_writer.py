@@ -22,7 +22,7 @@ from connector.catalog.metadata.folder import MetadataFolder
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.inputs.topic_names import TopicName
 from connector.writing.message_router import java_string_hash
-from connector.writing.message_rows import GIVEN_ANEW
+from connector.writing.message_rows import REGENERATED_COLUMNS
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.expected import COLUMNS, rows_of, time_of
 from tests.support.golden import golden_topic, golden_topics
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from connector import Catalog
     from tests.support.golden import GoldenTopic
 
-_KEPT = [name for name in COLUMNS if name not in GIVEN_ANEW]
+_KEPT = [name for name in COLUMNS if name not in REGENERATED_COLUMNS]
 _CLEAR = [topic for topic in golden_topics() if "encrypted" not in topic.name]
 _TABLE = pa.table(
     {
@@ -295,7 +295,7 @@ class TestMetadata:
 
         catalog = open_catalog(bucket.url, metadata=str(tmp_path))
         read = open_topic(bucket.url, TOPIC, catalog=catalog).to_table()
-        names_ = [name for name in typed.column_names if name not in GIVEN_ANEW]
+        names_ = [name for name in typed.column_names if name not in REGENERATED_COLUMNS]
         assert read.select(names_).equals(typed.select(names_))
         versions = open_topic(bucket.url, TOPIC, columns=["__schema_version__"]).to_table()
         assert set(versions["__schema_version__"].to_pylist()) == {0}

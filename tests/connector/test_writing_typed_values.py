@@ -21,7 +21,7 @@ from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
 from connector import open_topic, write_messages
 from connector.catalog.schemas.answers import registered_versions
-from connector.writing.message_rows import GIVEN_ANEW, MessageRows
+from connector.writing.message_rows import REGENERATED_COLUMNS, MessageRows
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.command_line import USAGE, lines_of, run
 from tests.support.golden import golden_topic
@@ -178,7 +178,7 @@ def test_golden_topics_are_written_as_they_were_read(topic: GoldenTopic, time_un
     write_messages(bucket.url, topic.name, table, schema=schema)
 
     again = open_topic(bucket.url, topic.name, **options).to_table()
-    names = [name for name in table.column_names if name not in GIVEN_ANEW]
+    names = [name for name in table.column_names if name not in REGENERATED_COLUMNS]
     # As text, in which NaN equals itself, and maps without the order of their entries.
     written, read = (
         {name: str(comparable(each[name])) for name in names} for each in (again, table)
@@ -234,7 +234,7 @@ def test_frames_of_engines_are_written_as_they_were_read(
 
     again = open_topic(bucket.url, topic.name, **options).to_table()
     for column in table.column_names:
-        if column not in GIVEN_ANEW:
+        if column not in REGENERATED_COLUMNS:
             assert str(comparable(again[column])) == str(comparable(table[column])), column
     bucket.drop()
 

@@ -7,7 +7,7 @@ import signal
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
-from connector.writing.decision import DecisionFile
+from connector.writing.commit_record import CommitRecordFile
 from connector.writing.offloader import LedgerOffloader
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.writer import TopicStreamWriter
@@ -54,10 +54,10 @@ class _FailingWriter(TopicStreamWriter):
         return staged
 
     def commit(self, messages: Any, batchId: int) -> None:  # noqa: ANN401, N803
-        decide = self._around(DecisionFile.decide, "deciding", "decided")
+        decide = self._around(CommitRecordFile.commit, "deciding", "decided")
         publish = self._around(LedgerOffloader.publish, "", "half published")
         with (
-            patch.object(DecisionFile, "decide", decide),
+            patch.object(CommitRecordFile, "commit", decide),
             patch.object(LedgerOffloader, "publish", publish),
         ):
             super().commit(messages, batchId)

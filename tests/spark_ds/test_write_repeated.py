@@ -19,7 +19,7 @@ from arrow_io.errors import IncompleteReadWarning, StorageError
 from arrow_io.storage.location import Location
 from connector import open_catalog
 from connector.upkeep.audit.audit import audit
-from connector.writing.decision import DECISIONS_FOLDER
+from connector.writing.commit_record import COMMIT_RECORDS_FOLDER
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.support.appended_topics import payloads_of
 from tests.support.buckets import MemoryBucket
@@ -149,12 +149,12 @@ def test_what_was_decided_is_ended_by_a_job_without_rows(monkeypatch: pytest.Mon
         job = _Job(monkeypatch, {}, url=bucket.url)
         with stopping(step, lambda: Killed("stopped"), once=False) as stopped, suppress(Killed):
             job.run()
-        decisions = Location(bucket.url).child(DECISIONS_FOLDER).child("public__default__orders")
-        is_decided = bool(names(decisions))
+        records = Location(bucket.url).child(COMMIT_RECORDS_FOLDER).child("public__default__orders")
+        is_committed = bool(names(records))
 
         job.run(rows=0)
 
-        if is_decided:
+        if is_committed:
             decided += 1
             assert _values(bucket.url, None) == _ALL, step
         bucket.drop()

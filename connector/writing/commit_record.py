@@ -35,9 +35,9 @@ from connector.catalog.metadata.managed_ledger import (
 )
 from connector.inputs.times import time_of
 from connector.inputs.topic_names import TopicName
-from connector.writing.ledger_ids import has_mark, is_of_write
+from connector.writing.ledger_ids import belongs_to_write, has_mark
 from connector.writing.offloader import IndexObject
-from connector.writing.topic_files import extend_files, files_in, folder_name, remove_if_empty
+from connector.writing.topic_files import extend_files, folder_name, read_files, remove_if_empty
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.writing.offloader import LedgerOffloader
 
-DECISIONS_FOLDER: Final = "_writes"
+COMMIT_RECORDS_FOLDER: Final = "_writes"
 """Below the bucket, whose own objects brokers and catalogs look at."""
 
 _VERSION: Final = 1
@@ -55,12 +55,12 @@ _MAX_BYTES: Final = 1 << 30
 
 
 @dataclass(frozen=True, kw_only=True)
-class Decision:
+class CommitRecord:
     """What a write is to publish.
 
     Attributes:
         mark: The mark of the write.
-        begun_ms: When it began, ms since the epoch.
+        started_ms: When it began, ms since the epoch.
         message_count: How many messages it has.
         partitions: Its ledgers, as a cluster records them, for the topic or for each partition; the
             last of each is open and empty. None once all is published.
@@ -69,7 +69,7 @@ class Decision:
     """
 
     mark: UUID
-    begun_ms: int
+    started_ms: int
     message_count: int
     partitions: tuple[TopicMetadata, ...] | None
     indexes: tuple[IndexObject, ...] = ()
@@ -91,7 +91,7 @@ class Decision:
         fields: dict[str, object] = {
             "version": _VERSION,
             "mark": str(self.mark),
-            "begun_ms": self.begun_ms,
+            "begun_ms": self.started_ms,
             "messages": self.message_count,
         }
         if self.partitions is not None:
@@ -111,7 +111,7 @@ class Decision:
         return json.dumps({**fields, "crc32": json_crc32(fields)}).encode()
 
     @classmethod
-    def from_json(cls, data: bytes) -> Decision:
+    def from_json(cls, data: bytes) -> CommitRecord:
         """Read a decision.
 
         Raises:
@@ -122,27 +122,27 @@ class Decision:
             checksum = fields.pop("crc32")
             if type(checksum) is not int or checksum != json_crc32(fields):
                 raise _malformed()
-            begun_ms, message_count = fields["begun_ms"], fields["messages"]
+            started_ms, message_count = fields["begun_ms"], fields["messages"]
             # Nor is a bool a number here, though it is an `int`.
-            if fields["version"] != _VERSION or {type(begun_ms), type(message_count)} != {int}:
+            if fields["version"] != _VERSION or {type(started_ms), type(message_count)} != {int}:
                 raise _malformed()
-            if time_of(begun_ms) is None or message_count < 0:
+            if time_of(started_ms) is None or message_count < 0:
                 raise _malformed()
-            decision = cls(
+            record = cls(
                 mark=UUID(fields["mark"]),
-                begun_ms=begun_ms,
+                started_ms=started_ms,
                 message_count=message_count,
                 partitions=None,
             )
             if "partitions" not in fields:
-                return decision
+                return record
             return replace(
-                decision,
+                record,
                 partitions=tuple(
                     parse_managed_ledger_info(b64decode(info, validate=True), TopicName.parse(name))
                     for name, info in fields["partitions"].items()
                 ),
-                indexes=tuple(_index(each, decision.mark) for each in fields["indexes"]),
+                indexes=tuple(_index(each, record.mark) for each in fields["indexes"]),
                 schemas=fields["schemas"].encode(),
             )
         except (
@@ -156,7 +156,7 @@ class Decision:
             raise _malformed() from None
 
 
-class DecisionFile:
+class CommitRecordFile:
     """Where the decision of a write is kept.
 
     Args:
@@ -169,7 +169,7 @@ class DecisionFile:
     def __init__(
         self, bucket: Location, topic: TopicName, *, write_id: str | None, mark: UUID
     ) -> None:
-        self._all = bucket.child(DECISIONS_FOLDER)
+        self._all = bucket.child(COMMIT_RECORDS_FOLDER)
         self._folder = self._all.child(folder_name(topic))
         self.topic = topic
         self.mark = mark
@@ -178,14 +178,14 @@ class DecisionFile:
         self.write_id = str(mark) if write_id is None else write_id
         """What the write is known by."""
         self._name = f"{self.write_id}.json"
-        self._may_stand = False
+        self._may_exist = False
 
-    def is_ours(self, uuid: UUID) -> bool:
+    def is_own(self, uuid: UUID) -> bool:
         """Whether a ledger of this uuid is of this write, or of another run of it."""
-        is_ours = has_mark(uuid, self.mark)
-        return is_ours or (self.is_named and is_of_write(uuid, self.topic, self.write_id))
+        is_own = has_mark(uuid, self.mark)
+        return is_own or (self.is_named and belongs_to_write(uuid, self.topic, self.write_id))
 
-    def read(self) -> Decision | None:
+    def read(self) -> CommitRecord | None:
         """The decision; None: the write is not decided.
 
         Raises:
@@ -197,21 +197,21 @@ class DecisionFile:
         except MissingObjectError:
             return None
         try:
-            return Decision.from_json(data)
+            return CommitRecord.from_json(data)
         except CorruptMetadataError as error:
             raise error.located(object_key=f"{self._folder}/{self._name}") from None
 
-    def is_decided(self) -> bool:
+    def is_committed(self) -> bool:
         """Whether the decision is that of this write, not of an earlier one of the same id.
 
         Raises:
             CorruptMetadataError: It is not as it was written.
             StorageError: The store refused, or went on failing.
         """
-        standing = self.read() if self.is_named or self._may_stand else None
-        return standing is not None and has_mark(standing.mark, self.mark)
+        record = self.read() if self.is_named or self._may_exist else None
+        return record is not None and has_mark(record.mark, self.mark)
 
-    def decide(self, decision: Decision) -> Decision:
+    def commit(self, record: CommitRecord) -> CommitRecord:
         """Decide a write, unless it is decided.
 
         Returns:
@@ -223,25 +223,25 @@ class DecisionFile:
             CorruptMetadataError: The earlier one is not as it was written.
             StorageError: The store refused, or went on failing; it may be decided then.
         """
-        data = decision.to_json()
-        self._may_stand = True
+        data = record.to_json()
+        self._may_exist = True
         if not self.is_named:
             self._folder.write_object(self._name, data, user_metadata={})
-            return decision
+            return record
         while not self._folder.write_new_object(self._name, data):
-            standing = self.read()
-            if standing is not None:
-                return standing
-        return decision
+            earlier = self.read()
+            if earlier is not None:
+                return earlier
+        return record
 
-    def settle(self, decision: Decision) -> None:
+    def finish(self, record: CommitRecord) -> None:
         """Note that a decision was carried out.
 
         Raises:
             StorageError: The store refused, or went on failing.
         """
         if self.is_named:
-            short = replace(decision, partitions=None)
+            short = replace(record, partitions=None)
             self._folder.write_object(self._name, short.to_json(), user_metadata={})
         else:
             self.revoke()
@@ -258,7 +258,7 @@ class DecisionFile:
 
 
 def carry_out(
-    decision: Decision,
+    record: CommitRecord,
     bucket: LedgerOffloader,
     root: Location | None,
     before: Mapping[str, Mapping[str, bytes]] | None = None,
@@ -266,7 +266,7 @@ def carry_out(
     """Publish the ledgers of a decision, unless that is known to be done.
 
     Args:
-        decision: The decision.
+        record: The decision.
         bucket: Where the ledgers are.
         root: Where the folders of the metadata are; None: no metadata is written.
         before: What stands there, by the name of the folder and of the file; None: it is read.
@@ -275,17 +275,17 @@ def carry_out(
         CorruptMetadataError: The metadata that stands is malformed.
         StorageError: The store refused, or went on failing; whoever calls again goes on.
     """
-    if decision.partitions is None:
+    if record.partitions is None:
         return
-    for index in decision.indexes:
+    for index in record.indexes:
         bucket.publish(index)
     if root is None:
         return
-    for added in decision.partitions:
+    for added in record.partitions:
         name = folder_name(added.topic)
         folder = root.child(name)
-        files = files_in(folder) if before is None else before[name]
-        extend_files(folder, files, added, decision.schemas)
+        files = read_files(folder) if before is None else before[name]
+        extend_files(folder, files, added, record.schemas)
 
 
 def _index(fields: Mapping[str, Any], mark: UUID) -> IndexObject:
