@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.errors import MissingObjectError
+from arrow_io.format.object_names import MAX_LEDGER_ID
 from connector.catalog.kinds import parse_name
 from connector.catalog.ledger_copy import age_rank
 
@@ -88,11 +89,11 @@ def list_bucket(location: Location) -> BucketListing:
         StorageError: The bucket cannot be listed.
     """
     listed = [(info, parse_name(info.name)) for info in location.list_objects()]
-    named = [(info, *parsed) for info, parsed in listed if parsed is not None]
+    named = [(info, parsed) for info, parsed in listed if parsed is not None]
     return BucketListing(
         location,
-        _in_order({name: info for info, name, is_index in named if is_index}),
-        {name: info for info, name, is_index in named if not is_index},
+        _in_order({each.name: info for info, each in named if each.is_index}),
+        {each.name: info for info, each in named if not each.is_index},
         tuple(info for info, parsed in listed if parsed is None),
     )
 
@@ -146,6 +147,6 @@ def _in_order(indexes: Mapping[PairName, ObjectInfo]) -> dict[PairName, ObjectIn
     return dict(sorted(newest_first, key=_ledger_rank))
 
 
-def _ledger_rank(each: tuple[PairName, ObjectInfo]) -> tuple[bool, int]:
+def _ledger_rank(each: tuple[PairName, ObjectInfo]) -> int:
     ledger_id = each[0].ledger_id
-    return ledger_id is None, ledger_id or 0
+    return MAX_LEDGER_ID + 1 if ledger_id is None else ledger_id

@@ -21,12 +21,12 @@ from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.bucket import Bucket, Opening
 from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.bucket_summary import what_lies_there
+from connector.catalog.kinds import nameless_error
 from connector.catalog.left_out import count_left_out
 from connector.catalog.live_cluster import LiveCluster, explaining, explaining_topic
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.schemas.loading import load_schema
-from connector.catalog.segment_copies import nameless_error
 from connector.catalog.shown_catalog import catalog_line, catalog_table
 from connector.catalog.snapshot.json import Snapshot
 from connector.catalog.snapshot.snapshot import (

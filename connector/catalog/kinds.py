@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Final
 
+from arrow_io.errors import CorruptIndexError
 from connector.catalog.offloaded_copy import OffloadedObjects
 from connector.catalog.segment_copies import StreamedSegments
 
@@ -29,8 +30,12 @@ def parse_name(object_name: str) -> NamedObject | None:
     Returns:
         What the name says; None for an object of no known kind.
     """
-    found = (kind.parse(object_name) for kind in KINDS)
-    return next((each for each in found if each is not None), None)
+    # Most objects are of the last kind.
+    for kind in reversed(KINDS):
+        found: NamedObject | None = kind.parse(object_name)
+        if found is not None:
+            return found
+    return None
 
 
 def kind_of(name: PairName) -> ObjectKind[Any, Any]:
@@ -42,6 +47,18 @@ def named_pairs(topic: TopicName, info: LedgerInfo) -> list[PairName]:
     """Return the names of the pairs that metadata names for a ledger."""
     found = (kind.named_pairs(topic, info) for kind in KINDS)
     return next((list(names) for names in found if names), [])
+
+
+def nameless_error(copy: LedgerCopy) -> CorruptIndexError:
+    """Return the error for what a shared pair has of a ledger whose topic nothing names."""
+    kind = kind_of(copy.pairs[0].name)
+    message = (
+        f"nothing tells which topic the {kind.unit} belongs to: {kind.title} notes it only in the"
+        " metadata"
+    )
+    return CorruptIndexError(
+        message, object_key=copy.name.index_name, ledger_id=copy.name.ledger_id
+    )
 
 
 def joined(copies: Sequence[LedgerCopy], info: LedgerInfo | None = None) -> list[LedgerCopy]:

@@ -24,32 +24,38 @@ if TYPE_CHECKING:
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
-class StoredPair(Protocol):
+class StoredObjects(Protocol):
+    """Objects in a bucket, of which the index object was read."""
+
+    if TYPE_CHECKING:
+        # Fields of dataclasses, which would take properties of a base class for their defaults.
+        @property
+        def index(self) -> ObjectInfo:
+            """The index object, as it was listed; the first one, if there are several."""
+
+        @property
+        def data(self) -> ObjectInfo | None:
+            """Its data object, as it was listed; None if there is none."""
+
+        @property
+        def topic(self) -> AnyTopic | None:
+            """The topic that they belong to; None if nothing names it."""
+
+        @property
+        def error(self) -> PulsarOffloadError | None:
+            """What is wrong with them; None if they are sound."""
+
+        @property
+        def objects(self) -> tuple[ObjectInfo, ...]:
+            """All objects, index objects before their data objects."""
+
+
+class StoredPair(StoredObjects, Protocol):
     """An index object that was read, and its data object."""
 
     @property
     def name(self) -> PairName:
         """Names of both objects."""
-
-    @property
-    def index(self) -> ObjectInfo:
-        """The index object, as it was listed."""
-
-    @property
-    def data(self) -> ObjectInfo | None:
-        """The data object, as it was listed; None if there is none."""
-
-    @property
-    def topic(self) -> AnyTopic | None:
-        """The topic that it belongs to; None if its objects do not name it."""
-
-    @property
-    def error(self) -> PulsarOffloadError | None:
-        """What is wrong with it; None if it is sound."""
-
-    @property
-    def objects(self) -> tuple[ObjectInfo, ...]:
-        """Its objects, index object first."""
 
     @property
     def copies(self) -> Sequence[LedgerCopy]:
@@ -62,97 +68,52 @@ class StoredPair(Protocol):
         """Return the pair with the versions of a later listing, which shows the same objects."""
 
 
-class LedgerCopy(Protocol):
-    """One copy of a ledger in a bucket: one pair of objects, or its shares of several pairs."""
+class LedgerCopy(StoredObjects, Protocol):
+    """One copy of a ledger in a bucket: one pair of objects, or its shares of several pairs.
 
-    @property
-    def name(self) -> CopyName:
-        """Names of its first objects."""
-
-    @property
-    def pairs(self) -> Sequence[StoredPair]:
-        """The pairs of objects that hold it, in the order of its entries."""
-
-    @property
-    def index(self) -> ObjectInfo:
-        """The index object of its first pair, as it was listed."""
-
-    @property
-    def data(self) -> ObjectInfo | None:
-        """The data object of its first pair, as it was listed; None if there is none."""
-
-    @property
-    def topic(self) -> AnyTopic | None:
-        """The topic that it belongs to; None if nothing names it."""
-
-    @property
-    def ledger(self) -> OpenLedger | None:
-        """The ledger, if its objects are there and sound."""
-
-    @property
-    def error(self) -> PulsarOffloadError | None:
-        """What is wrong with it otherwise."""
-
-    @property
-    def cut(self) -> OpenLedger | None:
-        """The ledger, if it can be read as far as its data objects go."""
-
-    @property
-    def is_shared(self) -> bool:
-        """Whether its objects may hold other ledgers too, as segments do.
-
-        Then they need not name their topic, objects that were not found may have more of the
-        ledger, and they are needed as long as any of their ledgers is.
-        """
-
-    @property
-    def uuids(self) -> set[UUID]:
-        """The ids by which metadata names its objects."""
-
-    @property
-    def modified(self) -> datetime | None:
-        """When the last of its index objects was written; None if unknown."""
-
-    @property
-    def index_objects(self) -> tuple[ObjectInfo, ...]:
-        """The objects that are read to open it."""
-
-    @property
-    def objects(self) -> tuple[ObjectInfo, ...]:
-        """Its objects, index object first."""
-
-    @property
-    def data_bytes(self) -> int | None:
-        """Bytes of data objects that it takes; None if there is none."""
-
-    @property
-    def stored_bytes(self) -> int:
-        """Bytes of objects that it alone takes."""
-
-    @property
-    def extra_bytes(self) -> int:
-        """Bytes of its data object after those that its index object describes."""
-
-    @property
-    def may_lack_entries(self) -> bool:
-        """Whether its writer lost entries, or may have."""
-
-    def with_topic(self, topic: AnyTopic) -> LedgerCopy:
-        """Return the copy as one of a topic, if only the metadata can name its topic."""
-
-
-class BaseCopy:
-    """What follows from the pairs of a copy, for every kind alike."""
+    Kinds inherit from it what follows from the pairs of a copy.
+    """
 
     if TYPE_CHECKING:
-        # Fields of dataclasses, which would take properties of a base class for their defaults.
+
+        @property
+        def name(self) -> CopyName:
+            """Names of its first objects."""
+
         @property
         def pairs(self) -> Sequence[StoredPair]:
-            """See `LedgerCopy`."""
+            """The pairs of objects that hold it, in the order of its entries."""
 
         @property
         def ledger(self) -> OpenLedger | None:
-            """See `LedgerCopy`."""
+            """The ledger, if its objects are there and sound."""
+
+        @property
+        def cut(self) -> OpenLedger | None:
+            """The ledger, if it is not sound and can be read as far as its data objects go."""
+
+        @property
+        def is_shared(self) -> bool:
+            """Whether its objects may hold other ledgers too, as segments do.
+
+            Then they need not name their topic, objects that were not found may have more of the
+            ledger, and they are needed as long as any of their ledgers is.
+            """
+
+        @property
+        def data_bytes(self) -> int | None:
+            """Bytes of data objects that it takes; None if there is none."""
+
+        @property
+        def stored_bytes(self) -> int:
+            """Bytes of objects that it alone takes."""
+
+        @property
+        def extra_bytes(self) -> int:
+            """Bytes of its data object after those that its index object describes."""
+
+        def with_topic(self, topic: AnyTopic) -> LedgerCopy:
+            """Return the copy as one of a topic, if only the metadata can name its topic."""
 
     @property
     def uuids(self) -> set[UUID]:
@@ -170,11 +131,6 @@ class BaseCopy:
     def index_objects(self) -> tuple[ObjectInfo, ...]:
         """The objects that are read to open it."""
         return tuple(each.index for each in self.pairs)
-
-    @property
-    def objects(self) -> tuple[ObjectInfo, ...]:
-        """Its objects, index object first."""
-        return tuple(info for each in self.pairs for info in each.objects)
 
     @property
     def may_lack_entries(self) -> bool:

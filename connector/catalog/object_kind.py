@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
 _Name = TypeVar("_Name", bound="PairName")
+_Name_contra = TypeVar("_Name_contra", bound="PairName", contravariant=True)
 _Copy = TypeVar("_Copy", bound="LedgerCopy")
 
 
@@ -40,20 +41,37 @@ class SavedPair:
     error: PulsarOffloadError | None
 
 
+class SavedForm(Protocol[_Name_contra, _Copy]):
+    """The form in which catalog snapshots have the copies of a kind."""
+
+    def to_json(self, copy: _Copy) -> dict[str, Any]:
+        """Return what a catalog snapshot has of a copy beyond `SavedPair`."""
+
+    def from_json(self, value: dict[str, Any], name: _Name_contra, pair: SavedPair) -> _Copy:
+        """Read what `to_json` returned.
+
+        Raises:
+            CorruptSnapshotError: The copy would be neither sound nor in error; or another error, if
+                the value is not what `to_json` returns.
+        """
+
+
 class ObjectKind(Protocol[_Name, _Copy]):
     """One kind of objects. `connector.catalog.kinds` has the list of all kinds.
 
     Attributes:
         title: What wrote its objects, in words.
         unit: What one pair of them is, in words.
-        can_be_saved: Whether catalog snapshots have a form for it.
         name_type: The class of the names of its pairs, which no other kind has.
     """
 
     title: str
     unit: str
-    can_be_saved: bool
     name_type: type[_Name]
+
+    @property
+    def saved_form(self) -> SavedForm[_Name, _Copy] | None:
+        """Its form in catalog snapshots; None if they have none for it."""
 
     def parse(self, object_name: str) -> NamedObject | None:
         """Read the name of an object; None if it is none of this kind."""
@@ -85,15 +103,4 @@ class ObjectKind(Protocol[_Name, _Copy]):
 
         Returns:
             The copy of the pairs that count, if there are any, then what each other pair has.
-        """
-
-    def to_json(self, copy: _Copy) -> dict[str, Any]:
-        """Return what a catalog snapshot has of a copy beyond `SavedPair`."""
-
-    def from_json(self, value: dict[str, Any], name: _Name, pair: SavedPair) -> _Copy:
-        """Read what `to_json` returned.
-
-        Raises:
-            CorruptSnapshotError: The copy would be neither sound nor in error; or another error, if
-                the value is not what `to_json` returns.
         """

@@ -20,7 +20,7 @@ from arrow_io.errors import (
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY, read_index_block
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.ledgers.reader import OffloadedLedger
-from connector.catalog.ledger_copy import BaseCopy, are_same, object_versions, objects_of
+from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
 from connector.catalog.object_kind import NamedObject
 from connector.catalog.saved_values import (
     base64_text,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class OffloadedCopy(BaseCopy):
+class OffloadedCopy(LedgerCopy):
     """One offload attempt of one ledger, as it lies in the bucket: a pair, and the copy it has.
 
     Attributes:
@@ -115,45 +115,8 @@ class OffloadedCopy(BaseCopy):
         return self
 
 
-class OffloadedObjects:
-    """The kind of PIP-17 (an `ObjectKind`)."""
-
-    title = "offload (PIP-17)"
-    unit = "ledger"
-    can_be_saved = True
-    name_type = LedgerObjectName
-
-    def parse(self, object_name: str) -> NamedObject | None:
-        """Read the name of an object; None if it is none of this kind."""
-        parsed = parse_object_name(object_name)
-        if parsed is None or parsed.is_streaming:
-            return None
-        return NamedObject(parsed.ledger_object_name, parsed.is_index)
-
-    def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[LedgerObjectName]:
-        """Return the names of the attempt that metadata names for a ledger."""
-        del topic
-        if info.offload is None or info.offload.uuid is None:
-            return ()
-        return (LedgerObjectName(info.offload.uuid, info.ledger_id),)
-
-    def read(
-        self,
-        location: Location,
-        name: LedgerObjectName,
-        *,
-        index: ObjectInfo,
-        data: ObjectInfo | None,
-    ) -> OffloadedCopy:
-        """Read an index object: one request, and a HEAD if it does not name its topic."""
-        return read_copy(location, name, index=index, data=data)
-
-    def joined(
-        self, copies: Sequence[OffloadedCopy], info: LedgerInfo | None
-    ) -> Sequence[OffloadedCopy]:
-        """Return the same copies: each is one of the whole ledger."""
-        del info
-        return copies
+class _SavedCopies:
+    """The form of these copies in catalog snapshots (a `SavedForm`)."""
 
     def to_json(self, copy: OffloadedCopy) -> dict[str, Any]:
         """Return what a catalog snapshot has of the index object."""
@@ -201,50 +164,70 @@ class OffloadedObjects:
         return OffloadedCopy(name, index, data, topic, sound, error, cut)
 
 
-def read_copy(
-    location: Location,
-    name: LedgerObjectName,
-    *,
-    index: ObjectInfo,
-    data: ObjectInfo | None,
-) -> OffloadedCopy:
-    """Read the index object of one attempt: one request, and a HEAD if it does not name its topic.
+class OffloadedObjects:
+    """The kind of PIP-17 (an `ObjectKind`)."""
 
-    Args:
-        location: Where the objects lie.
-        name: Names of the attempt's objects.
-        index: What the listing said of its index object.
-        data: What it said of its data object; None if there is none.
+    title = "offload (PIP-17)"
+    unit = "ledger"
+    saved_form = _SavedCopies()
+    name_type = LedgerObjectName
 
-    Raises:
-        StorageError: The index object cannot be read for a reason that lies in the store.
-    """
-    ledger = cut = None
-    topic = None
-    error: PulsarOffloadError | None = None
-    managed_ledger = None
-    try:
-        ledger = OffloadedLedger.open(location, name, versions=object_versions(index, data))
-        # A ledger whose data object is cut has a topic too.
-        managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
-        if data is not None:
-            cut = ledger.cut_at(data.size_bytes)
-            ledger = ledger.with_data_size(data.size_bytes)
-            cut = None
-    except (FormatError, MissingObjectError) as unsound:
-        error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
-    if managed_ledger is None and not isinstance(error, MissingObjectError):
-        metadata = location.user_metadata(name.index_name) or {}
-        managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
-    if managed_ledger is not None:
+    def parse(self, object_name: str) -> NamedObject | None:
+        """Read the name of an object; None if it is none of this kind."""
+        parsed = parse_object_name(object_name)
+        if parsed is None or parsed.is_streaming:
+            return None
+        return NamedObject(parsed.ledger_object_name, parsed.is_index)
+
+    def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[LedgerObjectName]:
+        """Return the names of the attempt that metadata names for a ledger."""
+        del topic
+        if info.offload is None or info.offload.uuid is None:
+            return ()
+        return (LedgerObjectName(info.offload.uuid, info.ledger_id),)
+
+    def read(
+        self,
+        location: Location,
+        name: LedgerObjectName,
+        *,
+        index: ObjectInfo,
+        data: ObjectInfo | None,
+    ) -> OffloadedCopy:
+        """Read an index object: one request, and a HEAD if it does not name its topic."""
+        ledger = cut = None
+        topic = None
+        error: PulsarOffloadError | None = None
+        managed_ledger = None
         try:
-            topic = managed_ledger_owner(managed_ledger)
-        except FormatError as unsound:
+            ledger = OffloadedLedger.open(location, name, versions=object_versions(index, data))
+            # A ledger whose data object is cut has a topic too.
+            managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
+            if data is not None:
+                cut = ledger.cut_at(data.size_bytes)
+                ledger = ledger.with_data_size(data.size_bytes)
+                cut = None
+        except (FormatError, MissingObjectError) as unsound:
             error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
-    if data is None and error is None:
-        message = f"the index object is there, its data object is not{OR_DELETION}"
-        error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
-    if topic is None and error is None:
-        message = "nothing tells which topic the ledger belongs to"
-        error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
-    return OffloadedCopy(name, index, data, topic, None if error else ledger, error, cut)
+        if managed_ledger is None and not isinstance(error, MissingObjectError):
+            metadata = location.user_metadata(name.index_name) or {}
+            managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
+        if managed_ledger is not None:
+            try:
+                topic = managed_ledger_owner(managed_ledger)
+            except FormatError as unsound:
+                error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+        if data is None and error is None:
+            message = f"the index object is there, its data object is not{OR_DELETION}"
+            error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+        if topic is None and error is None:
+            message = "nothing tells which topic the ledger belongs to"
+            error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
+        return OffloadedCopy(name, index, data, topic, None if error else ledger, error, cut)
+
+    def joined(
+        self, copies: Sequence[OffloadedCopy], info: LedgerInfo | None
+    ) -> Sequence[OffloadedCopy]:
+        """Return the same copies: each is one of the whole ledger."""
+        del info
+        return copies

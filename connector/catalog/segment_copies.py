@@ -8,13 +8,12 @@ others wrote may have the name in its user metadata, as objects of PIP-17 have.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.core.wording import OR_DELETION
 from arrow_io.errors import (
     CorruptIndexError,
-    CorruptSnapshotError,
     FormatError,
     MissingObjectError,
     PulsarOffloadError,
@@ -23,7 +22,7 @@ from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import SegmentName, ShareName, parse_object_name
 from arrow_io.ledgers.segments.ledger import SegmentedLedger
 from arrow_io.ledgers.segments.reader import OffloadedSegment, SegmentedOffload
-from connector.catalog.ledger_copy import BaseCopy, are_same, object_versions, objects_of
+from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
 from connector.catalog.object_kind import NamedObject
 from connector.inputs.topic_names import managed_ledger_owner
 
@@ -34,9 +33,7 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.segments.ledger import SegmentShare
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadSegment
-    from connector.catalog.object_kind import SavedPair
     from connector.inputs.topic_names import AnyTopic, TopicName
 
 
@@ -83,7 +80,7 @@ class SegmentCopy:
 
 
 @dataclass(frozen=True)
-class SegmentedCopy(BaseCopy):
+class SegmentedCopy(LedgerCopy):
     """What one or more segments have of a ledger; name and objects are those of the first.
 
     Attributes:
@@ -116,6 +113,11 @@ class SegmentedCopy(BaseCopy):
         return self.pairs[0].data
 
     @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """All of its objects, which other ledgers may have shares of."""
+        return tuple(info for each in self.pairs for info in each.objects)
+
+    @property
     def data_bytes(self) -> int | None:
         """Bytes of data objects that it takes; None if there is none."""
         ledger = self.ledger or self.cut
@@ -136,7 +138,7 @@ class StreamedSegments:
 
     title = "streaming offload (PIP-76)"
     unit = "segment"
-    can_be_saved = False
+    saved_form = None
     name_type = SegmentName
 
     def parse(self, object_name: str) -> NamedObject | None:
@@ -155,7 +157,24 @@ class StreamedSegments:
         self, location: Location, name: SegmentName, *, index: ObjectInfo, data: ObjectInfo | None
     ) -> SegmentCopy:
         """Read an index object: one request, and what `OffloadedSegment.open` adds."""
-        return read_segment(location, name, index=index, data=data)
+        topic = segment = None
+        error: PulsarOffloadError | None = None
+        try:
+            segment = OffloadedSegment.open(
+                location,
+                name,
+                data_size_bytes=None if data is None else data.size_bytes,
+                versions=object_versions(index, data),
+            )
+            managed_ledger = segment.managed_ledger
+            if segment.user_metadata is None:
+                metadata = location.user_metadata(name.index_name) or {}
+                managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
+            if managed_ledger is not None:
+                topic = managed_ledger_owner(managed_ledger)
+        except (FormatError, MissingObjectError) as unsound:
+            error, segment = unsound.located(object_key=name.index_name), None
+        return SegmentCopy(name, index, data, topic, segment, error)
 
     def joined(
         self, copies: Sequence[SegmentedCopy], info: LedgerInfo | None
@@ -171,20 +190,6 @@ class StreamedSegments:
         topic = next((each.topic for each in mine if each.topic is not None), None)
         whole = whole if topic is None else whole.with_topic(topic)
         return [whole, *(each for each in copies if each not in mine)]
-
-    def to_json(self, copy: SegmentedCopy) -> dict[str, Any]:
-        """Catalog snapshots have no form for segments."""
-        raise NotImplementedError
-
-    def from_json(self, value: dict[str, Any], name: SegmentName, pair: SavedPair) -> SegmentedCopy:
-        """Refuse a segment: no catalog snapshot has one.
-
-        Raises:
-            CorruptSnapshotError: Always.
-        """
-        del value, pair
-        message = f"{name.index_name} is a segment of streaming offload (PIP-76)"
-        raise CorruptSnapshotError(message)
 
 
 def _named_segments(info: LedgerInfo | None) -> Sequence[OffloadSegment]:
@@ -258,51 +263,6 @@ def segmented_copy(
         None if errors else ledger,
         errors[0] if errors else None,
         ledger if errors else None,
-    )
-
-
-def read_segment(
-    location: Location, name: SegmentName, *, index: ObjectInfo, data: ObjectInfo | None
-) -> SegmentCopy:
-    """Read the index object of a segment: one request, and what `OffloadedSegment.open` adds.
-
-    Args:
-        location: Where the objects lie.
-        name: Names of the segment's objects.
-        index: What the listing said of its index object.
-        data: What it said of its data object; None if there is none.
-
-    Raises:
-        StorageError: An object cannot be read for a reason that lies in the store.
-    """
-    topic = segment = None
-    error: PulsarOffloadError | None = None
-    try:
-        segment = OffloadedSegment.open(
-            location,
-            name,
-            data_size_bytes=None if data is None else data.size_bytes,
-            versions=object_versions(index, data),
-        )
-        managed_ledger = segment.managed_ledger
-        if segment.user_metadata is None:
-            metadata = location.user_metadata(name.index_name) or {}
-            managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
-        if managed_ledger is not None:
-            topic = managed_ledger_owner(managed_ledger)
-    except (FormatError, MissingObjectError) as unsound:
-        error, segment = unsound.located(object_key=name.index_name), None
-    return SegmentCopy(name, index, data, topic, segment, error)
-
-
-def nameless_error(copy: LedgerCopy) -> CorruptIndexError:
-    """The error for what a segment has of a ledger whose topic nothing names."""
-    message = (
-        "nothing tells which topic the segment belongs to: streaming offload (PIP-76) notes it only"
-        " in the metadata"
-    )
-    return CorruptIndexError(
-        message, object_key=copy.name.index_name, ledger_id=copy.name.ledger_id
     )
 
 

@@ -19,7 +19,7 @@ from arrow_io.ledgers.ledger import Block
 from arrow_io.ledgers.open_ledger import OpenLedger
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
-from connector.catalog.ledger_copy import BaseCopy, are_same, objects_of
+from connector.catalog.ledger_copy import LedgerCopy, are_same, objects_of
 from connector.catalog.object_kind import NamedObject
 from connector.inputs.topic_names import TopicName
 
@@ -190,7 +190,7 @@ class BoxedLedger(OpenLedger):
 
 
 @dataclass(frozen=True)
-class BoxCopy(BaseCopy):
+class BoxCopy(LedgerCopy):
     """A box in a bucket: a `StoredPair`, and the `LedgerCopy` that it has."""
 
     name: BoxName
@@ -244,12 +244,29 @@ class BoxCopy(BaseCopy):
         return self
 
 
+class _SavedBoxes:
+    """Their form in catalog snapshots (a `SavedForm`)."""
+
+    def to_json(self, copy: BoxCopy) -> dict[str, Any]:
+        """Return where the entries stop."""
+        return {"stops": None if copy.ledger is None else copy.ledger.entries.stops}
+
+    def from_json(self, value: dict[str, Any], name: BoxName, pair: SavedPair) -> BoxCopy:
+        """Read what `to_json` returned."""
+        ledger = None
+        if value["stops"] is not None:
+            version = None if pair.data is None else pair.data.version
+            stops = tuple(value["stops"])
+            ledger = BoxedLedger(BoxedEntries(pair.location, name, stops, version))
+        return BoxCopy(name, pair.index, pair.data, pair.topic, ledger, pair.error)
+
+
 class Boxes:
     """The kind (an `ObjectKind`)."""
 
     title = "the packers"
     unit = "carton"
-    can_be_saved = True
+    saved_form = _SavedBoxes()
     name_type = BoxName
 
     def parse(self, object_name: str) -> NamedObject | None:
@@ -294,19 +311,6 @@ class Boxes:
         """Return the same copies."""
         del info
         return copies
-
-    def to_json(self, copy: BoxCopy) -> dict[str, Any]:
-        """Return where the entries stop."""
-        return {"stops": None if copy.ledger is None else copy.ledger.entries.stops}
-
-    def from_json(self, value: dict[str, Any], name: BoxName, pair: SavedPair) -> BoxCopy:
-        """Read what `to_json` returned."""
-        ledger = None
-        if value["stops"] is not None:
-            version = None if pair.data is None else pair.data.version
-            stops = tuple(value["stops"])
-            ledger = BoxedLedger(BoxedEntries(pair.location, name, stops, version))
-        return BoxCopy(name, pair.index, pair.data, pair.topic, ledger, pair.error)
 
 
 def box(name: BoxName, entries: Sequence[bytes], topic: str) -> dict[str, bytes]:

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.object_kind import SavedForm
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.inputs.topic_names import TopicName
 
@@ -119,7 +120,7 @@ def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
         "data": copy.data and info_json(copy.data),
         "topic": owner_json(copy.topic),
         "error": copy.error and error_json(copy.error),
-        **kind_of(copy.pairs[0].name).to_json(copy),
+        **_form_of(copy.pairs[0].name).to_json(copy),
     }
 
 
@@ -226,8 +227,16 @@ def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
         read_owner(value["topic"]),
         None if error is None else read_error(*error),
     )
-    copy: LedgerCopy = kind_of(name).from_json(value, name, pair)
+    copy: LedgerCopy = _form_of(name).from_json(value, name, pair)
     return copy
+
+
+def _form_of(name: PairName) -> SavedForm[Any, Any]:
+    form = kind_of(name).saved_form
+    if form is None:
+        message = f"catalog snapshots have no form for {name.index_name}"
+        raise CorruptSnapshotError(message)
+    return form
 
 
 def _read_name(info: ObjectInfo, *, is_index: bool) -> PairName:

@@ -117,7 +117,7 @@ def _check_savable(buckets: Iterable[BucketContents], topics: Iterable[TopicLedg
     stored = ((each.name, f"{each.index.name} is such an object") for each in pairs)
     for name, text in chain(named, stored):
         kind = kind_of(name)
-        if not kind.can_be_saved:
+        if kind.saved_form is None:
             message = f"{kind.title} cannot be saved in a catalog: {text}"
             raise OptionError(message)
 
