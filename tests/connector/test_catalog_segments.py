@@ -571,3 +571,27 @@ def test_a_segment_that_failed_does_not_count() -> None:
     found.infos[10] = replace(info, offload=replace(info.offload, segments=segments))
     with streamed(found) as topic:
         assert topic.read() == texts(4)
+
+
+def test_the_table_of_blocks_has_each_entry_once() -> None:
+    """Where segments overlap, a block has the entries that are read of it."""
+    ((ledger_id, entries),) = ledgers(6)
+    size_bytes = sum(map(len, entries))
+    parts = [Part(ledger_id, entries), Part(ledger_id, entries[2:4], 2, 6, size_bytes)]
+    found = stream_ledgers(ledgers(6), (2,))
+    for uuid, part in zip(map(UUID, list(found.objects)[::2]), parts, strict=True):
+        found.objects |= segment_objects(uuid, write_segment([part]))
+    info = found.infos[ledger_id]
+    assert info.offload is not None
+    ends = zip(info.offload.segments, (5, 3), strict=True)
+    segments = tuple(replace(each, end_entry_id=end) for each, end in ends)
+    found.infos[ledger_id] = replace(info, offload=replace(info.offload, segments=segments))
+    with streamed(found) as topic:
+        assert topic.read() == texts(6)
+        rows = blocks_table(topic.catalog()).to_pylist()
+
+    assert [(row["first_entry_id"], row["last_entry_id"]) for row in rows] == [
+        (0, 1),
+        (2, 3),
+        (4, 5),
+    ]
