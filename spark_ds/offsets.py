@@ -69,9 +69,9 @@ class StartingOffsets:
                 raise OptionError(message)
             for each in topics:
                 if place == LATEST:
-                    found[each] = latest.of(each)
+                    found[each] = latest.topic_progress(each)
                 elif isinstance(place, Position):
-                    found[each] = latest.of(each).at(place)
+                    found[each] = latest.topic_progress(each).at(place)
                 else:
                     found.pop(each, None)
         return Progress(found)
@@ -167,7 +167,7 @@ def offset_of(increment: Increment) -> dict[str, Any]:
     return {
         **increment.after.to_value(),
         "read": _amount(increment.amount),
-        "behind": _amount(increment.behind),
+        "behind": _amount(increment.lag),
     }
 
 

@@ -129,7 +129,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         with sentence_first():
             source = self._source
-            increment = source.increments.between(
+            increment = source.increments.increment_between(
                 Progress.from_value(start), Progress.from_value(end)
             )
             self._tell(increment.notices)

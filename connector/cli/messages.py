@@ -21,7 +21,7 @@ from connector.cli.options import Printing, Reading, Topic, Url  # noqa: TC001 -
 from connector.cli.output import print_records, print_rows, progress, say
 from connector.cli.place import tell_read, tell_snapshot
 from connector.display.topic_metrics import TopicMetrics
-from connector.increments.following import new_in_bucket, new_of_brokers
+from connector.increments.following import new_from_brokers, new_in_bucket
 from connector.inputs.message_ids import MessageId
 from connector.inputs.times import duration
 from connector.live.opening import partitions_of_brokers
@@ -212,7 +212,7 @@ def _following(
     if brokers is None:
         yield new_in_bucket(catalog, [topic], dataset.scan)
         return
-    with new_of_brokers(brokers, dataset.scan) as new_rows:
+    with new_from_brokers(brokers, dataset.scan) as new_rows:
         yield new_rows
 
 

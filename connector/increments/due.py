@@ -74,20 +74,20 @@ def due_ledgers(
         MissingObjectError: A ledger that was in the bucket was deleted before it was read.
         PulsarOffloadError: A ledger that is due cannot be read.
     """
-    told = _Told(topic.topic, salvage=salvage)
+    problems = _Problems(topic.topic, salvage=salvage)
     if salvage:
         topic = topic.salvaged()
     present = {each.ledger_id: each for each in topic.data}
     for ledger_id in present:
         if ledger_id < before.next.ledger_id and not before.knows(ledger_id):
-            told.error(_late(ledger_id, before))
-    lost = {each for each in before.unread_ledger_ids if each not in present}
-    for ledger_id in sorted(lost):
-        told.error(lost_error(ledger_id))
-    wall = _wall(topic, before, {*unfinished} - present.keys(), told)
+            problems.raise_or_note(_late_ledger_error(ledger_id, before))
+    lost_ids = {each for each in before.unread_ledger_ids if each not in present}
+    for ledger_id in sorted(lost_ids):
+        problems.raise_or_note(lost_ledger_error(ledger_id))
+    wall = _wall(topic, before, {*unfinished} - present.keys(), problems)
     unlisted = [each for each in topic.unknown if each.ledger_id >= before.next.ledger_id]
     if unlisted:
-        told.notice(
+        problems.note(
             f"the metadata does not list {counted(len(unlisted), 'ledger')} in the bucket as"
             f" offloaded, so {agreeing(len(unlisted), 'it waits', 'they wait')}; it may be older"
         )
@@ -98,12 +98,12 @@ def due_ledgers(
         tuple(each for each in unread if wall is None or each.ledger_id < wall),
         max(read, default=None, key=lambda each: each.ledger_id),
         tuple(each for each in unread if wall is not None and each.ledger_id >= wall),
-        tuple(told.notices),
-        _known_from_now_on(before, present.keys(), lost),
+        tuple(problems.notices),
+        _next_progress(before, present.keys(), lost_ids),
     )
 
 
-class _Told:
+class _Problems:
     """Errors as they come: raised, or kept as sentences."""
 
     def __init__(self, topic: TopicName, *, salvage: bool) -> None:
@@ -111,16 +111,16 @@ class _Told:
         self.salvage = salvage
         self.notices: list[str] = []
 
-    def error(self, error: PulsarOffloadError) -> None:
+    def raise_or_note(self, error: PulsarOffloadError) -> None:
         if not self.salvage:
             raise error
-        self.notice(str(error))
+        self.note(str(error))
 
-    def notice(self, sentence: str) -> None:
+    def note(self, sentence: str) -> None:
         self.notices.append(f"{self._topic}: {sentence}")
 
 
-def _late(ledger_id: int, before: TopicProgress) -> LateLedgerError:
+def _late_ledger_error(ledger_id: int, before: TopicProgress) -> LateLedgerError:
     ledger, entry = before.next
     message = (
         "the ledger came to light after the topic was read up to ledger"
@@ -129,7 +129,7 @@ def _late(ledger_id: int, before: TopicProgress) -> LateLedgerError:
     return LateLedgerError(message, ledger_id=ledger_id)
 
 
-def lost_error(ledger_id: int) -> MissingObjectError:
+def lost_ledger_error(ledger_id: int) -> MissingObjectError:
     """The error for a ledger that was in the bucket, and is to be read."""
     message = (
         "the ledger was in the bucket when the progress was made, and is not there: it was deleted"
@@ -139,11 +139,11 @@ def lost_error(ledger_id: int) -> MissingObjectError:
 
 
 def _wall(
-    topic: TopicLedgers, before: TopicProgress, unfinished: set[int], told: _Told
+    topic: TopicLedgers, before: TopicProgress, unfinished: set[int], problems: _Problems
 ) -> int | None:
     """The first ledger that should be there before others and is not; None if there is none."""
     if topic.metadata_error is not None:
-        told.error(topic.metadata_error)
+        problems.raise_or_note(topic.metadata_error)
     own = {each.ledger_id for each in topic.data}
     coming: dict[int, str] = {}
     missing = {
@@ -159,29 +159,29 @@ def _wall(
         elif isinstance(each.error, MissingObjectError):
             missing[each.ledger_id] = each.error.message
         else:
-            told.error(each.error)
-    if not told.salvage:
+            problems.raise_or_note(each.error)
+    if not problems.salvage:
         coming |= missing
     wall = min(coming, default=None)
-    for ledger_id, what in sorted((coming | missing).items()):
+    for ledger_id, reason in sorted((coming | missing).items()):
         if ledger_id == wall:
-            told.notice(f"nothing is read from ledger {wall} on: {what}")
+            problems.note(f"nothing is read from ledger {wall} on: {reason}")
             break
-        told.notice(f"ledger {ledger_id} is left out: {what}")
+        problems.note(f"ledger {ledger_id} is left out: {reason}")
     return wall
 
 
-def _known_from_now_on(
-    before: TopicProgress, present: Iterable[int], lost: set[int]
+def _next_progress(
+    before: TopicProgress, present: Iterable[int], lost_ids: set[int]
 ) -> TopicProgress:
     """Which ledgers are known; none of those that retention took, nor what is older."""
     first = before.first_ledger_id
     ids = {each for each in present if each >= first}
     oldest = min(ids, default=before.next.ledger_id)
-    taken = [each for each in before.ledger_ids if each < min(oldest, before.next.ledger_id)]
-    if taken:
-        first = max(taken) + 1
-    ids |= {each for each in before.ledger_ids if each >= first} - lost
+    trimmed_ids = [each for each in before.ledger_ids if each < min(oldest, before.next.ledger_id)]
+    if trimmed_ids:
+        first = max(trimmed_ids) + 1
+    ids |= {each for each in before.ledger_ids if each >= first} - lost_ids
     return replace(before, ledger_ids=tuple(sorted(ids)), first_ledger_id=first)
 
 
@@ -196,18 +196,18 @@ def unfinished_ledgers(
         progress: How far they were read; of ledgers that lie before, nothing is asked.
     """
     by_bucket = [each for each in topics if each.metadata is None and each.ledgers]
-    wanted = [
+    id_ranges = [
         range(progress.get(each.topic, TopicProgress()).next.ledger_id, each.ledgers[-1].ledger_id)
         for each in by_bucket
     ]
     names = {each.topic for each in by_bucket}
-    found: dict[TopicName, set[int]] = defaultdict(set)
+    unfinished: dict[TopicName, set[int]] = defaultdict(set)
     for each in catalog.bucket.unfinished:
         ledger_id = each.name.ledger_id
-        if ledger_id is not None and any(ledger_id in between for between in wanted):
+        if ledger_id is not None and any(ledger_id in between for between in id_ranges):
             # It may have been deleted since the bucket was listed.
             with suppress(MissingObjectError):
                 owner = catalog.unfinished.topic(each.name)
                 if owner in names:
-                    found[owner].add(ledger_id)
-    return found
+                    unfinished[owner].add(ledger_id)
+    return unfinished

@@ -36,19 +36,19 @@ _MOST_AT_ONCE: Final = 100_000
 """After so many messages of a topic it is the turn of the others: a busy one may never end."""
 
 
-def new_in_bucket(catalog: Catalog, wanted: Sequence[str], scan: Scan) -> NewRows:
+def new_in_bucket(catalog: Catalog, patterns: Sequence[str], scan: Scan) -> NewRows:
     """What is offloaded from now on.
 
     Args:
         catalog: Where the topics are; what it has found counts as read.
-        wanted: Names and globs of topics.
+        patterns: Names and globs of topics.
         scan: What is read of them.
 
     Raises:
         OptionError: The scan has an end.
         PulsarOffloadError: The topics cannot be found.
     """
-    increments = Increments(catalog, wanted, scan.options, scan.statistics)
+    increments = Increments(catalog, patterns, scan.options, scan.statistics)
     progress = increments.latest()
 
     def new_rows(metrics: ReadMetrics) -> Iterator[pa.RecordBatch]:
@@ -65,7 +65,7 @@ def new_in_bucket(catalog: Catalog, wanted: Sequence[str], scan: Scan) -> NewRow
 
 
 @contextmanager
-def new_of_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
+def new_from_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
     """What is published from now on, behind the tails of a scan.
 
     A message in chunks that began in the bucket, and was not complete when the topic was opened,
@@ -84,11 +84,11 @@ def new_of_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
             tail = scan.tails.get(topic.topic)
             start = BEGINNING if tail is None else min(tail.first, tail.until.begin)
             reader = stack.enter_context(client.reading(topic.topic, start))
-            followed.append(_Followed(topic, tail, scan, reader))
+            followed.append(_FollowedTopic(topic, tail, scan, reader))
         yield lambda metrics: (rows for each in followed for rows in each.rows(metrics))
 
 
-class _Followed:
+class _FollowedTopic:
     """One topic or partition, whose messages behind its tail are read as they come."""
 
     def __init__(
@@ -96,14 +96,14 @@ class _Followed:
     ) -> None:
         self._topic = str(topic.topic)
         origin = Origin(self._topic, topic.topic.partition, UNAVAILABLE_COLUMNS)
-        self._row_batches = RecordBatchBuilder.from_read(TopicRead(origin, (), (), scan.options))
+        self._builder = RecordBatchBuilder.from_read(TopicRead(origin, (), (), scan.options))
         self._reader = reader
         self._until = EntryId(-1, -1) if tail is None else tail.last
         self._decryptor = PayloadDecryptor(scan.options.decryption_keys)
 
     def rows(self, metrics: ReadMetrics) -> Iterator[pa.RecordBatch]:
         """What has come since it was asked for last."""
-        options = self._row_batches.options
+        options = self._builder.options
         tally = new_tally(options, metrics)
         entries = LiveEntries(
             self._topic,
@@ -118,7 +118,7 @@ class _Followed:
             limits=options.limits,
             decryptor=self._decryptor,
         )
-        yield from self._row_batches.build(messages, tally)
+        yield from self._builder.build(messages, tally)
 
     def _messages(self) -> Iterator[_pulsar.Message]:
         count = 0

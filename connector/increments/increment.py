@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OpenTransactionError, OptionError
 from arrow_io.read_metrics import ReadMetrics
-from connector.increments.due import due_ledgers, lost_error, unfinished_ledgers
+from connector.increments.due import due_ledgers, lost_ledger_error, unfinished_ledgers
 from connector.increments.progress import Position, Progress, TopicProgress
-from connector.increments.settled import OpenTransactions, behind, probe_all
+from connector.increments.settled import OpenTransactions, position_after, probe_all
 from connector.inputs.topic_names import matching_topics, namespaces_of, select_topics
 from connector.scan.execution import execute
 from connector.scan.outcomes import add_outcomes
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from connector.statistics.ledger_parts import ZoneGatherer
     from connector.statistics.store import Statistics
 
-_ReadOf: TypeAlias = "Callable[[TopicLedgers, Position, Position], TopicRead]"
+_ReadPlanner: TypeAlias = "Callable[[TopicLedgers, Position, Position], TopicRead]"
 _ledger_id: Final = attrgetter("ledger_id")
-_LOOKED_AHEAD: Final = 64
+_LOOKUP_LEDGERS: Final = 64
 """How many ledgers of a topic are probed together, and looked up in statistics."""
 
 
@@ -85,7 +85,7 @@ class Increment:
         before: Where it starts.
         after: Where it ends; equal to `before` if nothing can be read now.
         amount: How much it reads: what rows that are asked for may be in.
-        behind: How much more is in the bucket, whether it can be read now or not.
+        lag: How much more is in the bucket, whether it can be read now or not.
         notices: One sentence for each thing a reader of the rows must know of.
     """
 
@@ -93,7 +93,7 @@ class Increment:
     before: Progress
     after: Progress
     amount: Amount = Amount()
-    behind: Amount = Amount()
+    lag: Amount = Amount()
     notices: tuple[str, ...] = ()
 
     @property
@@ -126,14 +126,14 @@ def execute_increment(
         PulsarOffloadError: Data cannot be read or decoded.
     """
     own = ReadMetrics() if metrics is None else metrics
-    known_messages, known_transactions = own.open_messages, own.open_transactions
+    earlier_messages, earlier_transactions = own.open_messages, own.open_transactions
     yield from execute(task, own, gatherer=gatherer)
-    open_messages = own.open_messages - known_messages
+    open_messages = own.open_messages - earlier_messages
     if open_messages:
-        what = counted(open_messages, "message")
-        transactions = counted(own.open_transactions - known_transactions, "transaction")
+        messages = counted(open_messages, "message")
+        transactions = counted(own.open_transactions - earlier_transactions, "transaction")
         message = (
-            f"{task.read.origin.topic}: {what} of {transactions}"
+            f"{task.read.origin.topic}: {messages} of {transactions}"
             f" {agreeing(open_messages, 'has', 'have')} no outcome in the offloaded ledgers"
             " yet, and nothing was kept of what was read; run it again when the outcome is"
             " offloaded"
@@ -146,7 +146,7 @@ class Increments:
 
     Args:
         catalog: Where the topics are.
-        wanted: Names and globs of topics, or a regular expression that full names, without
+        patterns: Names and globs of topics, or a regular expression that full names, without
             partition, have to match. Topics and partitions that appear are read from their
             beginning on.
         options: How entries become rows. Their bounds narrow the rows: what lies before their start
@@ -164,7 +164,7 @@ class Increments:
     def __init__(
         self,
         catalog: Catalog,
-        wanted: Sequence[str] | re.Pattern[str],
+        patterns: Sequence[str] | re.Pattern[str],
         options: ReadOptions,
         statistics: Statistics | None = None,
         *,
@@ -178,7 +178,7 @@ class Increments:
         self.catalog = catalog
         self.options = options
         self.statistics = statistics
-        self._wanted = wanted
+        self._patterns = patterns
         self._transactions: dict[TopicName, OpenTransactions] = {}
 
     def refresh(self) -> None:
@@ -216,22 +216,24 @@ class Increments:
             PulsarOffloadError: Ledgers cannot be read.
         """
         due = self._due(before)
-        shares = [_Share(each, self._open(each.topic.topic), self._read_of) for each in due]
+        shares = [
+            _Share(each, self._open_transactions(each.topic.topic), self._plan_read) for each in due
+        ]
         if not self.options.uncommitted:
             probe_all(chain.from_iterable(each.unprobed() for each in shares))
         amount = _share_out(shares, limits or Limits(), settle=not self.options.uncommitted)
         notices = dict.fromkeys(notice for each in shares for notice in each.notices())
         after = before
         if any(each.position > each.due.progress.next for each in shares):
-            known = {each.topic: each.progress for each in shares}
-            after = Progress({**before.topics, **known})
+            progress_by_topic = {each.topic: each.progress for each in shares}
+            after = Progress({**before.topics, **progress_by_topic})
         reads = self._reads((each.due.topic for each in shares), before, after)
         left = Amount(
             sum(each.bytes_left for each in shares), sum(each.ledgers_left for each in shares)
         )
         return Increment(reads, before, after, amount, left, tuple(notices))
 
-    def between(self, before: Progress, after: Progress) -> Increment:
+    def increment_between(self, before: Progress, after: Progress) -> Increment:
         """The increment that was said to lie between: the same rows, whatever is new since.
 
         Args:
@@ -249,9 +251,11 @@ class Increments:
         notices = []
         for each in topics:
             present = {ledger.ledger_id for ledger in each.ledgers}
-            for ledger_id in _ledgers_between(before.of(each.topic), after.of(each.topic)):
+            for ledger_id in _ledgers_between(
+                before.topic_progress(each.topic), after.topic_progress(each.topic)
+            ):
                 if ledger_id not in present:
-                    error = lost_error(ledger_id)
+                    error = lost_ledger_error(ledger_id)
                     if not self.options.salvage:
                         raise error
                     notices.append(f"{each.topic}: {error}")
@@ -260,23 +264,25 @@ class Increments:
 
     def _topics(self, before: Progress) -> list[TopicLedgers]:
         """The topics that are there, or were."""
-        wanted = self._wanted
-        namespaces = None if isinstance(wanted, re.Pattern) else namespaces_of(wanted)
-        known = {*self.catalog.topics(namespaces), *before.topics}
-        if isinstance(wanted, re.Pattern):
-            return self.catalog.ledgers_of(matching_topics(wanted, known))
-        return self.catalog.ledgers_of(select_topics(wanted, known))
+        patterns = self._patterns
+        namespaces = None if isinstance(patterns, re.Pattern) else namespaces_of(patterns)
+        available = {*self.catalog.topics(namespaces), *before.topics}
+        if isinstance(patterns, re.Pattern):
+            return self.catalog.ledgers_of(matching_topics(patterns, available))
+        return self.catalog.ledgers_of(select_topics(patterns, available))
 
     def _due(self, before: Progress) -> list[DueLedgers]:
         topics = self._topics(before)
         by_bucket = [each for each in topics if each.metadata is None]
         if by_bucket:
-            self._check_unattributed(min(before.of(each.topic).next for each in by_bucket))
+            self._check_unattributed(
+                min(before.topic_progress(each.topic).next for each in by_bucket)
+            )
         unfinished = unfinished_ledgers(self.catalog, topics, before.topics)
         return [
             due_ledgers(
                 each,
-                before.of(each.topic),
+                before.topic_progress(each.topic),
                 unfinished.get(each.topic, ()),
                 salvage=self.options.salvage,
             )
@@ -290,15 +296,15 @@ class Increments:
             if not self.options.salvage and not is_below:
                 raise error
 
-    def _open(self, topic: TopicName) -> OpenTransactions:
-        found = self._transactions.get(topic)
-        if found is None:
-            found = self._transactions[topic] = OpenTransactions(
+    def _open_transactions(self, topic: TopicName) -> OpenTransactions:
+        transactions = self._transactions.get(topic)
+        if transactions is None:
+            transactions = self._transactions[topic] = OpenTransactions(
                 verify_checksums=self.options.verify_checksums, salvage=self.options.salvage
             )
         if self.statistics is not None:
-            found.known = RecordedTransactions(self.statistics, str(topic))
-        return found
+            transactions.recorded = RecordedTransactions(self.statistics, str(topic))
+        return transactions
 
     def _reads(
         self,
@@ -308,20 +314,20 @@ class Increments:
     ) -> tuple[TopicRead, ...]:
         reads = []
         for each in topics:
-            start, end = before.of(each.topic).next, after.of(each.topic)
+            start, end = before.topic_progress(each.topic).next, after.topic_progress(each.topic)
             if start < end.next:
                 # What came to light since is no part of it.
-                known = tuple(
+                ledgers = tuple(
                     ledger
                     for ledger in each.ledgers
                     if ledger.ledger_id >= end.next.ledger_id or end.knows(ledger.ledger_id)
                 )
-                topic = replace(each, ledgers=known)
-                read = self._read_of(topic, start, end.next)
+                topic = replace(each, ledgers=ledgers)
+                read = self._plan_read(topic, start, end.next)
                 reads.append(add_outcomes(read, topic.data, self.statistics))
         return tuple(read for read in reads if read.ranges)
 
-    def _read_of(self, topic: TopicLedgers, start: Position, end: Position) -> TopicRead:
+    def _plan_read(self, topic: TopicLedgers, start: Position, end: Position) -> TopicRead:
         """What has to be read of a topic for its rows between two positions; end is exclusive."""
         bounds = self.options.bounds
         first = (*start, 0) if bounds.start_id is None else max((*start, 0), bounds.start_id)
@@ -351,12 +357,14 @@ class _Share:
         data_bytes: How much is taken.
     """
 
-    def __init__(self, due: DueLedgers, transactions: OpenTransactions, read_of: _ReadOf) -> None:
+    def __init__(
+        self, due: DueLedgers, transactions: OpenTransactions, plan_read: _ReadPlanner
+    ) -> None:
         self.due = due
         self.position = due.progress.next
         self.data_bytes = 0
         self._transactions = transactions
-        self._read_of = read_of
+        self._plan_read = plan_read
         self._problems: list[str] = []
         self._steps = self._all_steps()
         self.step = next(self._steps, None)
@@ -375,25 +383,25 @@ class _Share:
     def unprobed(self) -> Iterator[tuple[OpenTransactions, Ledger]]:
         """The next ledgers that have to be probed; what was read last tells of transactions too."""
         if self.step is not None:
-            following = self.due.ledgers[self.step.place : self.step.place + _LOOKED_AHEAD]
+            following = self.due.ledgers[self.step.place : self.step.place + _LOOKUP_LEDGERS]
             last = () if self.due.last_read is None else (self.due.last_read,)
             for ledger in self._transactions.unprobed((*last, *following)):
                 yield self._transactions, ledger
 
-    def settled(self, step: _Step) -> Position:
+    def settled_position(self, step: _Step) -> Position:
         """How far up to the end of a step it is settled."""
         if self._transactions.needs_probe(self.due.ledgers[step.place]):
             probe_all(self.unprobed())
-        settled = self._transactions.settled(self.due.ledgers, self.position, step.stop)
-        if settled < step.stop:
-            self._open_since = settled
-        return settled
+        position = self._transactions.settled_position(self.due.ledgers, self.position, step.stop)
+        if position < step.stop:
+            self._open_since = position
+        return position
 
-    def take(self, settled: Position, step: _Step) -> None:
+    def advance(self, position: Position, step: _Step) -> None:
         """Take a step, up to a position in it."""
-        self.position = settled
+        self.position = position
         self.data_bytes += step.data_bytes
-        self.step = next(self._steps, None) if settled == step.stop else None
+        self.step = next(self._steps, None) if position == step.stop else None
 
     @property
     def bytes_left(self) -> int:
@@ -420,12 +428,12 @@ class _Share:
     def _all_steps(self) -> Iterator[_Step]:
         """What can be taken, step by step; what has to be read of it is found as they are asked."""
         topic, ledgers, start = self.due.topic, self.due.ledgers, self.position
-        for place in range(0, len(ledgers), _LOOKED_AHEAD):
-            near = ledgers[place : place + _LOOKED_AHEAD]
+        for place in range(0, len(ledgers), _LOOKUP_LEDGERS):
+            near = ledgers[place : place + _LOOKUP_LEDGERS]
             at = bisect_left(topic.ledgers, near[0].ledger_id, key=_ledger_id)
-            of_topic = tuple(topic.ledgers[at : at + len(near)])
-            end = behind(near[-1], near[-1].last_entry_id)
-            read = self._read_of(replace(topic, ledgers=of_topic), start, end)
+            topic_ledgers = tuple(topic.ledgers[at : at + len(near)])
+            end = position_after(near[-1], near[-1].last_entry_id)
+            read = self._plan_read(replace(topic, ledgers=topic_ledgers), start, end)
             self._problems += read.pruning.problems
             for number, ledger in enumerate(near, place):
                 first = start.entry_id if ledger.ledger_id == start.ledger_id else 0
@@ -464,7 +472,7 @@ def _steps(read: TopicRead, place: int, ledger: Ledger, first: int) -> Iterator[
     for last in lasts:
         ranges = read.intersect_ranges(EntryRange(ledger.ledger_id, first, last))
         data_bytes = read.task(ranges).data_bytes
-        yield _Step(place, ledger.ledger_id, behind(ledger, last), data_bytes, bool(ranges))
+        yield _Step(place, ledger.ledger_id, position_after(ledger, last), data_bytes, bool(ranges))
         first = last + 1
 
 
@@ -484,17 +492,17 @@ def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amo
     while turns:
         _, _, number, step = heapq.heappop(turns)
         share = shares[number]
-        settled = share.settled(step) if settle else step.stop
-        if settled <= share.position:
+        position = share.settled_position(step) if settle else step.stop
+        if position <= share.position:
             continue
         ledger = number, step.place
-        wanted = len(ledgers) + (step.is_read and ledger not in ledgers)
-        if ledgers and not limits.allow(data_bytes + step.data_bytes, wanted):
+        ledger_count = len(ledgers) + (step.is_read and ledger not in ledgers)
+        if ledgers and not limits.allow(data_bytes + step.data_bytes, ledger_count):
             break
         data_bytes += step.data_bytes
         if step.is_read:
             ledgers.add(ledger)
-        share.take(settled, step)
+        share.advance(position, step)
         if share.step is not None:
             heapq.heappush(turns, (share.data_bytes, share.step.ledger_id, number, share.step))
     return Amount(data_bytes, len(ledgers))

@@ -124,7 +124,7 @@ class Progress:
         default_factory=lambda: MappingProxyType[TopicName, TopicProgress]({})
     )
 
-    def of(self, topic: TopicName) -> TopicProgress:
+    def topic_progress(self, topic: TopicName) -> TopicProgress:
         """The progress of one topic or partition; its beginning if it was not met until now."""
         return self.topics.get(topic, TopicProgress())
 
@@ -151,9 +151,14 @@ class Progress:
                     f"the progress has version {version}, and this release reads version {VERSION}"
                 )
                 raise CorruptProgressError(message)
-            case {"version": int(), "topics": dict(topics), **others}:
-                _check_crc32(others.get("crc32"), topics)
-                return cls({_topic(name): _of_topic(name, each) for name, each in topics.items()})
+            case {"version": int(), "topics": dict(topics), **rest}:
+                _check_crc32(rest.get("crc32"), topics)
+                return cls(
+                    {
+                        _topic(name): _read_topic_progress(name, each)
+                        for name, each in topics.items()
+                    }
+                )
         message = f"no progress of topics: {_shown(value)}"
         raise CorruptProgressError(message)
 
@@ -172,8 +177,8 @@ class Progress:
         return cls.from_value(value)
 
 
-def _check_crc32(found: object, topics: dict[str, object]) -> None:
-    if found is None:
+def _check_crc32(recorded: object, topics: dict[str, object]) -> None:
+    if recorded is None:
         message = "the progress has no checksum (crc32): this release did not write it"
         raise CorruptProgressError(message)
     try:
@@ -181,7 +186,7 @@ def _check_crc32(found: object, topics: dict[str, object]) -> None:
     except RecursionError as error:
         message = f"no progress of topics: {error}"
         raise CorruptProgressError(message) from None
-    if type(found) is not int or found != expected:
+    if type(recorded) is not int or recorded != expected:
         message = "the progress was changed: its checksum (crc32) is not that of its topics"
         raise CorruptProgressError(message)
 
@@ -197,7 +202,7 @@ def _topic(name: str) -> TopicName:
     return topic
 
 
-def _of_topic(name: str, value: object) -> TopicProgress:
+def _read_topic_progress(name: str, value: object) -> TopicProgress:
     try:
         return TopicProgress.from_value(value)
     except CorruptProgressError as error:

@@ -50,35 +50,35 @@ class OpenTransactions:
         salvage: Whether damage is passed over: who reads the rows counts it.
 
     Attributes:
-        known: What statistics know of them; None: nothing.
+        recorded: What statistics know of them; None: nothing.
     """
 
     def __init__(self, *, verify_checksums: bool = True, salvage: bool = False) -> None:
-        self.known: RecordedTransactions | None = None
+        self.recorded: RecordedTransactions | None = None
         self._verify = verify_checksums
         self._salvage = salvage
         self._probed: set[int] = set()
         self._are_used = False
-        self._looked_to = Position(0, 0)
-        self._begun: dict[str, Position] = {}
+        self._scanned_to = Position(0, 0)
+        self._open_positions: dict[str, Position] = {}
         self._damage: CorruptEntryError | None = None
 
     @property
     def problems(self) -> Sequence[str]:
         """Why some of the statistics could not be used, in words."""
-        return () if self.known is None else self.known.problems
+        return () if self.recorded is None else self.recorded.problems
 
     def needs_probe(self, ledger: Ledger) -> bool:
         """Whether nothing is known of a ledger yet, and it matters."""
         return not self._are_used and ledger.ledger_id not in self._probed
 
     def unprobed(self, ledgers: Iterable[Ledger]) -> Iterator[Ledger]:
-        """The ledgers of which the beginning has to be read before `settled` can tell."""
+        """The ledgers of which the beginning has to be read before `settled_position` can tell."""
         missing = [each for each in ledgers if self.needs_probe(each)]
-        if self.known is not None and missing:
-            have = self.known.have_transactions(missing)
-            self._probed |= have.keys()
-            self._are_used |= any(have.values())
+        if self.recorded is not None and missing:
+            is_transactional = self.recorded.have_transactions(missing)
+            self._probed |= is_transactional.keys()
+            self._are_used |= any(is_transactional.values())
         if not self._are_used:
             yield from (each for each in missing if each.ledger_id not in self._probed)
 
@@ -95,7 +95,9 @@ class OpenTransactions:
                 self._are_used = True
         self._probed.add(ledger.ledger_id)
 
-    def settled(self, ledgers: Sequence[Ledger], start: Position, stop: Position) -> Position:
+    def settled_position(
+        self, ledgers: Sequence[Ledger], start: Position, stop: Position
+    ) -> Position:
         """The last position up to `stop` before which no transaction is open that was not before.
 
         Args:
@@ -109,48 +111,48 @@ class OpenTransactions:
         """
         if not self._are_used:
             return stop
-        if min(self._begun.values(), default=start) < start:
+        if min(self._open_positions.values(), default=start) < start:
             # Somebody else read on: what began before must be found anew.
-            self._begun, self._looked_to = {}, start
-        self._looked_to = max(self._looked_to, start)
-        while self._looked_to < stop or self._oldest(stop) < stop:
-            if not self._look_further(ledgers):
+            self._open_positions, self._scanned_to = {}, start
+        self._scanned_to = max(self._scanned_to, start)
+        while self._scanned_to < stop or self._oldest(stop) < stop:
+            if not self._scan_next(ledgers):
                 break
-        settled = self._oldest(stop)
-        if settled < stop and self._damage is not None and not self._salvage:
+        position = self._oldest(stop)
+        if position < stop and self._damage is not None and not self._salvage:
             # It may have been the marker.
             raise self._damage
-        return settled
+        return position
 
     def _oldest(self, stop: Position) -> Position:
         # They stand in the order in which they began.
-        return min(next(iter(self._begun.values()), stop), stop)
+        return min(next(iter(self._open_positions.values()), stop), stop)
 
-    def _look_further(self, ledgers: Sequence[Ledger]) -> bool:
+    def _scan_next(self, ledgers: Sequence[Ledger]) -> bool:
         """Look at a ledger, or its entries up to the end of a block; False if there are no more."""
-        place = bisect_left(ledgers, self._looked_to.ledger_id, key=_ledger_id)
+        place = bisect_left(ledgers, self._scanned_to.ledger_id, key=_ledger_id)
         if place == len(ledgers):
             return False
         ledger = ledgers[place]
-        is_within = ledger.ledger_id == self._looked_to.ledger_id
-        first = self._looked_to.entry_id if is_within else 0
-        known = None if self.known is None else self.known.zones(ledgers, place)
-        if known is None:
+        is_same_ledger = ledger.ledger_id == self._scanned_to.ledger_id
+        first = self._scanned_to.entry_id if is_same_ledger else 0
+        zones = None if self.recorded is None else self.recorded.zones(ledgers, place)
+        if zones is None:
             blocks = ledger.blocks(first, ledger.last_entry_id)
             last = blocks[0].last_entry_id if len(blocks) > 1 else ledger.last_entry_id
             self._read(ledger, first, last)
         else:
             last = ledger.last_entry_id
-            self._take(ledger, first, known)
-        self._looked_to = behind(ledger, last)
+            self._note_zones(ledger, first, zones)
+        self._scanned_to = position_after(ledger, last)
         return True
 
     def _read(self, ledger: Ledger, first: int, last: int) -> None:
         tally = Tally(salvage=self._salvage)
         for run in ledger.entry_runs(first, last, tally, verify_checksums=self._verify):
-            self._note(run)
+            self._note_run(run)
 
-    def _take(self, ledger: Ledger, first: int, zones: Iterable[ZoneTransactions]) -> None:
+    def _note_zones(self, ledger: Ledger, first: int, zones: Iterable[ZoneTransactions]) -> None:
         """Note what statistics say of a ledger's entries from one on."""
         for each in zones:
             if each.last_entry_id < first:
@@ -161,12 +163,12 @@ class OpenTransactions:
                 self._read(ledger, first, each.last_entry_id)
                 continue
             for name in each.outcomes:
-                self._begun.pop(name, None)
+                self._open_positions.pop(name, None)
             for name in undecided:
                 place = Position(ledger.ledger_id, each.first_entry_ids[name])
-                self._begun.setdefault(name, place)
+                self._open_positions.setdefault(name, place)
 
-    def _note(self, run: EntryRun) -> None:
+    def _note_run(self, run: EntryRun) -> None:
         for index in run.flagged(layout.MARKER | layout.TRANSACTION | layout.BROKEN):
             flags = run.number(index, layout.FLAGS)
             if flags & layout.BROKEN:
@@ -176,24 +178,24 @@ class OpenTransactions:
             name = f"({most},{least})"
             if not flags & layout.MARKER:
                 place = Position(run.ledger_id, run.number(index, layout.ENTRY_ID))
-                self._begun.setdefault(name, place)
+                self._open_positions.setdefault(name, place)
             elif run.number(index, layout.MARKER_TYPE) in {TXN_COMMIT, TXN_ABORT}:
-                self._begun.pop(name, None)
+                self._open_positions.pop(name, None)
 
 
-def probe_all(wanted: Iterable[tuple[OpenTransactions, Ledger]]) -> None:
+def probe_all(probes: Iterable[tuple[OpenTransactions, Ledger]]) -> None:
     """Probe ledgers of any topics, several at once.
 
     Raises:
         StorageError: A data object cannot be read.
     """
-    pairs = list(wanted)
+    pairs = list(probes)
     if pairs:
         with ThreadPoolExecutor(min(len(pairs), _CONCURRENT_PROBES)) as executor:
             list(executor.map(lambda pair: pair[0].probe(pair[1]), pairs))
 
 
-def behind(ledger: Ledger, last_entry_id: int) -> Position:
+def position_after(ledger: Ledger, last_entry_id: int) -> Position:
     """The position behind an entry; behind the last one of a ledger, where the next may begin."""
     if last_entry_id >= ledger.last_entry_id:
         return Position(ledger.ledger_id + 1, 0)

@@ -81,6 +81,6 @@ def plan_table_copy(target: str, increment: Increment, sizes: CopySizes) -> Copy
             part_requests=parts,
             part_bytes=increment.data_bytes,
         ),
-        lag_bytes=increment.behind.data_bytes,
+        lag_bytes=increment.lag.data_bytes,
         notices=increment.notices,
     )

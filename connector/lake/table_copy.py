@@ -188,14 +188,14 @@ class TableCopy:
             before = _read_progress(str(self.table.location), state)
             summary.progress = None if state is None else state.progress
             increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
-            summary.lag_bytes = increment.behind.data_bytes
+            summary.lag_bytes = increment.lag.data_bytes
             summary.notices += [each for each in increment.notices if each not in summary.notices]
             if increment.after == before:
                 if summary.keyless:
                     messages = counted(summary.keyless, "message")
                     summary.notices.append(f"{messages} without a key left out")
                 return summary
-            total = total or increment.data_bytes + increment.behind.data_bytes
+            total = total or increment.data_bytes + increment.lag.data_bytes
             self._step(increment, settings, state, summary, partial(self._report_progress, total))
 
     def _next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:

@@ -112,7 +112,7 @@ class PartitionReplay:
             summary.resumed_after = message_id_from_place(resume_place) if resume_place else None
             increment = self.increment(resume_place)
             summary.notices += increment.notices
-            summary.lag_bytes = increment.behind.data_bytes
+            summary.lag_bytes = increment.lag.data_bytes
             for read in self._reads(increment):
                 self._send(read, resume_place, senders, summary, on_progress)
                 summary.data_bytes += read.data_bytes

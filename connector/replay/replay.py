@@ -145,7 +145,7 @@ def plan_replay(url: str, topic: str, **topic_options: Any) -> list[ReplayPlan]:
                 str(each.topic),
                 increment.ledgers,
                 increment.data_bytes,
-                increment.behind.data_bytes,
+                increment.lag.data_bytes,
                 increment.notices,
             )
         )

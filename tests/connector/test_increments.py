@@ -104,7 +104,7 @@ def test_a_ledger_that_comes_while_a_batch_is_repeated_is_no_part_of_it(
     increment = _source(bucket).next_increment(Progress())
     _put(bucket, 1)
 
-    again = _source(bucket).between(increment.before, increment.after)
+    again = _source(bucket).increment_between(increment.before, increment.after)
 
     assert _ledgers(read_increment(again)) == {IDS[0], IDS[2], IDS[3]}
 
@@ -118,7 +118,7 @@ def test_retention_deletes_what_was_read(bucket: MemoryBucket) -> None:
 
     source = _source(bucket)
     increment = source.next_increment(progress)
-    last = increment.after.of(NAME)
+    last = increment.after.topic_progress(NAME)
     assert (last.ledger_ids, last.first_ledger_id) == (IDS[2:], IDS[1] + 1)
     assert increment.notices == ()
     _put(bucket, 0)
@@ -169,10 +169,10 @@ def test_a_ledger_that_is_deleted_before_it_is_read_is_lost(bucket: MemoryBucket
     with pytest.raises(MissingObjectError, match=says) as planned:
         _source(bucket).next_increment(first.after)
     with pytest.raises(MissingObjectError, match=says) as repeated:
-        _source(bucket).between(first.after, second.after)
+        _source(bucket).increment_between(first.after, second.after)
     assert planned.value.ledger_id == repeated.value.ledger_id == IDS[3]
     lenient = _source(bucket, on_corruption="salvage")
-    again = lenient.between(first.after, second.after)
+    again = lenient.increment_between(first.after, second.after)
     assert _ledgers(read_increment(again)) == {IDS[2], IDS[4]}
     assert len(again.notices) == 1
     told = lenient.next_increment(first.after)
@@ -207,7 +207,7 @@ def test_a_ledger_that_is_not_offloaded_yet_is_waited_for(
     first = source.next_increment(Progress())
     assert _ledgers(read_increment(first)) <= {*ids[:3]}
     assert f"nothing is read from ledger {ids[3]} on" in first.notices[0]
-    assert first.behind.ledgers == len(ids) - 4
+    assert first.lag.ledgers == len(ids) - 4
     assert source.next_increment(first.after).after == first.after
     owned.tell(known)
     source.refresh()
@@ -239,7 +239,7 @@ def test_an_offload_without_an_index_object_is_waited_for(
     first = source.next_increment(Progress())
     assert _ledgers(read_increment(first)) == {*IDS[:2]}
     assert f"nothing is read from ledger {IDS[2]} on: its data object is" in first.notices[0]
-    assert first.behind.ledgers == 2
+    assert first.lag.ledgers == 2
     for _ in range(3):
         source.refresh()
         assert source.next_increment(first.after).after == first.after
@@ -310,7 +310,7 @@ def test_entries_are_looked_at_once_for_transactions() -> None:
         catalog = open_catalog(bucket.url, trace=trace)
         source = Increments(catalog, ("orders",), increments_of(bucket.url).options)
         first = source.next_increment(Progress())
-        assert first.after.of(TopicName.parse("orders")).next == (0, 1)
+        assert first.after.topic_progress(TopicName.parse("orders")).next == (0, 1)
         for number, entries in enumerate(ledgers[1:], 1):
             bucket.put(offload_ledger(new_name(number), entries))
             source.refresh()
@@ -326,7 +326,7 @@ def test_entries_are_looked_at_once_for_transactions() -> None:
         rows = [row["__value__"] for each in read_increment(last) for row in each.to_pylist()]
 
     assert rows == [b"t", b"x", b"x", b"x", b"x", b"x", b"t", b"x"]
-    assert last.behind.ledgers == 0
+    assert last.lag.ledgers == 0
 
 
 def test_a_topic_that_had_transactions_has_them_in_the_next_run() -> None:
@@ -342,7 +342,7 @@ def test_a_topic_that_had_transactions_has_them_in_the_next_run() -> None:
 
         increment = _source(bucket).next_increment(progress)
 
-    assert increment.after.of(NAME).next == (1, 60)
+    assert increment.after.topic_progress(NAME).next == (1, 60)
 
 
 def test_topics_take_turns(bucket: MemoryBucket) -> None:
@@ -415,7 +415,7 @@ def test_what_the_metadata_does_not_know_yet_is_told(owned: OwnedBucket) -> None
 
     increment = _of(owned).next_increment(Progress())
 
-    assert increment.after.of(TopicName.parse(CHUNKED.name)).next == (ids[-2] + 1, 0)
+    assert increment.after.topic_progress(TopicName.parse(CHUNKED.name)).next == (ids[-2] + 1, 0)
     assert ["does not list 1 ledger in the bucket" in each for each in increment.notices] == [True]
     at_it = Progress({TopicName.parse(CHUNKED.name): TopicProgress.at(Position(ids[-1], 0))})
     assert _of(owned).next_increment(at_it).notices == increment.notices

@@ -71,6 +71,6 @@ def test_random_limits(topic: GoldenTopic) -> None:
     if increment.notices:
         # What stands behind an open transaction waits for it.
         assert "its transaction has no outcome" in increment.notices[0]
-        assert increment.behind.ledgers
+        assert increment.lag.ledgers
         expected = expected[: len(given)]
     assert given == expected

@@ -83,7 +83,7 @@ def test_increments_are_together_one_batch(
         if still_open is None or (row["__ledger_id__"], row["__entry_id__"]) < still_open
     ]
     assert in_order(given_rows, whole.schema) == settled
-    end = progress.of(TopicName.parse(TOPIC)).next
+    end = progress.topic_progress(TopicName.parse(TOPIC)).next
     first_ledger_id, last_ledger_id = topic.ledgers[0][0], topic.ledgers[-1][0]
     assert max(end, (first_ledger_id, 0)) == (still_open or (last_ledger_id + 1, 0))
 
@@ -110,7 +110,7 @@ def test_no_row_is_skipped_that_was_not_seen_to_be_open(topic: Topic, data: st.D
         whole = read(open_topic(bucket.url, TOPIC, columns=COLUMNS).scan)
         later = increments_of(bucket.url, columns=COLUMNS)
         if first_open_position(topic.ledgers) is None:
-            again = read_increment(later.between(increment.before, increment.after))
+            again = read_increment(later.increment_between(increment.before, increment.after))
             rest, _ = read_on(later, increment.after)
 
             assert in_order(again + rest, whole.schema) == whole.to_pylist()
@@ -131,7 +131,7 @@ def test_an_increment_is_the_same_when_it_is_read_again(
         increment = increments_of(bucket.url).next_increment(Progress(), limits)
         first = read_increment(increment, 1)
         bucket.put(offload(topic.ledgers[count:], block_bytes=300))
-        again = increments_of(bucket.url).between(
+        again = increments_of(bucket.url).increment_between(
             increment.before, Progress.from_json(increment.after.to_json())
         )
         second = read_increment(again)

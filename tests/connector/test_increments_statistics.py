@@ -165,7 +165,7 @@ def test_what_is_settled_is_known_without_reading() -> None:
 
     increment, requests = _known_increment(ledgers)
 
-    assert increment.after.of(NAME).next == (2, 1)
+    assert increment.after.topic_progress(NAME).next == (2, 1)
     assert "ledger 2, entry 1 on: its transaction has no outcome" in increment.notices[0]
     assert requests == 0
 
@@ -174,7 +174,7 @@ def test_a_topic_without_transactions_is_not_probed() -> None:
     """Not even a little of each ledger is read, as it is without statistics."""
     increment, requests = _known_increment([[SINGLE] * 3] * 3)
 
-    assert increment.after.of(NAME).next == (3, 0)
+    assert increment.after.topic_progress(NAME).next == (3, 0)
     assert requests == 0
 
 
@@ -190,7 +190,7 @@ def test_many_ledgers_are_looked_up_together() -> None:
     with patch.object(RecordedTransactions, "have_transactions", noted):
         increment, _ = _known_increment([[SINGLE]] * 130)
 
-    assert increment.after.of(NAME).next == (130, 0)
+    assert increment.after.topic_progress(NAME).next == (130, 0)
     assert len(asked) <= 4
 
 
@@ -202,15 +202,15 @@ def test_a_zone_that_the_progress_cuts_is_read() -> None:
     settled, _ = _known_increment([begins], at)
     held, _ = _known_increment([[*begins, _of_transaction()]], at)
 
-    assert settled.after.of(NAME).next == (1, 0)
-    assert held.after.of(NAME).next == (0, 3)
+    assert settled.after.topic_progress(NAME).next == (1, 0)
+    assert held.after.topic_progress(NAME).next == (0, 3)
 
 
 def test_a_message_behind_the_marker_of_its_transaction() -> None:
     """Nobody will say what became of it: the increment ends before it, as it does without."""
     increment, requests = _known_increment([[_of_transaction(), COMMIT, _of_transaction()]])
 
-    assert increment.after.of(NAME).next == (0, 2)
+    assert increment.after.topic_progress(NAME).next == (0, 2)
     assert requests > 0
 
 
@@ -226,11 +226,11 @@ def test_what_nobody_asks_for_is_passed_over() -> None:
         analyzed(bucket.url, TOPIC, folder.url)
         source = _source(bucket.url, folder.url, start="1970-01-01T00:00:00.009Z")
         first = source.next_increment(BEGINNING, Limits(max_ledgers=1))
-        again = source.between(first.before, first.after)
+        again = source.increment_between(first.before, first.after)
         rows = [row["__ledger_id__"] for b in read_increment(first) for row in b.to_pylist()]
 
     assert rows == [2, 2]
-    assert first.after.of(NAME).next == (3, 0)
+    assert first.after.topic_progress(NAME).next == (3, 0)
     assert first.ledgers == again.ledgers == 1
     assert first.data_bytes == again.data_bytes == sum(each.data_bytes for each in first.reads)
 
@@ -247,7 +247,7 @@ def test_damaged_statistics_are_told() -> None:
         folder.put({file.name: bytes([data[0] ^ 1]) + bytes(data[1:])})
         increment = _source(bucket.url, folder.url).next_increment(BEGINNING)
 
-    assert increment.after.of(NAME).next == (2, 0)
+    assert increment.after.topic_progress(NAME).next == (2, 0)
     assert ["is not as it was written" in each for each in increment.notices] == [True]
 
 

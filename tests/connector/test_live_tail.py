@@ -22,7 +22,7 @@ from arrow_io.messages.transactions import TXN_COMMIT
 from arrow_io.read_metrics import ReadMetrics, Unit
 from connector import open_topic
 from connector.increments import following
-from connector.increments.following import new_of_brokers
+from connector.increments.following import new_from_brokers
 from connector.live.broker import Brokers, EntryId
 from connector.live.entries import UNAVAILABLE_COLUMNS
 from connector.scan.execution import execute
@@ -252,7 +252,7 @@ def test_what_comes_is_followed() -> None:
         dataset = open_topic(bucket.url, TOPIC, live=LIVE_URL, columns=["__value__"])
         of_brokers = Brokers.of(LIVE_URL, {})
         found: list[list[bytes]] = []
-        with new_of_brokers(of_brokers, dataset.scan) as new_rows:
+        with new_from_brokers(of_brokers, dataset.scan) as new_rows:
             for more in ([], [b"f"], [b"f", b"g"], [b"f", b"g"]):
                 grown = [*_LEDGERS, (12, [_message(each) for each in more])]
                 brokers.ledgers = {TOPIC: grown if more else _LEDGERS}
@@ -270,7 +270,7 @@ def test_a_busy_topic_leaves_the_others_their_turn(monkeypatch: pytest.MonkeyPat
         batch = encode_entry([Message(payload=each) for each in (b"g", b"h")], batched=True)
         more = [_message(b"f"), batch, _message(b"i")]
         brokers.ledgers = {TOPIC: [*_LEDGERS, (12, more)]}
-        with new_of_brokers(Brokers.of(LIVE_URL, {}), scan) as new_rows:
+        with new_from_brokers(Brokers.of(LIVE_URL, {}), scan) as new_rows:
             turns = [
                 [x for batch in new_rows(ReadMetrics()) for x in batch[0].to_pylist()]
                 for _ in range(3)

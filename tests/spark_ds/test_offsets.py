@@ -43,7 +43,7 @@ def test_begin_at_the_latest(source: Increments) -> None:
     assert len(progress.topics) == 1 + sum(each.base == PARTITION.base for each in progress.topics)
     last = golden_topic("small-transactions").ledgers[-1].ledger_id
     behind = Position(last + 1, 0)
-    assert progress.of(TRANSACTIONS) == TopicProgress(behind, (), last + 1)
+    assert progress.topic_progress(TRANSACTIONS) == TopicProgress(behind, (), last + 1)
     assert source.next_increment(progress).after == progress
 
 
@@ -60,11 +60,13 @@ def test_begin_where_each_topic_is_told_to(source: Increments) -> None:
         source,
     )
 
-    assert progress.of(TRANSACTIONS) == TopicProgress(Position(31, 2), (), 31)
-    assert progress.of(PARTITION) == TopicProgress(Position(5, 0), (), 5)
+    assert progress.topic_progress(TRANSACTIONS) == TopicProgress(Position(31, 2), (), 31)
+    assert progress.topic_progress(PARTITION) == TopicProgress(Position(5, 0), (), 5)
     first = TopicName.parse("small-partitioned-partition-0")
-    assert progress.of(first) == latest.of(first)
-    assert progress.of(TopicName.parse("small-partitioned-partition-2")) == TopicProgress()
+    assert progress.topic_progress(first) == latest.topic_progress(first)
+    assert (
+        progress.topic_progress(TopicName.parse("small-partitioned-partition-2")) == TopicProgress()
+    )
     every = _begin('{"small-partitioned": "latest"}', source)
     assert every.topics.keys() == {each for each in latest.topics if each.base == PARTITION.base}
 
@@ -79,7 +81,7 @@ def test_the_own_place_of_a_partition_counts(
     places = {
         None: TopicProgress(),
         "earliest": TopicProgress(),
-        "latest": latest.of(PARTITION),
+        "latest": latest.topic_progress(PARTITION),
         "7:0": TopicProgress.at(Position(7, 0)),
         "5:0": TopicProgress.at(Position(5, 0)),
     }
@@ -89,7 +91,7 @@ def test_the_own_place_of_a_partition_counts(
     for pairs in (given, given[::-1]):
         progress = _begin(json.dumps(dict(pairs)), source)
 
-        assert progress.of(PARTITION) == places[own or place]
+        assert progress.topic_progress(PARTITION) == places[own or place]
 
 
 @pytest.mark.parametrize("earliest", [(-1, -1), (5, -1), (-1, 3)])
@@ -100,7 +102,7 @@ def test_ids_below_the_first_are_those_of_the_beginning(
     progress = _begin(json.dumps({"small-transactions": earliest}), source)
 
     assert Progress.from_json(progress.to_json()) == progress
-    assert progress.of(TRANSACTIONS).next == (max(earliest[0], 0), 0)
+    assert progress.topic_progress(TRANSACTIONS).next == (max(earliest[0], 0), 0)
 
 
 def test_begin_where_another_stream_was(source: Increments) -> None:
