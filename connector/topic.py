@@ -279,7 +279,7 @@ def brokers_from_request(request: TopicRequest) -> Brokers | None:
             " are not committed brokers give nothing"
         )
         raise OptionError(message)
-    return Brokers.of(request.live, request.live_options or {})
+    return Brokers.from_options(request.live, request.live_options or {})
 
 
 def _read_options(inputs: _Inputs, schema: TopicSchema | None) -> ReadOptions:

@@ -32,7 +32,7 @@ _MAX_TIMEOUT_S: Final = 1_000_000
 """Longer ones have no room in the client's options."""
 _PATIENCE_MS: Final = 2000
 """How long a message is waited for where there may be none; whoever gets none asks otherwise."""
-_LOOKED_BACK_SECONDS: Final = (60, 3600)
+_SEEK_BACK_SECONDS: Final = (60, 3600)
 _QUEUED_MESSAGES: Final = 1000
 """How many messages a broker sends ahead; the client's own default."""
 
@@ -52,7 +52,7 @@ class Place(NamedTuple):
     """Inclusive; where the message stands."""
 
 
-class GivenEntry(NamedTuple):
+class ClientEntry(NamedTuple):
     """The messages of an entry, as a client gives them."""
 
     place: Place
@@ -93,7 +93,7 @@ class Brokers:
     options: LiveOptions
 
     @classmethod
-    def of(cls, url: str, options: Mapping[str, object]) -> Brokers:
+    def from_options(cls, url: str, options: Mapping[str, object]) -> Brokers:
         """Take what a user gives.
 
         Raises:
@@ -207,9 +207,9 @@ class Client:
         Raises:
             BrokerError: The brokers cannot be asked, or refuse.
         """
-        with self.telling(f"the partitions of {topic}"):
-            found = self._client.get_topic_partitions(str(topic))
-        return [TopicName.parse(each) for each in found]
+        with self.translate_errors(f"the partitions of {topic}"):
+            names = self._client.get_topic_partitions(str(topic))
+        return [TopicName.parse(each) for each in names]
 
     @contextmanager
     def reading(self, topic: TopicName, first: EntryId) -> Iterator[BrokerReader]:
@@ -244,16 +244,16 @@ class Client:
         """
         latest = self._pulsar.MessageId.latest
         with self._opened(topic, latest) as reader:
-            found = reader.newest_within(_PATIENCE_MS)
-        for seconds in _LOOKED_BACK_SECONDS:
-            if found is None:
+            place = reader.newest_place(_PATIENCE_MS)
+        for seconds in _SEEK_BACK_SECONDS:
+            if place is None:
                 with self._opened(topic, latest) as reader:
                     reader.seek_back(seconds)
-                    found = reader.last_within(_PATIENCE_MS)
-        if found is None:
+                    place = reader.last_place(_PATIENCE_MS)
+        if place is None:
             with self.reading(topic, first) as reader:
-                found = reader.last_within(self._timeout_ms)
-        return found
+                place = reader.last_place(self._timeout_ms)
+        return place
 
     def first(self, topic: TopicName) -> EntryId | None:
         """The first entry of a topic or partition with a message to give; None: it has none.
@@ -275,7 +275,7 @@ class Client:
             BrokerError: The brokers cannot be asked, or refuse; or a producer of the same name is
                 connected.
         """
-        with self.telling(f"a producer of {topic}"):
+        with self.translate_errors(f"a producer of {topic}"):
             return self._client.create_producer(str(topic), **settings)
 
     def last_producer_name(self, topic: TopicName) -> str | None:
@@ -289,7 +289,7 @@ class Client:
 
     @contextmanager
     def _opened(self, topic: TopicName, start: pulsar.MessageId) -> Iterator[BrokerReader]:
-        with self.telling(f"a reader of {topic}"):
+        with self.translate_errors(f"a reader of {topic}"):
             reader = self._client.create_reader(
                 str(topic),
                 start,
@@ -302,17 +302,17 @@ class Client:
             # What stands below the library's own reader gives more messages a second.
             yield BrokerReader(self, topic, reader._reader, self._timeout_ms)  # noqa: SLF001
         finally:
-            with self.telling(f"the end of a reader of {topic}"):
+            with self.translate_errors(f"the end of a reader of {topic}"):
                 reader.close()
 
     @contextmanager
-    def telling(self, what: str) -> Iterator[None]:
+    def translate_errors(self, request: str) -> Iterator[None]:
         """Make errors of the client ours."""
         try:
             yield
         except self._pulsar.PulsarException as error:
             text = redacted(str(error), {"token": self._token})
-            message = f"{what}, asked of {redacted_urls(self._brokers.url)}: {text}"
+            message = f"{request}, asked of {redacted_urls(self._brokers.url)}: {text}"
             failure = BrokerError(message)
         else:
             return
@@ -342,9 +342,9 @@ class BrokerReader:
         Raises:
             BrokerError: The broker cannot be asked.
         """
-        with self._client.telling(f"whether {self._topic} has more"):
-            found: bool = self._reader.has_message_available()
-        return found
+        with self._client.translate_errors(f"whether {self._topic} has more"):
+            has_message: bool = self._reader.has_message_available()
+        return has_message
 
     def messages(self) -> Iterator[_pulsar.Message]:
         """The next messages, without an end; waits until there is one.
@@ -353,7 +353,7 @@ class BrokerReader:
             BrokerError: The broker cannot be asked, or there was none for too long.
         """
         read_next, timeout_ms = self._reader.read_next, self._timeout_ms
-        with self._client.telling(f"the next message of {self._topic}"):
+        with self._client.translate_errors(f"the next message of {self._topic}"):
             while True:
                 yield read_next(timeout_ms)
 
@@ -363,27 +363,27 @@ class BrokerReader:
         Raises:
             BrokerError: The broker cannot be asked.
         """
-        with self._client.telling(f"the next message of {self._topic}"):
+        with self._client.translate_errors(f"the next message of {self._topic}"):
             try:
                 return self._reader.read_next(_PATIENCE_MS)
             except self._client.timed_out:
                 return None
 
-    def newest_within(self, patience_ms: int) -> Place | None:
+    def newest_place(self, patience_ms: int) -> Place | None:
         """Where the last message of the next entry stands; None if there is none.
 
         If the reader began at the last entry of the topic, all that is behind came later: whoever
         waited for its end might never reach it.
 
         Args:
-            patience_ms: See `last_within`.
+            patience_ms: See `last_place`.
 
         Raises:
             BrokerError: The broker cannot be asked.
         """
-        return self._last_within(patience_ms, is_last_of_entry)
+        return self._read_last_place(patience_ms, is_last_of_entry)
 
-    def last_within(self, patience_ms: int) -> Place | None:
+    def last_place(self, patience_ms: int) -> Place | None:
         """Where the last message from here on stands; None if there is none.
 
         Args:
@@ -393,14 +393,14 @@ class BrokerReader:
         Raises:
             BrokerError: The broker cannot be asked.
         """
-        return self._last_within(patience_ms, lambda _: False)
+        return self._read_last_place(patience_ms, lambda _: False)
 
-    def _last_within(
+    def _read_last_place(
         self, patience_ms: int, is_enough: Callable[[_pulsar.Message], bool]
     ) -> Place | None:
         last = None
         while (last is None or not is_enough(last)) and self.has_more():
-            with self._client.telling(f"the last message of {self._topic}"):
+            with self._client.translate_errors(f"the last message of {self._topic}"):
                 try:
                     last = self._reader.read_next(patience_ms)
                 except self._client.timed_out:
@@ -413,29 +413,29 @@ class BrokerReader:
         Raises:
             BrokerError: The broker cannot be asked.
         """
-        with self._client.telling(f"an earlier message of {self._topic}"):
+        with self._client.translate_errors(f"an earlier message of {self._topic}"):
             self._reader.seek(int((time.time() - seconds) * 1000))
 
 
 def place_of(message: _pulsar.Message) -> Place:
     """Which entries a message takes."""
-    return _placed(message.message_id())[0]
+    return _place_and_batch_size(message.message_id())[0]
 
 
 def entry_of(message: _pulsar.Message) -> EntryId:
     """In which entry a message stands; if it has several chunks, its last one."""
-    found = message.message_id()
-    return EntryId(found.ledger_id(), found.entry_id())
+    message_id = message.message_id()
+    return EntryId(message_id.ledger_id(), message_id.entry_id())
 
 
 def is_last_of_entry(message: _pulsar.Message) -> bool:
     """Whether no other message of its entry follows."""
-    found = message.message_id()
-    index: int = found.batch_index()
-    return index < 0 or index + 1 >= _placed(found)[1]
+    message_id = message.message_id()
+    index: int = message_id.batch_index()
+    return index < 0 or index + 1 >= _place_and_batch_size(message_id)[1]
 
 
-def by_entry(messages: Iterable[_pulsar.Message]) -> Iterator[GivenEntry]:
+def by_entry(messages: Iterable[_pulsar.Message]) -> Iterator[ClientEntry]:
     """Put messages together that stand in one entry.
 
     Args:
@@ -446,23 +446,23 @@ def by_entry(messages: Iterable[_pulsar.Message]) -> Iterator[GivenEntry]:
     members: list[tuple[int, _pulsar.Message]] = []
     size = 0
     for message in messages:
-        found = message.message_id()
-        if place is None or (found.ledger_id(), found.entry_id()) != place.end:
+        message_id = message.message_id()
+        if place is None or (message_id.ledger_id(), message_id.entry_id()) != place.end:
             if place is not None:
-                yield GivenEntry(place, members)
-            place, size = _placed(found)
+                yield ClientEntry(place, members)
+            place, size = _place_and_batch_size(message_id)
             members = []
-        index = found.batch_index()
+        index = message_id.batch_index()
         members.append((index, message))
         if index < 0 or index + 1 >= size:
-            yield GivenEntry(place, members)
+            yield ClientEntry(place, members)
             place = None
     if place is not None:
-        yield GivenEntry(place, members)
+        yield ClientEntry(place, members)
 
 
-def _placed(found: _pulsar.MessageId) -> tuple[Place, int]:
+def _place_and_batch_size(message_id: _pulsar.MessageId) -> tuple[Place, int]:
     """Which entries a message takes, and how many messages its batch has; 0: it is in none."""
-    end = EntryId(found.ledger_id(), found.entry_id())
-    size, begin = ClientMessageId.parse(found.serialize())
+    end = EntryId(message_id.ledger_id(), message_id.entry_id())
+    size, begin = ClientMessageId.parse(message_id.serialize())
     return Place(end if begin is None else EntryId(*begin), end), size

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
     from arrow_io.payloads.value_columns import ValueColumns
     from arrow_io.read_metrics import ReadMetrics
-    from connector.live.broker import GivenEntry
+    from connector.live.broker import ClientEntry
 
 UNAVAILABLE_COLUMNS: Final = frozenset(
     {
@@ -85,11 +85,11 @@ class LiveEntries:
         self._object_key = object_key
         self._has_binary_keys = has_binary_keys
 
-    def runs(self, given: Iterable[GivenEntry]) -> Iterator[EntryRun]:
+    def runs(self, entries: Iterable[ClientEntry]) -> Iterator[EntryRun]:
         """The entries of messages, in runs of about 1 MiB whose ids follow each other.
 
         Args:
-            given: Their messages, in the order of a reader.
+            entries: Their messages, in the order of a reader.
 
         Raises:
             BrokerError: The messages are not in order, or a message cannot stand in an entry.
@@ -97,7 +97,7 @@ class LiveEntries:
         frames: list[bytes] = []
         size_bytes = 0
         first = last = EntryId(-1, -1)
-        for (_, entry_id), members in given:
+        for (_, entry_id), members in entries:
             if entry_id <= last:
                 raise self._error(entry_id, f"it comes behind one of {tuple(last)}")
             is_next = entry_id == (last.ledger_id, last.entry_id + 1)
@@ -117,7 +117,7 @@ class LiveEntries:
 
         Args:
             entry_id: Where it stands.
-            members: Its messages; see `GivenEntry`.
+            members: Its messages; see `ClientEntry`.
 
         Raises:
             BrokerError: They are not in order, or one cannot stand in an entry.
@@ -138,7 +138,7 @@ class LiveEntries:
     def _entry(self, members: Sequence[tuple[int, _pulsar.Message]]) -> bytes:
         index, first = members[0]
         if first.encryption_context() is not None:
-            return _encrypted(self._message(first), first)
+            return _encrypted_entry(self._message(first), first)
         if index >= 0:
             return self._batch(members)
         message = self._message(first)
@@ -173,7 +173,7 @@ class LiveEntries:
             parts += (len(own).to_bytes(4), own, payload)
         stored = b"".join(parts)
         metadata = batch_metadata(
-            _said_of_all(members[0][1]),
+            _shared_fields(members[0][1]),
             (_NO_SEQUENCE_ID, _NO_SEQUENCE_ID),
             message_count=count,
             compression=NONE,
@@ -181,25 +181,25 @@ class LiveEntries:
         )
         return sent_entry(metadata, stored)
 
-    def _message(self, given: _pulsar.Message) -> Message:
+    def _message(self, client_message: _pulsar.Message) -> Message:
         """What the client tells of it."""
         return replace(
-            _said_of_all(given),
-            payload=None if given.has_null_value() else given.data(),
-            key=self._key(given),
-            ordering_key=self._ordering_key(given),
-            properties=given.properties(),
-            event_time_ms=given.event_timestamp() or None,
+            _shared_fields(client_message),
+            payload=None if client_message.has_null_value() else client_message.data(),
+            key=self._key(client_message),
+            ordering_key=self._ordering_key(client_message),
+            properties=client_message.properties(),
+            event_time_ms=client_message.event_timestamp() or None,
         )
 
-    def _key(self, given: _pulsar.Message) -> str | bytes | None:
+    def _key(self, client_message: _pulsar.Message) -> str | bytes | None:
         """Its key; the client does not tell an empty one from none."""
-        text: str = given.partition_key()
-        return _decoded(text) if text and self._has_binary_keys else text or None
+        text: str = client_message.partition_key()
+        return _decode_key(text) if text and self._has_binary_keys else text or None
 
-    def _ordering_key(self, given: _pulsar.Message) -> bytes | None:
+    def _ordering_key(self, client_message: _pulsar.Message) -> bytes | None:
         try:
-            return given.ordering_key().encode() or None
+            return client_message.ordering_key().encode() or None
         except UnicodeDecodeError:
             # The client takes it for text, and has no other way to give it.
             self._metrics.replaced_texts += 1
@@ -217,10 +217,10 @@ class LiveEntries:
         return EntryRun(first.ledger_id, self._object_key, data, 0, table, count)
 
 
-def _encrypted(message: Message, given: _pulsar.Message) -> bytes:
+def _encrypted_entry(message: Message, client_message: _pulsar.Message) -> bytes:
     """The entry of a message, or a whole batch, that the client could not decrypt."""
-    context = given.encryption_context()
-    payload = given.data()
+    context = client_message.encryption_context()
+    payload = client_message.data()
     options = {
         "compression": context.compression_type().value,
         "uncompressed_bytes": context.uncompressed_message_size() or len(payload),
@@ -239,23 +239,23 @@ def _encrypted(message: Message, given: _pulsar.Message) -> bytes:
     return sent_entry(metadata + fields, payload)
 
 
-def _said_of_all(given: _pulsar.Message) -> Message:
+def _shared_fields(client_message: _pulsar.Message) -> Message:
     """What a batch says of all its messages at once."""
     return Message(
         payload=None,
-        publish_time_ms=given.publish_timestamp(),
-        producer_name=given.producer_name(),
-        schema_version=_schema_version(given),
+        publish_time_ms=client_message.publish_timestamp(),
+        producer_name=client_message.producer_name(),
+        schema_version=_schema_version(client_message),
     )
 
 
-def _schema_version(given: _pulsar.Message) -> int | None:
+def _schema_version(client_message: _pulsar.Message) -> int | None:
     # As `schema_version` gives it, it is taken for text, which most versions are not.
-    number: int = given.int_schema_version()
+    number: int = client_message.int_schema_version()
     return None if number < 0 else number
 
 
-def _decoded(key: str) -> str | bytes:
+def _decode_key(key: str) -> str | bytes:
     """The bytes of a key that is given as Base64; the text itself if it is not that."""
     try:
         return base64.b64decode(key, validate=True)

@@ -47,15 +47,15 @@ def live_tails(
             last = client.last(topic.topic, at_end)
             if last is None:
                 return None
-            found = LiveTail(brokers, topic.topic, first, last, None, is_binary)
-            return replace(found, met=found.first_met(client))
+            live_tail = LiveTail(brokers, topic.topic, first, last, None, is_binary)
+            return replace(live_tail, first_message=live_tail.find_first_message(client))
 
-        found = executor.map(tail, topics)
-        return {each.topic: each for each in found if each is not None}
+        tails = executor.map(tail, topics)
+        return {each.topic: each for each in tails if each is not None}
 
 
 def partitions_of_brokers(
-    brokers: Brokers, wanted: str | Sequence[str], available: Collection[TopicName]
+    brokers: Brokers, patterns: str | Sequence[str], available: Collection[TopicName]
 ) -> list[TopicName]:
     """Partitions of topics, whether anything of them is offloaded or not.
 
@@ -63,7 +63,7 @@ def partitions_of_brokers(
 
     Args:
         brokers: Who knows them.
-        wanted: Short or full names, or globs.
+        patterns: Short or full names, or globs.
         available: The topics that are known already, partitions each by itself.
 
     Raises:
@@ -71,7 +71,7 @@ def partitions_of_brokers(
         BrokerError: The brokers cannot be asked, or refuse.
     """
     bases: set[TopicName] = set()
-    for name in topic_names(wanted):
+    for name in topic_names(patterns):
         try:
             bases |= {each.base for each in select_topics(name, available)}
         except TopicNotFoundError:
@@ -80,5 +80,5 @@ def partitions_of_brokers(
             if namespaces_of(name) is not None:
                 bases.add(TopicName.parse(name).base)
     with brokers.connected() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
-        found = [name for names in executor.map(client.partitions, bases) for name in names]
-    return [each for each in found if each.partition >= 0]
+        partitions = [name for names in executor.map(client.partitions, bases) for name in names]
+    return [each for each in partitions if each.partition >= 0]

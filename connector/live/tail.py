@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.ranges import ByteSpan
     from connector.inputs.topic_names import TopicName
-    from connector.live.broker import Brokers, Client, GivenEntry, Place
+    from connector.live.broker import Brokers, Client, ClientEntry, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class LiveTail:
         first: The first entry (inclusive), whether there is one or not.
         until: The last message of the topic, which may stand before the first; then there is none
             here.
-        met: The first entry that had a message when this was made; None if none had.
+        first_message: The first entry that had a message when this was made; None if none had.
         has_binary_keys: Whether the schema says that keys are bytes.
         adopted: Ranges of entries before the first, both ends inclusive, ascending: messages in
             chunks that begin there are given here, for nobody reads their first chunks.
@@ -47,7 +47,7 @@ class LiveTail:
     topic: TopicName
     first: EntryId
     until: Place
-    met: EntryId | None
+    first_message: EntryId | None
     has_binary_keys: bool = False
     adopted: tuple[tuple[EntryId, EntryId], ...] = ()
 
@@ -149,7 +149,7 @@ class LiveTail:
             # What else begins before is given by whoever reads its first chunk.
             own = (
                 each
-                for each in self._given(client, begin, stop)
+                for each in self._client_entries(client, begin, stop)
                 if start <= each.place.end <= stop
                 and (each.place.begin >= self.first or self.adopts(*each.place.begin))
             )
@@ -191,7 +191,7 @@ class LiveTail:
         if not self.reaches(*at):
             return None
         with self.brokers.connected() as client:
-            begins = (each.place.begin for each in self._given(client, at, self.last))
+            begins = (each.place.begin for each in self._client_entries(client, at, self.last))
             if is_chunked:
                 return True if at in begins else None
             if next(begins, None) == at:
@@ -215,18 +215,18 @@ class LiveTail:
         Raises:
             BrokerError: See `entry_runs`.
         """
-        wanted = set(first_chunks)
-        made = self._entries(metrics)
+        remaining = set(first_chunks)
+        live_entries = self._entries(metrics)
         with self.brokers.connected() as client:
-            for each in self._given(client, EntryId(*min(wanted)), self.last):
+            for each in self._client_entries(client, EntryId(*min(remaining)), self.last):
                 begin, end = each.place
-                if end >= self.first and begin in wanted:
-                    wanted.remove(begin)
-                    yield begin, next(made.runs([each]))
-                    if not wanted:
+                if end >= self.first and begin in remaining:
+                    remaining.remove(begin)
+                    yield begin, next(live_entries.runs([each]))
+                    if not remaining:
                         return
 
-    def first_met(self, client: Client) -> EntryId | None:
+    def find_first_message(self, client: Client) -> EntryId | None:
         """The first entry with a message; None if none has.
 
         Args:
@@ -235,13 +235,15 @@ class LiveTail:
         Raises:
             BrokerError: See `entry_runs`.
         """
-        begins = (each.place.begin for each in self._given(client, self.first, self.last))
+        begins = (each.place.begin for each in self._client_entries(client, self.first, self.last))
         return next(begins, None)
 
     def _entries(self, metrics: ReadMetrics) -> LiveEntries:
         return LiveEntries(str(self.topic), metrics, has_binary_keys=self.has_binary_keys)
 
-    def _given(self, client: Client, start: EntryId, stop: EntryId) -> Iterator[GivenEntry]:
+    def _client_entries(
+        self, client: Client, start: EntryId, stop: EntryId
+    ) -> Iterator[ClientEntry]:
         """The messages that begin at an entry or behind it, and end at another (inclusive)."""
         # A reader that begins within the last message would wait for it in vain.
         with client.reading(self.topic, min(start, self.until.begin)) as reader:
@@ -263,10 +265,10 @@ class LiveTail:
 
         Perhaps it was read before, but that is not known.
         """
-        if self.met is None:
+        if self.first_message is None:
             return
         beginning = client.first(self.topic)
-        if beginning is None or beginning > self.met:
+        if beginning is None or beginning > self.first_message:
             message = (
                 "the cluster deleted the beginning of what it had when the topic was opened, so"
                 " messages may be missing: open the topic again"
@@ -274,7 +276,7 @@ class LiveTail:
             error = TrimmedEntriesError(
                 message,
                 object_key=str(self.topic),
-                ledger_id=self.met.ledger_id,
-                entry_id=self.met.entry_id,
+                ledger_id=self.first_message.ledger_id,
+                entry_id=self.first_message.entry_id,
             )
             tally.lose(Unit.LEDGER, error)

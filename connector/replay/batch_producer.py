@@ -137,7 +137,7 @@ class BatchProducer:
         Raises:
             BrokerError: The broker cannot be asked.
         """
-        with self._client.telling(f"the end of a producer of {self._topic}"):
+        with self._client.translate_errors(f"the end of a producer of {self._topic}"):
             self._producer.close()
 
 

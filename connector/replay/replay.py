@@ -178,7 +178,7 @@ class ReplayRequest:
         check_one_of(get_args(Compression), "compression", self.compression)
         carried, pace, replay_id = check_carried(self.carry), Pace(self.rate), self._checked_id()
         target = None if self.to_topic is None else TopicName.parse(self.to_topic)
-        brokers = Brokers.of(self.to, self.to_options or {})
+        brokers = Brokers.from_options(self.to, self.to_options or {})
         source = _Source.open(self.url, self.topic, self.topic_options)
         schemas = ProducerSchemas(source.schema())
         summaries = []

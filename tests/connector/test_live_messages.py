@@ -114,7 +114,7 @@ class _BusyReader:
 def test_the_end_of_a_busy_topic_is_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits until nothing comes any more would wait for ever."""
     library: Any = SimpleNamespace(create_reader=lambda *_, **__: _BusyReader(), close=lambda: None)
-    with Brokers.of("pulsar://localhost:1", {}).connected() as client:
+    with Brokers.from_options("pulsar://localhost:1", {}).connected() as client:
         monkeypatch.setattr(client, "_client", library)
         assert client.last(_TOPIC, EntryId(0, 0)) == Place(EntryId(7, 0), EntryId(7, 0))
 
@@ -123,5 +123,5 @@ def test_the_end_of_a_busy_topic_is_where_it_was(monkeypatch: pytest.MonkeyPatch
 def test_urls_that_the_client_refuses_are_wrong_options(url: str) -> None:
     """Not an error of the library's, which has the token in its frames."""
     with pytest.raises(OptionError, match="finds no hosts in") as caught:
-        Client(Brokers.of(url, {"token": "secret"}))
+        Client(Brokers.from_options(url, {"token": "secret"}))
     assert caught.value.__context__ is None

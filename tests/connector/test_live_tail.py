@@ -250,7 +250,7 @@ def test_what_comes_is_followed() -> None:
     """Each message once, of the brokers; those that were there before are not given."""
     with memory_bucket(offload(_LEDGERS[:1])) as bucket, live_brokers({TOPIC: _LEDGERS}) as brokers:
         dataset = open_topic(bucket.url, TOPIC, live=LIVE_URL, columns=["__value__"])
-        of_brokers = Brokers.of(LIVE_URL, {})
+        of_brokers = Brokers.from_options(LIVE_URL, {})
         found: list[list[bytes]] = []
         with new_from_brokers(of_brokers, dataset.scan) as new_rows:
             for more in ([], [b"f"], [b"f", b"g"], [b"f", b"g"]):
@@ -270,7 +270,7 @@ def test_a_busy_topic_leaves_the_others_their_turn(monkeypatch: pytest.MonkeyPat
         batch = encode_entry([Message(payload=each) for each in (b"g", b"h")], batched=True)
         more = [_message(b"f"), batch, _message(b"i")]
         brokers.ledgers = {TOPIC: [*_LEDGERS, (12, more)]}
-        with new_from_brokers(Brokers.of(LIVE_URL, {}), scan) as new_rows:
+        with new_from_brokers(Brokers.from_options(LIVE_URL, {}), scan) as new_rows:
             turns = [
                 [x for batch in new_rows(ReadMetrics()) for x in batch[0].to_pylist()]
                 for _ in range(3)
