@@ -370,8 +370,8 @@ def _warn_if_undecoded(options: ReadOptions, schema: TopicSchema | None) -> None
 
 def _are_without_values(columns: Sequence[str], naming: str) -> bool:
     """Whether columns are among those that every topic has, whatever its schema."""
-    known = dict(every_column(naming).columns)
-    return all(known.get(name, VALUE_COLUMN) != VALUE_COLUMN for name in columns)
+    own_names = dict(every_column(naming).columns)
+    return all(own_names.get(name, VALUE_COLUMN) != VALUE_COLUMN for name in columns)
 
 
 def _check_partition(option: str, bound: Bound | None, topics: Sequence[TopicLedgers]) -> None:

@@ -14,7 +14,7 @@ from arrow_io.storage.redaction import redacted_urls
 from connector.cli.forms import Form
 from connector.options.kinds import BY_NAME, FLAG, URLS_BY_NAME
 from connector.options.nested import put_text
-from connector.options.topic_request import NOT_OF_REPLAYS, OPTIONS, TopicRequest
+from connector.options.topic_request import FIXED_BY_REPLAY, OPTIONS, TopicRequest
 from connector.options.write_request import WRITE_OPTIONS, WriteRequest
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ _PLACE = tuple(name for name in _IN_SHELL if OPTIONS[name].scope == "place")
 
 Reading: TypeAlias = Annotated[TopicRequest, OptionGroup(_IN_SHELL)]
 """All options of `open_topic`."""
-_REPLAYED = tuple(name for name in _IN_SHELL if name not in NOT_OF_REPLAYS)
+_REPLAYED = tuple(name for name in _IN_SHELL if name not in FIXED_BY_REPLAY)
 Replaying: TypeAlias = Annotated[TopicRequest, OptionGroup(_REPLAYED)]
 """Those that bound a replay, and say how its messages are read."""
 Place: TypeAlias = Annotated[TopicRequest, OptionGroup(_PLACE)]

@@ -27,10 +27,10 @@ def size_text(size_bytes: float) -> str:
         >>> size_text(0), size_text(999), size_text(7128), size_text(250e6)
         ('0 B', '999 B', '7.13 kB', '250 MB')
     """
-    for unit, letters in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+    for unit, symbol in ((1e15, "PB"), (1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         # What would be rounded to 1,000 of a unit is 1 of the next.
         if size_bytes >= unit * 0.9995:
-            return f"{three_digits(size_bytes / unit)} {letters}"
+            return f"{three_digits(size_bytes / unit)} {symbol}"
     return f"{three_digits(size_bytes)} B"
 
 

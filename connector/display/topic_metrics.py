@@ -49,46 +49,46 @@ class TopicMetrics(ReadMetrics):
 
     def notices(self) -> list[str]:
         """One sentence for each thing a reader of the rows must know of; empty if there is none."""
-        return [*self._of_ledgers(), *ReadMetrics.notices(self)]
+        return [*self._ledger_notices(), *ReadMetrics.notices(self)]
 
-    def _of_ledgers(self) -> list[str]:
-        said = []
+    def _ledger_notices(self) -> list[str]:
+        notices = []
         if self.unfinished_ledgers:
-            said.append(
+            notices.append(
                 f"{counted(self.unfinished_ledgers, 'data object')}"
                 f" {agreeing(self.unfinished_ledgers, 'has', 'have')} no index object:"
                 f" {agreeing(self.unfinished_ledgers, 'a ledger', 'ledgers')} whose"
                 " offload is under way or has failed"
             )
         if self.pending_ledgers:
-            said.append(
+            notices.append(
                 f"{counted(self.pending_ledgers, 'ledger')} behind those offloaded"
                 f" {agreeing(self.pending_ledgers, 'is', 'are')} in BookKeeper only, and"
                 f" {agreeing(self.pending_ledgers, 'was', 'were')} not read:"
                 f" {counted(self.pending_entries, 'entry')}"
             )
         if self.substituted_ledgers:
-            said.append(
+            notices.append(
                 f"{counted(self.substituted_ledgers, 'ledger')}"
                 f" {agreeing(self.substituted_ledgers, 'was', 'were')} read from other copies than"
                 " those that the metadata names, which cannot be read"
             )
         if self.unknown_topics:
-            said.append(
+            notices.append(
                 f"the metadata does not know {self.unknown_topics} of the topics: what the bucket"
                 " shows of them was read, and whether that is all is not known"
             )
         if self.unlisted_ledgers:
-            said.append(
+            notices.append(
                 f"the metadata does not list {counted(self.unlisted_ledgers, 'ledger')} in the"
                 f" bucket as offloaded, so {agreeing(self.unlisted_ledgers, 'it was', 'they were')}"
                 " not read; the metadata may be older"
             )
         if self.segment_ledgers:
-            said.append(
+            notices.append(
                 "the topic was migrated to a scalable topic of Pulsar 5.0, where its history"
                 f" continues: {counted(self.segment_ledgers, 'ledger')} of its zones"
                 f" {agreeing(self.segment_ledgers, 'is', 'are')} in the bucket, and cannot be read"
                 " yet"
             )
-        return said
+        return notices

@@ -50,7 +50,7 @@ def origins(place: object) -> frozenset[Origin]:
         place = os.fspath(place)
     if isinstance(place, str):
         text = place.strip()
-        return _of_list(text) if text.startswith("[") else _of_url(text)
+        return _list_origins(text) if text.startswith("[") else _url_origins(text)
     if isinstance(place, Mapping):
         place = place.values()
     if isinstance(place, Iterable) and not isinstance(place, bytes):
@@ -58,14 +58,14 @@ def origins(place: object) -> frozenset[Origin]:
     return frozenset()
 
 
-def _of_list(text: str) -> frozenset[Origin]:
+def _list_origins(text: str) -> frozenset[Origin]:
     try:
         return origins(json.loads(text))
     except (ValueError, RecursionError):
         return frozenset()
 
 
-def _of_url(url: str) -> frozenset[Origin]:
+def _url_origins(url: str) -> frozenset[Origin]:
     if not _URL.match(url):
         return frozenset()
     links = [_origin(link) for link in url.split("::")]

@@ -32,7 +32,7 @@ class Catalogs:
     """
 
     def __init__(self) -> None:
-        self._known: list[tuple[dict[str, Any], Catalog]] = []
+        self._cached: list[tuple[dict[str, Any], Catalog]] = []
         self._lock = threading.Lock()
 
     def current(self, url: str, request: TopicRequest) -> Catalog:
@@ -41,21 +41,21 @@ class Catalogs:
         Raises:
             PulsarOffloadError: See `open_catalog`.
         """
-        wanted = {"url": url, **request.catalog_options()}
+        arguments = {"url": url, **request.catalog_options()}
         with self._lock:
-            known = next((each for named, each in self._known if named == wanted), None)
-        catalog = _opened(wanted) if known is None else known.refreshed()
+            cached = next((each for named, each in self._cached if named == arguments), None)
+        catalog = _open(arguments) if cached is None else cached.refreshed()
         with self._lock:
-            others = [each for each in self._known if each[0] != wanted]
-            self._known = [*others[1 - _MAX_CATALOGS :], (wanted, catalog)]
+            remaining = [each for each in self._cached if each[0] != arguments]
+            self._cached = [*remaining[1 - _MAX_CATALOGS :], (arguments, catalog)]
         return catalog
 
 
-def _opened(wanted: dict[str, Any]) -> Catalog:
+def _open(arguments: dict[str, Any]) -> Catalog:
     # Imported when the first statement is bound: it takes longer than a registration.
     from connector.catalog.opening import open_catalog  # noqa: PLC0415
 
-    return open_catalog(**wanted)
+    return open_catalog(**arguments)
 
 
 class Variable(threading.local):

@@ -174,7 +174,7 @@ def register_duckdb(
         con.remove_function(replaced)
 
 
-def _of_statistics(request: TopicRequest, catalog: Catalog) -> str | os.PathLike[str]:
+def _statistics_folder(request: TopicRequest, catalog: Catalog) -> str | os.PathLike[str]:
     folder = catalog.statistics if request.statistics is None else request.statistics
     if folder is None:
         message = (
@@ -236,21 +236,21 @@ def _check_booleans(function: object, arguments: Mapping[str, object]) -> None:
 
 def _registered(con: DuckDBPyConnection | ModuleType) -> str | None:
     """The function behind this connection's own macro, if it has one."""
-    found = con.execute(
+    row = con.execute(
         "SELECT macro_definition FROM duckdb_functions()"
         " WHERE database_name = 'temp' AND function_name = 'read_pulsar'"
     ).fetchone()
-    match = re.search(rf"{_FUNCTION}\d+", found[0]) if found else None
+    match = re.search(rf"{_FUNCTION}\d+", row[0]) if row else None
     return match and match[0]
 
 
 def _is_in_memory(con: DuckDBPyConnection | ModuleType) -> bool:
     """Whether a macro in the current database is seen by all cursors, and stored nowhere."""
-    found = con.execute(
+    row = con.execute(
         "SELECT path IS NULL AND type = 'duckdb' FROM duckdb_databases()"
         " WHERE database_name = current_database()"
     ).fetchone()
-    return found == (True,)
+    return row == (True,)
 
 
 class _Binder:
@@ -303,7 +303,7 @@ class _Binder:
         if not is_all and not isinstance(topic, str) and not is_texts(topic):
             message = f"the topic must be a name, a glob, or a list of these, not {topic!r}"
             raise OptionError(message)
-        what = function if is_all else shown(topic)
+        subject = function if is_all else shown(topic)
         source: object
         try:
             with use_spelling(_in_sql):
@@ -314,9 +314,9 @@ class _Binder:
                 else:
                     source = self._topic(topic, arguments)
         except PulsarOffloadError as error:
-            error.message = f"{what}: {error.message}{self._withheld_note(arguments)}"
+            error.message = f"{subject}: {error.message}{self._withheld_note(arguments)}"
             raise
-        name = f"{what} ({next(_NUMBERS)})"
+        name = f"{subject} ({next(_NUMBERS)})"
         self._variable.set(name, source)
         quoted = name.replace('"', '""')
         return f'"{quoted}"'
@@ -378,15 +378,17 @@ class _Binder:
         def table() -> pa.Table:
             catalog = self._catalog(url, request, arguments)
             if function == _ZONES:
-                return zones_table(catalog, _of_statistics(request, catalog), topic)
+                return zones_table(catalog, _statistics_folder(request, catalog), topic)
             return TABLES[function.removeprefix("pulsar_")](catalog, topic)
 
         return BoundListing(table, self._variable.forget)
 
     def _with_schema(self, request: TopicRequest, arguments: Mapping[str, object]) -> TopicRequest:
         """The request; a schema that lies elsewhere is read, without registered credentials."""
-        of_schema = (*_CREDENTIALS["storage_options"], "schema")
-        is_foreign = "storage_options" not in arguments and not self._is_known(of_schema, arguments)
+        schema_places = (*_CREDENTIALS["storage_options"], "schema")
+        is_foreign = "storage_options" not in arguments and not self._is_registered(
+            schema_places, arguments
+        )
         if not is_foreign or "schema" not in arguments:
             return request
         from connector.topic import read_schema  # noqa: PLC0415
@@ -428,7 +430,7 @@ class _Binder:
         sent = request.storage_options if catalog is None else catalog.location.storage_options
         places = (*_CREDENTIALS["storage_options"], _STATISTICS)
         is_own = not sent or "storage_options" in arguments
-        if _STATISTICS in arguments and not is_own and not self._is_known(places, arguments):
+        if _STATISTICS in arguments and not is_own and not self._is_registered(places, arguments):
             message = (
                 "the statistics lie elsewhere, and register_duckdb's storage_options are for the"
                 " URL registered with them: give storage_options in the statement"
@@ -441,7 +443,7 @@ class _Binder:
             name
             for name, places in _CREDENTIALS.items()
             if name in self._defaults and name not in arguments
-            if not self._is_known(places, arguments)
+            if not self._is_registered(places, arguments)
         ]
 
     def _withheld_note(self, arguments: Mapping[str, object]) -> str:
@@ -454,7 +456,7 @@ class _Binder:
             f" them. Give {names} in the statement.)"
         )
 
-    def _is_known(self, places: Sequence[str], arguments: Mapping[str, object]) -> bool:
+    def _is_registered(self, places: Sequence[str], arguments: Mapping[str, object]) -> bool:
         """Whether what a statement names leads to places that are registered.
 
         If none is registered, a store whose host the options name is known too.

@@ -28,24 +28,24 @@ class BoundTopic(TopicDataset):
     Args:
         opened: The topic.
         open_dataset: Opens it anew.
-        on_found: Called when DuckDB asks for the columns, which it does once it holds the object.
+        on_bound: Called when DuckDB asks for the columns, which it does once it holds the object.
     """
 
     def __init__(
         self,
         opened: TopicDataset,
         open_dataset: Callable[[], TopicDataset],
-        on_found: Callable[[], None],
+        on_bound: Callable[[], None],
     ) -> None:
         super().__init__(opened.scan, opened.unsound)
         self._open = open_dataset
-        self._on_found = on_found
+        self._on_bound = on_bound
         self._is_fresh = True
 
     @property
     def schema(self) -> pa.Schema:
         """The columns given unless others are named."""
-        self._on_found()
+        self._on_bound()
         return super().schema
 
     def scanner(
@@ -89,19 +89,19 @@ class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
 
     Args:
         make_table: Makes the table.
-        on_found: Called when DuckDB asks for the columns, which it does once it holds the object.
+        on_bound: Called when DuckDB asks for the columns, which it does once it holds the object.
     """
 
-    def __init__(self, make_table: Callable[[], pa.Table], on_found: Callable[[], None]) -> None:
+    def __init__(self, make_table: Callable[[], pa.Table], on_bound: Callable[[], None]) -> None:
         super().__init__(make_table())
         self._make_table = make_table
-        self._on_found = on_found
+        self._on_bound = on_bound
         self._is_fresh = True
 
     @property
     def schema(self) -> pa.Schema:
         """The columns."""
-        self._on_found()
+        self._on_bound()
         return super().schema
 
     def scanner(self, *selection: object, **options: object) -> pads.Scanner:

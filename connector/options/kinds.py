@@ -57,7 +57,7 @@ class OpenedCatalog(Protocol):
     def location(self) -> Location:
         """The place that it was opened for."""
 
-    def select(self, wanted: Any) -> Any:  # noqa: ANN401 - see `Catalog.select`
+    def select(self, patterns: Any, /) -> Any:  # noqa: ANN401 - see `Catalog.select`
         """Topics by their names."""
 
 

@@ -291,7 +291,7 @@ class TopicRequest:
 OPTIONS: Final = options_of(TopicRequest)
 """Every option of `open_topic`, by name."""
 
-NOT_OF_REPLAYS: Final = (
+FIXED_BY_REPLAY: Final = (
     "columns",
     "value",
     "time_unit",
@@ -349,9 +349,9 @@ def check_place(url: str, catalog: kinds.OpenedCatalog) -> None:
         OptionError: It does; or it is not a URL.
     """
     own = catalog.location
-    wanted = replace(own, url=url)
-    if _place(wanted.url) != _place(own.url):
-        message = f"the URL is {wanted}, and the catalog was opened for {own}: give one place"
+    location = replace(own, url=url)
+    if _place(location.url) != _place(own.url):
+        message = f"the URL is {location}, and the catalog was opened for {own}: give one place"
         raise OptionError(message)
 
 

@@ -14,7 +14,7 @@ from connector.inputs.topic_names import TopicName
 from connector.live.broker import Brokers
 from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import (
-    NOT_OF_REPLAYS,
+    FIXED_BY_REPLAY,
     OPTIONS,
     TopicRequest,
     check_options,
@@ -240,7 +240,7 @@ class _Source:
             PulsarOffloadError: An option is not allowed, or there is no such topic, or several.
         """
         check_options(options)
-        refused = [name for name in NOT_OF_REPLAYS if name in options]
+        refused = [name for name in FIXED_BY_REPLAY if name in options]
         if refused:
             message = f"a replay has no option {refused[0]}: what is offloaded is sent as it is"
             raise OptionError(message)

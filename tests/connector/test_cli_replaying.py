@@ -8,7 +8,7 @@ import pytest
 
 from arrow_io.errors import OptionError
 from connector import plan_replay, replay_topic
-from connector.options.topic_request import NOT_OF_REPLAYS, OPTIONS
+from connector.options.topic_request import FIXED_BY_REPLAY, OPTIONS
 from tests.support.command_line import LEDGERS, NOT_FOUND, URL, USAGE, lines_of, run
 
 NOWHERE: Final = "pulsar://localhost:1"
@@ -66,7 +66,7 @@ def test_one_topic_is_replayed_at_a_time() -> None:
     run("replay", URL, "no-such", "--dry-run", ends=NOT_FOUND)
 
 
-@pytest.mark.parametrize("name", NOT_OF_REPLAYS)
+@pytest.mark.parametrize("name", FIXED_BY_REPLAY)
 def test_options_that_decide_how_rows_look_are_refused(name: str) -> None:
     """A replay sends messages as they are."""
     with pytest.raises(OptionError, match=f"a replay has no option {name}"):
