@@ -29,7 +29,7 @@ _LOG: Final = logging.getLogger(__name__)
 
 _MIN_TASK_BYTES: Final = 16 << 20
 _MAX_TASK_BYTES: Final = 128 << 20
-_WANTED_TASKS: Final = 64
+_TARGET_TASKS: Final = 64
 """Spark does not say to a source how many cores it has; so many keep a middling cluster busy."""
 
 
@@ -39,7 +39,7 @@ def default_task_bytes(scan_bytes: int) -> int:
     A task costs about 30 ms whatever it reads, and 16 MiB take several times as long to decode; of
     more than 128 MiB, one that fails is dear to repeat.
     """
-    return min(max(scan_bytes // _WANTED_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
+    return min(max(scan_bytes // _TARGET_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
 
 
 class TopicBatchReader(DataSourceReader):
@@ -65,7 +65,7 @@ class TopicBatchReader(DataSourceReader):
         self._reads = scan.reads()
         self._cluster = scan.cluster
         self._unsound = unsound
-        self._skipped = scan.pruning()
+        self._pruning = scan.pruning()
         if task_bytes is None:
             task_bytes = default_task_bytes(sum(read.data_bytes for read in self._reads))
         self._partitions = list(partitions_of(self._reads, task_bytes))
@@ -76,9 +76,9 @@ class TopicBatchReader(DataSourceReader):
 
     def partitions(self) -> Sequence[InputPartition]:
         """One or more tasks each, in order; many small topics make one partition."""
-        log_report("the bucket", self._unsound)
-        for sentence in self._skipped.lines():
-            level = logging.WARNING if sentence in self._skipped.problems else logging.INFO
+        log_metrics("the bucket", self._unsound)
+        for sentence in self._pruning.lines():
+            level = logging.WARNING if sentence in self._pruning.problems else logging.INFO
             _LOG.log(level, "pulsar_offload: %s", sentence)
         return self._partitions
 
@@ -99,11 +99,11 @@ class TopicBatchReader(DataSourceReader):
                 options = task.read.options
                 metrics = ReadMetrics()
                 schema = options.projection.schema
-                taken = spark_schema(schema)
+                target_schema = spark_schema(schema)
                 with explaining_topic(self._cluster, task.read.origin.topic):
                     for batch in execute(task, metrics):
-                        yield batch if taken == schema else batch.cast(taken)
-                log_report(task.read.origin.topic, metrics)
+                        yield batch if target_schema == schema else batch.cast(target_schema)
+                log_metrics(task.read.origin.topic, metrics)
 
 
 def _reading_only(
@@ -137,12 +137,12 @@ def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[Input
         yield InputPartition(tuple(parts))
 
 
-def log_report(what: str, metrics: ReadMetrics) -> None:
+def log_metrics(source: str, metrics: ReadMetrics) -> None:
     """Log what a read met besides its rows.
 
     Args:
-        what: What was read.
+        source: What was read.
         metrics: What was met.
     """
     for sentence in (*metrics.notices(), *metrics.waiting(), *metrics.losses):
-        _LOG.warning("pulsar_offload: %s: %s", what, sentence)
+        _LOG.warning("pulsar_offload: %s: %s", source, sentence)

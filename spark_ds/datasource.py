@@ -225,7 +225,7 @@ class PulsarOffloadDataSource(DataSource):
         with sentence_first():
             refuse_overwrite(overwrite=overwrite)
             return TopicStreamWriter(
-                SinkOptions.parse(self.options), schema, is_begun=self._was_sent
+                SinkOptions.parse(self.options), schema, is_resuming=self._was_sent
             )
 
     _was_sent = False
@@ -246,7 +246,7 @@ class PulsarOffloadDataSource(DataSource):
     def _listing(self) -> pa.Table:
         options = self._options
         catalog = _catalog(options)
-        return TABLES[options.table](catalog, _wanted(options, catalog) or None)
+        return TABLES[options.table](catalog, _topic_patterns(options, catalog) or None)
 
     def _check(self, schema: StructType, dataset: TopicDataset) -> None:
         if self._options.request.columns is not None and dataset.schema.names != schema.names:
@@ -292,7 +292,7 @@ def _open(
         raise OptionError(message)
     catalog = catalog or _catalog(options)
     request = replace(options.request, catalog=catalog, **instead)
-    dataset = open_request(options.location.url, _wanted(options, catalog), request)
+    dataset = open_request(options.location.url, _topic_patterns(options, catalog), request)
     if options.where is None:
         return dataset
     return dataset.filter(where_expression(options.where, dataset.scan.options.filterable.schema))
@@ -325,7 +325,7 @@ def _catalog(options: SourceOptions) -> Catalog:
     return open_catalog(options.location.url, **options.request.catalog_options())
 
 
-def _wanted(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
+def _topic_patterns(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
     topics = options.topics
     if not isinstance(topics, re.Pattern):
         return topics

@@ -66,12 +66,12 @@ def in_executors(
     numbers = {id(read): number for number, read in enumerate(reads)}
     parts = [(numbers[id(each.read)], each.handle()) for each in tasks]
 
-    def written(place: int) -> WrittenTask | PulsarOffloadError:
+    def write_one(place: int) -> WrittenTask | PulsarOffloadError:
         number, handle = parts[place]
-        return _written_or_error(write, task_of([reads[number]], handle))
+        return _write_or_error(write, task_of([reads[number]], handle))
 
     failure: PulsarOffloadError | None = None
-    for result in on_executors(spark, written, len(parts)):
+    for result in on_executors(spark, write_one, len(parts)):
         if isinstance(result, PulsarOffloadError):
             failure = failure or result
         else:
@@ -80,7 +80,7 @@ def in_executors(
         raise failure
 
 
-def _written_or_error(write: TaskWriter, task: ScanTask) -> WrittenTask | PulsarOffloadError:
+def _write_or_error(write: TaskWriter, task: ScanTask) -> WrittenTask | PulsarOffloadError:
     try:
         return write(task)
     except PulsarOffloadError as error:

@@ -41,11 +41,11 @@ class StartingOffsets:
     """Where a stream begins that is no bound of a batch read.
 
     Attributes:
-        given: `latest`; or the place of each topic or partition, by name; or the offsets that
+        starts: `latest`; or the place of each topic or partition, by name; or the offsets that
             another stream came to.
     """
 
-    given: str | Mapping[TopicName, str | Position] | Progress
+    starts: str | Mapping[TopicName, str | Position] | Progress
 
     def progress(self, source: Increments) -> Progress:
         """The progress that a stream begins with. Topics that are not named begin at the earliest.
@@ -54,14 +54,14 @@ class StartingOffsets:
             OptionError: A topic is named that is not read.
             PulsarOffloadError: The topics cannot be found.
         """
-        if isinstance(self.given, Progress):
-            return self.given
+        if isinstance(self.starts, Progress):
+            return self.starts
         latest = source.latest()
-        if isinstance(self.given, str):
+        if isinstance(self.starts, str):
             return latest
-        found = {}
+        progress_by_topic = {}
         # A partition's own place counts for more than that of its topic.
-        for name, place in sorted(self.given.items(), key=lambda each: each[0] != each[0].base):
+        for name, place in sorted(self.starts.items(), key=lambda each: each[0] != each[0].base):
             topics = [each for each in latest.topics if name in (each, each.base)]
             if not topics:
                 some = ", ".join(map(str, latest.topics))
@@ -69,12 +69,12 @@ class StartingOffsets:
                 raise OptionError(message)
             for each in topics:
                 if place == LATEST:
-                    found[each] = latest.topic_progress(each)
+                    progress_by_topic[each] = latest.topic_progress(each)
                 elif isinstance(place, Position):
-                    found[each] = latest.topic_progress(each).at(place)
+                    progress_by_topic[each] = latest.topic_progress(each).at(place)
                 else:
-                    found.pop(each, None)
-        return Progress(found)
+                    progress_by_topic.pop(each, None)
+        return Progress(progress_by_topic)
 
 
 Start: TypeAlias = "Bound | StartingOffsets | None"
@@ -121,13 +121,13 @@ def _each_once(pairs: Iterable[tuple[_Name, _Place]]) -> dict[_Name, _Place]:
     Raises:
         ValueError: A name stands twice.
     """
-    found: dict[_Name, _Place] = {}
+    values: dict[_Name, _Place] = {}
     for name, each in pairs:
-        if name in found:
+        if name in values:
             message = f"{name} stands twice"
             raise ValueError(message)
-        found[name] = each
-    return found
+        values[name] = each
+    return values
 
 
 def _by_topic(value: Mapping[str, object]) -> list[tuple[TopicName, object]]:
@@ -135,7 +135,9 @@ def _by_topic(value: Mapping[str, object]) -> list[tuple[TopicName, object]]:
     places: list[tuple[TopicName, object]] = []
     for name, each in value.items():
         if isinstance(each, Mapping):
-            places += [(TopicName.parse(f"{name}-partition-{n}"), of) for n, of in each.items()]
+            places += [
+                (TopicName.parse(f"{name}-partition-{n}"), place) for n, place in each.items()
+            ]
         else:
             places.append((TopicName.parse(name), each))
     return places

@@ -120,18 +120,18 @@ class PassedOptions:
     metadata: list[tuple[str, str]]
 
     @classmethod
-    def sort(cls, options: Mapping[str, str], known: Iterable[str], suffix: str = "") -> Self:
+    def sort(cls, options: Mapping[str, str], allowed: Iterable[str], suffix: str = "") -> Self:
         """Sort options.
 
         Args:
             options: The options.
-            known: Names that are known, but for those of a place.
+            allowed: Names that are known, but for those of a place.
             suffix: What an error appends to the name of an unknown option.
 
         Raises:
             OptionError: An option is unknown (similar names are listed), or given twice.
         """
-        names = {normal_name(name): name for name in (*LOCATION_OPTIONS, *known)}
+        names = {normal_name(name): name for name in (*LOCATION_OPTIONS, *allowed)}
         passed = cls({}, [], [])
         spellings: dict[str, str] = {}
         unknown = []
@@ -413,8 +413,8 @@ def _unknown_options(unknown: list[str], names: Mapping[str, str], suffix: str) 
     near = {each: difflib.get_close_matches(normal_name(each), names) for each in unknown}
     sentences = [
         f"unknown option {each}{suffix}"
-        + (f", did you mean {' or '.join(map(names.__getitem__, found))}?" if found else "")
-        for each, found in near.items()
+        + (f", did you mean {' or '.join(map(names.__getitem__, matches))}?" if matches else "")
+        for each, matches in near.items()
     ]
     if not all(near.values()):
         sentences.append(

@@ -13,13 +13,13 @@ def is_spark_since(least: tuple[int, int]) -> bool:
     return (int(major), int(minor)) >= least
 
 
-def too_old(least: tuple[int, int], what: str) -> OptionError:
+def too_old(least: tuple[int, int], subject: str) -> OptionError:
     """Return the error for a Spark that is too old.
 
     Args:
         least: The first release that will do.
-        what: What takes it, as the subject of a sentence.
+        subject: What takes it, as the subject of a sentence.
     """
-    wanted = ".".join(map(str, least))
-    message = f"{what} takes Spark {wanted} or newer, and this is Spark {pyspark.__version__}"
+    release = ".".join(map(str, least))
+    message = f"{subject} takes Spark {release} or newer, and this is Spark {pyspark.__version__}"
     return OptionError(message)

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _MIN_TASK_BYTES: Final = 256 << 20
 """Who reads statistics asks each file, and each task writes one at least."""
 _MAX_TASK_BYTES: Final = 16 << 30
-_WANTED_TASKS: Final = 64
+_TARGET_TASKS: Final = 64
 
 
 @takes_options(OPTIONS)
@@ -90,15 +90,15 @@ def _in_executors(
     """Analyze ledgers, a share of them in each Spark task."""
     if task_bytes is None:
         total_bytes = sum(ledger.stored_bytes for _, ledger in ledgers)
-        task_bytes = min(max(total_bytes // _WANTED_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
+        task_bytes = min(max(total_bytes // _TARGET_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
     shares = _shares(ledgers, task_bytes)
     # Tasks ask nothing of the files that are there.
     folder = replace(statistics, files=(), problems=())
     failure: PulsarOffloadError | None = None
-    for done, error in on_executors(
-        spark, lambda number: _analyzed(folder, shares[number], explaining), len(shares)
+    for analyzed, error in on_executors(
+        spark, lambda number: _analyze_share(folder, shares[number], explaining), len(shares)
     ):
-        for each in done:
+        for each in analyzed:
             progress(each)
         failure = failure or error
     if failure is not None:
@@ -124,14 +124,14 @@ def _shares(
     return [shares[number] for number in order]
 
 
-def _analyzed(
+def _analyze_share(
     folder: Statistics, share: Sequence[tuple[str, Ledger]], explaining: Explaining
 ) -> tuple[list[Analyzed], PulsarOffloadError | None]:
     """What became of the ledgers of a task, and the error that ended it before the last of them."""
-    done: list[Analyzed] = []
+    analyzed: list[Analyzed] = []
     try:
         # Spark has other tasks for the other cores.
-        analyze_here(folder, share, done.append, explaining, threads=1)
+        analyze_here(folder, share, analyzed.append, explaining, threads=1)
     except PulsarOffloadError as error:
-        return done, error
-    return done, None
+        return analyzed, error
+    return analyzed, None

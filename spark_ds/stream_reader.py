@@ -26,7 +26,7 @@ from connector.catalog.live_cluster import explaining_topic
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
 from connector.scan.topic_read import task_of
-from spark_ds.batch_reader import default_task_bytes, log_report, partitions_of
+from spark_ds.batch_reader import default_task_bytes, log_metrics, partitions_of
 from spark_ds.column_types import spark_schema
 from spark_ds.offsets import offset_of
 from spark_ds.sentence_first import sentence_first
@@ -57,7 +57,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._open_source = open_source
         self._is_frozen = False
         self._is_fresh = True
-        self._told: set[str] = set()
+        self._logged: set[str] = set()
         self._latest: dict[str, Any] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
@@ -111,7 +111,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._is_fresh = False
             limits = None if isinstance(limit, ReadAllAvailable) else source.limits
             increment = source.increments.next_increment(Progress.from_value(start), limits)
-            self._tell(increment.notices)
+            self._log_notices(increment.notices)
             offset = offset_of(increment)
             self._latest = {"behind": offset["behind"]}
             return start if increment.after == increment.before else offset
@@ -132,7 +132,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             increment = source.increments.increment_between(
                 Progress.from_value(start), Progress.from_value(end)
             )
-            self._tell(increment.notices)
+            self._log_notices(increment.notices)
             task_bytes = source.task_bytes or default_task_bytes(increment.data_bytes)
             # Whoever reads has nothing but the partition, and many share what is read.
             cluster = source.increments.catalog.cluster()
@@ -159,19 +159,19 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 read, cluster = pickle.loads(text)  # noqa: S301 - made by `partitions`
                 metrics = ReadMetrics()
                 schema = read.options.projection.schema
-                taken = spark_schema(schema)
+                target_schema = spark_schema(schema)
                 with explaining_topic(cluster, read.origin.topic):
                     for batch in execute_increment(task_of([read], handle), metrics):
-                        yield batch if taken == schema else batch.cast(taken)
-                log_report(read.origin.topic, metrics)
+                        yield batch if target_schema == schema else batch.cast(target_schema)
+                log_metrics(read.origin.topic, metrics)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Nothing: what was read stays in the bucket."""
 
-    def _tell(self, notices: Sequence[str]) -> None:
+    def _log_notices(self, notices: Sequence[str]) -> None:
         for notice in notices:
-            if notice not in self._told:
-                self._told.add(notice)
+            if notice not in self._logged:
+                self._logged.add(notice)
                 _LOG.warning("pulsar_offload: %s", notice)
 
 

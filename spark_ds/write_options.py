@@ -32,7 +32,7 @@ OWN_WRITING_HELP: Final = {
     "secret.metadata_options": "As metadata_options.",
 }
 """Help on the options of writing that only Spark has."""
-_OF_WRITING: Final = {
+_SPARK_WRITE_OPTIONS: Final = {
     name: each
     for name, each in WRITE_OPTIONS.items()
     if each.in_python_only is None and name != "storage_options"
@@ -48,7 +48,7 @@ WRITING_HELP: Final = (
     | OWN_WRITING_HELP
     | {
         name: " ".join(filter(None, (option.help, WRITING_NOTES.get(name))))
-        for name, option in _OF_WRITING.items()
+        for name, option in _SPARK_WRITE_OPTIONS.items()
         if option.not_in_spark is None
     }
 )
@@ -70,7 +70,7 @@ _PARSERS: Final[Mapping[str, tuple[str, Parser]]] = {
         "metadata_options",
         option_parser(WRITE_OPTIONS["metadata_options"]),
     ),
-    **{name: (name, _parser(option)) for name, option in _OF_WRITING.items()},
+    **{name: (name, _parser(option)) for name, option in _SPARK_WRITE_OPTIONS.items()},
 }
 """The field of each option of writing, and how its text is read."""
 

@@ -134,10 +134,10 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     Args:
         options: Where to, and how.
         schema: The columns.
-        is_begun: Whether it is made to end a batch that another one has begun.
+        is_resuming: Whether it is made to end a batch that another one has begun.
     """
 
-    def __init__(self, options: SinkOptions, schema: StructType, *, is_begun: bool) -> None:
+    def __init__(self, options: SinkOptions, schema: StructType, *, is_resuming: bool) -> None:
         request = options.target.request
         for name in ("write_id", "first_ledger_id"):
             if getattr(request, name) is not None:
@@ -147,7 +147,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
         options.target.bucket.check_writes_new_objects()
         self._options = options
         self._plan: WritePlan | None = None
-        if not is_begun:
+        if not is_resuming:
             _check_columns(options.target, schema)
             self._plan = _plan(options, options.target.commit_record_file(None))
 
@@ -218,14 +218,14 @@ def _check_columns(target: WriteTarget, schema: StructType) -> None:
 
 def _plan(options: SinkOptions, file: CommitRecordFile) -> WritePlan:
     target = options.target
-    started = begin(
+    new_write = begin(
         target, file, ids_apart=options.task_ledgers, previous=_contents.get(target.bucket)
     )
     _contents.clear()
-    if started.contents is not None:
-        _contents[target.bucket] = started.contents
-    _log(target, started.plan.warnings)
-    return started.plan
+    if new_write.contents is not None:
+        _contents[target.bucket] = new_write.contents
+    _log(target, new_write.plan.warnings)
+    return new_write.plan
 
 
 def _stage(

@@ -21,7 +21,7 @@ from connector.statistics.store import open_statistics
 from connector.statistics.whole_ledgers import unexplained
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.datasource import PulsarOffloadDataSource
-from spark_ds.statistics import _analyzed
+from spark_ds.statistics import _analyze_share
 from tests.spark_ds.test_batch_reader import read_as_executors_do, sent
 from tests.support.buckets import TOPIC
 from tests.support.trimmed_topic import trimmed_topic
@@ -153,10 +153,10 @@ def test_a_task_that_is_repeated_changes_nothing(url: str, folder: Path, tmp_pat
     (topic,) = catalog.select(TOPIC)
     share = [(TOPIC, ledger) for ledger in topic.data]
     statistics = open_statistics(tmp_path)
-    _analyzed(statistics, share[1:3], unexplained)
+    _analyze_share(statistics, share[1:3], unexplained)
 
     for _ in range(2):
-        done, error = sent(_analyzed(statistics, share, unexplained))
+        done, error = sent(_analyze_share(statistics, share, unexplained))
         assert (len(done), error) == (LEDGERS, None)
 
     assert len(list(tmp_path.iterdir())) == 2
