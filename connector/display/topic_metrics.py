@@ -87,7 +87,7 @@ class TopicMetrics(ReadMetrics):
         if self.segment_ledgers:
             notices.append(
                 "the topic was migrated to a scalable topic of Pulsar 5.0, where its history"
-                f" continues: {counted(self.segment_ledgers, 'ledger')} of its zones"
+                f" continues: {counted(self.segment_ledgers, 'ledger')} of its segments"
                 f" {agreeing(self.segment_ledgers, 'is', 'are')} in the bucket, and cannot be read"
                 " yet"
             )

@@ -126,7 +126,10 @@ def test_migrated_topic_says_that_it_continues(
         catalog.save(path)
         catalog = open_catalog(str(OBJECTS), metadata=path)
     dataset = open_topic(str(OBJECTS), "migrated", catalog=catalog, value="raw")
-    with pytest.warns(IncompleteReadWarning, match=r"scalable topic of Pulsar 5\.0, where its"):
+    notice = (
+        r"scalable topic of Pulsar 5\.0, where its history continues: 3 ledgers of its segments"
+    )
+    with pytest.warns(IncompleteReadWarning, match=notice):
         assert dataset.to_table().num_rows == 130
     assert dataset.metrics.segment_ledgers == 3
     assert not dataset.metrics.lost
