@@ -155,7 +155,7 @@ def _positions(topic: GoldenTopic) -> list[tuple[int, int]]:
     data, index, places = data_object.read_bytes(), block_table(ledger), []
     for block in range(index.block_count):
         position = index.block_start(block) + index.data_header_length_bytes
-        for _ in range(index.first_entry_id(block), index.last_entry_id_of_block(block) + 1):
+        for _ in range(index.first_entry_id(block), index.block_last_entry_id(block) + 1):
             stop = position + 12 + int.from_bytes(data[position : position + 4])
             places.append((position, stop))
             position = stop

@@ -96,7 +96,7 @@ class BlockTable:
         """Whether the offloader lost entries, or may have."""
         return self.missing_from_entry_id is not None
 
-    def block_of(self, entry_id: int) -> int:
+    def find_block(self, entry_id: int) -> int:
         """Number of the block that holds an entry.
 
         Raises:
@@ -131,7 +131,7 @@ class BlockTable:
         """Id of the first entry of a block."""
         return self._row_first_entry_id(self._checked(block))
 
-    def last_entry_id_of_block(self, block: int) -> int:
+    def block_last_entry_id(self, block: int) -> int:
         """Id of the last entry of a block (inclusive)."""
         following = self._checked(block) + 1
         if following == self._row_count:

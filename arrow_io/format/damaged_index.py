@@ -47,23 +47,23 @@ def read_damaged_index(data: bytes) -> DamagedIndex:
     if len(data) < METADATA_OFFSET:
         return DamagedIndex()
     (data_object_length,) = _LENGTH.unpack_from(data, DATA_OBJECT_LENGTH_OFFSET)
-    row_count, told_length = _COUNTS.unpack_from(data, INDEX_ENTRY_COUNT_OFFSET)
+    row_count, stored_length = _COUNTS.unpack_from(data, INDEX_ENTRY_COUNT_OFFSET)
     counted_length = len(data) - METADATA_OFFSET - row_count * INDEX_ENTRY_BYTES
-    found = (
+    candidates = (
         metadata
-        for length in dict.fromkeys((told_length, counted_length))
-        for metadata in _metadata_of(data, length, is_sure=told_length == counted_length)
+        for length in dict.fromkeys((stored_length, counted_length))
+        for metadata in _parse_metadata(data, length, is_sure=stored_length == counted_length)
     )
-    return DamagedIndex(data_object_length, next(found, None))
+    return DamagedIndex(data_object_length, next(candidates, None))
 
 
-def _metadata_of(data: bytes, length: int, *, is_sure: bool) -> Iterator[LedgerMetadata]:
+def _parse_metadata(data: bytes, length: int, *, is_sure: bool) -> Iterator[LedgerMetadata]:
     """The metadata, if it may have this length: then the first index entry stands behind it."""
     stop = METADATA_OFFSET + length
     if length < 0 or stop > len(data):
         return
-    behind = data[stop : stop + INDEX_ENTRY_BYTES]
-    if is_sure or _FIRST_ROW.startswith(behind):
+    following = data[stop : stop + INDEX_ENTRY_BYTES]
+    if is_sure or _FIRST_ROW.startswith(following):
         try:
             yield parse_ledger_metadata(data[METADATA_OFFSET:stop])
         except FormatError:

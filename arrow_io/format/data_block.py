@@ -116,7 +116,7 @@ def check_block_fields(
     layout: struct.Struct,
     magic: int,
     expected: BlockHeader,
-    further: Sequence[tuple[str, int, int]] = (),
+    extra_fields: Sequence[tuple[str, int, int]] = (),
     *,
     offset: int,
 ) -> None:
@@ -127,7 +127,7 @@ def check_block_fields(
         layout: Its fields: the magic, those of `BlockHeader` as they stand, and further ones.
         magic: The magic.
         expected: What the index block says of this block.
-        further: Name, value and offset within the header of each further field, likewise.
+        extra_fields: Name, value and offset within the header of each further field, likewise.
         offset: Byte offset of the block within the data object, for errors.
 
     Raises:
@@ -141,15 +141,15 @@ def check_block_fields(
             f" {expected.header_length_bytes} must stand"
         )
         raise TruncatedObjectError(message, offset=offset)
-    found_magic, *found = layout.unpack_from(buffer)
-    check_magic(found_magic, magic, offset=offset)
-    wanted = (
+    actual_magic, *values = layout.unpack_from(buffer)
+    check_magic(actual_magic, magic, offset=offset)
+    expected_fields = (
         ("header length", expected.header_length_bytes, HEADER_LENGTH_OFFSET),
         ("block length", expected.block_length_bytes, BLOCK_LENGTH_OFFSET),
         ("first entry id", expected.first_entry_id, FIRST_ENTRY_ID_OFFSET),
-        *further,
+        *extra_fields,
     )
-    for number, (name, value, field_offset) in zip(found, wanted, strict=True):
+    for number, (name, value, field_offset) in zip(values, expected_fields, strict=True):
         if number != value:
             message = f"{name} {number} in the block header, {value} by the index block"
             raise CorruptBlockError(
@@ -179,7 +179,7 @@ def block_length_bytes(
     first_entry_id: int,
     last_entry_id: int,
     ledger_length_bytes: int,
-    written_length_bytes: int,
+    earlier_length_bytes: int,
 ) -> int:
     """How long the block that starts with an entry is (Pulsar's `calculateBlockSize`).
 
@@ -188,13 +188,13 @@ def block_length_bytes(
         first_entry_id: First entry of the block.
         last_entry_id: Last entry of the ledger (inclusive).
         ledger_length_bytes: Sum of the lengths of all entries' data.
-        written_length_bytes: The part of that sum that lies in earlier blocks.
+        earlier_length_bytes: The part of that sum that lies in earlier blocks.
     """
     n_entries = last_entry_id - first_entry_id + 1
     exact = (
         BLOCK_HEADER_BYTES
         + n_entries * ENTRY_HEADER_BYTES
         + ledger_length_bytes
-        - written_length_bytes
+        - earlier_length_bytes
     )
     return min(max_block_bytes, exact)

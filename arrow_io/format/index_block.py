@@ -294,10 +294,10 @@ def _oddities(data: bytes, index: IndexBlock, table_stop: int) -> Iterator[str]:
     if any(entry.part_id != part_id for part_id, entry in enumerate(index.entries, start=1)):
         yield "the part ids are not 1, 2, 3, …"
     if len(data) > table_stop:
-        behind = len(data) - table_stop
-        follow = agreeing(behind, "follows", "follow")
-        were = agreeing(behind, "was", "were")
-        yield f"{counted(behind, 'byte')} {follow} the index block and {were} ignored"
+        trailing_bytes = len(data) - table_stop
+        follow = agreeing(trailing_bytes, "follows", "follow")
+        were = agreeing(trailing_bytes, "was", "were")
+        yield f"{counted(trailing_bytes, 'byte')} {follow} the index block and {were} ignored"
 
 
 def _corrupt(message: str, offset: int) -> NoReturn:

@@ -21,7 +21,7 @@ INDEX_BLOCK_MAGIC = 0xDE47DE47
 STREAMING_DATA_BLOCK_MAGIC = 0x26A66D32
 STREAMING_INDEX_BLOCK_MAGIC = 0x3D1FB0BC
 
-_KNOWN_STRUCTURES = {
+_STRUCTURES = {
     DATA_BLOCK_MAGIC: "a data block",
     INDEX_BLOCK_MAGIC: "an index block",
     STREAMING_DATA_BLOCK_MAGIC: "a data block of streaming offload (PIP-76)",
@@ -31,21 +31,21 @@ _KNOWN_STRUCTURES = {
 }
 
 
-def check_magic(found: int, expected: int, *, offset: int) -> None:
+def check_magic(actual: int, expected: int, *, offset: int) -> None:
     """Refuse a structure that does not begin with the expected magic, by name if we know it.
 
     Args:
-        found: The magic read, unsigned.
+        actual: The magic read, unsigned.
         expected: One of the magics above.
         offset: Byte offset of the magic within the object, for the error.
 
     Raises:
         UnknownFormatError: Another magic; the message names both values.
     """
-    if found == expected:
+    if actual == expected:
         return
-    values = f"magic 0x{found:08X}, expected 0x{expected:08X}"
-    known = _KNOWN_STRUCTURES.get(found)
-    explained = f"{values}: this is {known}" if known else values
-    message = f"not {_KNOWN_STRUCTURES[expected]}: {explained}"
+    values = f"magic 0x{actual:08X}, expected 0x{expected:08X}"
+    structure = _STRUCTURES.get(actual)
+    explained = f"{values}: this is {structure}" if structure else values
+    message = f"not {_STRUCTURES[expected]}: {explained}"
     raise UnknownFormatError(message, offset=offset)

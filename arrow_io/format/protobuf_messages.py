@@ -39,9 +39,9 @@ def message_classes(
     file = descriptor_pb2.FileDescriptorProto(name="messages.proto", syntax="proto2")
     names = {each.__name__ for each in enums}
     for enum in enums:
-        of_enum = file.enum_type.add(name=enum.__name__)
+        descriptor = file.enum_type.add(name=enum.__name__)
         for member in enum:
-            of_enum.value.add(name=f"{enum.__name__}_{member.name}", number=member)
+            descriptor.value.add(name=f"{enum.__name__}_{member.name}", number=member)
     for name, fields in messages.items():
         message = file.message_type.add(name=name)
         for line in fields.strip().splitlines():

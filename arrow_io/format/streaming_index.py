@@ -82,48 +82,48 @@ class ShareTable(BlockTable):
 
     Attributes:
         ledger_id: The ledger.
-        told_lengths: Length of each block by its writer's count, in bytes; None if that is what
+        recorded_lengths: Length of each block by its writer's count, in bytes; None if that is what
             lies between the block and what follows it.
     """
 
     ledger_id: int
-    told_lengths: tuple[int, ...] | None = None
+    recorded_lengths: tuple[int, ...] | None = None
 
     @property
     def may_lack_entries(self) -> bool:
         """Whether entries may be missing: a writer that miscounts may leave no room for them."""
-        return self.told_lengths is not None
+        return self.recorded_lengths is not None
 
-    def header_of(self, block: int) -> StreamingBlockHeader:
+    def streaming_header(self, block: int) -> StreamingBlockHeader:
         """The header that must stand at a block's start."""
         length = self.block_stop(block) - self.block_start(block)
-        if self.told_lengths is not None:
-            length = self.told_lengths[block]
+        if self.recorded_lengths is not None:
+            length = self.recorded_lengths[block]
         return StreamingBlockHeader(
             length, self.first_entry_id(block), self.ledger_id, self.data_header_length_bytes
         )
 
-    def between(self, first_entry_id: int, last_entry_id: int) -> ShareTable:
+    def select_entries(self, first_entry_id: int, last_entry_id: int) -> ShareTable:
         """The blocks that hold some entries alone, the last of them up to the last entry.
 
         Args:
             first_entry_id: First entry; one that the share has.
             last_entry_id: Last entry (inclusive); likewise.
         """
-        first, behind = self.block_of(first_entry_id), self.block_of(last_entry_id) + 1
-        lengths = self.told_lengths
+        first, stop = self.find_block(first_entry_id), self.find_block(last_entry_id) + 1
+        lengths = self.recorded_lengths
         return ShareTable(
-            self.block_stop(behind - 1),
+            self.block_stop(stop - 1),
             self.data_header_length_bytes,
-            self.entry_table[first * INDEX_ENTRY_BYTES : behind * INDEX_ENTRY_BYTES],
+            self.entry_table[first * INDEX_ENTRY_BYTES : stop * INDEX_ENTRY_BYTES],
             last_entry_id,
             self.ledger_id,
-            None if lengths is None else lengths[first:behind],
+            None if lengths is None else lengths[first:stop],
         )
 
     def check_header(self, buffer: BytesLike, block: int, *, offset: int) -> None:
         """As for any table."""
-        check_streaming_header(buffer, expected=self.header_of(block), offset=offset)
+        check_streaming_header(buffer, expected=self.streaming_header(block), offset=offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,15 +177,15 @@ class SegmentIndex:
             starts: Where each block of the object really begins, and behind them where the object
                 ends, in bytes; None: as the index says.
         """
-        told = [row.offset for each in self.groups for row in each.rows]
-        told.append(self.data_object_length_bytes)
-        real = told if starts is None else starts
-        found, first = [], 0
+        recorded = [row.offset for each in self.groups for row in each.rows]
+        recorded.append(self.data_object_length_bytes)
+        real = recorded if starts is None else starts
+        tables, first = [], 0
         for each in self.groups:
             stop = first + len(each.rows)
             rows = zip(each.rows, real[first:stop], strict=True)
-            lengths = tuple(end - start for start, end in pairwise(told[first : stop + 1]))
-            found.append(
+            lengths = tuple(end - start for start, end in pairwise(recorded[first : stop + 1]))
+            tables.append(
                 ShareTable(
                     real[stop],
                     self.data_header_length_bytes,
@@ -196,7 +196,7 @@ class SegmentIndex:
                 )
             )
             first = stop
-        return found
+        return tables
 
 
 def read_segment_index(data: bytes, *, object_key: str) -> SegmentIndex:
@@ -272,22 +272,22 @@ def _read_groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
             _corrupt(f"number of blocks {row_count}; there must be one", position, ledger_id)
         metadata_offset = position + _GROUP.size
         table_offset = metadata_offset + metadata_length
-        behind = table_offset + row_count * INDEX_ENTRY_BYTES
-        if metadata_length < 0 or behind > stop:
-            what = f"{counted(row_count, 'block')} and {counted(metadata_length, 'byte')} of"
-            _corrupt(f"{what} metadata in {stop - metadata_offset}", position, ledger_id)
-        table = data[table_offset:behind]
+        table_stop = table_offset + row_count * INDEX_ENTRY_BYTES
+        if metadata_length < 0 or table_stop > stop:
+            content = f"{counted(row_count, 'block')} and {counted(metadata_length, 'byte')} of"
+            _corrupt(f"{content} metadata in {stop - metadata_offset}", position, ledger_id)
+        table = data[table_offset:table_stop]
         rows = tuple(map(BlockEntry._make, INDEX_ENTRY.iter_unpack(table)))
         metadata = data[metadata_offset:table_offset]
-        group = _with_info(metadata, ledger_id, rows)
+        group = _ledger_group(metadata, ledger_id, rows)
         if rows[0].first_entry_id < 0 or rows[-1].first_entry_id >= group.entries:
             text = f"blocks from entry {rows[0].first_entry_id} to {rows[-1].first_entry_id}"
             _corrupt(f"{text} of {counted(group.entries, 'entry')}", table_offset, ledger_id)
         yield group
-        position = behind
+        position = table_stop
 
 
-def _with_info(metadata: bytes, ledger_id: int, rows: tuple[BlockEntry, ...]) -> LedgerGroup:
+def _ledger_group(metadata: bytes, ledger_id: int, rows: tuple[BlockEntry, ...]) -> LedgerGroup:
     try:
         info = _LedgerInfo.FromString(metadata)
     except DecodeError:
@@ -313,10 +313,10 @@ def _check_room(index: SegmentIndex) -> None:
         _corrupt(f"the first block is at offset {rows[0][1].offset}, not 0", _GROUPS_OFFSET)
     stops = [*(row.offset for _, row in rows[1:]), index.data_object_length_bytes]
     following = [*rows[1:], None]
-    for (ledger_id, row), stop, behind in zip(rows, stops, following, strict=True):
+    for (ledger_id, row), stop, next_row in zip(rows, stops, following, strict=True):
         n_entries = 1
-        if behind is not None and behind[0] == ledger_id:
-            n_entries = behind[1].first_entry_id - row.first_entry_id
+        if next_row is not None and next_row[0] == ledger_id:
+            n_entries = next_row[1].first_entry_id - row.first_entry_id
         needed = index.data_header_length_bytes + n_entries * ENTRY_HEADER_BYTES
         if n_entries < 1 or stop - row.offset < needed:
             block = f"a data block of {counted(stop - row.offset, 'byte')}"
@@ -332,11 +332,11 @@ def _oddities(
     part_ids = [row.part_id for each in groups for row in each.rows]
     if part_ids != list(range(1, len(part_ids) + 1)):
         yield "the part ids are not 1, 2, 3, …"
-    behind = len(data) - index_length
-    if behind > 0:
-        follow = agreeing(behind, "follows", "follow")
-        were = agreeing(behind, "was", "were")
-        yield f"{counted(behind, 'byte')} {follow} the index block and {were} ignored"
+    trailing_bytes = len(data) - index_length
+    if trailing_bytes > 0:
+        follow = agreeing(trailing_bytes, "follows", "follow")
+        were = agreeing(trailing_bytes, "was", "were")
+        yield f"{counted(trailing_bytes, 'byte')} {follow} the index block and {were} ignored"
 
 
 def _corrupt(message: str, offset: int, ledger_id: int | None = None) -> NoReturn:

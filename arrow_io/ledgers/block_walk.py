@@ -77,7 +77,7 @@ class BlockWalk:
         table = ledger.table
         self._ledger = ledger
         self._first = first_entry_id
-        self.block = table.block_of(first_entry_id)
+        self.block = table.find_block(first_entry_id)
         self.entry_id, self.position = walk_start(ledger, first_entry_id, offsets)
         self.is_told = self.entry_id > table.first_entry_id(self.block)
         self._inside = self.is_told
@@ -112,7 +112,7 @@ class BlockWalk:
             self.entry_id = table.first_entry_id(block)
             self._skip_header(stream, block)
         self._inside = False
-        last = min(last_entry_id, table.last_entry_id_of_block(block))
+        last = min(last_entry_id, table.block_last_entry_id(block))
         needed = ENTRY_HEADER_BYTES
         while self.entry_id <= last:
             if needed > block_stop - self.position:
@@ -188,7 +188,7 @@ def walk_start(ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -
         first_entry_id: The first entry that is wanted.
         offsets: Where entries of ledgers are remembered to stand.
     """
-    block = ledger.table.block_of(first_entry_id)
+    block = ledger.table.find_block(first_entry_id)
     entry_id = ledger.table.first_entry_id(block)
     remembered = offsets.floor(ledger.memory_key, first_entry_id)
     start = ledger.table.block_start(block)

@@ -145,12 +145,12 @@ class LedgerData:
         last = self._last_stored(last_entry_id)
         if first_entry_id > last:
             return []
-        numbers = range(table.block_of(first_entry_id), table.block_of(last) + 1)
+        numbers = range(table.find_block(first_entry_id), table.find_block(last) + 1)
         stop = self.data_stop
         return [
             Block(
                 table.first_entry_id(block),
-                table.last_entry_id_of_block(block),
+                table.block_last_entry_id(block),
                 min(table.block_start(block), stop),
                 min(table.block_stop(block), stop),
             )
@@ -225,13 +225,13 @@ class LedgerData:
         table = self.table
         walk = BlockWalk(self, first, _OFFSETS)
         length_bytes = entries = 0
-        last_block = table.block_of(last)
+        last_block = table.find_block(last)
         stream = RangeStream(self._span(walk.position, last), ahead)
         is_misled = False
         with stream:
             for block in range(walk.block, last_block + 1):
                 wanted = max(table.first_entry_id(block), first)
-                behind_block = table.last_entry_id_of_block(block) + 1
+                behind_block = table.block_last_entry_id(block) + 1
                 try:
                     for run in walk.runs(stream, block, last):
                         self._check_data_owner(stream)
@@ -337,12 +337,12 @@ class LedgerData:
     def _span(self, position: int, last: int) -> ByteSpan:
         """The bytes from a position to the end of the block of an entry that is stored."""
         table = self.table
-        block = table.block_of(last)
+        block = table.find_block(last)
         stop = min(table.block_stop(block), self.data_stop)
         # Unless that is remembered, where the entry ends is known only if its block ends behind it.
         # Entries are taken to be about as long as each other, and whole ranges are asked for: the
         # rest of one costs less than the request for the few bytes that would be too little.
-        first, last_of_block = table.first_entry_id(block), table.last_entry_id_of_block(block)
+        first, last_of_block = table.first_entry_id(block), table.block_last_entry_id(block)
         start = table.block_start(block)
         share = (
             (last - first + 1) * (table.block_stop(block) - start) // (last_of_block - first + 1)
@@ -364,7 +364,7 @@ class LedgerData:
             return
         if not is_padding(view[start : start + length]):
             message = "what follows the last entry of a block is not padding"
-            last = self.table.last_entry_id_of_block(block)
+            last = self.table.block_last_entry_id(block)
             tally.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
 
     def _check_data_owner(self, stream: RangeStream) -> None:

@@ -142,7 +142,7 @@ class LedgerWriter:
                 first_entry_id=first_entry_id,
                 last_entry_id=self._metadata.last_entry_id,
                 ledger_length_bytes=self._metadata.length_bytes,
-                written_length_bytes=written_bytes,
+                earlier_length_bytes=written_bytes,
             ),
         )
 

@@ -134,7 +134,7 @@ def test_block_length(
         first_entry_id=first_entry_id,
         last_entry_id=2,
         ledger_length_bytes=14,
-        written_length_bytes=written,
+        earlier_length_bytes=written,
     )
 
     assert length == expected

@@ -147,7 +147,7 @@ def test_blocks_of_the_vector() -> None:
         (160, 320),
         (320, 462),
     ]
-    assert [(index.first_entry_id(i), index.last_entry_id_of_block(i)) for i in blocks] == [
+    assert [(index.first_entry_id(i), index.block_last_entry_id(i)) for i in blocks] == [
         (0, 0),
         (1, 1),
         (2, 2),
@@ -169,14 +169,14 @@ def test_block_of_finds_every_entry(counts: list[int]) -> None:
     index = read(index_object(data_length=offset, metadata=metadata.serialize(), rows=tuple(rows)))
 
     expected = [block for block, count in enumerate(counts) for _ in range(count)]
-    assert [index.block_of(entry_id) for entry_id in range(index.entry_count)] == expected
+    assert [index.find_block(entry_id) for entry_id in range(index.entry_count)] == expected
 
 
 @pytest.mark.parametrize("entry_id", [-1, 3, 2**63])
 def test_entries_outside_the_ledger(entry_id: int) -> None:
     """An entry id outside the ledger must be a typed error that names it."""
     with pytest.raises(EntryNotInLedgerError, match="0 … 2") as caught:
-        read(VECTOR).block_of(entry_id)
+        read(VECTOR).find_block(entry_id)
 
     assert caught.value.entry_id == entry_id
 
@@ -190,7 +190,7 @@ def test_blocks_outside_the_ledger(block: int) -> None:
         index.block_start,
         index.block_stop,
         index.first_entry_id,
-        index.last_entry_id_of_block,
+        index.block_last_entry_id,
         index.block_header,
     ):
         with pytest.raises(OptionError, match=f"no block {block}"):
@@ -213,7 +213,7 @@ def test_index_is_picklable_and_compact() -> None:
 
     assert pickle.loads(pickled) == index
     assert len(pickled) < 20 * n_blocks + 2000
-    assert index.block_of(n_blocks - 1) == n_blocks - 1
+    assert index.find_block(n_blocks - 1) == n_blocks - 1
 
 
 def test_lost_entries_are_told() -> None:
@@ -222,10 +222,10 @@ def test_lost_entries_are_told() -> None:
 
     assert index.missing_from_entry_id == 2
     assert (index.block_count, index.last_entry_id) == (2, 2)
-    assert index.block_of(1) == 1
-    assert (index.block_stop(1), index.last_entry_id_of_block(1)) == (320, 1)
+    assert index.find_block(1) == 1
+    assert (index.block_stop(1), index.block_last_entry_id(1)) == (320, 1)
     with pytest.raises(MissingEntriesError, match="entries 2 … 2 were lost") as caught:
-        index.block_of(2)
+        index.find_block(2)
     assert caught.value.entry_id == 2
     with pytest.raises(OptionError):
         index.block_start(2)
@@ -237,7 +237,7 @@ def test_all_entries_may_be_lost() -> None:
 
     assert (index.missing_from_entry_id, index.block_count, index.entry_count) == (0, 0, 3)
     with pytest.raises(MissingEntriesError, match="entries 0 … 2 were lost"):
-        index.block_of(0)
+        index.find_block(0)
 
 
 @pytest.mark.parametrize(

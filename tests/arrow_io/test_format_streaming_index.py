@@ -99,11 +99,11 @@ def test_a_share_says_where_its_blocks_stand() -> None:
     _, table = read(write_segment(parts, block_bytes=200).index).tables()
 
     assert (table.least_entry_id, table.last_entry_id, table.entry_count) == (20, 24, 5)
-    assert table.block_of(21) == 0
-    assert table.block_of(22) == 1
+    assert table.find_block(21) == 0
+    assert table.find_block(22) == 1
     assert (table.block_start(0), table.block_stop(1)) == (200, 600)
     assert table.stored_bytes == 400
-    assert table.header_of(1).first_entry_id == 22
+    assert table.streaming_header(1).first_entry_id == 22
 
 
 @pytest.mark.parametrize(

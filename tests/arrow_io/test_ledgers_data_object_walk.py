@@ -59,7 +59,7 @@ def test_the_walk_finds_what_the_index_object_says(range_bytes: int) -> None:
     assert walked.length_bytes == sum(map(len, ENTRIES))
     assert walked.shows_its_end
     for block, position in enumerate(walked.last_positions):
-        last = TABLE.last_entry_id_of_block(block)
+        last = TABLE.block_last_entry_id(block)
         frame = write_entry(last, ENTRIES[last])
         assert SOUND.data[position : position + len(frame)] == frame
 

@@ -204,7 +204,7 @@ def _blocks_bytes(dataset: TopicDataset, entries: Iterable[tuple[Layout, int]]) 
     """Length of the blocks that hold the entries to look at."""
     indexes = {each.ledger_id: block_table(each) for each in dataset.scan.topics[0].ledgers}
     blocks = {
-        (ledger.ledger_id, indexes[ledger.ledger_id].block_of(entry))
+        (ledger.ledger_id, indexes[ledger.ledger_id].find_block(entry))
         for ledger, entry in entries
         if entry < ledger.stored
     }

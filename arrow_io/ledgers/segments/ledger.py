@@ -65,22 +65,22 @@ class SegmentShare(LedgerData):
         """Id of the first entry."""
         return max(self.table.least_entry_id, self.from_entry_id)
 
-    def between(self, first_entry_id: int, last_entry_id: int) -> SegmentShare:
+    def select_entries(self, first_entry_id: int, last_entry_id: int) -> SegmentShare:
         """The share without entries before one, and behind another (inclusive), of its own."""
         if (first_entry_id, last_entry_id) == (self.first_entry_id, self.last_entry_id):
             return self
         table = self.table
-        end = table.last_entry_id_of_block(table.block_of(last_entry_id))
+        end = table.block_last_entry_id(table.find_block(last_entry_id))
         return replace(
             self,
-            table=table.between(first_entry_id, last_entry_id),
+            table=table.select_entries(first_entry_id, last_entry_id),
             is_clipped=last_entry_id < end or (self.is_clipped and end == self.last_entry_id),
             from_entry_id=first_entry_id,
         )
 
     def clipped(self, last_entry_id: int) -> SegmentShare:
         """The share up to an entry (inclusive), which is not behind its last."""
-        return self.between(self.first_entry_id, last_entry_id)
+        return self.select_entries(self.first_entry_id, last_entry_id)
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> list[Block]:
         """Return the blocks with some entries, without those that are read from another segment."""
@@ -129,7 +129,7 @@ class SegmentedLedger:
         within = [
             each.clipped(min(each.last_entry_id, max(last, each.first_entry_id))) for each in given
         ]
-        pieces = tuple(within[place].between(*ends) for place, *ends in _pieces(within))
+        pieces = tuple(within[place].select_entries(*ends) for place, *ends in _pieces(within))
         return cls(pieces, last, length_bytes)
 
     @property

@@ -320,7 +320,7 @@ class _Rebuilding:
             return
         ends = [-1]
         for block, position in enumerate(self._walked.last_positions):
-            ends.append(ledger.table.last_entry_id_of_block(block))
+            ends.append(ledger.table.block_last_entry_id(block))
             ledger.remember(ends[-1], position)
         for end in ends:
             _check_entries(ledger, max(end, 0), min(end + 1, last_entry_id))
