@@ -70,7 +70,7 @@ class BlockWalk:
         block: Number of the first block.
         position: Where the next entry, or the header of the next block, begins in the data object.
         entry_id: Id of the next entry.
-        is_told: Whether it begins at a remembered entry, which may be wrong.
+        is_remembered: Whether it begins at a remembered entry, which may be wrong.
     """
 
     def __init__(self, ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -> None:
@@ -79,8 +79,8 @@ class BlockWalk:
         self._first = first_entry_id
         self.block = table.find_block(first_entry_id)
         self.entry_id, self.position = walk_start(ledger, first_entry_id, offsets)
-        self.is_told = self.entry_id > table.first_entry_id(self.block)
-        self._inside = self.is_told
+        self.is_remembered = self.entry_id > table.first_entry_id(self.block)
+        self._inside = self.is_remembered
         mean_bytes = ENTRY_HEADER_BYTES + (ledger.length_bytes // table.entry_count)
         self._capacity = min(_RUN_BYTES // mean_bytes + 1, _MAX_TABLE_ENTRIES)
         self._data_name = ledger.data_name

@@ -249,7 +249,7 @@ class LedgerData:
                         yield run
                 except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
                     _OFFSETS.forget(self.memory_key)
-                    is_misled = walk.is_told and block == walk.block and wanted == first
+                    is_misled = walk.is_remembered and block == walk.block and wanted == first
                     if is_misled:
                         break
                     lost = min(last + 1, behind_block) - wanted

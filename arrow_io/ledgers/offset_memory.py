@@ -14,7 +14,7 @@ MAX_OBJECTS = 1 << 14
 """As many ledgers as one plan may have that reads a little of each."""
 MAX_OFFSETS_PER_OBJECT = 4096
 MAX_OFFSETS = 1 << 20
-_MOST_TOLD = 64
+_MAX_PENDING = 64
 """As many as are told before they are put in their places, unless somebody asks."""
 
 
@@ -33,26 +33,26 @@ class OffsetMemory:
         self._max_offsets = max_offsets
         self._count = 0
         self._objects: OrderedDict[object, list[tuple[int, int]]] = OrderedDict()
-        self._told: deque[tuple[object, int, int]] = deque()
+        self._pending: deque[tuple[object, int, int]] = deque()
         self._lock = Lock()
 
     def remember(self, key: object, entry_id: int, offset: int) -> None:
         """Remember that the 12-byte header of an entry begins at `offset` in the object `key`."""
         # Put in its place when somebody asks, or together with others: walkers come with a few in
         # each run of entries, and what that touches is in no cache by then.
-        self._told.append((key, entry_id, offset))
-        if len(self._told) >= _MOST_TOLD:
+        self._pending.append((key, entry_id, offset))
+        if len(self._pending) >= _MAX_PENDING:
             with self._lock:
-                self._take_in()
+                self._record_pending()
 
-    def _take_in(self) -> None:
-        while self._told:
-            key, entry_id, offset = self._told.popleft()
+    def _record_pending(self) -> None:
+        while self._pending:
+            key, entry_id, offset = self._pending.popleft()
             offsets = self._objects.setdefault(key, [])
             self._objects.move_to_end(key)
             index = bisect_left(offsets, (entry_id,))
-            is_known = index < len(offsets) and offsets[index][0] == entry_id
-            if not is_known and len(offsets) < self._max_per_object:
+            is_recorded = index < len(offsets) and offsets[index][0] == entry_id
+            if not is_recorded and len(offsets) < self._max_per_object:
                 offsets.insert(index, (entry_id, offset))
                 self._count += 1
             while len(self._objects) > self._max_objects or self._count > self._max_offsets:
@@ -62,13 +62,13 @@ class OffsetMemory:
     def forget(self, key: object) -> None:
         """Forget an object: what was remembered of it has proved wrong."""
         with self._lock:
-            self._take_in()
+            self._record_pending()
             self._count -= len(self._objects.pop(key, ()))
 
     def floor(self, key: object, entry_id: int) -> tuple[int, int] | None:
         """The greatest remembered entry id that is at most `entry_id`, and its offset."""
         with self._lock:
-            self._take_in()
+            self._record_pending()
             offsets = self._objects.get(key, [])
             index = bisect_left(offsets, (entry_id + 1,))
             return offsets[index - 1] if index else None

@@ -136,8 +136,8 @@ class OpenLedger:
             )
             key = self.parts[0].data_name
             raise EntryNotInLedgerError(message, object_key=key, ledger_id=data.ledger_id)
-        with RangePrefetcher(at_once=True) as ahead:
-            for run in data.entry_runs(first_entry_id, last_entry_id, Tally(), ahead=ahead):
+        with RangePrefetcher(at_once=True) as prefetcher:
+            for run in data.entry_runs(first_entry_id, last_entry_id, Tally(), ahead=prefetcher):
                 for index in range(run.count):
                     content = bytes(run.view(index, layout.FRAME))
                     yield Entry(self.ledger_id, run.number(index, layout.ENTRY_ID), content)
@@ -163,13 +163,13 @@ class OpenLedger:
             PulsarOffloadError: What `entry_runs`, `Delivery`, `MessageReader` or
                 `Assembly.record_batches` raises.
         """
-        wanted = projection(columns)
-        assembly = wanted.assembly(Origin())
+        requested_columns = projection(columns)
+        assembly = requested_columns.assembly(Origin())
         tally = tally or Tally()
-        verify = verify_checksums and wanted.needs.metadata
+        verify = verify_checksums and requested_columns.needs.metadata
         last = self.last_entry_id
 
-        def behind(run: EntryRun) -> Iterator[EntryRun]:
+        def read_after(run: EntryRun) -> Iterator[EntryRun]:
             # What is lost there is counted when the reader comes to it.
             first = run.last_entry_id + 1
             return self.data.entry_runs(first, last, tally.uncounted(), verify_checksums=verify)
@@ -177,13 +177,13 @@ class OpenLedger:
         entries = self.data.entry_runs(0, last, tally, verify_checksums=verify)
         decryptor = PayloadDecryptor(decryption_keys)
         runs = Delivery(
-            TransactionLookahead(entries, behind),
+            TransactionLookahead(entries, read_after),
             tally,
             decryptor,
-            join_payloads=wanted.needs.payload,
+            join_payloads=requested_columns.needs.payload,
             lookback=ChunkLookback(lambda _: iter(())),
         )
-        for rows in MessageReader(runs, wanted.needs, tally, decryptor=decryptor):
+        for rows in MessageReader(runs, requested_columns.needs, tally, decryptor=decryptor):
             tally.metrics.rows += rows.count
             yield from assembly.record_batches(rows, tally)
 

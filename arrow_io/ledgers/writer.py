@@ -102,19 +102,19 @@ class LedgerWriter:
         """
         self._index = None
         rows: list[BlockEntry] = []
-        offset = written_bytes = 0
-        block = self._open_block(0, written_bytes)
+        offset = entries_bytes = 0
+        block = self._open_block(0, entries_bytes)
         for entry in entries:
             while not block.add(entry):
                 if block.is_empty:
                     raise self._misfit(block.next_entry_id, len(entry))
                 rows.append(BlockEntry(block.first_entry_id, len(rows) + 1, offset))
                 offset += block.length_bytes
-                written_bytes += block.entry_bytes
-                following = self._open_block(block.next_entry_id, written_bytes)
+                entries_bytes += block.entry_bytes
+                following = self._open_block(block.next_entry_id, entries_bytes)
                 yield block.close()
                 block = following
-        self._check_complete(block.next_entry_id, written_bytes + block.entry_bytes)
+        self._check_complete(block.next_entry_id, entries_bytes + block.entry_bytes)
         rows.append(BlockEntry(block.first_entry_id, len(rows) + 1, offset))
         yield block.close()
         self._index = write_index_block(
@@ -134,7 +134,7 @@ class LedgerWriter:
             raise MissingEntriesError(message)
         return self._index
 
-    def _open_block(self, first_entry_id: int, written_bytes: int) -> _OpenBlock:
+    def _open_block(self, first_entry_id: int, earlier_bytes: int) -> _OpenBlock:
         return _OpenBlock(
             first_entry_id,
             block_length_bytes(
@@ -142,7 +142,7 @@ class LedgerWriter:
                 first_entry_id=first_entry_id,
                 last_entry_id=self._metadata.last_entry_id,
                 ledger_length_bytes=self._metadata.length_bytes,
-                earlier_length_bytes=written_bytes,
+                earlier_length_bytes=earlier_bytes,
             ),
         )
 
@@ -160,15 +160,18 @@ class LedgerWriter:
         return OptionError(message, entry_id=entry_id)
 
     def _check_complete(self, entry_count: int, length_bytes: int) -> None:
-        wanted_count, wanted_bytes = self._metadata.last_entry_id + 1, self._metadata.length_bytes
-        if entry_count < wanted_count:
-            message = f"the entries end after {entry_count} of {wanted_count}"
+        expected_count, expected_bytes = (
+            self._metadata.last_entry_id + 1,
+            self._metadata.length_bytes,
+        )
+        if entry_count < expected_count:
+            message = f"the entries end after {entry_count} of {expected_count}"
             raise MissingEntriesError(message, entry_id=entry_count)
-        if (entry_count, length_bytes) != (wanted_count, wanted_bytes):
+        if (entry_count, length_bytes) != (expected_count, expected_bytes):
             message = (
                 f"{counted(entry_count, 'entry')} of {counted(length_bytes, 'byte')} in all; the"
-                f" ledger metadata says {counted(wanted_count, 'entry')} of"
-                f" {counted(wanted_bytes, 'byte')}"
+                f" ledger metadata says {counted(expected_count, 'entry')} of"
+                f" {counted(expected_bytes, 'byte')}"
             )
             raise OptionError(message)
 
