@@ -138,10 +138,10 @@ class BlockWalk:
 
     def _remember_inside(self, run: EntryRun) -> None:
         """Remember entries of a run that lie far enough apart if all are about as long."""
-        length_bytes = self.position - run.start_of(0)
+        length_bytes = self.position - run.entry_start(0)
         distance = run.count * _REMEMBERED_DISTANCE_BYTES // length_bytes + 1
         for index in range(distance, run.count, distance):
-            self._remember(run.number(index, layout.ENTRY_ID), run.start_of(index))
+            self._remember(run.number(index, layout.ENTRY_ID), run.entry_start(index))
 
     def _remember(self, entry_id: int, position: int) -> None:
         self._offsets.remember(self._memory_key, entry_id, position)

@@ -178,7 +178,7 @@ class LedgerData:
             last_entry_id: Last entry (inclusive).
             tally: Says whether damage is raised, or counted in its metrics.
             verify_checksums: Whether to compare the CRC32C of each entry.
-            owned: `EntryRun.owned` of the runs.
+            owned: `EntryRun.is_in_range` of the runs.
             ahead: Sends the requests; None: nothing is requested beyond these entries.
 
         Raises:
@@ -244,7 +244,7 @@ class LedgerData:
                             self._check_length(length_bytes, tally)
                         if verify_checksums:
                             run.verify_checksums()
-                        run.owned = owned
+                        run.is_in_range = owned
                         wanted = behind
                         yield run
                 except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:

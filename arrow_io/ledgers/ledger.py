@@ -154,7 +154,7 @@ class Ledger(Protocol):
             last_entry_id: Last entry (inclusive).
             tally: Says whether damage is raised, or counted in its metrics.
             verify_checksums: Whether to compare the CRC32C of each entry.
-            owned: `EntryRun.owned` of the runs.
+            owned: `EntryRun.is_in_range` of the runs.
             ahead: Sends the requests; None: nothing is requested beyond these entries.
 
         Raises:

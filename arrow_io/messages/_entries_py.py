@@ -228,7 +228,7 @@ def next_going_back(
     return i
 
 
-def end_of_kind(
+def kind_stop(
     table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> int:
     """The entry behind those from `first` on, up to `stop`, that are of its kind.

@@ -47,14 +47,14 @@ class ChunkLookback:
         self._is_read = is_read
 
     def find(
-        self, uuid: bytes, run: EntryRun, payload_of: Callable[[EntryRun, int], bytes]
+        self, uuid: bytes, run: EntryRun, read_payload: Callable[[EntryRun, int], bytes]
     ) -> FoundChunks:
         """The chunks of a message back to the nearest chunk 0, by the rules of joining them.
 
         Args:
             uuid: Uuid of the message.
             run: Where a later chunk of it stands.
-            payload_of: Gives the payload of an entry, in the clear.
+            read_payload: Gives the payload of an entry, in the clear.
 
         Raises:
             EncryptedPayloadError: There is no key for a chunk.
@@ -62,7 +62,7 @@ class ChunkLookback:
         """
         runs = self._before(run)
         if runs is None:
-            return FoundChunks([], is_others=True)
+            return FoundChunks([], is_foreign=True)
         later: list[tuple[int, bytes]] = []
         damage: CorruptEntryError | None = None
         for before in runs:
@@ -74,15 +74,15 @@ class ChunkLookback:
                     continue
                 position = before.ledger_id, before.number(index, layout.ENTRY_ID)
                 if self._is_read is not None and self._is_read(*position):
-                    return FoundChunks([], is_others=True)
+                    return FoundChunks([], is_foreign=True)
                 chunk_id = before.number(index, layout.CHUNK_ID)
                 try:
-                    later.append((chunk_id, payload_of(before, index)))
+                    later.append((chunk_id, read_payload(before, index)))
                 except CorruptEntryError as error:
                     damage = damage or error
                 if chunk_id == 0:
-                    first = FirstChunk.of(before, index)
-                    return replace(_in_order(reversed(later), damage), first=first)
+                    first = FirstChunk.from_entry(before, index)
+                    return replace(_order_chunks(reversed(later), damage), first=first)
         return FoundChunks([], damage=damage)
 
 
@@ -96,7 +96,7 @@ class FirstChunk(NamedTuple):
     """Those of the message's key."""
 
     @classmethod
-    def of(cls, run: EntryRun, index: int) -> Self:
+    def from_entry(cls, run: EntryRun, index: int) -> Self:
         """The chunk in an entry of a run."""
         return cls(
             run.ledger_id,
@@ -113,18 +113,20 @@ class FoundChunks:
     Attributes:
         parts: Payloads of its first chunks; none if a chunk between them, or the first, is missing.
         first: The first of them.
-        is_others: Whether another reader gives the message.
+        is_foreign: Whether another reader gives the message.
         damage: The error of an entry on the way back that cannot be decoded, and may have been the
             missing chunk.
     """
 
     parts: list[bytes]
     first: FirstChunk | None = None
-    is_others: bool = False
+    is_foreign: bool = False
     damage: CorruptEntryError | None = None
 
 
-def _in_order(chunks: Iterable[tuple[int, bytes]], damage: CorruptEntryError | None) -> FoundChunks:
+def _order_chunks(
+    chunks: Iterable[tuple[int, bytes]], damage: CorruptEntryError | None
+) -> FoundChunks:
     parts: list[bytes] = []
     for chunk_id, payload in chunks:
         if chunk_id > len(parts):
@@ -139,7 +141,7 @@ class _OpenMessage:
     first: FirstChunk | None
     chunk_count: int
     next_chunk: int = 0
-    lost: bool = False
+    is_lost: bool = False
     parts: list[bytes] = field(default_factory=list)
     held_bytes: int = 0
 
@@ -169,15 +171,15 @@ class ChunkAssembler:
         self._decryptor = decryptor
         self._lookback = lookback
         self._open: dict[bytes, _OpenMessage] = {}
-        self._done: OrderedDict[bytes, None] = OrderedDict()
-        self._given_up: OrderedDict[bytes, None] = OrderedDict()
+        self._completed: OrderedDict[bytes, None] = OrderedDict()
+        self._abandoned: OrderedDict[bytes, None] = OrderedDict()
         self._evicted: OrderedDict[bytes, None] = OrderedDict()
         self._held_bytes = 0
 
     @property
-    def unfinished(self) -> bool:
+    def has_unfinished(self) -> bool:
         """Whether a message has begun that may still be completed."""
-        return any(not each.lost for each in self._open.values())
+        return any(not each.is_lost for each in self._open.values())
 
     def add(self, run: EntryRun, index: int) -> bytes | None:
         """Take one chunk.
@@ -197,13 +199,13 @@ class ChunkAssembler:
         uuid = bytes(run.view(index, layout.UUID))
         chunk_id = run.number(index, layout.CHUNK_ID)
         is_last = chunk_id == run.number(index, layout.CHUNK_COUNT) - 1
-        message = self._message(run, index, uuid, chunk_id)
+        message = self._find_message(run, index, uuid, chunk_id)
         if message is None:
             return None
         if chunk_id < message.next_chunk:
             self._tally.metrics.duplicate_chunks += 1
             return None
-        if message.lost or chunk_id > message.next_chunk:
+        if message.is_lost or chunk_id > message.next_chunk:
             self._lose(message)
             if is_last:
                 self._close(uuid, incomplete=True)
@@ -225,15 +227,15 @@ class ChunkAssembler:
     def skip(self) -> None:
         """Forget what became of messages: any may begin anew in the entries that are passed over.
 
-        To be called only if nothing is `unfinished`.
+        To be called only unless it `has_unfinished` messages.
         """
         self.finish()
-        for uuids in (self._done, self._given_up, self._evicted):
+        for uuids in (self._completed, self._abandoned, self._evicted):
             uuids.clear()
 
     def first_chunks(self) -> list[FirstChunk]:
         """The first chunks of messages that may still be completed."""
-        return [each.first for each in self._open.values() if not each.lost and each.first]
+        return [each.first for each in self._open.values() if not each.is_lost and each.first]
 
     def complete(self, first: FirstChunk) -> None:
         """Forget a message whose other chunks were found elsewhere."""
@@ -244,47 +246,47 @@ class ChunkAssembler:
         """Count what is still open: called when there are no more entries."""
         metrics = self._tally.metrics
         for uuid, message in list(self._open.items()):
-            if not message.lost and message.first is not None:
+            if not message.is_lost and message.first is not None:
                 metrics.awaited_messages += 1
                 metrics.awaited_chunks += message.chunk_count - message.next_chunk
             self._close(uuid, incomplete=True)
 
-    def _message(
+    def _find_message(
         self, run: EntryRun, index: int, uuid: bytes, chunk_id: int
     ) -> _OpenMessage | None:
         """The message of a chunk; None if it is somebody else's, or was completed."""
         if chunk_id == 0:
             self._close(uuid, incomplete=True)
-            if run.owned:
+            if run.is_in_range:
                 chunk_count = run.number(index, layout.CHUNK_COUNT)
-                self._open[uuid] = _OpenMessage(FirstChunk.of(run, index), chunk_count)
+                self._open[uuid] = _OpenMessage(FirstChunk.from_entry(run, index), chunk_count)
             else:
                 # Whoever meets a later chunk of it in its own entries has to look back.
                 self._forget(uuid)
-        elif uuid not in self._open and run.owned:
+        elif uuid not in self._open and run.is_in_range:
             if uuid in self._evicted:
                 raise _evicted_error()
-            if uuid in self._done:
+            if uuid in self._completed:
                 self._tally.metrics.duplicate_chunks += 1
-            elif self._lookback is not None and uuid not in self._given_up:
+            elif self._lookback is not None and uuid not in self._abandoned:
                 chunk_count = run.number(index, layout.CHUNK_COUNT)
-                found = self._lookback.find(uuid, run, self._payload)
-                self._take(found, uuid, chunk_id, chunk_count)
+                chunks = self._lookback.find(uuid, run, self._payload)
+                self._resume(chunks, uuid, chunk_id, chunk_count)
         return self._open.get(uuid)
 
-    def _take(self, found: FoundChunks, uuid: bytes, chunk_id: int, chunk_count: int) -> None:
+    def _resume(self, chunks: FoundChunks, uuid: bytes, chunk_id: int, chunk_count: int) -> None:
         """Begin a message with the chunks that stand before the entries which are read."""
-        is_gap = chunk_id > len(found.parts)
-        if is_gap and found.damage is not None and not self._tally.salvage:
-            raise found.damage
-        if found.is_others:
+        is_gap = chunk_id > len(chunks.parts)
+        if is_gap and chunks.damage is not None and not self._tally.salvage:
+            raise chunks.damage
+        if chunks.is_foreign:
             # From now on only a chunk 0 begins a message of this uuid that is this reader's.
-            _remember(self._given_up, uuid)
-        elif len(found.parts) == chunk_count:
-            _remember(self._done, uuid)
+            _remember(self._abandoned, uuid)
+        elif len(chunks.parts) == chunk_count:
+            _remember(self._completed, uuid)
         else:
-            message = self._open[uuid] = _OpenMessage(found.first, chunk_count)
-            self._hold(message, found.parts)
+            message = self._open[uuid] = _OpenMessage(chunks.first, chunk_count)
+            self._hold(message, chunks.parts)
 
     def _payload(self, run: EntryRun, index: int) -> bytes:
         return bytes(self._decryptor.payload(run, index)) if self._join else b""
@@ -305,11 +307,11 @@ class ChunkAssembler:
 
     def _lose(self, message: _OpenMessage) -> None:
         self._held_bytes -= message.held_bytes
-        message.lost, message.held_bytes = True, 0
+        message.is_lost, message.held_bytes = True, 0
         message.parts.clear()
 
     def _forget(self, uuid: bytes) -> None:
-        for uuids in (self._done, self._given_up, self._evicted):
+        for uuids in (self._completed, self._abandoned, self._evicted):
             uuids.pop(uuid, None)
 
     def _close(self, uuid: bytes, *, incomplete: bool) -> None:
@@ -320,9 +322,9 @@ class ChunkAssembler:
         if incomplete:
             self._tally.metrics.incomplete_messages += 1
             # Only chunk 0 brings it back, not the chunks before the entries that were given.
-            _remember(self._given_up, uuid)
+            _remember(self._abandoned, uuid)
         else:
-            _remember(self._done, uuid)
+            _remember(self._completed, uuid)
 
 
 def _evicted_error() -> CorruptEntryError:

@@ -10,13 +10,13 @@ from arrow_io.messages import layout
 from arrow_io.messages.transactions import Outcome
 
 if TYPE_CHECKING:
-    from arrow_io.messages.beyond import Beyond
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.messages.later_entries import LaterEntries
     from arrow_io.messages.transactions import TransactionLookahead
     from arrow_io.read_metrics import ReadMetrics, Tally
 
-_KNOWN_WIDTH: Final = 4
-_MOST_KNOWN: Final = 64
+_OUTCOME_WIDTH: Final = 4
+_MAX_OUTCOMES: Final = 64
 """An entry is compared with so many transactions; seldom are more open at once."""
 
 
@@ -26,13 +26,16 @@ class CommittedTransactions:
     Args:
         outcomes: What markers among the entries tell.
         tally: Says whether damage is raised; its metrics receive the counts.
-        beyond: Whoever knows what became of transactions behind the last entry; None: nobody.
+        later_entries: Whoever knows what became of transactions behind the last entry; None:
+            nobody.
     """
 
-    def __init__(self, outcomes: TransactionLookahead, tally: Tally, beyond: Beyond | None) -> None:
+    def __init__(
+        self, outcomes: TransactionLookahead, tally: Tally, later_entries: LaterEntries | None
+    ) -> None:
         self._outcomes = outcomes
         self._tally = tally
-        self._beyond = beyond
+        self._later_entries = later_entries
         self._later_outcomes: dict[tuple[int, int], Outcome] = {}
         self._open: set[tuple[int, int]] = set()
 
@@ -47,7 +50,7 @@ class CommittedTransactions:
         """
         outcome = self._outcome(run, entry)
         if outcome is Outcome.OPEN:
-            if self._beyond is not None:
+            if self._later_entries is not None:
                 return None
             self._note_open(run, entry)
         return outcome
@@ -60,8 +63,10 @@ class CommittedTransactions:
             PulsarOffloadError: Whoever knows cannot be asked.
         """
         metrics = self._tally.metrics
-        # What is not owned is counted by whoever reads it for itself.
-        messages = builds.in_use.entries.count_messages(run.table, index, index + 1) * run.owned
+        # What is not in range is counted by whoever reads it for itself.
+        messages = (
+            builds.in_use.entries.count_messages(run.table, index, index + 1) * run.is_in_range
+        )
         outcome = self._outcome(run, entry)
         if outcome is Outcome.OPEN:
             outcome = self._later_outcome(run, entry)
@@ -84,7 +89,7 @@ class CommittedTransactions:
     def _later_outcome(self, run: EntryRun, entry: list[int]) -> Outcome:
         """What became of a transaction behind the last entry; it has a message in this one."""
         place = run.ledger_id, entry[layout.ENTRY_ID]
-        if self._beyond is None or not self._beyond.reaches(*place):
+        if self._later_entries is None or not self._later_entries.reaches(*place):
             # Whatever else of it is given: rows must not depend on what is read together.
             return Outcome.OPEN
         ids = entry[layout.TXN_MOST], entry[layout.TXN_LEAST]
@@ -93,11 +98,11 @@ class CommittedTransactions:
         is_chunked = bool(entry[layout.FLAGS] & layout.CHUNKED)
         if is_chunked and entry[layout.CHUNK_ID]:
             return Outcome.OPEN
-        is_given = self._beyond.delivers(*place, is_chunked=is_chunked)
+        is_delivered = self._later_entries.delivers(*place, is_chunked=is_chunked)
         ends = {None: Outcome.OPEN, True: Outcome.COMMITTED, False: Outcome.ABORTED}
-        if is_given is not None or not is_chunked:
-            self._later_outcomes[ids] = ends[is_given]
-        return ends[is_given]
+        if is_delivered is not None or not is_chunked:
+            self._later_outcomes[ids] = ends[is_delivered]
+        return ends[is_delivered]
 
     def _note_open(self, run: EntryRun, entry: list[int]) -> None:
         """Note that nothing tells what became of the transaction of an entry.
@@ -107,11 +112,11 @@ class CommittedTransactions:
         """
         if self._outcomes.damage is not None and not self._tally.salvage:
             raise self._outcomes.damage
-        if run.owned:
+        if run.is_in_range:
             self._open.add((entry[layout.TXN_MOST], entry[layout.TXN_LEAST]))
 
 
-class KnownTransactions:
+class RunOutcomes:
     """What became of the transactions of one run, as far as it was asked for.
 
     Args:
@@ -128,7 +133,7 @@ class KnownTransactions:
 
     def add(self, entry: list[int], outcome: Outcome) -> None:
         """Note what became of the transaction of an entry."""
-        if len(self._outcomes) == _MOST_KNOWN:
+        if len(self._outcomes) == _MAX_OUTCOMES:
             self.count()
         flag = 0 if outcome is Outcome.COMMITTED else layout.LEFT_OUT
         self._numbers.extend((entry[layout.TXN_MOST], entry[layout.TXN_LEAST], flag, 0))
@@ -144,7 +149,7 @@ class KnownTransactions:
     def count(self) -> None:
         """Report the messages of all these transactions, and forget what became of them."""
         for place, outcome in enumerate(self._outcomes):
-            _count(self._metrics, outcome, self._numbers[_KNOWN_WIDTH * place + 3])
+            _count(self._metrics, outcome, self._numbers[_OUTCOME_WIDTH * place + 3])
         self._numbers = array("q")
         self._outcomes.clear()
 

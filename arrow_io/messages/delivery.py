@@ -12,17 +12,17 @@ from typing import TYPE_CHECKING
 from arrow_io.errors import CorruptEntryError, PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.chunks import ChunkAssembler
-from arrow_io.messages.committed import CommittedTransactions, KnownTransactions
+from arrow_io.messages.committed import CommittedTransactions, RunOutcomes
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-    from arrow_io.messages.beyond import Beyond
     from arrow_io.messages.chunks import ChunkLookback
     from arrow_io.messages.encryption import PayloadDecryptor
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.messages.later_entries import LaterEntries
     from arrow_io.read_metrics import Tally
 
 
@@ -34,7 +34,7 @@ class Delivery:
     given as they are.
 
     Args:
-        runs: Entries of one partition, in order; those not `owned` are read only as long as a
+        runs: Entries of one partition, in order; those not `is_in_range` are read only as long as a
             chunked message is open. A `TransactionLookahead` tells which transactions were
             committed; of any other iterable the messages of all are given. Whoever takes the
             entries that are given must not ask for these runs again: their tables are changed.
@@ -46,12 +46,12 @@ class Delivery:
             if they were not yet.
         lookback: Finds the first chunks of a message that began before the first entry; None if
             such a message belongs to another reader.
-        is_wanted: Whether a message that ends at an entry which is not `owned` is to be given, by
-            ledger and entry id; None: any is.
-        skip_gap: Makes `runs` go on with the next that is `owned`; called behind a run that is not,
-            or that is `before_gap`, if nothing is open. None: all are given.
-        beyond: Whoever knows what became behind the last entry of transactions and of messages in
-            chunks; None: nobody.
+        is_requested: Whether a message that ends at an entry which is not `is_in_range` is to be
+            given, by ledger and entry id; None: any is.
+        skip_gap: Makes `runs` go on with the next that is `is_in_range`; called behind a run that
+            is not, or that is `before_gap`, if nothing is open. None: all are given.
+        later_entries: Whoever knows what became behind the last entry of transactions and of
+            messages in chunks; None: nobody.
     """
 
     def __init__(
@@ -63,27 +63,27 @@ class Delivery:
         join_payloads: bool = True,
         verify: bool = False,
         lookback: ChunkLookback | None = None,
-        is_wanted: Callable[[int, int], bool] | None = None,
+        is_requested: Callable[[int, int], bool] | None = None,
         skip_gap: Callable[[], None] | None = None,
-        beyond: Beyond | None = None,
+        later_entries: LaterEntries | None = None,
     ) -> None:
         self._runs = runs
         self._transactions = None
         self._undecided = layout.CHUNKED
         if isinstance(runs, TransactionLookahead):
-            self._transactions = CommittedTransactions(runs, tally, beyond)
+            self._transactions = CommittedTransactions(runs, tally, later_entries)
             self._undecided |= layout.TRANSACTION
         self._tally = tally
         self._verify = verify
-        self._is_wanted = is_wanted
+        self._is_requested = is_requested
         self._skip_gap = skip_gap
-        self._beyond = beyond
+        self._later_entries = later_entries
         self._chunks = ChunkAssembler(
             tally, join_payloads=join_payloads, decryptor=decryptor, lookback=lookback
         )
 
     def __iter__(self) -> Iterator[EntryRun]:
-        """The entries; those not `owned` hold the last chunk of a message that began before.
+        """The entries; those not `is_in_range` hold the last chunk of a message that began before.
 
         All that stand before an error are given before it.
 
@@ -96,88 +96,88 @@ class Delivery:
             PulsarOffloadError: The entries cannot be read.
         """
         for run in self._runs:
-            if run.owned:
-                yield from self._owned(run)
+            if run.is_in_range:
+                yield from self._deliver(run)
             else:
-                yield from self._closing(run)
-            is_gap = run.before_gap or not run.owned
-            if is_gap and self._skip_gap is not None and not self._chunks.unfinished:
+                yield from self._close_chunks(run)
+            is_gap = run.before_gap or not run.is_in_range
+            if is_gap and self._skip_gap is not None and not self._chunks.has_unfinished:
                 self._chunks.skip()
                 self._skip_gap()
-        yield from self._completed()
+        yield from self._read_later_chunks()
         self._chunks.finish()
         if self._transactions is not None:
             self._transactions.finish()
 
-    def _owned(self, run: EntryRun) -> Iterator[EntryRun]:
+    def _deliver(self, run: EntryRun) -> Iterator[EntryRun]:
         if not run.has(layout.BOUND):
             yield run
             return
         if self._verify:
             run.verify_checksums()
-        known = KnownTransactions(self._tally.metrics, self._undecided)
-        index = known.apply(run, 0)
+        outcomes = RunOutcomes(self._tally.metrics, self._undecided)
+        index = outcomes.apply(run, 0)
         try:
             while index < run.count:
-                index = known.apply(run, self._decide(run, index, known))
+                index = outcomes.apply(run, self._decide(run, index, outcomes))
         except PulsarOffloadError:
-            yield from self._kept(run.part(0, index))
+            yield from self._remaining(run.part(0, index))
             raise
         finally:
-            known.count()
-        yield from self._kept(run)
+            outcomes.count()
+        yield from self._remaining(run)
 
-    def _kept(self, run: EntryRun) -> Iterator[EntryRun]:
+    def _remaining(self, run: EntryRun) -> Iterator[EntryRun]:
         """What is left of a run, if anything is; counts the entries that are not."""
         metrics = self._tally.metrics
         metrics.markers += sum(1 for _ in run.flagged(layout.MARKER))
-        kept = run.without(layout.MARKER | layout.LEFT_OUT)
-        metrics.entries += run.count - kept.count
-        if kept.count:
-            yield kept
+        remaining = run.drop_flagged(layout.MARKER | layout.LEFT_OUT)
+        metrics.entries += run.count - remaining.count
+        if remaining.count:
+            yield remaining
 
-    def _closing(self, run: EntryRun) -> Iterator[EntryRun]:
+    def _close_chunks(self, run: EntryRun) -> Iterator[EntryRun]:
         """Outside the ranges whose rows are given, only chunks of what began in them matter."""
         for index in run.flagged(layout.CHUNKED | layout.BROKEN):
-            if not self._chunks.unfinished:
+            if not self._chunks.has_unfinished:
                 return
             entry = run.fields(index)
             if entry[layout.FLAGS] & layout.BROKEN:
                 if not self._tally.salvage:
                     # It may have been a chunk that is waited for.
                     raise run.error(index)
-            elif not entry[layout.FLAGS] & layout.MARKER and self._is_given(run, index, entry):
+            elif not entry[layout.FLAGS] & layout.MARKER and self._is_delivered(run, index, entry):
                 yield run.part(index, index + 1)
 
-    def _completed(self) -> Iterator[EntryRun]:
+    def _read_later_chunks(self) -> Iterator[EntryRun]:
         """Messages in chunks that end behind the last entry."""
-        if self._beyond is None:
+        if self._later_entries is None:
             return
         firsts = {(each.ledger_id, each.entry_id): each for each in self._chunks.first_chunks()}
-        for place in [place for place in firsts if self._beyond.adopts(*place)]:
+        for place in [place for place in firsts if self._later_entries.adopts(*place)]:
             self._chunks.complete(firsts.pop(place))
         if not firsts:
             return
-        for first_chunk, run in self._beyond.completed(firsts, self._tally.metrics):
+        for first_chunk, run in self._later_entries.read_completed(firsts, self._tally.metrics):
             self._chunks.complete(firsts[first_chunk])
             self._tally.metrics.ended_beyond += 1
             run.table[layout.SEQUENCE_ID] = firsts[first_chunk].sequence_id
             run.table[layout.FLAGS] |= firsts[first_chunk].flags
-            yield replace(run, owned=False)
+            yield replace(run, is_in_range=False)
 
-    def _decide(self, run: EntryRun, index: int, known: KnownTransactions) -> int:
+    def _decide(self, run: EntryRun, index: int, outcomes: RunOutcomes) -> int:
         """Decide of an entry, or of its transaction; gives the entry to go on with."""
         entry = run.fields(index)
         if self._transactions is not None and not entry[layout.FLAGS] & layout.CHUNKED:
             outcome = self._transactions.outcome(run, entry)
             if outcome is not None:
-                known.add(entry, outcome)
+                outcomes.add(entry, outcome)
                 return index
-        if not self._is_given(run, index, entry):
+        if not self._is_delivered(run, index, entry):
             run.flag(index, index + 1, layout.LEFT_OUT)
         return index + 1
 
-    def _is_given(self, run: EntryRun, index: int, entry: list[int]) -> bool:
+    def _is_delivered(self, run: EntryRun, index: int, entry: list[int]) -> bool:
         """Whether a client is given a message in the place of an entry; its chunks are joined."""
         flags = entry[layout.FLAGS]
         try:
@@ -198,8 +198,10 @@ class Delivery:
         """Take a chunk; whether it ends a message that is to be given, which is `joined` then."""
         payload = self._chunks.add(run, index)
         position = run.ledger_id, entry[layout.ENTRY_ID]
-        is_wanted = run.owned or self._is_wanted is None or self._is_wanted(*position)
-        if payload is None or not is_wanted:
+        is_requested = (
+            run.is_in_range or self._is_requested is None or self._is_requested(*position)
+        )
+        if payload is None or not is_requested:
             return False
         run.join(index, payload)
         return True

@@ -36,11 +36,11 @@ class EntryRun:
         offset: Where in the data object the buffer begins, in bytes.
         table: Entry table (`arrow_io.messages.layout`), row-major.
         count: How many entries there are.
-        owned: False for entries outside the ranges that a task gives rows of, which are read only
-            to close what the task opened.
-        before_gap: Whether it is the last before entries that are not owned.
-        seen: Flags that an entry may have, and `MIXED`; all, until it is known better. `ALONE` is
-            not among them.
+        is_in_range: False for entries outside the ranges that a task gives rows of, which are read
+            only to close what the task opened.
+        before_gap: Whether it is the last before entries that are not in range.
+        possible_flags: Flags that an entry may have, and `MIXED`; all, until it is known better.
+            `ALONE` is not among them.
         is_verified: Whether checksums were compared.
         joined: By entry id, the payload of a message whose last chunk stands in that entry: that of
             all chunks, decrypted and still compressed.
@@ -52,9 +52,9 @@ class EntryRun:
     offset: int
     table: memoryview
     count: int
-    owned: bool = True
+    is_in_range: bool = True
     before_gap: bool = False
-    seen: int = -1
+    possible_flags: int = -1
     is_verified: bool = False
     joined: dict[int, bytes] = field(default_factory=dict)
 
@@ -65,8 +65,8 @@ class EntryRun:
 
     def number(self, index: int, field: int) -> int:
         """One number of one entry."""
-        found: int = self.table[index * layout.ENTRY_WIDTH + field]
-        return found
+        value: int = self.table[index * layout.ENTRY_WIDTH + field]
+        return value
 
     @property
     def last_entry_id(self) -> int:
@@ -84,16 +84,16 @@ class EntryRun:
         """About how many bytes of memory the entries and their table take."""
         return self.frame_bytes + self.table.nbytes
 
-    def bytes_of(self, index: int) -> int:
+    def entry_bytes(self, index: int) -> int:
         """Length of the data of one entry."""
         return self.table[index * layout.ENTRY_WIDTH + layout.FRAME] & 0xFFFFFFFF
 
-    def start_of(self, index: int) -> int:
+    def entry_start(self, index: int) -> int:
         """Where the header of one entry begins in the data object, in bytes."""
         frame: int = self.table[index * layout.ENTRY_WIDTH + layout.FRAME]
         return self.offset + (frame >> 32) - ENTRY_HEADER_BYTES
 
-    def stop_of(self, index: int) -> int:
+    def entry_stop(self, index: int) -> int:
         """Where one entry ends in the data object, in bytes (exclusive)."""
         frame = self.number(index, layout.FRAME)
         return self.offset + (frame >> 32) + (frame & 0xFFFFFFFF)
@@ -148,22 +148,22 @@ class EntryRun:
         is_last = self.before_gap and stop == self.count
         return replace(self, table=table, count=stop - first, before_gap=is_last)
 
-    def without(self, mask: int) -> EntryRun:
+    def drop_flagged(self, mask: int) -> EntryRun:
         """The entries that have no flag of `mask`.
 
         They stand in the same table, of which the run itself cannot be read any more.
         """
-        kept: int = builds.in_use.delivery.move_unflagged(self.table, self.count, mask)
-        if kept == self.count:
+        count: int = builds.in_use.delivery.move_unflagged(self.table, self.count, mask)
+        if count == self.count:
             return self
-        return replace(self, table=self.table[: kept * layout.ENTRY_WIDTH], count=kept)
+        return replace(self, table=self.table[: count * layout.ENTRY_WIDTH], count=count)
 
-    def without_bytes(self, index: int) -> EntryRun:
+    def detach_entry(self, index: int) -> EntryRun:
         """What the table says of one entry; keeps neither the buffer nor the table."""
-        own = self.part(index, index + 1).with_own_table()
+        own = self.part(index, index + 1).copy_table()
         return replace(own, data=memoryview(b""))
 
-    def with_own_table(self) -> EntryRun:
+    def copy_table(self) -> EntryRun:
         """The same entries; what readers mark in one table is not seen in the other."""
         return replace(self, table=memoryview(bytearray(self.table)).cast("q"))
 
@@ -180,19 +180,19 @@ class EntryRun:
 
     def next_flagged(self, first: int, mask: int) -> int:
         """Index of the first entry from `first` on that has any flag of `mask`; `count` if none."""
-        if not self.seen & mask:
+        if not self.possible_flags & mask:
             return self.count
-        found: int = builds.in_use.entries.next_flagged(self.table, first, self.count, mask)
-        return found
+        index: int = builds.in_use.entries.next_flagged(self.table, first, self.count, mask)
+        return index
 
-    def end_of_kind(self, first: int, stop: int) -> int:
+    def kind_stop(self, first: int, stop: int) -> int:
         """The entry behind those from `first` on, up to `stop`, that are of its kind.
 
         They are all batches or none is, and all are compressed by the same codec or none is.
         """
-        if not self.seen & layout.MIXED:
+        if not self.possible_flags & layout.MIXED:
             return stop
-        end: int = builds.in_use.entries.end_of_kind(self.table, first, stop)
+        end: int = builds.in_use.entries.kind_stop(self.table, first, stop)
         return end
 
     def flag(self, first: int, stop: int, flag: int) -> None:
@@ -232,7 +232,9 @@ class EntryRun:
         Does nothing if that was done.
         """
         if not self.is_verified:
-            self.seen = builds.in_use.entries.mark_bad_checksums(self.data, self.table, self.count)
+            self.possible_flags = builds.in_use.entries.mark_bad_checksums(
+                self.data, self.table, self.count
+            )
             self.is_verified = True
 
     def error(self, index: int) -> CorruptEntryError:

@@ -78,7 +78,7 @@ HAS_BROKER_INDEX = 1 << 10
 ALONE = 1 << 11
 """The payload is not decompressed together with those of other entries."""
 MIXED = 1 << 12
-"""Of a run, not of an entry: its entries are not all of one kind (`end_of_kind`)."""
+"""Of a run, not of an entry: its entries are not all of one kind (`kind_stop`)."""
 LEFT_OUT = 1 << 13
 """No client is given a message in the place of the entry."""
 SPECIAL = BROKEN | ENCRYPTED | CHUNKED

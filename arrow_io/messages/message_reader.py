@@ -138,7 +138,7 @@ class MessageReader:
 
     def _read(self) -> Iterator[MessageColumns]:
         for run in self._runs:
-            if run.owned:
+            if run.is_in_range:
                 self._tally.metrics.entries += run.count
             yield from self._read_run(run)
         if self._columns.count:
@@ -174,7 +174,7 @@ class MessageReader:
     def _read_stretches(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
         """Read entries that are not special, those of one kind together."""
         while index < stop:
-            end = run.end_of_kind(index, stop)
+            end = run.kind_stop(index, stop)
             flags = run.number(index, layout.FLAGS)
             bodies, is_any_alone = None, False
             add = self._add_batches if flags & layout.BATCHED else self._add_singles
@@ -241,7 +241,7 @@ class MessageReader:
             yield from rows
             return
         if self._columns.count:
-            self._columns.size_bytes += run.bytes_of(index)
+            self._columns.size_bytes += run.entry_bytes(index)
         if self._is_full():
             yield self._give()
 

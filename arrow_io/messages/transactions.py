@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 TXN_COMMIT = 21
 TXN_ABORT = 22
-MAX_KEPT_BYTES = 32 << 20
+MAX_BUFFERED_BYTES = 32 << 20
 
 
 class Outcome(Enum):
@@ -35,7 +35,7 @@ class Outcome(Enum):
     """No marker in what is offloaded: still open, or decided in a newer ledger."""
 
 
-class KnownOutcome(NamedTuple):
+class RecordedOutcome(NamedTuple):
     """What is known of a transaction without reading.
 
     It holds for its messages in some ledgers: whoever knows it has seen that they hold no marker of
@@ -48,7 +48,7 @@ class KnownOutcome(NamedTuple):
     outcome: Outcome
 
 
-_NOTHING: Final[Mapping[str, KnownOutcome]] = MappingProxyType({})
+_NOTHING: Final[Mapping[str, RecordedOutcome]] = MappingProxyType({})
 
 
 class TransactionLookahead:
@@ -57,11 +57,11 @@ class TransactionLookahead:
     Args:
         runs: Entries from where the reader begins to the end of what is offloaded.
         reopen: Gives the entries behind a run, afresh, to the end of what is offloaded.
-        skip_gap: Makes `runs` go on with the next that is `owned`; None if all are.
-        known: What is known of transactions, by their ids as `__txn_id__` has them.
+        skip_gap: Makes `runs` go on with the next that is `is_in_range`; None if all are.
+        recorded: What is known of transactions, by their ids as `__txn_id__` has them.
         verify: Whether checksums are compared before markers are believed, if they were not yet;
             then those of whatever is looked at ahead.
-        max_kept_bytes: How many bytes of entries and their tables to keep between reader and
+        max_buffered_bytes: How many bytes of entries and their tables to keep between reader and
             look-ahead.
 
     Attributes:
@@ -75,28 +75,28 @@ class TransactionLookahead:
         reopen: Callable[[EntryRun], Iterator[EntryRun]],
         skip_gap: Callable[[], None] | None = None,
         *,
-        known: Mapping[str, KnownOutcome] = _NOTHING,
+        recorded: Mapping[str, RecordedOutcome] = _NOTHING,
         verify: bool = False,
-        max_kept_bytes: int = MAX_KEPT_BYTES,
+        max_buffered_bytes: int = MAX_BUFFERED_BYTES,
     ) -> None:
         self._runs = runs
         self._reopen = reopen
         self._skip_gap = skip_gap
-        self._known = known
+        self._recorded = recorded
         self._verify = verify
-        self._max_kept_bytes = max_kept_bytes
-        self._ahead: Iterator[EntryRun] | None = None
-        self._kept: deque[EntryRun] = deque()
-        self._kept_bytes = 0
+        self._max_buffered_bytes = max_buffered_bytes
+        self._lookahead: Iterator[EntryRun] | None = None
+        self._buffered: deque[EntryRun] = deque()
+        self._buffered_bytes = 0
         self._outcomes: dict[tuple[int, int], Outcome] = {}
         self.damage: CorruptEntryError | None = None
 
     def __iter__(self) -> Iterator[EntryRun]:
         """The entries, in order."""
         while True:
-            if self._kept:
-                run = self._kept.popleft()
-                self._kept_bytes -= run.held_bytes
+            if self._buffered:
+                run = self._buffered.popleft()
+                self._buffered_bytes -= run.held_bytes
             else:
                 following = next(self._runs, None)
                 if following is None:
@@ -108,36 +108,39 @@ class TransactionLookahead:
             yield run
 
     def skip_gap(self) -> None:
-        """Go on with the next run that is `owned`."""
-        while self._kept and not self._kept[0].owned:
-            self._kept_bytes -= self._kept.popleft().held_bytes
-        if not self._kept and self._skip_gap is not None:
+        """Go on with the next run that is `is_in_range`."""
+        while self._buffered and not self._buffered[0].is_in_range:
+            self._buffered_bytes -= self._buffered.popleft().held_bytes
+        if not self._buffered and self._skip_gap is not None:
             self._skip_gap()
 
     def outcome(self, most: int, least: int, ledger_id: int) -> Outcome:
         """What became of the transaction with these id bits, of which a ledger has a message."""
-        if self._known and (most, least) not in self._outcomes:
-            known = self._known.get(f"({most},{least})")
-            if known is not None and known.first_ledger_id <= ledger_id <= known.last_ledger_id:
-                return known.outcome
+        if self._recorded and (most, least) not in self._outcomes:
+            recorded = self._recorded.get(f"({most},{least})")
+            if (
+                recorded is not None
+                and recorded.first_ledger_id <= ledger_id <= recorded.last_ledger_id
+            ):
+                return recorded.outcome
         while (most, least) not in self._outcomes:
-            if not self._look_further():
+            if not self._look_ahead():
                 return Outcome.OPEN
         return self._outcomes[most, least]
 
-    def _look_further(self) -> bool:
-        run = next(self._runs if self._ahead is None else self._ahead, None)
+    def _look_ahead(self) -> bool:
+        run = next(self._runs if self._lookahead is None else self._lookahead, None)
         if run is None:
             return False
         if self._verify:
             # Any that is broken may have been a marker.
             run.verify_checksums()
         self._note_markers(run)
-        if self._ahead is None:
-            self._kept.append(run)
-            self._kept_bytes += run.held_bytes
-            if self._kept_bytes > self._max_kept_bytes:
-                self._ahead = self._reopen(run)
+        if self._lookahead is None:
+            self._buffered.append(run)
+            self._buffered_bytes += run.held_bytes
+            if self._buffered_bytes > self._max_buffered_bytes:
+                self._lookahead = self._reopen(run)
         return True
 
     def _note_markers(self, run: EntryRun) -> None:

@@ -131,7 +131,7 @@ class LiveTail:
             last_entry_id: Last entry of the last ledger (inclusive).
             tally: Says whether it is raised, or counted, that entries were deleted meanwhile.
             verify_checksums: The client did.
-            owned: `EntryRun.owned` of the runs.
+            owned: `EntryRun.is_in_range` of the runs.
             ahead: Sends no request of these.
 
         Raises:
@@ -154,7 +154,7 @@ class LiveTail:
                 and (each.place.begin >= self.first or self.adopts(*each.place.begin))
             )
             for run in self._entries(tally.metrics).runs(own):
-                run.owned = owned
+                run.is_in_range = owned
                 yield run
             self._check_beginning(client, tally)
 
@@ -199,7 +199,7 @@ class LiveTail:
             beginning = client.first(self.topic)
         return False if beginning is not None and beginning <= at else None
 
-    def completed(
+    def read_completed(
         self, first_chunks: Collection[tuple[int, int]], metrics: ReadMetrics
     ) -> Iterator[tuple[tuple[int, int], EntryRun]]:
         """The messages in chunks that begin with entries, and end at others from `first` on.

@@ -1,7 +1,7 @@
 """The entries of a task, in order, with what stands around them.
 
 A task's ranges may have gaps between them. What stands in a gap, or behind the last range, is given
-as well, as entries that are not `owned`, until the reader says that it does not need it.
+as well, as entries that are not `is_in_range`, until the reader says that it does not need it.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class EntryStream:
     def skip_gap(self) -> None:
         """Go on with the next range: what stands before it is not needed.
 
-        To be called when the last entry of a range was given, or one that is not `owned`.
+        To be called when the last entry of a range was given, or one that is not `is_in_range`.
         """
         self._is_gap_skipped = True
 

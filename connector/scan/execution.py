@@ -227,7 +227,7 @@ def build_delivery(
             iter(stream),
             stream.runs_after,
             stream.skip_gap,
-            known=task.read.outcomes,
+            recorded=task.read.outcomes,
             verify=verify,
         )
     )
@@ -238,9 +238,9 @@ def build_delivery(
         join_payloads=options.needs.payload,
         verify=verify,
         lookback=ChunkLookback(stream.runs_before, task.read.is_read),
-        is_wanted=task.read.is_read,
+        is_requested=task.read.is_read,
         skip_gap=(outcomes or stream).skip_gap,
-        beyond=task.read.beyond,
+        later_entries=task.read.beyond,
     )
 
 

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.format.object_names import MAX_LEDGER_ID
-from arrow_io.messages.transactions import KnownOutcome, Outcome
+from arrow_io.messages.transactions import Outcome, RecordedOutcome
 from connector.scan.topic_read import EntryRange
 from connector.statistics.transactions import RecordedTransactions
 
@@ -60,8 +60,8 @@ def add_outcomes(
 
 def _outcomes(
     read: TopicRead, ledgers: Sequence[Ledger], transactions: RecordedTransactions
-) -> dict[str, KnownOutcome]:
-    outcomes: dict[str, KnownOutcome] = {}
+) -> dict[str, RecordedOutcome]:
+    outcomes: dict[str, RecordedOutcome] = {}
     # Those whose markers were not met until now, and the ledger from which on they are known.
     pending: dict[str, int] = {}
     closed: set[str] = set()
@@ -83,7 +83,7 @@ def _outcomes(
             closed |= each.outcomes.keys()
             for name in pending.keys() & each.outcomes.keys():
                 outcome = Outcome.COMMITTED if each.outcomes[name] else Outcome.ABORTED
-                outcomes[name] = KnownOutcome(pending.pop(name), ledger_id, outcome)
+                outcomes[name] = RecordedOutcome(pending.pop(name), ledger_id, outcome)
             if read.intersect_ranges(
                 EntryRange(ledger_id, each.first_entry_id, each.last_entry_id)
             ):
@@ -95,6 +95,6 @@ def _outcomes(
         if ledger_id >= last and not pending:
             break
     for name, first in pending.items():
-        outcomes[name] = KnownOutcome(first, MAX_LEDGER_ID, Outcome.OPEN)
+        outcomes[name] = RecordedOutcome(first, MAX_LEDGER_ID, Outcome.OPEN)
     certain = (name for name in outcomes if name not in doubtful)
     return {name: outcomes[name] for name in islice(certain, _MAX_OUTCOMES)}

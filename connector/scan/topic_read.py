@@ -25,8 +25,8 @@ if TYPE_CHECKING:
 
     from arrow_io.columns import Origin
     from arrow_io.ledgers.ledger import Ledger
-    from arrow_io.messages.beyond import Beyond
-    from arrow_io.messages.transactions import KnownOutcome
+    from arrow_io.messages.later_entries import LaterEntries
+    from arrow_io.messages.transactions import RecordedOutcome
     from connector.scan.read_options import ReadOptions
 
 
@@ -136,8 +136,8 @@ class TopicRead:
     ranges: tuple[EntryRange, ...]
     options: ReadOptions
     pruning: Pruning = field(default_factory=Pruning)
-    outcomes: Mapping[str, KnownOutcome] = field(default_factory=dict)
-    beyond: Beyond | None = None
+    outcomes: Mapping[str, RecordedOutcome] = field(default_factory=dict)
+    beyond: LaterEntries | None = None
 
     @property
     def data_bytes(self) -> int:

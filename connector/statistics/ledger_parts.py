@@ -71,7 +71,7 @@ class ZoneGatherer:
         splitter, rows = ZoneSplitter(), []
         entries = length_bytes = 0
         for run in runs:
-            own = run.with_own_table()
+            own = run.copy_table()
             if not verified:
                 own.verify_checksums()
             rows += [zone_row(ledger, self._topic, each) for each in splitter.add(own)]

@@ -166,7 +166,7 @@ class ZoneSplitter:
             stop = _stop_before(run, index, self._limit) if self._is_next(run, index) else index
             if stop == index:
                 yield from self.rest()
-                self._limit = run.start_of(index) + ZONE_BYTES
+                self._limit = run.entry_start(index) + ZONE_BYTES
                 stop = max(_stop_before(run, index, self._limit), index + 1)
             self._pending.append(run.part(index, stop))
             index = stop
@@ -185,10 +185,10 @@ class ZoneSplitter:
         return (
             last.object_key == run.object_key
             and last.last_entry_id + 1 == run.number(index, layout.ENTRY_ID)
-            and last.stop_of(last.count - 1) == run.start_of(index)
+            and last.entry_stop(last.count - 1) == run.entry_start(index)
         )
 
 
 def _stop_before(run: EntryRun, first: int, limit: int) -> int:
     """Behind the entries from the first on that end at a position of the data object, or before."""
-    return bisect_right(range(run.count), limit, lo=first, key=run.stop_of)
+    return bisect_right(range(run.count), limit, lo=first, key=run.entry_stop)

@@ -45,9 +45,9 @@ _INSIDE: Final = encode_entry(
 _OUTSIDE: Final = encode_entry([Message(payload=b"outside")], batched=False)
 
 
-def _keep(monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int) -> None:
+def _keep(monkeypatch: pytest.MonkeyPatch, max_buffered_bytes: int) -> None:
     """Let a look-ahead at transactions keep no more than that between itself and the reader."""
-    keeping = partial(TransactionLookahead, max_kept_bytes=max_kept_bytes)
+    keeping = partial(TransactionLookahead, max_buffered_bytes=max_buffered_bytes)
     monkeypatch.setattr(open_ledger, "TransactionLookahead", keeping)
 
 
@@ -98,12 +98,12 @@ def test_looking_for_an_outcome_reads_no_entry_more_than_twice(
     assert trace.counts.range_requests == 2 * len(entries) - 2
 
 
-@pytest.mark.parametrize("max_kept_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("max_buffered_bytes", [0, 1 << 20])
 def test_a_loss_that_a_look_ahead_meets_is_counted_once(
-    monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int
+    monkeypatch: pytest.MonkeyPatch, max_buffered_bytes: int
 ) -> None:
     """Though it is read twice, the entry is one."""
-    _keep(monkeypatch, max_kept_bytes)
+    _keep(monkeypatch, max_buffered_bytes)
     entries = [_INSIDE, *[_OUTSIDE] * 4, encode_marker(TXN_COMMIT, txn_id=(1, 2))]
     objects, tally = offload_ledger(_NAME, entries, block_bytes=140), Tally(salvage=True)
     with memory_bucket(objects) as bucket:
@@ -119,12 +119,12 @@ def test_a_loss_that_a_look_ahead_meets_is_counted_once(
     assert tally.metrics.lost == {(Unit.ENTRY, "UnknownFormatError"): 1}
 
 
-@pytest.mark.parametrize("max_kept_bytes", [0, 1 << 20])
+@pytest.mark.parametrize("max_buffered_bytes", [0, 1 << 20])
 def test_a_marker_of_a_wrong_checksum_commits_nothing(
-    monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int
+    monkeypatch: pytest.MonkeyPatch, max_buffered_bytes: int
 ) -> None:
     """Wherever the look-ahead meets it: what it says is not believed unless nothing is compared."""
-    _keep(monkeypatch, max_kept_bytes)
+    _keep(monkeypatch, max_buffered_bytes)
     marker = bytearray(encode_marker(TXN_COMMIT, txn_id=(1, 2), payload=b"marker"))
     marker[-1] ^= 0xFF
     entries = [_INSIDE, *[_OUTSIDE] * 4, bytes(marker)]

@@ -78,7 +78,7 @@ def test_interleaved_messages_are_joined() -> None:
     joined = _add_all(assembler, entry_run([_ABC[0], _XY[0], _ABC[1], _XY[1], _ABC[2]]))
 
     assert joined == [None, None, None, b"xxxyyy", _PAYLOAD]
-    assert not assembler.unfinished
+    assert not assembler.has_unfinished
     assembler.finish()
     assert tally.metrics == ReadMetrics()
 
@@ -104,7 +104,7 @@ def test_gap_loses_the_message() -> None:
 
     assert joined == [None, None, None, b"xxxyyy"]
     assert tally.metrics.incomplete_messages == 1
-    assert not assembler.unfinished
+    assert not assembler.has_unfinished
 
 
 def test_message_whose_first_chunks_are_there_is_awaited() -> None:
@@ -156,10 +156,10 @@ def test_message_whose_chunks_end_is_incomplete() -> None:
 
     _add_all(assembler, entry_run([_ABC[0], _XY[0]]))
 
-    assert assembler.unfinished
+    assert assembler.has_unfinished
     assembler.finish()
     assert tally.metrics.incomplete_messages == 2
-    assert not assembler.unfinished
+    assert not assembler.has_unfinished
 
 
 def test_announced_size_is_compared() -> None:
@@ -171,7 +171,7 @@ def test_announced_size_is_compared() -> None:
     with pytest.raises(CorruptEntryError, match="have 10 bytes, not the 12 announced"):
         _add_all(assembler, run)
 
-    assert not assembler.unfinished
+    assert not assembler.has_unfinished
 
 
 def test_encrypted_chunks_are_decrypted_each_by_itself() -> None:
@@ -360,11 +360,11 @@ def test_chunks_of_others_open_nothing() -> None:
     assembler = _assembler(tally)
     _add_all(assembler, entry_run([_ABC[0]]))
 
-    behind = entry_run([_XY[0], _ABC[1], _XY[1], _ABC[2]], first_entry_id=1, owned=False)
+    behind = entry_run([_XY[0], _ABC[1], _XY[1], _ABC[2]], first_entry_id=1, is_in_range=False)
 
     assert _add_all(assembler, behind) == [None, None, None, _PAYLOAD]
     assert tally.metrics == ReadMetrics()
-    assert not assembler.unfinished
+    assert not assembler.has_unfinished
 
 
 def test_chunk_0_of_others_gives_a_message_up() -> None:
@@ -373,7 +373,7 @@ def test_chunk_0_of_others_gives_a_message_up() -> None:
     assembler = _assembler(tally)
     _add_all(assembler, entry_run([_ABC[0]]))
 
-    assert _add_all(assembler, entry_run(_ABC, first_entry_id=1, owned=False)) == [None] * 3
+    assert _add_all(assembler, entry_run(_ABC, first_entry_id=1, is_in_range=False)) == [None] * 3
     assert tally.metrics.incomplete_messages == 1
 
 
@@ -458,7 +458,7 @@ def test_oldest_open_message_gives_way(
         assembler.add(run, 3)
 
     assert tally.metrics.incomplete_messages == 1
-    assert not assembler.unfinished
+    assert not assembler.has_unfinished
 
 
 @pytest.mark.parametrize("number", [2, 5, 8])

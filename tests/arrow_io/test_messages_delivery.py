@@ -60,7 +60,7 @@ class TestTransactions:
     @pytest.mark.parametrize("ways", [1, 2, 70])
     def test_any_number_may_be_open_at_once(self, ways: int, length: int) -> None:
         """More than an entry is compared with, too; every third is aborted, every fifth open."""
-        assert committed._MOST_KNOWN < 70
+        assert committed._MAX_OUTCOMES < 70
         count = 3 * ways
         entries = [_message(number, number % ways) for number in range(count)]
         entries += [

@@ -98,7 +98,7 @@ def test_entries_of_one_kind(kinds: str, *, is_verified: bool) -> None:
     for part in (run, run.part(0, run.count)):
         for first, kind in enumerate(kinds):
             following = [n for n in range(first, len(kinds)) if kinds[n] != kind]
-            assert part.end_of_kind(first, len(kinds)) == min(following, default=len(kinds))
+            assert part.kind_stop(first, len(kinds)) == min(following, default=len(kinds))
 
 
 @pytest.mark.parametrize("entry", range(3))

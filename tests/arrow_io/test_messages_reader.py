@@ -232,7 +232,7 @@ def _lookahead(entries: list[bytes]) -> TransactionLookahead:
         first = run.last_entry_id + 1
         return runs_of(entries[first:], length=1, first_entry_id=first)
 
-    return TransactionLookahead(runs_of(entries, length=1), reopen, max_kept_bytes=0)
+    return TransactionLookahead(runs_of(entries, length=1), reopen, max_buffered_bytes=0)
 
 
 def test_only_committed_messages_are_rows() -> None:
@@ -293,9 +293,9 @@ class _Gapped:
         for owned, gap in self._ranges:
             for number, entry in enumerate((*owned, *gap)):
                 run = entry_run([entry], first_entry_id=entry_id + number)
-                run.owned = number < len(owned)
+                run.is_in_range = number < len(owned)
                 run.before_gap = number == len(owned) - 1 and not self._is_end_lost
-                if not run.owned:
+                if not run.is_in_range:
                     if self._is_skipped:
                         break
                     self.asked.append(run.last_entry_id)
@@ -333,8 +333,8 @@ def test_reading_goes_on_behind_a_gap() -> None:
     assert gapped.asked == [2, 3, 5, 6]
 
 
-@pytest.mark.parametrize("max_kept_bytes", [1, 1 << 20])
-def test_what_the_look_ahead_has_read_is_skipped_once(max_kept_bytes: int) -> None:
+@pytest.mark.parametrize("max_buffered_bytes", [1, 1 << 20])
+def test_what_the_look_ahead_has_read_is_skipped_once(max_buffered_bytes: int) -> None:
     """A transaction's marker in a gap, or behind it, neither hides the next range nor a chunk."""
     gapped = _Gapped(
         ([_in_transaction("a", 1)], [_single("no")]),
@@ -346,7 +346,7 @@ def test_what_the_look_ahead_has_read_is_skipped_once(max_kept_bytes: int) -> No
         iter(gapped),
         lambda run: iter([each for each in again if each.last_entry_id > run.last_entry_id]),
         gapped.skip_gap,
-        max_kept_bytes=max_kept_bytes,
+        max_buffered_bytes=max_buffered_bytes,
     )
 
     assert _values(_read(runs, skip_gap=runs.skip_gap)) == [b"a", b"chunked", b"b"]

@@ -37,8 +37,8 @@ class _Topic:
         first = run.last_entry_id + 1
         return runs_of(self.entries[first:], length=2, first_entry_id=first)
 
-    def lookahead(self, max_kept_bytes: int = 1 << 20) -> TransactionLookahead:
-        return TransactionLookahead(self.runs(), self.reopen, max_kept_bytes=max_kept_bytes)
+    def lookahead(self, max_buffered_bytes: int = 1 << 20) -> TransactionLookahead:
+        return TransactionLookahead(self.runs(), self.reopen, max_buffered_bytes=max_buffered_bytes)
 
 
 def _marker(marker_type: int, most: int, least: int) -> bytes:
@@ -111,11 +111,13 @@ def test_markers_that_the_reader_has_passed_are_known() -> None:
     assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
 
 
-@pytest.mark.parametrize("max_kept_bytes", [0, 1, 300, 500])
-def test_far_markers_are_looked_for_without_keeping_what_is_between(max_kept_bytes: int) -> None:
+@pytest.mark.parametrize("max_buffered_bytes", [0, 1, 300, 500])
+def test_far_markers_are_looked_for_without_keeping_what_is_between(
+    max_buffered_bytes: int,
+) -> None:
     """Past the bound, the look ahead goes on by itself; the reader gets each entry once."""
     topic = _Topic(*[_SINGLE] * 9, _marker(_COMMIT, 0, 1), *[_SINGLE] * 5, _marker(_ABORT, 0, 2))
-    lookahead = topic.lookahead(max_kept_bytes)
+    lookahead = topic.lookahead(max_buffered_bytes)
     entries = iter(lookahead)
     first = next(entries)
 
@@ -147,7 +149,7 @@ def test_bound_is_of_all_that_is_kept() -> None:
     """The look ahead stops keeping when the entries together, not each, are more than the bound."""
     topic = _Topic(*[_SINGLE] * 10, _marker(_COMMIT, 0, 1))
     one_run = next(topic.runs()).held_bytes
-    lookahead = topic.lookahead(max_kept_bytes=2 * one_run)
+    lookahead = topic.lookahead(max_buffered_bytes=2 * one_run)
     entries = iter(lookahead)
     next(entries)
 
@@ -161,7 +163,7 @@ def test_bound_counts_what_is_kept_at_once() -> None:
     """What the reader has taken is no longer kept, and makes room."""
     topic = _Topic(*[_SINGLE] * 3, _marker(_COMMIT, 0, 1), *[_SINGLE] * 3, _marker(_COMMIT, 0, 2))
     one_run = max(run.held_bytes for run in topic.runs())
-    lookahead = topic.lookahead(max_kept_bytes=one_run)
+    lookahead = topic.lookahead(max_buffered_bytes=one_run)
     entries = iter(lookahead)
 
     next(entries)

@@ -214,12 +214,12 @@ def test_damage_before_a_sound_marker_is_passed_over(block_bytes: int) -> None:
     assert metrics.open_messages == 0
 
 
-@pytest.mark.parametrize("max_kept_bytes", [1, 32 << 20], ids=["spilled", "kept"])
+@pytest.mark.parametrize("max_buffered_bytes", [1, 32 << 20], ids=["spilled", "kept"])
 def test_broken_block_behind_the_end_is_the_same_error_spilled_or_kept(
-    monkeypatch: pytest.MonkeyPatch, max_kept_bytes: int
+    monkeypatch: pytest.MonkeyPatch, max_buffered_bytes: int
 ) -> None:
     """How much a look-ahead can keep decides how often bytes are read, and nothing else."""
-    limited = partial(TransactionLookahead, max_kept_bytes=max_kept_bytes)
+    limited = partial(TransactionLookahead, max_buffered_bytes=max_buffered_bytes)
     monkeypatch.setattr(scan_module, "TransactionLookahead", limited)
     entries = [_OPENED, *[_SINGLE] * 3, _COMMIT]
     bounded = partial(

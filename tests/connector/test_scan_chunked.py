@@ -110,7 +110,7 @@ def test_outcome_far_behind_in_another_ledger_is_found(build: Build) -> None:
         (_LEDGER + 1, [_SINGLE, _SINGLE, _SINGLE, encode_marker(21, txn_id=(1, 1))]),
         (_LEDGER + 2, [_SINGLE]),
     ]
-    hurried = partial(TransactionLookahead, max_kept_bytes=1)
+    hurried = partial(TransactionLookahead, max_buffered_bytes=1)
     with (
         memory_bucket(offload(ledgers)) as bucket,
         patch("connector.scan.execution.TransactionLookahead", hurried),

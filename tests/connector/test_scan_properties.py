@@ -144,7 +144,7 @@ def _shared_out(draw: st.DrawFn, every: TopicRead) -> list[tuple[EntryRange, ...
     block_bytes=_BLOCK_BYTES,
     range_bytes=_RANGE_BYTES,
     transactions=st.sampled_from(("committed", "all")),
-    max_kept_bytes=st.sampled_from((1, 300, 1 << 20)),
+    max_buffered_bytes=st.sampled_from((1, 300, 1 << 20)),
     build=_BUILDS,
     data=st.data(),
 )
@@ -154,7 +154,7 @@ def test_any_ranges_give_the_rows_that_stand_in_them(
     block_bytes: int,
     range_bytes: int,
     transactions: str,
-    max_kept_bytes: int,
+    max_buffered_bytes: int,
     build: str,
     data: st.DataObject,
 ) -> None:
@@ -167,7 +167,7 @@ def test_any_ranges_give_the_rows_that_stand_in_them(
         shares = data.draw(_shared_out(every), label="ranges of each task")
         ranges = sorted(itertools.chain.from_iterable(shares))
         some = replace(every, ranges=tuple(ranges))
-        looking_ahead = partial(TransactionLookahead, max_kept_bytes=max_kept_bytes)
+        looking_ahead = partial(TransactionLookahead, max_buffered_bytes=max_buffered_bytes)
         with patch("connector.scan.execution.TransactionLookahead", looking_ahead):
             parts = [read(dataset.scan, [_elsewhere(some.task(each))]) for each in shares]
 
@@ -185,7 +185,7 @@ def test_outcomes_beyond_what_is_kept_are_read_twice(
     """However few entries are kept on the way to a transaction's marker, the rows are the same."""
     with _opened(topic, block_bytes) as dataset:
         expected = _positions(read(dataset.scan))
-        hurried = partial(TransactionLookahead, max_kept_bytes=1)
+        hurried = partial(TransactionLookahead, max_buffered_bytes=1)
         with patch("connector.scan.execution.TransactionLookahead", hurried):
             metrics = ReadMetrics()
             tasks = dataset.scan.plan(task_bytes=task_bytes)

@@ -98,7 +98,7 @@ def test_what_stands_between_a_transaction_and_its_end_is_fetched_once_more(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """If there is too much of it to be kept; but nothing that stands before it in their block."""
-    limited = partial(TransactionLookahead, max_kept_bytes=1)
+    limited = partial(TransactionLookahead, max_buffered_bytes=1)
     monkeypatch.setattr(execution, "TransactionLookahead", limited)
     single = encode_entry([Message(payload=bytes(100_000))], batched=False)
     opened = encode_entry(

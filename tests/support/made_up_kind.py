@@ -157,7 +157,7 @@ class BoxedEntries:
         builds.in_use.entries.read_entries(
             data, 0, len(data), first_entry_id, last_entry_id, table, count, result
         )
-        run = EntryRun(self.ledger_id, self.data_name, data, start, table, count, owned=owned)
+        run = EntryRun(self.ledger_id, self.data_name, data, start, table, count, is_in_range=owned)
         if verify_checksums:
             run.verify_checksums()
         yield run

@@ -22,7 +22,11 @@ OBJECT_KEY = "data-object"
 
 
 def entry_run(
-    entries: Sequence[bytes], *, ledger_id: int = 1, first_entry_id: int = 0, owned: bool = True
+    entries: Sequence[bytes],
+    *,
+    ledger_id: int = 1,
+    first_entry_id: int = 0,
+    is_in_range: bool = True,
 ) -> EntryRun:
     """Consecutive entries, decoded by the build in use.
 
@@ -30,7 +34,7 @@ def entry_run(
         entries: The entries, at least one.
         ledger_id: Their ledger.
         first_entry_id: Id of the first.
-        owned: Whether the reader gives rows of them.
+        is_in_range: Whether the reader gives rows of them.
     """
     frames = [write_entry(first_entry_id + n, entry) for n, entry in enumerate(entries)]
     data = memoryview(b"".join(frames))
@@ -41,7 +45,7 @@ def entry_run(
         data, 0, len(data), first_entry_id, last_entry_id, table, len(entries), result
     )
     assert list(result) == [len(entries), len(data), layout.DONE, 0]
-    return EntryRun(ledger_id, OBJECT_KEY, data, 0, table, len(entries), owned)
+    return EntryRun(ledger_id, OBJECT_KEY, data, 0, table, len(entries), is_in_range)
 
 
 def runs_of(

@@ -164,7 +164,7 @@ def _checked(
     if (topic, ledger.ledger_id) in unknown:
         row = zone_row(ledger, topic, runs)
     # The other zones of the ledger are yet to come, so that no buffer may be kept for this one.
-    first = runs[0].without_bytes(0)
+    first = runs[0].detach_entry(0)
     return _Checked(first, entries, unchecked, metrics, order, row)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from arrow_io.read_metrics import ReadMetrics
 
 
-class Beyond(Protocol):
+class LaterEntries(Protocol):
     """Whoever has the entries behind the last one: a broker."""
 
     def reaches(self, ledger_id: int, entry_id: int) -> bool:
@@ -45,7 +45,7 @@ class Beyond(Protocol):
             entry_id: The entry of its first chunk.
         """
 
-    def completed(
+    def read_completed(
         self, first_chunks: Collection[tuple[int, int]], metrics: ReadMetrics
     ) -> Iterator[tuple[tuple[int, int], EntryRun]]:
         """The messages in chunks that begin before the last entry, and end behind it.
