@@ -104,12 +104,12 @@ class Origin:
     Attributes:
         topic: Full topic name, with `-partition-N`.
         partition: Partition number; −1 if the topic is not partitioned.
-        untold: Names of columns of which nothing is known, so they are null.
+        unknown: Names of columns of which nothing is known, so they are null.
     """
 
     topic: str = ""
     partition: int = -1
-    untold: frozenset[str] = frozenset()
+    unknown: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +321,7 @@ class Projection:
     @property
     def _default_names(self) -> list[str]:
         on_request = {column.name for column in ALL_COLUMNS if not column.default}
-        return [given for given, own in self.columns if own not in on_request]
+        return [name for name, own in self.columns if own not in on_request]
 
     @property
     def _fields(self) -> Mapping[str, ValueField]:
@@ -347,14 +347,14 @@ class Projection:
             default = self._default_names
             both = [[each] if each != DEFAULT_COLUMNS else default for each in names]
             names = dict.fromkeys(name for each in both for name in each)
-        known = dict(self.columns)
-        wanted = []
+        own_names = dict(self.columns)
+        selected = []
         for name in names:
-            if name not in known:
-                message = f"no column {name!r}; there are: {', '.join(known)}"
+            if name not in own_names:
+                message = f"no column {name!r}; there are: {', '.join(own_names)}"
                 raise OptionError(message)
-            wanted.append((name, known[name]))
-        return Projection(tuple(wanted), self.values)
+            selected.append((name, own_names[name]))
+        return Projection(tuple(selected), self.values)
 
     def assembly(self, origin: Origin) -> Assembly:
         """How record batches of these columns are made of the rows of a topic."""
@@ -375,7 +375,7 @@ class Assembly:
     def __init__(self, projection: Projection, origin: Origin) -> None:
         self._schema = projection.schema
         self._origin = origin
-        self._untold: list[tuple[int, pa.DataType]] = []
+        self._null_columns: list[tuple[int, pa.DataType]] = []
         self._built: list[tuple[int, Callable[[MessageColumns, Origin, Tally], pa.Array]]] = []
         gathered: list[tuple[int, Gathered]] = []
         typed: list[tuple[int, ValueField]] = []
@@ -385,8 +385,8 @@ class Assembly:
                 typed.append((place, fields[own]))
                 continue
             column = _BY_NAME[own]
-            if own in origin.untold:
-                self._untold.append((place, column.type))
+            if own in origin.unknown:
+                self._null_columns.append((place, column.type))
             elif column.build is _PARTITION:
                 gathered.append((place, _PARTITION._replace(field=origin.partition)))
             elif isinstance(column.build, Gathered):
@@ -397,9 +397,9 @@ class Assembly:
         names = self._schema.names
         self._gathering = Gathering([(names[place], each) for place, each in gathered])
         self._typed = [place for place, _ in typed]
-        self._wanted = None
+        self._values = None
         if projection.values is not None and typed:
-            self._wanted = projection.values.wanted([each for _, each in typed])
+            self._values = projection.values.select([each for _, each in typed])
 
     def record_batches(self, rows: MessageColumns, tally: Tally) -> Iterator[pa.RecordBatch]:
         """Make the columns of some messages: one record batch, or several if it would be too large.
@@ -434,17 +434,17 @@ class Assembly:
     ) -> Iterator[pa.RecordBatch]:
         """Make the columns that are not gathered."""
         columns = dict(zip(self._gathered, gathered.columns, strict=True))
-        columns |= {place: pa.nulls(rows.count, type_) for place, type_ in self._untold}
+        columns |= {place: pa.nulls(rows.count, type_) for place, type_ in self._null_columns}
         columns |= {place: build(rows, self._origin, tally) for place, build in self._built}
-        if self._wanted is None:
+        if self._values is None:
             yield self._ordered(columns)
             return
         first = 0
         # All fields of a payload are read in one walk.
-        for typed in self._wanted.arrays(rows, tally):
+        for typed in self._values.arrays(rows, tally):
             count = len(typed[0])
-            others = {place: values.slice(first, count) for place, values in columns.items()}
-            yield self._ordered(others | dict(zip(self._typed, typed, strict=True)))
+            batch_columns = {place: values.slice(first, count) for place, values in columns.items()}
+            yield self._ordered(batch_columns | dict(zip(self._typed, typed, strict=True)))
             first += count
             del typed
 
@@ -464,8 +464,8 @@ def _schema(projection: Projection) -> pa.Schema:
     fields = projection._fields
     return pa.schema(
         [
-            pa.field(given, fields[own].type if own in fields else _BY_NAME[own].type)
-            for given, own in projection.columns
+            pa.field(name, fields[own].type if own in fields else _BY_NAME[own].type)
+            for name, own in projection.columns
         ]
     )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from arrow_io.errors import PulsarOffloadError
 
-MAX_KEPT_LOSSES = 100
+MAX_LOSSES = 100
 
 
 class Unit(StrEnum):
@@ -58,7 +58,7 @@ class ReadMetrics:
             properties, and STRING values. Valid is UTF-8, or the character set that the schema
             names.
         lost: How many things were lost to damage, by unit and by the name of the error class.
-        losses: What was wrong with the first `MAX_KEPT_LOSSES` of them, in words.
+        losses: What was wrong with the first `MAX_LOSSES` of them, in words.
     """
 
     rows: int = 0
@@ -83,7 +83,7 @@ class ReadMetrics:
         error: PulsarOffloadError,
         *,
         count: int = 1,
-        further: Iterable[PulsarOffloadError] = (),
+        additional_errors: Iterable[PulsarOffloadError] = (),
     ) -> None:
         """Count `count` units as lost to `error`.
 
@@ -91,11 +91,11 @@ class ReadMetrics:
             unit: What is lost.
             error: Why, and where the first stands.
             count: How many are lost to it.
-            further: The error for each of the others; not asked for here.
+            additional_errors: The error for each of the others; not asked for here.
         """
-        del further
+        del additional_errors
         self.lost[unit, type(error).__name__] += count
-        if len(self.losses) < MAX_KEPT_LOSSES:
+        if len(self.losses) < MAX_LOSSES:
             self.losses.append(str(error))
 
     def add(self, other: ReadMetrics) -> Self:
@@ -104,10 +104,10 @@ class ReadMetrics:
             if each.name == "losses":
                 continue
             setattr(self, each.name, getattr(self, each.name) + getattr(other, each.name))
-        self.losses.extend(other.losses[: MAX_KEPT_LOSSES - len(self.losses)])
+        self.losses.extend(other.losses[: MAX_LOSSES - len(self.losses)])
         return self
 
-    def taken(self) -> ReadMetrics:
+    def drain(self) -> ReadMetrics:
         """What was counted until now, which is forgotten here."""
         counts, fresh = ReadMetrics(), ReadMetrics()
         for each in fields(ReadMetrics):
@@ -115,17 +115,17 @@ class ReadMetrics:
             setattr(self, each.name, getattr(fresh, each.name))
         return counts
 
-    def of_values(self, known: ReadMetrics) -> ReadMetrics:
+    def value_metrics(self, first_metrics: ReadMetrics) -> ReadMetrics:
         """What only a second reader met, who looked at the values too.
 
         Args:
-            known: What the first one met.
+            first_metrics: What the first one met.
         """
         return ReadMetrics(
             rows=self.rows,
             replaced_texts=self.replaced_texts,
             lost=Counter({key: n for key, n in self.lost.items() if key[0] is Unit.VALUE}),
-            losses=[each for each in self.losses if each not in known.losses],
+            losses=[each for each in self.losses if each not in first_metrics.losses],
         )
 
     def waiting(self) -> list[str]:
@@ -142,26 +142,26 @@ class ReadMetrics:
 
     def notices(self) -> list[str]:
         """One sentence for each thing that a reader of the rows must know; empty without any."""
-        said = []
+        sentences = []
         if self.open_messages:
-            said.append(
+            sentences.append(
                 f"{counted(self.open_messages, 'message')} of"
                 f" {counted(self.open_transactions, 'transaction')} without an outcome in the"
                 f" offloaded ledgers {agreeing(self.open_messages, 'was', 'were')} left out"
             )
         broken = self.incomplete_messages - self.awaited_messages
         if broken:
-            said.append(
+            sentences.append(
                 f"{counted(broken, 'chunked message')} {agreeing(broken, 'was', 'were')} left out,"
                 f" because not all {agreeing(broken, 'its chunks', 'their chunks')} are in the"
                 " offloaded ledgers"
             )
-        said.extend(self.doubts)
+        sentences.extend(self.doubts)
         if self.replaced_texts:
             texts = counted(self.replaced_texts, "text")
-            said.append(f"{texts} had invalid bytes; U+FFFD replaces them")
-        said.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
-        return said
+            sentences.append(f"{texts} had invalid bytes; U+FFFD replaces them")
+        sentences.extend(f"{n} × {unit} lost: {reason}" for (unit, reason), n in self.lost.items())
+        return sentences
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +185,7 @@ class Tally:
         error: PulsarOffloadError,
         *,
         count: int = 1,
-        further: Iterable[PulsarOffloadError] = (),
+        additional_errors: Iterable[PulsarOffloadError] = (),
     ) -> None:
         """Count `count` units as lost to `error`.
 
@@ -193,14 +193,14 @@ class Tally:
             unit: What is lost.
             error: Why, and where the first stands.
             count: How many are lost to it.
-            further: The error for each of the others, for metrics that ask for them.
+            additional_errors: The error for each of the others, for metrics that ask for them.
 
         Raises:
             PulsarOffloadError: `error` itself, unless the read salvages.
         """
         if not (self.salvage or (self.keep_values and unit is Unit.VALUE)):
             raise error
-        self.metrics.lose(unit, error, count=count, further=further)
+        self.metrics.lose(unit, error, count=count, additional_errors=additional_errors)
 
     def uncounted(self) -> Tally:
         """The same rule for entries whose losses are counted by someone else."""

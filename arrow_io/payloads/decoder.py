@@ -324,6 +324,11 @@ def lose_values(
     new = [row for row in lost if row not in rows.lost_values]
     if new:
         anywhere = copy(error)
-        further = (rows.locate(copy(anywhere), row) for row in new[1:])
-        tally.lose(Unit.VALUE, rows.locate(error, new[0]), count=len(new), further=further)
+        additional_errors = (rows.locate(copy(anywhere), row) for row in new[1:])
+        tally.lose(
+            Unit.VALUE,
+            rows.locate(error, new[0]),
+            count=len(new),
+            additional_errors=additional_errors,
+        )
         rows.lost_values.update(new)

@@ -95,16 +95,16 @@ class ValueColumns:
         shapes = (_decoder(self.schema, self.time_unit, is_key=each).shape for each in parts)
         return sum(1 for shape in shapes for _ in shape.walk())
 
-    def wanted(self, fields: Sequence[ValueField]) -> WantedValues:
+    def select(self, fields: Sequence[ValueField]) -> SelectedValues:
         """How the arrays of some fields are made.
 
         Raises:
             SchemaError: A schema cannot be read.
         """
-        return WantedValues(self, fields)
+        return SelectedValues(self, fields)
 
 
-class WantedValues:
+class SelectedValues:
     """Some of the typed columns, each as often as it is wanted.
 
     Args:
@@ -162,11 +162,11 @@ class WantedValues:
                     )
                 )
                 stop = first + len(decoded[-1])
-            yield self._fields_of([each.slice(0, stop - first) for each in decoded], tally)
+            yield self._select_fields([each.slice(0, stop - first) for each in decoded], tally)
             del decoded
             first = stop
 
-    def _fields_of(self, decoded: Sequence[pa.Array], tally: Tally) -> list[pa.Array]:
+    def _select_fields(self, decoded: Sequence[pa.Array], tally: Tally) -> list[pa.Array]:
         """Return the arrays of the fields, in their order, from those of the key and the value."""
         columns = []
         for values, (_, decoder, names) in zip(decoded, self._parts, strict=True):
@@ -178,19 +178,19 @@ class WantedValues:
 
 @lru_cache(maxsize=64)
 def _fields(columns: ValueColumns) -> tuple[ValueField, ...]:
-    found: list[tuple[str, pa.DataType, bool, str | None]] = []
+    fields: list[tuple[str, pa.DataType, bool, str | None]] = []
     has_key = columns.schema.reader.type == "KEY_VALUE"
     for is_key in (True, False) if has_key else (False,):
         decoder = _decoder(columns.schema, columns.time_unit, is_key=is_key)
         if columns.is_flat and decoder.has_fields:
             for child, field in zip(decoder.shape.children, decoder.arrow_type, strict=True):
                 name = f"{KEY_COLUMN}.{child.name}" if is_key else child.name
-                found.append((name, field.type, is_key, child.name))
+                fields.append((name, field.type, is_key, child.name))
         else:
             name = KEY_COLUMN if is_key else VALUE_COLUMN
-            found.append((name, decoder.arrow_type, is_key, None))
-    names = distinct([name for name, *_ in found], columns.reserved)
-    return tuple(ValueField(name, *rest) for name, (_, *rest) in zip(names, found, strict=True))
+            fields.append((name, decoder.arrow_type, is_key, None))
+    names = distinct([name for name, *_ in fields], columns.reserved)
+    return tuple(ValueField(name, *rest) for name, (_, *rest) in zip(names, fields, strict=True))
 
 
 @lru_cache(maxsize=64)

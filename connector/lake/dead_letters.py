@@ -71,14 +71,14 @@ class DeadLetterMetrics(ReadMetrics):
         error: PulsarOffloadError,
         *,
         count: int = 1,
-        further: Iterable[PulsarOffloadError] = (),
+        additional_errors: Iterable[PulsarOffloadError] = (),
     ) -> None:
         """Keep a value as a dead letter, and count anything else."""
         if unit is not Unit.VALUE:
             # Not by `super()`, which a dataclass with slots does not find.
             ReadMetrics.lose(self, unit, error, count=count)
             return
-        for each in (error, *further):
+        for each in (error, *additional_errors):
             self.dead_letters.setdefault(_position(each), each.message)
 
     def take_dead_letters(self, position: tuple[int, int]) -> dict[RowPosition, str]:

@@ -258,7 +258,7 @@ class _TaskSplitter:
             rows = min(max(pending.messages, 1), limits.max_rows)
             limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
         self._growth.grow()
-        counted = self._tally.metrics.taken()
+        counted = self._tally.metrics.drain()
         return partial(_decode, self._builder, pending.runs, limits, self._decryptor, counted)
 
 
@@ -329,7 +329,7 @@ def _decode_parts(
             except PulsarOffloadError as read_error:
                 error, is_last = read_error, True
         counted.rows = 0
-        yield UnitResult(decoded, counted.taken(), error)
+        yield UnitResult(decoded, counted.drain(), error)
         del decoded
 
 

@@ -170,7 +170,7 @@ class TopicScanner:
             with self.scan.explaining():
                 yield counts
         finally:
-            self.metrics.add(counts.of_values(self.metrics))
+            self.metrics.add(counts.value_metrics(self.metrics))
 
     def _warn(self) -> None:
         warn_incomplete(self.metrics, ", ".join(str(each.topic) for each in self.scan.topics))

@@ -80,5 +80,5 @@ def tail_read(read: TopicRead) -> TopicRead | None:
     if tail.first > tail.last or is_before or is_after:
         return None
     whole = EntryRange(tail.ledger_id, 0, tail.last_entry_id)
-    origin = replace(read.origin, untold=UNAVAILABLE_COLUMNS)
+    origin = replace(read.origin, unknown=UNAVAILABLE_COLUMNS)
     return TopicRead(origin, (tail,), (whole,), read.options)

@@ -6,7 +6,7 @@ import pickle
 from dataclasses import fields
 
 from arrow_io.errors import ChecksumError, CorruptBlockError
-from arrow_io.read_metrics import MAX_KEPT_LOSSES, ReadMetrics, Unit
+from arrow_io.read_metrics import MAX_LOSSES, ReadMetrics, Unit
 
 
 def test_losses_are_counted() -> None:
@@ -29,15 +29,15 @@ def test_losses_are_counted() -> None:
 def test_words_are_kept_of_the_first_losses_only() -> None:
     """Counts go on; what is held in memory does not."""
     metrics, other = ReadMetrics(), ReadMetrics()
-    for entry_id in range(MAX_KEPT_LOSSES + 5):
+    for entry_id in range(MAX_LOSSES + 5):
         metrics.lose(Unit.ENTRY, ChecksumError("broken", entry_id=entry_id))
         other.lose(Unit.ENTRY, ChecksumError("other", entry_id=entry_id))
 
-    assert len(metrics.losses) == MAX_KEPT_LOSSES
-    assert metrics.losses[-1] == f"broken (entry {MAX_KEPT_LOSSES - 1})"
+    assert len(metrics.losses) == MAX_LOSSES
+    assert metrics.losses[-1] == f"broken (entry {MAX_LOSSES - 1})"
     metrics.add(other)
-    assert metrics.lost[Unit.ENTRY, "ChecksumError"] == 2 * (MAX_KEPT_LOSSES + 5)
-    assert len(metrics.losses) == MAX_KEPT_LOSSES
+    assert metrics.lost[Unit.ENTRY, "ChecksumError"] == 2 * (MAX_LOSSES + 5)
+    assert len(metrics.losses) == MAX_LOSSES
     assert ReadMetrics().add(other).losses == other.losses
 
 

@@ -23,7 +23,7 @@ from arrow_io.errors import (
     UndecodedValuesWarning,
     UnknownSchemaVersionError,
 )
-from arrow_io.payloads.value_columns import WantedValues
+from arrow_io.payloads.value_columns import SelectedValues
 from arrow_io.read_metrics import Unit
 from connector import TopicDataset, open_topic
 from connector.catalog.schemas.loading import load_schema
@@ -62,13 +62,13 @@ def numbers_topic(payloads: Sequence[bytes]) -> dict[str, bytes]:
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]]:
     """The columns that are decoded, each time, and of how many rows."""
     calls: list[tuple[tuple[str, ...], int]] = []
-    arrays = WantedValues.arrays
+    arrays = SelectedValues.arrays
 
-    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
-        calls.append((tuple(each.name for each in wanted.fields), rows.count))
-        return arrays(wanted, rows, tally)
+    def spy(values: SelectedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
+        calls.append((tuple(each.name for each in values.fields), rows.count))
+        return arrays(values, rows, tally)
 
-    monkeypatch.setattr(WantedValues, "arrays", spy)
+    monkeypatch.setattr(SelectedValues, "arrays", spy)
     return calls
 
 

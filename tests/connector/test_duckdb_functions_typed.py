@@ -10,7 +10,7 @@ import duckdb
 import pytest
 
 from arrow_io.errors import UndecodedValuesWarning
-from arrow_io.payloads.value_columns import WantedValues
+from arrow_io.payloads.value_columns import SelectedValues
 from connector import open_topic, register_duckdb
 from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
@@ -348,13 +348,13 @@ def test_filters_on_typed_columns_reach_the_reader(
 def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]]:
     """The columns that are decoded, each time, and of how many rows."""
     calls: list[tuple[tuple[str, ...], int]] = []
-    arrays = WantedValues.arrays
+    arrays = SelectedValues.arrays
 
-    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
-        calls.append((tuple(each.name for each in wanted.fields), rows.count))
-        return arrays(wanted, rows, tally)
+    def spy(values: SelectedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
+        calls.append((tuple(each.name for each in values.fields), rows.count))
+        return arrays(values, rows, tally)
 
-    monkeypatch.setattr(WantedValues, "arrays", spy)
+    monkeypatch.setattr(SelectedValues, "arrays", spy)
     return calls
 
 

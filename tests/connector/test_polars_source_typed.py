@@ -10,7 +10,7 @@ import polars as pl
 import pytest
 from polars.testing import assert_frame_equal
 
-from arrow_io.payloads.value_columns import WantedValues
+from arrow_io.payloads.value_columns import SelectedValues
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
 from tests.support.golden_values import expected_values, golden_schema
@@ -86,13 +86,13 @@ def test_no_more_is_decoded_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> N
     To count, Polars takes a column of its choice, the narrowest.
     """
     decoded: list[tuple[tuple[str, ...], int]] = []
-    arrays = WantedValues.arrays
+    arrays = SelectedValues.arrays
 
-    def spy(wanted: WantedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
-        decoded.append((tuple(each.name for each in wanted.fields), rows.count))
-        return arrays(wanted, rows, tally)
+    def spy(values: SelectedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
+        decoded.append((tuple(each.name for each in values.fields), rows.count))
+        return arrays(values, rows, tally)
 
-    monkeypatch.setattr(WantedValues, "arrays", spy)
+    monkeypatch.setattr(SelectedValues, "arrays", spy)
     orders = golden_topic("json-orders")
     new = sum(bool(r.value) and r.value["status"] == "NEW" for r in expected_values(orders))
     lazy = typed("json-orders").scan_polars()

@@ -116,7 +116,7 @@ def test_all_damage_of_a_ledger_is_told(bucket: OwnedBucket) -> None:
 
 def test_endless_damage_is_counted(monkeypatch: pytest.MonkeyPatch, bucket: OwnedBucket) -> None:
     """The first problems are told, of the others how many they are."""
-    monkeypatch.setattr("arrow_io.read_metrics.MAX_KEPT_LOSSES", 2)
+    monkeypatch.setattr("arrow_io.read_metrics.MAX_LOSSES", 2)
     ledger = CHUNKED.ledgers[0]
     data = ledger.data_object.read_bytes()
     for region in regions(data):

@@ -72,7 +72,7 @@ def values_of(
     columns = ValueColumns(schema, **options)
     fields = {each.name: each for each in columns.fields}
     wanted = [fields[name] for name in (fields if names is None else names)]
-    (arrays,) = columns.wanted(wanted).arrays(rows, Tally() if tally is None else tally)
+    (arrays,) = columns.select(wanted).arrays(rows, Tally() if tally is None else tally)
     for field, values in zip(wanted, arrays, strict=True):
         values.validate(full=True)
         assert values.type == field.type
