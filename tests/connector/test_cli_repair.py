@@ -108,4 +108,4 @@ def test_streaming_offload_is_named_and_left_alone(tmp_path: Path) -> None:
     chosen = run("repair", given[0], "20", *given[1:])
     assert chosen.stderr.splitlines()[-1] == f"kept: {index_name}: {refused}"
     told = run("audit", *given, ends=UNREADABLE).stderr
-    assert "note: 1 ledger of streaming offload (PIP-76): whether their zones" in told
+    assert "note: 1 ledger of streaming offload (PIP-76): whether their segments" in told

@@ -68,7 +68,7 @@ _CALLS: Final[dict[str, Callable[[str], object]]] = {
     ),
     "read_pulsar": _query(f"FROM read_pulsar('{_TOPIC}', statistics := '{{}}')"),
     "pulsar_plan": _query(f"FROM pulsar_plan('{_TOPIC}', statistics := '{{}}')"),
-    "pulsar_segments": _query("FROM pulsar_segments(statistics := '{}')"),
+    "pulsar_zones": _query("FROM pulsar_zones(statistics := '{}')"),
     "spark": _partitions,
 }
 """Doors in Python that take a place of statistics."""
