@@ -26,13 +26,13 @@ if cython.compiled:
         copy_words_back,
     )
     from cython.cimports.arrow_io.messages._inflate_c import inflate
-    from cython.cimports.arrow_io.messages._wire import position_of, varint
+    from cython.cimports.arrow_io.messages._wire import pack_position, varint
     from cython.cimports.libc.string import memcpy
 else:
     from arrow_io.messages import layout, wire
     from arrow_io.messages._inflate_py import inflate
     from arrow_io.messages.copies import WORD, copy_literals, copy_match, copy_word, copy_words_back
-    from arrow_io.messages.wire import position_of, varint
+    from arrow_io.messages.wire import pack_position, varint
 
 
 def total_length(
@@ -121,7 +121,7 @@ def place_bodies(
             if size > wire.MAX31 - body_bytes:
                 i -= 1
                 break
-            table[base + layout.BODY] = position_of(body_bytes, size)
+            table[base + layout.BODY] = pack_position(body_bytes, size)
             body_bytes += size
             payload_bytes += length
     result[0] = i
@@ -459,7 +459,7 @@ def _is_zstd_frame(
     width: cython.Py_ssize_t
     header: cython.longlong
     byte: cython.longlong
-    found: cython.longlong = 0
+    stored_size: cython.longlong = 0
     k: cython.Py_ssize_t
     if stop - i < 6 or p[i] != 0x28 or p[i + 1] != 0xB5 or p[i + 2] != 0x2F or p[i + 3] != 0xFD:
         return False
@@ -477,10 +477,10 @@ def _is_zstd_frame(
             return False
     for k in range(min(width, 4)):
         byte = p[i + k]
-        found |= byte << (8 * k)
+        stored_size |= byte << (8 * k)
     if width == 2:
-        found += 256
-    if found != size:
+        stored_size += 256
+    if stored_size != size:
         return False
     i += width
     header = 0

@@ -14,21 +14,21 @@ if cython.compiled:
     from cython.cimports.arrow_io.core._prefetch import PREFETCH_AHEAD, prefetch
     from cython.cimports.arrow_io.messages import _layout as layout
     from cython.cimports.arrow_io.messages import _wire as wire
-    from cython.cimports.arrow_io.messages._wire import position_of, skip, uint32_be, varint
+    from cython.cimports.arrow_io.messages._wire import pack_position, skip, uint32_be, varint
 else:
     from arrow_io.messages import layout, wire
-    from arrow_io.messages.wire import position_of, skip, uint32_be, varint
+    from arrow_io.messages.wire import pack_position, skip, uint32_be, varint
 
 
 def keep_rows(
     rows: cython.const[cython.longlong][::1],
     stride: cython.Py_ssize_t,
-    kept: cython.const[cython.longlong][::1],
+    selection: cython.const[cython.longlong][::1],
     count: cython.Py_ssize_t,
     out: cython.longlong[::1],
     out_stride: cython.Py_ssize_t,
 ) -> None:
-    """Copy the rows that `kept` names (`count`, ascending) to the start of another row table.
+    """Copy the rows that `selection` names (`count`, ascending) to the start of another row table.
 
     From the begin of one column to that of the next are `stride` numbers, and `out_stride`.
     """
@@ -37,10 +37,10 @@ def keep_rows(
     with cython.nogil:
         for column in range(layout.ROW_WIDTH):
             for i in range(count):
-                out[column * out_stride + i] = rows[column * stride + kept[i]]
+                out[column * out_stride + i] = rows[column * stride + selection[i]]
 
 
-def end_of_version(
+def version_stop(
     data: cython.const[cython.uchar][::1],
     table: cython.const[cython.longlong][::1],
     entries: cython.const[cython.longlong][::1],
@@ -58,8 +58,8 @@ def end_of_version(
     """
     row: cython.Py_ssize_t = first
     entry: cython.longlong = entries[first]
-    wanted: cython.longlong = table[entry * layout.ENTRY_WIDTH + layout.SCHEMA_VERSION]
-    found: cython.longlong
+    first_version: cython.longlong = table[entry * layout.ENTRY_WIDTH + layout.SCHEMA_VERSION]
+    version: cython.longlong
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
     else:
@@ -68,10 +68,10 @@ def end_of_version(
         while row < stop:
             if entries[row] != entry:
                 entry = entries[row]
-                found = table[entry * layout.ENTRY_WIDTH + layout.SCHEMA_VERSION]
-                if (found < 0) != (wanted < 0):
+                version = table[entry * layout.ENTRY_WIDTH + layout.SCHEMA_VERSION]
+                if (version < 0) != (first_version < 0):
                     break
-                if wanted >= 0 and not _same_bytes(p, found, wanted):
+                if first_version >= 0 and not _same_bytes(p, version, first_version):
                     break
             row += 1
     return row
@@ -126,9 +126,9 @@ def split_key_values(
             if length > end - i:
                 return row
             if part == 0:
-                keys[row] = position_of(i, length)
+                keys[row] = pack_position(i, length)
             else:
-                values[row] = position_of(i, length)
+                values[row] = pack_position(i, length)
             i += length
         if i != end:
             return row
@@ -139,11 +139,11 @@ def is_ascii(data: cython.const[cython.uchar][::1]) -> bool:
     """Whether all bytes are below 128: then any piece of them is UTF-8."""
     i: cython.Py_ssize_t
     stop: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
-    seen: cython.int = 0
+    bits: cython.int = 0
     with cython.nogil:
         for i in range(stop):
-            seen |= data[i]
-    return seen < 0x80
+            bits |= data[i]
+    return bits < 0x80
 
 
 def total(numbers: cython.const[cython.longlong][::1], count: cython.Py_ssize_t) -> int:
@@ -163,7 +163,7 @@ def read_properties(
     counts: cython.const[cython.longlong][::1],
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
-    found: cython.Py_ssize_t,
+    property_count: cython.Py_ssize_t,
     keys: cython.longlong[::1],
     values: cython.longlong[::1],
     list_offsets: cython.int[::1],
@@ -183,7 +183,7 @@ def read_properties(
             not read again.
         first: First row.
         stop: Behind the last row.
-        found: Properties found so far: where in `keys` and `values` to go on.
+        property_count: Properties found so far: where in `keys` and `values` to go on.
         keys: Receives the positions of the names.
         values: Receives the positions of the values.
         list_offsets: Receives, at `row + 1`, the properties found up to and with that row.
@@ -194,7 +194,7 @@ def read_properties(
     i: cython.Py_ssize_t
     end: cython.Py_ssize_t
     field_end: cython.Py_ssize_t
-    begin: cython.Py_ssize_t = found
+    begin: cython.Py_ssize_t = property_count
     k: cython.Py_ssize_t
     inner: cython.ulonglong
     field: cython.ulonglong
@@ -215,7 +215,7 @@ def read_properties(
                 prefetch(p + (metadata[row + PREFETCH_AHEAD] >> 32))
             i = metadata[row] >> 32
             end = i + (metadata[row] & wire.MASK32)
-            begin = found
+            begin = property_count
             left = counts[row]
             while left > 0 and i < end and error == 0:
                 field, i = varint(p, i, end)
@@ -257,9 +257,9 @@ def read_properties(
                             error = layout.BAD_PROPERTY
                             break
                         if inner == 10:
-                            key = position_of(i, value)
+                            key = pack_position(i, value)
                         else:
-                            text = position_of(i, value)
+                            text = pack_position(i, value)
                         i += value
                     else:
                         i = skip(p, i, field_end, inner)
@@ -272,23 +272,23 @@ def read_properties(
                     error = layout.BAD_PROPERTY
                     break
                 k = begin
-                if found - begin < layout.MAX_COMPARED_PROPERTIES:
-                    while k < found and not _same_bytes(p, keys[k], key):
+                if property_count - begin < layout.MAX_COMPARED_PROPERTIES:
+                    while k < property_count and not _same_bytes(p, keys[k], key):
                         k += 1
                 else:
                     many = 1
-                    k = found
+                    k = property_count
                 keys[k] = key
                 values[k] = text
-                if k == found:
-                    found += 1
+                if k == property_count:
+                    property_count += 1
                 left -= 1
             if error != 0:
                 break
-            list_offsets[row + 1] = found
+            list_offsets[row + 1] = property_count
             row += 1
     result[0] = row
-    result[1] = begin if error != 0 else found
+    result[1] = begin if error != 0 else property_count
     result[2] = error
     result[3] = many
 

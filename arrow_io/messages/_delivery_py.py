@@ -20,7 +20,7 @@ def leave_out(
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
     undecided: cython.longlong,
-    known: cython.longlong[::1],
+    outcomes: cython.longlong[::1],
 ) -> int:
     """Mark entries of transactions that were not committed as `LEFT_OUT`, as far as that is known.
 
@@ -30,8 +30,8 @@ def leave_out(
         stop: Behind the last entry.
         undecided: Flags of entries, other than markers, of which something has to be known:
             `CHUNKED`, or `TRANSACTION` too.
-        known: Of each transaction that is known the bits of its id, most significant and least; the
-            flag that its entries get, or 0; and a number that their messages are added to.
+        outcomes: Of each transaction that is known the bits of its id, most significant and least;
+            the flag that its entries get, or 0; and a number that their messages are added to.
 
     Returns:
         The first entry in `[first, stop)` that is of no such transaction, or in chunks; `stop` if
@@ -40,7 +40,7 @@ def leave_out(
     i: cython.Py_ssize_t = first
     k: cython.Py_ssize_t
     base: cython.Py_ssize_t
-    numbers: cython.Py_ssize_t = len(known)
+    numbers: cython.Py_ssize_t = len(outcomes)
     flags: cython.longlong
     size: cython.longlong
     with cython.nogil:
@@ -52,15 +52,15 @@ def leave_out(
                     break
                 k = numbers - 4
                 while k >= 0 and (
-                    known[k] != table[base + layout.TXN_MOST]
-                    or known[k + 1] != table[base + layout.TXN_LEAST]
+                    outcomes[k] != table[base + layout.TXN_MOST]
+                    or outcomes[k + 1] != table[base + layout.TXN_LEAST]
                 ):
                     k -= 4
                 if k < 0:
                     break
-                table[base + layout.FLAGS] |= known[k + 2]
+                table[base + layout.FLAGS] |= outcomes[k + 2]
                 size = table[base + layout.BATCH_SIZE]
-                known[k + 3] += 1 if size < 0 else size
+                outcomes[k + 3] += 1 if size < 0 else size
             i += 1
     return i
 
@@ -80,15 +80,15 @@ def move_unflagged(
     """
     i: cython.Py_ssize_t = 0
     k: cython.Py_ssize_t
-    kept: cython.Py_ssize_t = 0
+    target: cython.Py_ssize_t = 0
     with cython.nogil:
         while i < count:
             if table[i * layout.ENTRY_WIDTH + layout.FLAGS] & mask == 0:
-                if kept < i:
+                if target < i:
                     k = 0
                     while k < layout.ENTRY_WIDTH:
-                        table[kept * layout.ENTRY_WIDTH + k] = table[i * layout.ENTRY_WIDTH + k]
+                        table[target * layout.ENTRY_WIDTH + k] = table[i * layout.ENTRY_WIDTH + k]
                         k += 1
-                kept += 1
+                target += 1
             i += 1
-    return kept
+    return target

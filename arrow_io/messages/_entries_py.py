@@ -42,12 +42,12 @@ if cython.compiled:
         read_broker_metadata,
         read_message_metadata,
     )
-    from cython.cimports.arrow_io.messages._wire import position_of, uint32_be
+    from cython.cimports.arrow_io.messages._wire import pack_position, uint32_be
 else:
     from arrow_io.messages import layout, wire
     from arrow_io.messages._metadata_py import read_broker_metadata, read_message_metadata
     from arrow_io.messages.checksum import choose_crc32c, crc32c
-    from arrow_io.messages.wire import position_of, uint32_be
+    from arrow_io.messages.wire import pack_position, uint32_be
 
 IS_COMPILED = cython.compiled
 
@@ -83,7 +83,7 @@ def read_entries(
     count: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t = start
     length: cython.longlong
-    found: cython.longlong
+    stored_id: cython.longlong
     status: cython.longlong = layout.DONE
     needed: cython.longlong = 0
     if cython.compiled:
@@ -103,11 +103,11 @@ def read_entries(
                 status = layout.PADDING
                 break
             # Both halves of an id are below 2**32; an id of 2**63 and more becomes negative.
-            found = uint32_be(p, i + 4)
-            if found >= wire.TWO31:
-                found -= wire.TWO32
-            found = found * wire.TWO32 + uint32_be(p, i + 8)
-            if found != entry_id:
+            stored_id = uint32_be(p, i + 4)
+            if stored_id >= wire.TWO31:
+                stored_id -= wire.TWO32
+            stored_id = stored_id * wire.TWO32 + uint32_be(p, i + 8)
+            if stored_id != entry_id:
                 status = layout.WRONG_ENTRY_ID
                 break
             if length > stop - i - _ENTRY_HEADER_BYTES:
@@ -145,7 +145,7 @@ def _read_frame(
     size: cython.longlong
     error: cython.longlong = 0
     t[base + layout.ENTRY_ID] = entry_id
-    t[base + layout.FRAME] = position_of(start, stop - start)
+    t[base + layout.FRAME] = pack_position(start, stop - start)
     t[base + layout.FLAGS] = 0
     t[base + layout.CHECKSUM] = -1
     t[base + layout.CHECKED] = -1
@@ -168,7 +168,7 @@ def _read_frame(
         else:
             t[base + layout.CHECKSUM] = uint32_be(p, i + 2)
             i += 6
-            t[base + layout.CHECKED] = position_of(i, stop - i)
+            t[base + layout.CHECKED] = pack_position(i, stop - i)
     if error == 0:
         if stop - i < 4:
             error = layout.BAD_FRAME
@@ -178,8 +178,8 @@ def _read_frame(
             if size > stop - i:
                 error = layout.BAD_FRAME
             else:
-                t[base + layout.METADATA] = position_of(i, size)
-                t[base + layout.PAYLOAD] = position_of(i + size, stop - i - size)
+                t[base + layout.METADATA] = pack_position(i, size)
+                t[base + layout.PAYLOAD] = pack_position(i + size, stop - i - size)
                 error = read_message_metadata(p, i, i + size, t, base)
     t[base + layout.ERROR] = error
     if error != 0:
@@ -265,7 +265,7 @@ def mark_bad_checksums(
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
     where: cython.longlong
-    seen: cython.longlong = 0
+    all_flags: cython.longlong = 0
     kinds: cython.longlong = layout.BATCHED | layout.COMPRESSED
     kind: cython.longlong = -1  # of the first entry that is not broken
     codec: cython.longlong = 0
@@ -283,7 +283,7 @@ def mark_bad_checksums(
             ):
                 table[base + layout.ERROR] = layout.BAD_CHECKSUM
                 table[base + layout.FLAGS] = layout.BROKEN
-            seen |= table[base + layout.FLAGS]
+            all_flags |= table[base + layout.FLAGS]
             if table[base + layout.FLAGS] & layout.BROKEN:
                 # It is read by itself, and perhaps nothing is known of how it is compressed.
                 continue
@@ -294,8 +294,8 @@ def mark_bad_checksums(
                 table[base + layout.FLAGS] & kinds != kind
                 or table[base + layout.COMPRESSION] != codec
             ):
-                seen |= layout.MIXED
-    return seen
+                all_flags |= layout.MIXED
+    return all_flags
 
 
 def choose_checksum(fastest: cython.int) -> int:

@@ -50,8 +50,8 @@ class Gatherer:
         stride: Numbers from the begin of one of its columns to that of the next.
     """
 
-    given: tuple
-    found: tuple
+    row_buffers: tuple
+    property_buffers: tuple
     held: list
     parts: object
     stride: cython.Py_ssize_t
@@ -66,8 +66,8 @@ class Gatherer:
     def __init__(self, rows: object, stride: cython.Py_ssize_t) -> None:
         r: cython.longlong[::1] = rows
         # What pointers point into must live as long as they.
-        self.given = (rows,)
-        self.found = ()
+        self.row_buffers = (rows,)
+        self.property_buffers = ()
         self.held = []
         self.parts = array("q")
         self.stride = stride
@@ -136,7 +136,7 @@ class Gatherer:
         n: cython.longlong[::1] = names
         v: cython.longlong[::1] = values
         e: cython.int[::1] = ends
-        self.found = (names, values, ends)
+        self.property_buffers = (names, values, ends)
         self.items = items
         if cython.compiled:
             self.names = cython.address(n[0])
@@ -241,7 +241,7 @@ class Gatherer:
                 odd += note[k * layout.NOTE_WIDTH + layout.NOTE_ODD] != 0
             message[ipc_message.BODY_BYTES] = size - body
             message[ipc_message.ROWS] = self.count
-            self._tell_places(kinds, count, note, message)
+            self._write_places(kinds, count, note, message)
         return odd
 
     # What a column is made of
@@ -405,10 +405,10 @@ class Gatherer:
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         part: cython.Py_ssize_t = 0
-        of_rows: cython.bint = kind in (layout.GATHERED_ROW_NUMBERS, layout.GATHERED_ROW_TIMES)
+        is_row_field: cython.bint = kind in (layout.GATHERED_ROW_NUMBERS, layout.GATHERED_ROW_TIMES)
         ledger_id: cython.longlong
         numbers: cython.pointer[cython.longlong] = self._numbers(
-            kind, field if of_rows else layout.ROW_ENTRY
+            kind, field if is_row_field else layout.ROW_ENTRY
         )
         t: cython.pointer[cython.longlong]
         while i < self.count:
@@ -421,7 +421,7 @@ class Gatherer:
                     i += 1
             while i < stop:
                 out[place + i] = (
-                    numbers[i] if of_rows else t[numbers[i] * layout.ENTRY_WIDTH + field]
+                    numbers[i] if is_row_field else t[numbers[i] * layout.ENTRY_WIDTH + field]
                 )
                 i += 1
             part += _PART_WIDTH
@@ -440,7 +440,7 @@ class Gatherer:
     ):
         """Make microseconds of milliseconds, in place; `absent` stands for no time."""
         i: cython.Py_ssize_t
-        beyond: cython.Py_ssize_t = 0
+        out_of_range: cython.Py_ssize_t = 0
         nulls: cython.Py_ssize_t = 0
         time: cython.longlong
         bits: cython.int = 0
@@ -453,7 +453,7 @@ class Gatherer:
                 p64[place + i] = time * 1000
             else:
                 nulls += 1
-                beyond += time != absent
+                out_of_range += time != absent
                 p64[place + i] = 0
             if i & 7 == 7:
                 p8[validity + (i >> 3)] = bits
@@ -461,7 +461,7 @@ class Gatherer:
         if self.count & 7 != 0:
             p8[validity + (self.count >> 3)] = bits
         note[base + layout.NOTE_NULLS] = nulls
-        note[base + layout.NOTE_ODD] = beyond
+        note[base + layout.NOTE_ODD] = out_of_range
 
     @cython.cfunc
     @cython.nogil
@@ -513,9 +513,9 @@ class Gatherer:
         part: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = self._values(kind)
         source: cython.Py_ssize_t = self._source(kind, field)
-        of_entries: cython.bint = kind == layout.GATHERED_ENTRY_BYTES
+        is_entry_field: cython.bint = kind == layout.GATHERED_ENTRY_BYTES
         numbers: cython.pointer[cython.longlong] = self._numbers(
-            kind, layout.ROW_ENTRY if of_entries else field
+            kind, layout.ROW_ENTRY if is_entry_field else field
         )
         where: cython.longlong
         begin: cython.Py_ssize_t
@@ -523,7 +523,7 @@ class Gatherer:
         end: cython.Py_ssize_t = 0
         nulls: cython.Py_ssize_t = 0
         bits: cython.int = 0
-        seen: cython.int = 0
+        all_bytes: cython.int = 0
         validity: cython.Py_ssize_t = note[base + layout.NOTE_VALIDITY]
         offsets: cython.Py_ssize_t = note[base + layout.NOTE_DATA] // 4
         place: cython.Py_ssize_t = note[base + layout.NOTE_BYTES]
@@ -538,7 +538,7 @@ class Gatherer:
             readable = self.a[part + source + 1]
             stop = self._stop(kind, part)
             while i < stop:
-                if of_entries:
+                if is_entry_field:
                     where = t[numbers[i] * layout.ENTRY_WIDTH + field]
                 else:
                     if cython.compiled and i + PREFETCH_AHEAD < stop:
@@ -570,8 +570,8 @@ class Gatherer:
         note[base + layout.NOTE_NULLS] = nulls
         if source != _PAYLOAD:
             for i in range(place, place + end):
-                seen |= p8[i]
-        note[base + layout.NOTE_ODD] = seen >> 7
+                all_bytes |= p8[i]
+        note[base + layout.NOTE_ODD] = all_bytes >> 7
 
     # Telling
 
@@ -579,7 +579,7 @@ class Gatherer:
     @cython.nogil
     @cython.exceptval(check=False)
     @cython.returns(cython.void)
-    def _tell_places(
+    def _write_places(
         self,
         columns: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,

@@ -73,7 +73,7 @@ def find(
     offsets: cython.const[cython.int][::1],
     count: cython.Py_ssize_t,
     hash_: cython.ulonglong,
-    found: cython.uchar[::1],
+    matches: cython.uchar[::1],
 ) -> None:
     """Look for a hash in `count` filters; one of no whole block has every hash.
 
@@ -82,7 +82,7 @@ def find(
         offsets: Where each begins, and behind the last where it ends; ascending, within `data`.
         count: How many there are.
         hash_: The hash.
-        found: Receives 1 for each filter that may have it, else 0.
+        matches: Receives 1 for each filter that may have it, else 0.
     """
     i: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -91,7 +91,7 @@ def find(
     blocks: cython.ulonglong
     with cython.nogil:
         for i in range(count):
-            found[i] = 1
+            matches[i] = 1
             blocks = (offsets[i + 1] - offsets[i]) // 32
             if blocks == 0:
                 continue
@@ -99,7 +99,7 @@ def find(
             for k in range(8):
                 bit = _bit(hash_ & _LOW32, k)
                 if data[at + 4 * k + (bit >> 3)] >> (bit & 7) & 1 == 0:
-                    found[i] = 0
+                    matches[i] = 0
                     break
 
 

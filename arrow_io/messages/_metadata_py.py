@@ -21,14 +21,14 @@ if cython.compiled:
     from cython.cimports.arrow_io.messages._wire import (
         int32,
         int64,
-        position_of,
+        pack_position,
         skip,
         uint32_be,
         varint,
     )
 else:
     from arrow_io.messages import layout, wire
-    from arrow_io.messages.wire import int32, int64, position_of, skip, uint32_be, varint
+    from arrow_io.messages.wire import int32, int64, pack_position, skip, uint32_be, varint
 
 
 @cython.cfunc
@@ -174,7 +174,7 @@ def read_message_metadata(
             room = stop - i
             if value > room:
                 return layout.BAD_METADATA
-            where = position_of(i, value)
+            where = pack_position(i, value)
             i += value
             if tag == 10:
                 t[base + layout.PRODUCER_NAME] = where
@@ -253,7 +253,7 @@ def split_batches(
     size: cython.longlong
     length: cython.longlong
     error: cython.longlong = 0
-    kept: cython.int
+    is_included: cython.int
     batch_size: cython.longlong
     event_time: cython.longlong
     sequence_id: cython.longlong
@@ -291,12 +291,12 @@ def split_batches(
                 r[layout.ROW_EVENT_TIME * stride + row] = event_time
                 r[layout.ROW_SEQUENCE_ID * stride + row] = sequence_id
                 r[layout.ROW_FLAGS * stride + row] = flags
-                r[layout.ROW_METADATA * stride + row] = position_of(begin, size)
+                r[layout.ROW_METADATA * stride + row] = pack_position(begin, size)
                 length = _read_single_metadata(p, begin, begin + size, r, stride, row)
                 if length < 0:
                     error = -length
                     break
-                kept = length & 1
+                is_included = length & 1
                 length >>= 1
                 begin += size
                 if length > end - begin:
@@ -305,14 +305,14 @@ def split_batches(
                 r[layout.ROW_PAYLOAD * stride + row] = (
                     -1
                     if r[layout.ROW_FLAGS * stride + row] & layout.NULL_VALUE
-                    else position_of(begin, length)
+                    else pack_position(begin, length)
                 )
                 if cython.compiled and length < PREFETCHED_BYTES // 4:
                     # Where the messages behind begin is not known yet, so all lines are fetched.
                     prefetch_lines(p + i + PREFETCHED_BYTES, begin + length - i)
                 i = begin + length
                 batch_index += 1
-                row += kept
+                row += is_included
             if error == 0 and batch_index >= batch_size and i != end:
                 error = layout.TRAILING_BYTES
             if error != 0 or batch_index < batch_size:
@@ -347,11 +347,11 @@ def _read_single_metadata(
     room: cython.ulonglong
     payload_size: cython.longlong = -1
     properties: cython.longlong = 0
-    kept: cython.longlong = 1
+    is_included: cython.longlong = 1
     key: cython.longlong = -1
     ordering_key: cython.longlong = -1
     flags: cython.longlong = r[layout.ROW_FLAGS * stride + row]
-    seen: cython.int = 0
+    has_size: cython.int = 0
     while i < stop:
         tag = p[i]
         if tag < 0x80:
@@ -368,9 +368,9 @@ def _read_single_metadata(
                 return -layout.BAD_MESSAGE_METADATA
             if tag == 24:
                 payload_size = int32(value)
-                seen = 1
+                has_size = 1
             elif tag == 32:
-                kept = 0 if value else 1
+                is_included = 0 if value else 1
             elif tag == 40:
                 r[layout.ROW_EVENT_TIME * stride + row] = int64(value)
             elif tag == 48:
@@ -391,15 +391,15 @@ def _read_single_metadata(
             if tag == 10:
                 properties += 1
             elif tag == 18:
-                key = position_of(i, value)
+                key = pack_position(i, value)
             elif tag == 58:
-                ordering_key = position_of(i, value)
+                ordering_key = pack_position(i, value)
             i += value
         else:
             i = skip(p, i, stop, tag)
             if i < 0:
                 return -layout.BAD_MESSAGE_METADATA
-    if seen == 0:
+    if has_size == 0:
         return -layout.MISSING_FIELD
     if payload_size < 0:
         return -layout.BAD_PAYLOAD_SIZE
@@ -407,4 +407,4 @@ def _read_single_metadata(
     r[layout.ROW_KEY * stride + row] = key
     r[layout.ROW_ORDERING_KEY * stride + row] = ordering_key
     r[layout.ROW_PROPERTY_COUNT * stride + row] = properties
-    return (payload_size << 1) | kept
+    return (payload_size << 1) | is_included

@@ -56,5 +56,5 @@ cdef inline long long uint32_be(const unsigned char* p, Py_ssize_t i) noexcept n
     return (<long long>p[i] << 24) | (p[i + 1] << 16) | (p[i + 2] << 8) | p[i + 3]
 
 
-cdef inline long long position_of(long long start, long long length) noexcept nogil:
+cdef inline long long pack_position(long long start, long long length) noexcept nogil:
     return (start << 32) | length

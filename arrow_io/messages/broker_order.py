@@ -73,7 +73,7 @@ class BrokerOrder:
         before, self.last = self.last, index
         if index is None or begins or not goes_back(before, index):
             return None
-        error = out_of_order(before, index)
+        error = order_error(before, index)
         run.locate(error, entry)
         return error
 
@@ -91,7 +91,7 @@ def goes_back(before: int | None, index: int | None) -> bool:
     return before is not None and index is not None and index <= before
 
 
-def out_of_order(before: int | None, index: int | None) -> EntryOrderError:
+def order_error(before: int | None, index: int | None) -> EntryOrderError:
     """The error for an entry that has this broker index, behind one that has that before."""
     message = (
         f"the broker gave index {index} behind {before}: either objects of ledgers were swapped, or"

@@ -151,7 +151,7 @@ class PayloadDecryptor:
 
     def __init__(self, keys: DecryptionKeys | None = None) -> None:
         self._keys = keys or DecryptionKeys()
-        self._known: OrderedDict[_WrappedKeys, _DataKey | str] = OrderedDict()
+        self._data_keys: OrderedDict[_WrappedKeys, _DataKey | str] = OrderedDict()
         self._lock = Lock()
 
     def payload(self, run: EntryRun, index: int) -> memoryview:
@@ -246,12 +246,12 @@ class PayloadDecryptor:
             (each.key.decode(errors="replace"), each.value) for each in parsed.encryption_keys
         )
         with self._lock:
-            if wrapped not in self._known:
-                self._known[wrapped] = self._unwrapped(wrapped)
-            self._known.move_to_end(wrapped)
-            if len(self._known) > MAX_REMEMBERED_DATA_KEYS:
-                self._known.popitem(last=False)
-            data_key = self._known[wrapped]
+            if wrapped not in self._data_keys:
+                self._data_keys[wrapped] = self._unwrap_key(wrapped)
+            self._data_keys.move_to_end(wrapped)
+            if len(self._data_keys) > MAX_REMEMBERED_DATA_KEYS:
+                self._data_keys.popitem(last=False)
+            data_key = self._data_keys[wrapped]
         if isinstance(data_key, str):
             message = (
                 f"the data key cannot be unwrapped with the private key {data_key}: it is another"
@@ -260,7 +260,7 @@ class PayloadDecryptor:
             raise DecryptionError(message)
         return data_key
 
-    def _unwrapped(self, wrapped_keys: _WrappedKeys) -> _DataKey | str:
+    def _unwrap_key(self, wrapped_keys: _WrappedKeys) -> _DataKey | str:
         """The first data key that can be unwrapped; else the names of the keys that do not."""
         tried = []
         for name, wrapped in wrapped_keys:

@@ -153,7 +153,7 @@ class EntryWriter:
                 chunking is off or its metadata alone leaves no room for a chunk.
             OptionError: A value of it is of the wrong type, or out of the range of its field.
         """
-        numbered, joins_batch = self._numbered(message)
+        numbered, joins_batch = self._number_message(message)
         self._message_count += 1
         entries = [] if joins_batch else self.flush()
         self._batch.append(numbered)
@@ -183,15 +183,15 @@ class EntryWriter:
         self.retimed_messages += sum(each > 0 for each in differences)
         self.retimed_ms = max(self.retimed_ms, *differences)
 
-    def _numbered(self, message: Message) -> tuple[_Numbered, bool]:
+    def _number_message(self, message: Message) -> tuple[_Numbered, bool]:
         """A message as a member of a batch, and whether it is one of the batch that is open."""
         payload = message.payload or b""
         size_bytes = _size_bytes(payload)
         if size_bytes > MAX_MESSAGE_BYTES:
             text = f"a message of {size_bytes} bytes; {MAX_MESSAGE_BYTES} are allowed"
             raise EntryTooLargeError(text)
-        given = message.sequence_id
-        sequence_id = self._message_count if given is None else given
+        requested_id = message.sequence_id
+        sequence_id = self._message_count if requested_id is None else requested_id
         try:
             own = single_message_metadata(message, sequence_id)
             member = b"".join((len(own).to_bytes(4), own, payload))
@@ -210,7 +210,7 @@ class EntryWriter:
         first, allowed_ms = self._batch[0].message, self._options.batch_delay_ms
         delay_ms = message.publish_time_ms - first.publish_time_ms
         return (
-            _said_once(message) == _said_once(first)
+            _batch_fields(message) == _batch_fields(first)
             and (allowed_ms is None or 0 <= delay_ms <= allowed_ms)
             and self._batch_bytes + member_bytes <= self._options.batch_bytes
         )
@@ -285,7 +285,7 @@ def _size_bytes(payload: object) -> int:
     return len(payload) if isinstance(payload, Sized) else 0
 
 
-def _said_once(message: Message) -> tuple[object, ...]:
+def _batch_fields(message: Message) -> tuple[object, ...]:
     """What the metadata of a batch says of all its messages, but for the publish time."""
     return message.producer_name, message.schema_version, message.replicated_from
 

@@ -112,15 +112,15 @@ class Gathering:
         view[:begin] = self._begin
         odd = gatherer.fill(self._numbers, count, notes, view, begin)
         batch = pa.ipc.read_record_batch(buffer, self.schema)
-        return batch, self._odd(notes) if odd else []
+        return batch, self._find_odd(notes) if odd else []
 
-    def _odd(self, notes: array[int]) -> list[tuple[int, Gathered]]:
-        known = zip(
+    def _find_odd(self, notes: array[int]) -> list[tuple[int, Gathered]]:
+        columns = zip(
             self._places, self._columns, notes[layout.NOTE_ODD :: layout.NOTE_WIDTH], strict=True
         )
         return [
             (place, each)
-            for place, each, odd in known
+            for place, each, odd in columns
             if odd and (each.kind < layout.GATHERED_ENTRY_BYTES or each.type == _TEXT)
         ]
 

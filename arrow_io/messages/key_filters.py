@@ -31,12 +31,12 @@ def key_filter(keys: pa.Array) -> bytes:
     keys = pc.drop_null(pc.unique(keys))
     hashes = _hashes(keys)
     blocks = max(1, math.ceil(_BITS_PER_KEY * len(keys) / (8 * _BLOCK_BYTES)))
-    made = bytearray(blocks * _BLOCK_BYTES)
-    builds.in_use.keys.insert(hashes, len(keys), memoryview(made), blocks)
-    return bytes(made)
+    filter_ = bytearray(blocks * _BLOCK_BYTES)
+    builds.in_use.keys.insert(hashes, len(keys), memoryview(filter_), blocks)
+    return bytes(filter_)
 
 
-def filters_with(filters: pa.BinaryArray, key: str) -> pa.BooleanArray:
+def match_filters(filters: pa.BinaryArray, key: str) -> pa.BooleanArray:
     """For each filter whether its keys may have this one; null filters may have any.
 
     Args:
@@ -44,12 +44,12 @@ def filters_with(filters: pa.BinaryArray, key: str) -> pa.BooleanArray:
         key: The key.
     """
     count = len(filters)
-    found = pa.allocate_buffer(max(1, count))
+    matches = pa.allocate_buffer(max(1, count))
     hashes = _hashes(pa.array([key]))
     builds.in_use.keys.find(
-        *_texts(filters.fill_null(b"")), count, hashes[0], memoryview(found).cast("B")
+        *_texts(filters.fill_null(b"")), count, hashes[0], memoryview(matches).cast("B")
     )
-    return pa.Array.from_buffers(pa.uint8(), count, [None, found]).cast(pa.bool_())
+    return pa.Array.from_buffers(pa.uint8(), count, [None, matches]).cast(pa.bool_())
 
 
 def _hashes(keys: pa.Array) -> memoryview:

@@ -89,14 +89,14 @@ class MessageColumns:
         capacity: How many rows fit.
         count: How many rows there are.
         size_bytes: Bytes of entries and values of the rows, as `BatchLimits.max_bytes` counts them.
-        lost_values: Rows whose value could not be decoded, and was counted.
+        undecoded_rows: Rows whose value could not be decoded, and was counted.
     """
 
     def __init__(self, capacity: int) -> None:
         self.capacity = capacity
         self.count = 0
         self.size_bytes = 0
-        self.lost_values: set[int] = set()
+        self.undecoded_rows: set[int] = set()
         self._stride = _row_stride(capacity)
         self._buffer, self._rows = int64_view(self._stride * layout.ROW_WIDTH)
         self._gatherer = builds.in_use.gathering.Gatherer(self._rows, self._stride)
@@ -183,22 +183,22 @@ class MessageColumns:
 
     # Selecting
 
-    def keep(self, kept: pa.Int64Array) -> MessageColumns:
+    def keep(self, selection: pa.Int64Array) -> MessageColumns:
         """The rows whose numbers are given (ascending), as new columns on the same buffers."""
-        wanted = memoryview(kept.buffers()[1]).cast("q")[kept.offset :][: len(kept)]
-        other = MessageColumns(max(1, len(kept)))
-        other.size_bytes = self.size_bytes * len(kept) // max(1, self.count)
-        other.lost_values = {
+        indices = memoryview(selection.buffers()[1]).cast("q")[selection.offset :][: len(selection)]
+        other = MessageColumns(max(1, len(selection)))
+        other.size_bytes = self.size_bytes * len(selection) // max(1, self.count)
+        other.undecoded_rows = {
             row
-            for row, before in enumerate(wanted if self.lost_values else ())
-            if before in self.lost_values
+            for row, before in enumerate(indices if self.undecoded_rows else ())
+            if before in self.undecoded_rows
         }
         builds.in_use.columns.keep_rows(
-            self._rows, self._stride, wanted, len(kept), other._rows, other._stride
+            self._rows, self._stride, indices, len(selection), other._rows, other._stride
         )
         for each in self._parts:
-            start = bisect_left(wanted, each.start)
-            stop = bisect_left(wanted, each.stop, lo=start)
+            start = bisect_left(indices, each.start)
+            stop = bisect_left(indices, each.stop, lo=start)
             other._close_part(stop - start, each.run, each.body, each.payload, each.property_tag)
         return other
 
@@ -225,15 +225,15 @@ class MessageColumns:
         """
         is_twice, bad = self._find_properties() if gathering.properties else (False, [])
         try:
-            made = gathering.record_batch(self._gatherer, is_divisible=self.count > 1)
+            gathered = gathering.record_batch(self._gatherer, is_divisible=self.count > 1)
         except CorruptEntryError as error:
             self.locate(error, 0)
             raise
-        if made is None:
+        if gathered is None:
             return self.part(0, self.count // 2).gathered(gathering, tally)
         for row, code in bad:
             tally.lose(Unit.MESSAGE, self.error(row, code))
-        batch, odd = made
+        batch, odd = gathered
         unsound = set(gathering.properties if is_twice else ())
         for place, column in odd:
             if column.kind < layout.GATHERED_ENTRY_BYTES:
@@ -241,11 +241,13 @@ class MessageColumns:
             elif place in gathering.properties:
                 unsound.add(place)
             else:
-                batch = _with(batch, place, valid_text(batch.column(place), tally.metrics))
+                batch = _replace_column(
+                    batch, place, valid_text(batch.column(place), tally.metrics)
+                )
         for place in unsound:
             properties = batch.column(place)
-            sound = _sound_properties(properties, tally.metrics, is_twice=is_twice)
-            batch = _with(batch, place, sound)
+            sound = _clean_properties(properties, tally.metrics, is_twice=is_twice)
+            batch = _replace_column(batch, place, sound)
         return batch
 
     def _find_properties(self) -> tuple[bool, list[tuple[int, int]]]:
@@ -265,23 +267,23 @@ class MessageColumns:
         names = whole[: 8 * total].cast("q")
         values = whole[8 * total : 16 * total].cast("q")
         ends = whole[16 * total :].cast("i")
-        ends[0] = found = row = 0
+        ends[0] = property_count = row = 0
         result = self._result
         is_many = False
         bad: list[tuple[int, int]] = []
         for part in self._parts:
             while row < part.stop:
                 builds.in_use.columns.read_properties(
-                    part.body, part.property_tag, metadata, counts, row, part.stop, found,
+                    part.body, part.property_tag, metadata, counts, row, part.stop, property_count,
                     names, values, ends, result,
                 )  # fmt: skip
-                row, found, error, many, _ = result
+                row, property_count, error, many, _ = result
                 is_many = is_many or bool(many)
                 if error:
                     bad.append((row, error))
                     row += 1
-                    ends[row] = found
-        self._gatherer.take_properties(names, values, ends, found)
+                    ends[row] = property_count
+        self._gatherer.take_properties(names, values, ends, property_count)
         return is_many, bad
 
     def ledger_ids(self) -> pa.Int64Array:
@@ -307,14 +309,14 @@ class MessageColumns:
 
     def _gathered(self, column: Gathered) -> pa.Array:
         """A column in which nothing can be lost."""
-        made = _alone(column).record_batch(self._gatherer)
-        assert made is not None  # noqa: S101 - it is not divisible
-        return made[0].column(0)
+        batch = _single_gathering(column).record_batch(self._gatherer)
+        assert batch is not None  # noqa: S101 - it is not divisible
+        return batch[0].column(0)
 
     def _lose_times(self, column: Gathered, tally: Tally) -> None:
-        of_rows = column.kind == layout.GATHERED_ROW_TIMES
-        absent = 0 if of_rows else layout.NO_TIME
-        times = self.row_numbers(column.field) if of_rows else self.entry_numbers(column.field)
+        is_row_field = column.kind == layout.GATHERED_ROW_TIMES
+        absent = 0 if is_row_field else layout.NO_TIME
+        times = self.row_numbers(column.field) if is_row_field else self.entry_numbers(column.field)
         for row, time in enumerate(times.to_pylist()):
             if time != absent and abs(time) > layout.MAX_MILLISECONDS:
                 message = f"time {time} ms is beyond what a timestamp in µs can hold"
@@ -359,7 +361,7 @@ class MessageColumns:
         for start, stop, run in self._spans(lambda part: part.run):
             row = start
             while row < stop:
-                end = builds.in_use.columns.end_of_version(run.data, run.table, entries, row, stop)
+                end = builds.in_use.columns.version_stop(run.data, run.table, entries, row, stop)
                 entry = entries[row]
                 is_absent = run.number(entry, layout.SCHEMA_VERSION) == layout.ABSENT
                 version = None if is_absent else bytes(run.view(entry, layout.SCHEMA_VERSION))
@@ -382,12 +384,12 @@ class MessageColumns:
         return self._rows[start : start + self.count]
 
     def _spans(
-        self, of: Callable[[_TablePart], _T], key: Callable[[_T], object] = id
+        self, read_part: Callable[[_TablePart], _T], key: Callable[[_T], object] = id
     ) -> Iterator[tuple[int, int, _T]]:
         """Runs of rows `[start, stop)` that have the same `of(part)`."""
         pending: tuple[int, int, _T] | None = None
         for part in self._parts:
-            value = of(part)
+            value = read_part(part)
             if pending is not None and key(pending[2]) == key(value):
                 pending = (pending[0], part.stop, pending[2])
                 continue
@@ -403,16 +405,16 @@ def _start(part: _TablePart) -> int:
 
 
 @lru_cache(maxsize=64)
-def _alone(column: Gathered) -> Gathering:
+def _single_gathering(column: Gathered) -> Gathering:
     return Gathering([("", column)])
 
 
-def _with(batch: pa.RecordBatch, place: int, values: pa.Array) -> pa.RecordBatch:
+def _replace_column(batch: pa.RecordBatch, place: int, values: pa.Array) -> pa.RecordBatch:
     """The same record batch with another column."""
     return batch.set_column(place, batch.schema.field(place), values)
 
 
-def _sound_properties(
+def _clean_properties(
     properties: pa.MapArray, metrics: ReadMetrics, *, is_twice: bool
 ) -> pa.MapArray:
     """Properties of which some are not ASCII, or some rows have a name twice."""
@@ -420,12 +422,14 @@ def _sound_properties(
     texts = [valid_text(each, metrics) for each in came]
     # Names that were different bytes may have become the same text.
     if is_twice or texts[0] is not came[0]:
-        offsets, kept = last_of_equal(offsets, texts[0])
-        texts = [each.take(kept) for each in texts]
+        offsets, selection = keep_last_of_equal(offsets, texts[0])
+        texts = [each.take(selection) for each in texts]
     return pa.MapArray.from_arrays(offsets, *texts)
 
 
-def last_of_equal(offsets: pa.Int32Array, names: pa.Array) -> tuple[pa.Int32Array, pa.Int64Array]:
+def keep_last_of_equal(
+    offsets: pa.Int32Array, names: pa.Array
+) -> tuple[pa.Int32Array, pa.Int64Array]:
     """Keep only the last of the entries of a list that have the same name.
 
     Args:
@@ -435,10 +439,10 @@ def last_of_equal(offsets: pa.Int32Array, names: pa.Array) -> tuple[pa.Int32Arra
     Returns:
         The offsets of what is left of the lists, and the numbers of the entries that are left.
     """
-    known = names.to_pylist()
-    kept: list[int] = []
+    texts = names.to_pylist()
+    selection: list[int] = []
     thinned = [0]
     for start, stop in pairwise(offsets.to_pylist()):
-        kept.extend({known[i]: i for i in range(start, stop)}.values())
-        thinned.append(len(kept))
-    return pa.array(thinned, pa.int32()), pa.array(kept, pa.int64())
+        selection.extend({texts[i]: i for i in range(start, stop)}.values())
+        thinned.append(len(selection))
+    return pa.array(thinned, pa.int32()), pa.array(selection, pa.int64())

@@ -71,7 +71,7 @@ class BatchLimits:
     first_bytes: int = 512 << 10
     max_bytes: int = BATCH_BYTES
 
-    def within(self, size_bytes: int) -> BatchLimits:
+    def limit_bytes(self, size_bytes: int) -> BatchLimits:
         """The same, or less: for columns that take about so many bytes while they are made.
 
         Args:

@@ -90,6 +90,6 @@ def uint32_be(p: Sequence[int], i: int) -> int:
     return p[i] << 24 | p[i + 1] << 16 | p[i + 2] << 8 | p[i + 3]
 
 
-def position_of(start: int, length: int) -> int:
+def pack_position(start: int, length: int) -> int:
     """The position (`arrow_io.messages.layout`) of so many bytes from `start` on."""
     return start << 32 | length

@@ -321,7 +321,7 @@ def lose_values(
     Raises:
         PulsarOffloadError: `error`, unless the read salvages.
     """
-    new = [row for row in lost if row not in rows.lost_values]
+    new = [row for row in lost if row not in rows.undecoded_rows]
     if new:
         anywhere = copy(error)
         additional_errors = (rows.locate(copy(anywhere), row) for row in new[1:])
@@ -331,4 +331,4 @@ def lose_values(
             count=len(new),
             additional_errors=additional_errors,
         )
-        rows.lost_values.update(new)
+        rows.undecoded_rows.update(new)

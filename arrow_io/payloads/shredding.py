@@ -12,7 +12,7 @@ from arrow_io.core import builds
 from arrow_io.core.memory import allocate
 from arrow_io.core.wording import counted
 from arrow_io.errors import SchemaError
-from arrow_io.messages.message_columns import last_of_equal
+from arrow_io.messages.message_columns import keep_last_of_equal
 from arrow_io.payloads import tables
 from arrow_io.payloads.program import POWERS_OF_TEN
 
@@ -391,7 +391,7 @@ def _map_of(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Array]) -> p
 
 def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
     """The same for the entries of the maps themselves."""
-    thinned, kept = last_of_equal(maps.offsets, maps.keys)
+    thinned, kept = keep_last_of_equal(maps.offsets, maps.keys)
     if len(kept) == len(maps.keys):
         return maps
     columns = [maps.keys.take(kept), maps.items.take(kept)]

@@ -57,7 +57,7 @@ def decoded_prefetch_bytes() -> int:
 
 def batch_limits(options: ReadOptions) -> BatchLimits:
     """How large the record batches are that `prefetch_rows` makes: as asked for, or smaller."""
-    return options.limits.within(_unit_bytes())
+    return options.limits.limit_bytes(_unit_bytes())
 
 
 def unit_limits(options: ReadOptions) -> BatchLimits:
@@ -67,7 +67,7 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
     """
     each = batch_limits(options)
     values, size_bytes = options.filterable.values, _unit_bytes()
-    most = BatchLimits(max_rows=most_rows(values), max_bytes=size_bytes).within(size_bytes)
+    most = BatchLimits(max_rows=most_rows(values), max_bytes=size_bytes).limit_bytes(size_bytes)
     columns = 1 + len(options.projection.columns) + (0 if values is None else values.node_count)
     batches = max(1, size_bytes // 4 // (columns * _COLUMN_BYTES))
     return replace(

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arrow_io.messages.key_filters import filters_with
+from arrow_io.messages.key_filters import match_filters
 from connector.filters.combinations import Cell
 from connector.scan.topic_read import EntryRange
 
@@ -234,7 +234,7 @@ def _may_be_key(zones: pa.Table, cell: Cell) -> pa.BooleanArray:
         return pc.greater(nulls, 0)
     held = pc.less(nulls, column(zones, "messages"))
     if cell.is_one_value and "keys" in zones.column_names:
-        return pc.and_kleene(held, filters_with(column(zones, "keys"), cell.least))
+        return pc.and_kleene(held, match_filters(column(zones, "keys"), cell.least))
     return held
 
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.core import builds
-from arrow_io.messages.key_filters import filters_with, key_filter
+from arrow_io.messages.key_filters import key_filter, match_filters
 from tests.support.builds import BUILDS, using_build
 
 _BLOCK_BYTES: Final = 32
@@ -76,7 +76,7 @@ def test_both_builds_make_the_same_filter_and_deny_no_key(keys: list[str], build
         made = key_filter(pa.array([*keys, None, *keys], pa.string()))
         alone = [key_filter(pa.array([key])) for key in keys]
         pairs = zip(alone, keys, strict=True)
-        answers = [filters_with(pa.array([made, one]), key) for one, key in pairs]
+        answers = [match_filters(pa.array([made, one]), key) for one, key in pairs]
     with using_build("pure"):
         assert made == key_filter(pa.array(sorted(set(keys)), pa.string()))
         assert alone == [key_filter(pa.array([key])) for key in keys]
@@ -90,8 +90,8 @@ def test_wrong_answers_are_few() -> None:
     keys = [f"key-{number}" for number in range(5000)]
     made = pa.array([key_filter(pa.array(keys))])
 
-    found = [filters_with(made, key)[0].as_py() for key in keys[::10]]
-    wrong = sum(filters_with(made, key)[0].as_py() for key in _ABSENT)
+    found = [match_filters(made, key)[0].as_py() for key in keys[::10]]
+    wrong = sum(match_filters(made, key)[0].as_py() for key in _ABSENT)
 
     assert all(found)
     assert wrong <= 0.02 * len(_ABSENT)
@@ -104,7 +104,7 @@ def test_filters_of_a_slice_are_looked_at() -> None:
     keys = pa.array(["a", None, "b", "c", "", None, "d"])
     filters = pa.array([key_filter(keys.slice(at, 2)) for at in range(6)] + [None, b"", b"short"])
 
-    found = [filters_with(filters.slice(1), key).to_pylist() for key in ("b", "", "d", "zz")]
+    found = [match_filters(filters.slice(1), key).to_pylist() for key in ("b", "", "d", "zz")]
 
     # What is no filter denies nothing.
     assert found == [
@@ -121,8 +121,8 @@ def test_no_key_makes_an_empty_filter() -> None:
     for keys in (pa.array([], pa.string()), pa.nulls(3, pa.string())):
         made = key_filter(keys)
         assert made == bytes(_BLOCK_BYTES)
-        assert filters_with(pa.array([made]), "").to_pylist() == [False]
-    assert len(filters_with(pa.array([], pa.binary()), "a")) == 0
+        assert match_filters(pa.array([made]), "").to_pylist() == [False]
+    assert len(match_filters(pa.array([], pa.binary()), "a")) == 0
 
 
 @pytest.mark.usefixtures("build")

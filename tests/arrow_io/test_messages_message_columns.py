@@ -120,16 +120,16 @@ def test_kept_rows_keep_what_is_known_of_them() -> None:
     """Their share of the bytes, and under their new numbers the values that were lost."""
     columns = _all_columns(_runs())
     columns.size_bytes = 700
-    columns.lost_values = {0, 3, 5}
+    columns.undecoded_rows = {0, 3, 5}
 
     chosen = columns.keep(pa.array([1, 3, 4, 5], pa.int64()))
-    assert (chosen.size_bytes, chosen.lost_values) == (400, {1, 3})
+    assert (chosen.size_bytes, chosen.undecoded_rows) == (400, {1, 3})
     again = chosen.keep(pa.array([0, 3], pa.int64()))
-    assert (again.size_bytes, again.lost_values) == (200, {1})
+    assert (again.size_bytes, again.undecoded_rows) == (200, {1})
     nothing = columns.keep(pa.array([], pa.int64()))
-    assert (nothing.size_bytes, nothing.lost_values) == (0, set())
+    assert (nothing.size_bytes, nothing.undecoded_rows) == (0, set())
     assert nothing.keep(pa.array([], pa.int64())).size_bytes == 0
-    assert (columns.size_bytes, columns.lost_values) == (700, {0, 3, 5})
+    assert (columns.size_bytes, columns.undecoded_rows) == (700, {0, 3, 5})
 
 
 @pytest.mark.usefixtures("build")

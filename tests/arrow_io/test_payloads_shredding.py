@@ -278,9 +278,9 @@ def test_only_maps_with_equal_keys_are_rewritten(
     )
     looked_at: list[str] = []
 
-    def last_of_equal(offsets: pa.Int32Array, keys: pa.Array) -> tuple[Any, ...]:
+    def keep_last_of_equal(offsets: pa.Int32Array, keys: pa.Array) -> tuple[Any, ...]:
         looked_at.append(keys[-1].as_py())
-        return message_columns.last_of_equal(offsets, keys)
+        return message_columns.keep_last_of_equal(offsets, keys)
 
     def entries(field: str, value: str) -> str:
         first = f'"{names[field]}":{value},' * (2 if field in equal else 1)
@@ -290,7 +290,7 @@ def test_only_maps_with_equal_keys_are_rewritten(
         f'{{"nested":{entries("a", entries("b", "1"))},"one":{entries("c", "2")},'
         f'"list":[{{"n":3,"map":{entries("d", "4")}}}]}}'
     )
-    monkeypatch.setattr(shredding, "last_of_equal", last_of_equal)
+    monkeypatch.setattr(shredding, "keep_last_of_equal", keep_last_of_equal)
 
     found = shredded(json_text(schema), [text.encode()] * 3)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from arrow_io.core.prefetch import prefetch_units
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.messages import layout
-from arrow_io.messages.broker_order import BrokerOrder, goes_back, out_of_order
+from arrow_io.messages.broker_order import BrokerOrder, goes_back, order_error
 from arrow_io.read_metrics import ReadMetrics, Unit
 from connector.statistics.analysis import unknown_ledgers
 from connector.statistics.gathering import zone_row
@@ -177,7 +177,7 @@ def _verified(
     for each in whole.zones:
         metrics.add(each.metrics)
         if goes_back(last_index, each.order.first):
-            error = out_of_order(last_index, each.order.first)
+            error = order_error(last_index, each.order.first)
             each.first.locate(error, 0)
             metrics.lose(Unit.ENTRY, error)
         last_index = each.order.last
@@ -210,7 +210,7 @@ def _compared(verified: VerifiedLedger, before: VerifiedLedger | None) -> Verifi
         return verified
     if not goes_back(before.last_index, verified.first_index):
         return verified
-    error = out_of_order(before.last_index, verified.first_index).located(
+    error = order_error(before.last_index, verified.first_index).located(
         object_key=verified.object, ledger_id=verified.ledger_id
     )
     return replace(verified, problems=(*verified.problems, str(error)))
