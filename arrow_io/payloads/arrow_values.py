@@ -29,7 +29,7 @@ def is_null(path: str) -> OptionError:
     return OptionError(f"{path} is null, which the schema does not allow")
 
 
-def fields_of(
+def split_fields(
     values: pa.StructArray, shape: Shape, path: str
 ) -> Iterator[tuple[Shape, pa.Array | None, str]]:
     """The fields of a record in the schema's order, with their values and paths.
@@ -55,7 +55,7 @@ class Entries(NamedTuple):
     lengths: list[int]
 
 
-def entries_of(values: pa.MapArray, path: str) -> Entries:
+def split_entries(values: pa.MapArray, path: str) -> Entries:
     """Take maps apart, none of which is null.
 
     Raises:
@@ -82,8 +82,8 @@ def numbers(values: pa.Array) -> list[Any]:
     """Values as Python's numbers; for times, the number that Arrow keeps."""
     if pa.types.is_temporal(values.type):
         values = values.view(_INTEGERS[values.type.bit_width])
-    found: list[Any] = values.to_pylist()
-    return found
+    items: list[Any] = values.to_pylist()
+    return items
 
 
 def unscaled(values: pa.Decimal128Array) -> list[int]:
@@ -107,9 +107,9 @@ def floats(values: pa.Array, path: str) -> pa.Array:
         OptionError: One is beyond all floats.
     """
     nearest, doubles = values.cast(pa.float32()), values.cast(pa.float64())
-    beyond = doubles.filter(pc.and_(pc.is_inf(nearest), pc.is_finite(doubles)))
-    if len(beyond):
-        message = f"{path}: {beyond[0]} is too great for a float"
+    out_of_range = doubles.filter(pc.and_(pc.is_inf(nearest), pc.is_finite(doubles)))
+    if len(out_of_range):
+        message = f"{path}: {out_of_range[0]} is too great for a float"
         raise OptionError(message)
     return nearest
 
@@ -122,13 +122,13 @@ def check_times(values: pa.Array, path: str) -> None:
     """
     numbers = values.view(_INTEGERS[values.type.bit_width])
     per_day = _DAY_SECONDS * _PER_SECOND[values.type.unit]
-    beyond = numbers.filter(pc.or_(pc.less(numbers, 0), pc.greater_equal(numbers, per_day)))
-    if len(beyond):
-        message = f"{path}: {beyond[0]} {values.type.unit} are not a time of day"
+    out_of_range = numbers.filter(pc.or_(pc.less(numbers, 0), pc.greater_equal(numbers, per_day)))
+    if len(out_of_range):
+        message = f"{path}: {out_of_range[0]} {values.type.unit} are not a time of day"
         raise OptionError(message)
 
 
-def in_unit(values: pa.Array, unit: str, path: str) -> pa.Array:
+def cast_to_unit(values: pa.Array, unit: str, path: str) -> pa.Array:
     """Times in another unit.
 
     Raises:
@@ -136,12 +136,12 @@ def in_unit(values: pa.Array, unit: str, path: str) -> pa.Array:
     """
     type_ = values.type
     if pa.types.is_timestamp(type_):
-        wanted = pa.timestamp(unit, tz=type_.tz)
+        target = pa.timestamp(unit, tz=type_.tz)
     else:
         check_times(values, path)
-        wanted = pa.time32(unit) if unit == "ms" else pa.time64(unit)
+        target = pa.time32(unit) if unit == "ms" else pa.time64(unit)
     try:
-        return values.cast(wanted)
+        return values.cast(target)
     except pa.ArrowException as error:
         message = f"{path}: {error}"
         raise OptionError(message) from None

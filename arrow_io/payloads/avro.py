@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro_binary import encode_default
-from arrow_io.payloads.avro_schema import MISSING, AvroType, shape_of
+from arrow_io.payloads.avro_schema import MISSING, AvroType, avro_type_shape
 from arrow_io.payloads.program import Program, ProgramBuilder, scale_limits
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def avro_shape(reader: AvroType, time_unit: str) -> Shape:
     Raises:
         SchemaError: The schema has too many fields.
     """
-    return shape_of(reader, time_unit, pa.binary())
+    return avro_type_shape(reader, time_unit, pa.binary())
 
 
 def avro_program(writer: AvroType, shape: Shape) -> Program:
@@ -92,9 +92,9 @@ class _Compiler:
     def value(self, writer: AvroType, shape: Shape, node: int) -> int:
         """An op that reads a value of `writer` into a node."""
         # Once only, or unions of records of unions would make a program of any size.
-        known = self._values.get((id(writer), node))
-        if known is not None:
-            return known
+        compiled = self._values.get((id(writer), node))
+        if compiled is not None:
+            return compiled
         op = self._values[id(writer), node] = self._builder.reserve()
         return self._value(writer, shape, node, op)
 
@@ -131,29 +131,29 @@ class _Compiler:
         """The branch of the reader's union that takes what was written, as a member of a struct."""
         if node not in self._members:
             self._members[node] = _Members(shape, node)
-        found = self._members[node].nearest(writer)
-        if found is None:
+        nearest = self._members[node].nearest(writer)
+        if nearest is None:
             return self._fail(op, node)
-        member, below = found
+        member, below = nearest
         return self._builder.set(op, tables.AVRO_MEMBER, node, self.value(writer, member, below))
 
     def _record(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
         builder = self._builder
         reader: AvroType = shape.origin
         nodes = {child.name: (child, below) for child, below in shape.children_at(node)}
-        read_as = _read_as(writer, reader)
+        read_as = _map_names(writer, reader)
         ops = []
-        for is_wanted, fields in groupby(
+        for is_read, fields in groupby(
             writer.fields, lambda each: read_as.get(each.name, "") in nodes
         ):
-            if is_wanted:
+            if is_read:
                 ops += [self.value(each.type, *nodes[read_as[each.name]]) for each in fields]
             else:
                 ops.append(self._over(list(fields)))
         defaults: list[int] = []
-        written = set(read_as.values())
+        source_names = set(read_as.values())
         for each in reader.fields:
-            if each.name in nodes and each.name not in written:
+            if each.name in nodes and each.name not in source_names:
                 child, child_node = nodes[each.name]
                 if each.default is MISSING:
                     defaults += [self._fail(builder.reserve(), child_node, tables.NO_DEFAULT), 0]
@@ -174,7 +174,9 @@ class _Compiler:
         builder = self._builder
         reader: AvroType = shape.origin
         if reader.kind == "enum":
-            symbols = builder.symbols((id(writer), id(reader)), lambda: _symbols(writer, reader))
+            symbols = builder.symbols(
+                (id(writer), id(reader)), lambda: _map_symbols(writer, reader)
+            )
             return builder.set(op, tables.AVRO_ENUM, node, symbols, len(writer.symbols))
         if reader.logical == "decimal":
             size = writer.size if writer.kind == "fixed" else tables.ABSENT
@@ -203,9 +205,9 @@ class _Compiler:
 
     def _skip(self, writer: AvroType) -> int:
         """An op that reads over a value; a type inside itself points back."""
-        known = self._skips.get(id(writer))
-        if known is not None:
-            return known
+        compiled = self._skips.get(id(writer))
+        if compiled is not None:
+            return compiled
         builder = self._builder
         op = self._skips[id(writer)] = builder.reserve()
         absent = tables.ABSENT
@@ -234,10 +236,10 @@ def time_scale(builder: ProgramBuilder, shape: Shape, writer: AvroType) -> int:
     if reader.logical in {"", "date"}:
         return builder.scale(*scale_limits(bits))
     family, _, unit = reader.logical.rpartition("-")
-    written_family, _, written_unit = writer.logical.rpartition("-")
+    source_family, _, source_unit = writer.logical.rpartition("-")
     # Both kinds of timestamp count from 1970, and differ only in whose clock they mean.
-    is_alike = written_family.removeprefix("local-") == family.removeprefix("local-")
-    source = _UNITS[written_unit if is_alike else unit]
+    is_alike = source_family.removeprefix("local-") == family.removeprefix("local-")
+    source = _UNITS[source_unit if is_alike else unit]
     target = {"ns": 10**9, "us": 10**6}[shape.type.unit]
     if family == "time":
         return builder.scale(0, _DAY_SECONDS * source - 1, multiplier=target // source)
@@ -298,26 +300,26 @@ class _Members:
             [((kind, 0, ""),) for kind in wider],
         )
         for each in keys:
-            found = [self._first[key] for key in each if key in self._first]
-            if found:
-                return min(found, key=lambda one: one[0])[1:]
+            candidates = [self._first[key] for key in each if key in self._first]
+            if candidates:
+                return min(candidates, key=lambda one: one[0])[1:]
         return None
 
 
-def _read_as(writer: AvroType, reader: AvroType) -> dict[str, str]:
+def _map_names(writer: AvroType, reader: AvroType) -> dict[str, str]:
     """The reader's names of fields, by the writer's; a name goes before an alias."""
-    written = {each.name for each in writer.fields}
-    read_as = {each.name: each.name for each in reader.fields if each.name in written}
-    free = written - read_as.keys()
+    writer_names = {each.name for each in writer.fields}
+    read_as = {each.name: each.name for each in reader.fields if each.name in writer_names}
+    free = writer_names - read_as.keys()
     for each in reader.fields:
         alias = next((alias for alias in each.aliases if alias in free), None)
-        if alias is not None and each.name not in written:
+        if alias is not None and each.name not in writer_names:
             read_as[alias] = each.name
             free.remove(alias)
     return read_as
 
 
-def _symbols(writer: AvroType, reader: AvroType) -> list[str | None]:
+def _map_symbols(writer: AvroType, reader: AvroType) -> list[str | None]:
     """Return what each symbol that may be written is read as; None if the reader lacks it."""
-    known = set(reader.symbols)
-    return [each if each in known else reader.default for each in writer.symbols]
+    reader_symbols = set(reader.symbols)
+    return [each if each in reader_symbols else reader.default for each in writer.symbols]

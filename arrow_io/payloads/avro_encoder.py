@@ -20,13 +20,13 @@ from arrow_io.errors import OptionError, SchemaError
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads import tables
 from arrow_io.payloads.arrow_values import (
+    cast_to_unit,
     check_there,
-    entries_of,
-    fields_of,
     floats,
-    in_unit,
     is_null,
     numbers,
+    split_entries,
+    split_fields,
     unscaled,
     uuid_bytes,
 )
@@ -64,7 +64,7 @@ class AvroEncoder:
     def __init__(self, schema_data: str) -> None:
         self._type = parse_avro(schema_data)
         self.shape: Final = avro_shape(self._type, "ns")
-        self.null: Final = _null_of(self._type)
+        self.null: Final = _null_encoding(self._type)
 
     def may_be_null(self, field: Shape) -> bool:
         """Whether a field of the outermost record may be read as null."""
@@ -80,7 +80,7 @@ class AvroEncoder:
         return _encoded(values, self._type, self.shape, path)
 
 
-def _null_of(type_: AvroType) -> bytes | None:
+def _null_encoding(type_: AvroType) -> bytes | None:
     """What null is written as, if a type has it."""
     if type_.kind == "union":
         kinds = [each.kind for each in type_.branches]
@@ -91,7 +91,7 @@ def _null_of(type_: AvroType) -> bytes | None:
 def _encoded(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[bytes]:
     """The bytes of each value; of one that is null, those of null."""
     if values.null_count:
-        null = _null_of(type_)
+        null = _null_encoding(type_)
         if null is None:
             raise is_null(path)
         pieces = iter(_valid(values.drop_null(), type_, shape, path))
@@ -110,7 +110,7 @@ def _valid(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[b
             items = _encoded(values.flatten(), type_.item, shape.children[0], f"{path}[]")
             return _blocks(items, values.value_lengths().to_pylist())
         case "map":
-            entries = entries_of(values, path)
+            entries = split_entries(values, path)
             inner = shape.children[0].children[1]
             items = _encoded(entries.values, type_.item, inner, f"{path}[]")
             names = (sized(name.encode()) for name in entries.keys.to_pylist())
@@ -129,31 +129,31 @@ def _blocks(items: Iterable[bytes], lengths: list[int]) -> list[bytes]:
 
 
 def _union(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[bytes]:
-    others = [each for each in enumerate(type_.branches) if each[1].kind != "null"]
-    if len(others) == 1:
-        ((number, branch),) = others
+    branches = [each for each in enumerate(type_.branches) if each[1].kind != "null"]
+    if len(branches) == 1:
+        ((number, branch),) = branches
         prefix = long_bytes(number)
         return [prefix + piece for piece in _valid(values, branch, shape, path)]
-    if not others:
+    if not branches:
         return _scalars(values, type_.branches[0], path)
-    found: list[bytes | None] = [None] * len(values)
-    members = fields_of(values, shape, path)
-    for (number, branch), (child, given, inner) in zip(others, members, strict=True):
-        if given is None:
+    encoded: list[bytes | None] = [None] * len(values)
+    members = split_fields(values, shape, path)
+    for (number, branch), (child, column, inner) in zip(branches, members, strict=True):
+        if column is None:
             continue
-        pieces = _valid(given.drop_null(), branch, child, inner)
-        rows = pc.indices_nonzero(given.is_valid()).to_pylist()
+        pieces = _valid(column.drop_null(), branch, child, inner)
+        rows = pc.indices_nonzero(column.is_valid()).to_pylist()
         prefix = long_bytes(number)
         for row, piece in zip(rows, pieces, strict=True):
-            if found[row] is not None:
+            if encoded[row] is not None:
                 message = f"{path} has two branches of a union"
                 raise OptionError(message)
-            found[row] = prefix + piece
-    null = _null_of(type_)
-    if null is None and None in found:
+            encoded[row] = prefix + piece
+    null = _null_encoding(type_)
+    if null is None and None in encoded:
         raise is_null(path)
     none = b"" if null is None else null
-    return [none if piece is None else piece for piece in found]
+    return [none if piece is None else piece for piece in encoded]
 
 
 def _record(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[bytes]:
@@ -163,10 +163,10 @@ def _record(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[
             return [b""] * len(values)
         return _checked_avro(values.to_pylist(), type_, shape, path)
     columns: list[Iterable[bytes]] = []
-    fields = zip(type_.fields, fields_of(values, shape, path), strict=True)
-    for field, (child, given, inner) in fields:
-        if given is not None:
-            columns.append(_encoded(given, field.type, child, inner))
+    fields = zip(type_.fields, split_fields(values, shape, path), strict=True)
+    for field, (child, column, inner) in fields:
+        if column is not None:
+            columns.append(_encoded(column, field.type, child, inner))
         else:
             columns.append([_default(field, child, inner)] * len(values))
     return [b"".join(row) for row in zip(*columns, strict=True)]
@@ -181,7 +181,7 @@ def _default(field: AvroField, shape: Shape, path: str) -> bytes:
             message = f"the default of {path} is not an Avro {field.type.short_name}: {reason}"
             raise SchemaError(message)
         return encoded
-    null = _null_of(field.type)
+    null = _null_encoding(field.type)
     if null is None:
         message = f"{path} is not given, and the schema has no default for it"
         raise OptionError(message)
@@ -225,7 +225,9 @@ def _scalars(values: pa.Array, type_: AvroType, path: str) -> list[bytes]:
             return [_BOOLEANS[each] for each in values.to_pylist()]
         case "int" | "long":
             unit = LOGICAL_UNITS.get(logical)
-            return list(map(long_bytes, numbers(in_unit(values, unit, path) if unit else values)))
+            return list(
+                map(long_bytes, numbers(cast_to_unit(values, unit, path) if unit else values))
+            )
         case "float":
             return list(map(_FLOAT.pack, floats(values, path).to_pylist()))
         case "double":

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from arrow_io.errors import SchemaError
-from arrow_io.payloads.shape import UTC_MICROSECONDS, Budget, Shape, distinct, scalar
+from arrow_io.payloads.shape import UTC_MICROSECONDS, Budget, Shape, make_distinct, scalar
 from arrow_io.payloads.shape import array as array_shape
 from arrow_io.payloads.shape import map_ as map_shape
 from arrow_io.payloads.shape import record as record_shape
@@ -112,7 +112,7 @@ class _Parser:
     def type(self, schema: object, namespace: str, depth: int) -> AvroType:
         self._budget.spend(depth)
         if isinstance(schema, str):
-            return self._by_name(schema, namespace)
+            return self._find_type(schema, namespace)
         if isinstance(schema, list):
             branches = tuple(self.type(each, namespace, depth + 1) for each in schema)
             if not branches or any(each.kind == "union" for each in branches):
@@ -134,20 +134,20 @@ class _Parser:
                 raise SchemaError(message)
             return AvroType(str(kind), items=self.type(schema[key], namespace, depth + 1))
         if kind in PRIMITIVES:
-            return _with_logical(AvroType(str(kind)), schema)
+            return _add_logical_type(AvroType(str(kind)), schema)
         if isinstance(kind, str):
-            return self._by_name(kind, namespace)
+            return self._find_type(kind, namespace)
         message = f"an Avro type without a type: {reprlib.repr(schema)}"
         raise SchemaError(message)
 
-    def _by_name(self, name: str, namespace: str) -> AvroType:
+    def _find_type(self, name: str, namespace: str) -> AvroType:
         if name in PRIMITIVES:
             return AvroType(name)
-        found = self._named.get(_full_name(name, namespace)) or self._named.get(name)
-        if found is None:
+        type_ = self._named.get(_full_name(name, namespace)) or self._named.get(name)
+        if type_ is None:
             message = f"the Avro schema uses a type {name[:100]!r} that it does not define"
             raise SchemaError(message)
-        return found
+        return type_
 
     def _define(
         self, schema: Mapping[str, object], kind: str, namespace: str, depth: int
@@ -168,7 +168,7 @@ class _Parser:
                 message = f"the Avro fixed {name!r} has no size"
                 raise SchemaError(message)
             result.size = size
-            _with_logical(result, schema)
+            _add_logical_type(result, schema)
         else:
             self._add_fields(result, schema.get("fields"), namespace, depth)
         return result
@@ -185,7 +185,7 @@ class _Parser:
             type_ = self.type(each["type"], namespace, depth + 1)
             # Old writers put the logical type beside the type instead of inside.
             if isinstance(each["type"], str) and type_.kind in PRIMITIVES:
-                _with_logical(type_, each)
+                _add_logical_type(type_, each)
             record.fields.append(
                 AvroField(name, type_, _texts(each.get("aliases")), each.get("default", MISSING))
             )
@@ -199,9 +199,9 @@ def _full_name(name: str, namespace: str) -> str:
     return name if "." in name or not namespace else f"{namespace}.{name}"
 
 
-def _text(value: object, what: str) -> str:
+def _text(value: object, label: str) -> str:
     if not isinstance(value, str) or not value:
-        message = f"the {what} is missing"
+        message = f"the {label} is missing"
         raise SchemaError(message)
     return _encodable(value)
 
@@ -250,7 +250,7 @@ LOGICAL_UNITS: Final = {
 """Arrow's word for the unit of each logical type that counts parts of a second."""
 
 
-def _with_logical(type_: AvroType, schema: Mapping[str, object]) -> AvroType:
+def _add_logical_type(type_: AvroType, schema: Mapping[str, object]) -> AvroType:
     """Apply a logical type if it is valid; Avro wants an invalid one to be passed over."""
     logical = schema.get("logicalType")
     if not isinstance(logical, str) or type_.kind not in _LOGICAL_KINDS.get(logical, ()):
@@ -309,7 +309,7 @@ def arrow_type(type_: AvroType, time_unit: str) -> pa.DataType:
     return _PRIMITIVE_TYPES[type_.kind]()
 
 
-def shape_of(type_: AvroType, time_unit: str, inner_type: pa.DataType) -> Shape:
+def avro_type_shape(type_: AvroType, time_unit: str, inner_type: pa.DataType) -> Shape:
     """The shape that values of a type are read into.
 
     Args:
@@ -351,17 +351,17 @@ class _Shapes:
         return shape.nullable() if type_.kind == "null" else shape
 
     def _union(self, name: str, type_: AvroType, around: tuple[AvroType, ...], depth: int) -> Shape:
-        others = [each for each in type_.branches if each.kind != "null"]
-        accepts_null = len(others) < len(type_.branches)
-        if not others:
+        branches = [each for each in type_.branches if each.kind != "null"]
+        accepts_null = len(branches) < len(type_.branches)
+        if not branches:
             return self.shape(name, type_.branches[0], around, depth)
-        if len(others) == 1:
-            shape = self.shape(name, others[0], around, depth)
+        if len(branches) == 1:
+            shape = self.shape(name, branches[0], around, depth)
         else:
-            names = distinct([each.short_name for each in others])
+            names = make_distinct([each.short_name for each in branches])
             members = [
-                self.shape(given, each, around, depth + 1)
-                for given, each in zip(names, others, strict=True)
+                self.shape(branch_name, each, around, depth + 1)
+                for branch_name, each in zip(names, branches, strict=True)
             ]
             shape = record_shape(name, members, type_)
         return shape.nullable() if accepts_null else shape

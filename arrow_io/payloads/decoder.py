@@ -140,7 +140,7 @@ class PayloadDecoder:
             UnknownSchemaVersionError: There is no schema of this version, though others are known.
             SchemaError: That schema is of another type, or cannot be read.
         """
-        number = self._known_version(version)
+        number = self._resolve_version(version)
         # Only Avro's bytes cannot be read without the schema that wrote them.
         key = (number if self._reader.type == "AVRO" else None, fields)
         program = self._programs.get(key)
@@ -150,7 +150,7 @@ class PayloadDecoder:
             program = self._programs.setdefault(key, self._compile(key[0], shape))
         return program
 
-    def _known_version(self, version: bytes | None) -> int | None:
+    def _resolve_version(self, version: bytes | None) -> int | None:
         if not version or not (self._versions or self._foreign):
             return None
         number = version_number(version)
@@ -158,15 +158,15 @@ class PayloadDecoder:
             raise SchemaError(self._foreign[number])
         if number is None or number not in self._versions:
             spelled = f"0x{version.hex()}" if number is None else number
-            known = ", ".join(map(str, sorted({*self._versions, *self._foreign})))
+            available = ", ".join(map(str, sorted({*self._versions, *self._foreign})))
             message = (
-                f"the schema version {spelled} is not known, known are: {known};"
+                f"the schema version {spelled} is not known, known are: {available};"
                 " give it with the others in schema"
             )
             raise UnknownSchemaVersionError(message)
-        written = self._versions[number].type
-        if written.removesuffix("_NATIVE") != self._reader.type.removesuffix("_NATIVE"):
-            message = f"schema version {number} is of type {written}, not {self._reader.type}"
+        writer_type = self._versions[number].type
+        if writer_type.removesuffix("_NATIVE") != self._reader.type.removesuffix("_NATIVE"):
+            message = f"schema version {number} is of type {writer_type}, not {self._reader.type}"
             raise SchemaError(message)
         return number
 
@@ -241,9 +241,9 @@ def value_sources(rows: MessageColumns) -> Iterator[Source]:
         while row < end:
             if row >= stop:
                 _, stop, version = next(versions)
-            behind = min(end, stop)
-            yield Source(row, behind, data, positions, version)
-            row = behind
+            source_stop = min(end, stop)
+            yield Source(row, source_stop, data, positions, version)
+            row = source_stop
 
 
 def decode(
@@ -289,8 +289,8 @@ def decode(
             program = decoder.program(source.version, fields)
         except (UnknownSchemaVersionError, SchemaError) as unread:
             fitting = min(end, row + shredding.room)
-            lost = [n for n in range(row, fitting) if source.positions[n] != tables.ABSENT]
-            lose_values(rows, lost, unread, tally)
+            undecoded = [n for n in range(row, fitting) if source.positions[n] != tables.ABSENT]
+            lose_values(rows, undecoded, unread, tally)
             for _ in range(row, fitting):
                 shredding.append_null(any_program)
             if fitting < end:
@@ -314,14 +314,14 @@ def decode(
 
 
 def lose_values(
-    rows: MessageColumns, lost: list[int], error: PulsarOffloadError, tally: Tally
+    rows: MessageColumns, undecoded: list[int], error: PulsarOffloadError, tally: Tally
 ) -> None:
     """Count the values of some rows as lost, each once, however often they are decoded.
 
     Raises:
         PulsarOffloadError: `error`, unless the read salvages.
     """
-    new = [row for row in lost if row not in rows.undecoded_rows]
+    new = [row for row in undecoded if row not in rows.undecoded_rows]
     if new:
         anywhere = copy(error)
         additional_errors = (rows.locate(copy(anywhere), row) for row in new[1:])

@@ -151,23 +151,23 @@ class PayloadEncoder:
             try:
                 return _primitives(values, self._type, self._name)
             except (pa.ArrowException, struct.error) as error:
-                given = values.type
-                reason = f"it is {_kind(given)}" if given.num_fields else str(error)
-                raise self._misfit(self._name, reason) from error
-        wanted = _given_fields(values.type, self._fields.shape, self._name)
+                source = values.type
+                reason = f"it is {_kind(source)}" if source.num_fields else str(error)
+                raise self._find_misfit(self._name, reason) from error
+        target = _target_type(values.type, self._fields.shape, self._name)
         try:
-            values.cast(wanted)  # Without loss, but for floats too great.
-            wide = values.cast(_widened(wanted))
+            values.cast(target)  # Without loss, but for floats too great.
+            wide = values.cast(_widened(target))
         except pa.ArrowException as error:
-            found = _misfit(values, wanted, self._name) or (self._name, str(error))
-            raise self._misfit(*found) from error
+            misfit = _find_misfit(values, target, self._name) or (self._name, str(error))
+            raise self._find_misfit(*misfit) from error
         try:
             payloads = iter(self._fields.payloads(wide.drop_null(), self._name))
         except UnicodeDecodeError as error:
-            raise self._misfit(self._name, str(error)) from error
+            raise self._find_misfit(self._name, str(error)) from error
         return [next(payloads) if valid else None for valid in wide.is_valid().to_pylist()]
 
-    def _misfit(self, path: str, reason: str) -> OptionError:
+    def _find_misfit(self, path: str, reason: str) -> OptionError:
         return OptionError(f"{path} does not fit the schema type {self._type}: {reason}")
 
 
@@ -181,79 +181,81 @@ def is_encodable(schema: SchemaInfo) -> bool:
     return schema.type in PRIMITIVE_TYPES or schema.type in _FIELD_ENCODERS
 
 
-def _given_fields(given: pa.DataType, shape: Shape, path: str) -> pa.DataType:
+def _target_type(source: pa.DataType, shape: Shape, path: str) -> pa.DataType:
     """A shape's type, of the fields that are given.
 
     Raises:
         OptionError: The schema does not have a field: Arrow's cast would drop it.
     """
-    wanted = shape.type
-    if pa.types.is_struct(given) and pa.types.is_struct(wanted):
-        names = [field.name for field in given]
-        known = {field.name for field in wanted}
-        wrong = next((each for each in names if each not in known or names.count(each) > 1), None)
+    target = shape.type
+    if pa.types.is_struct(source) and pa.types.is_struct(target):
+        names = [field.name for field in source]
+        schema_names = {field.name for field in target}
+        wrong = next(
+            (each for each in names if each not in schema_names or names.count(each) > 1), None
+        )
         if wrong is not None:
-            what = "two fields" if wrong in known else "the schema has no field"
-            message = f"{path}: {what} {wrong!r}"
+            problem = "two fields" if wrong in schema_names else "the schema has no field"
+            message = f"{path}: {problem} {wrong!r}"
             raise OptionError(message)
-        children = zip(wanted, shape.children, strict=True)
+        children = zip(target, shape.children, strict=True)
         return pa.struct(
             [
                 field.with_type(
-                    _given_fields(given.field(field.name).type, child, f"{path}.{field.name}")
+                    _target_type(source.field(field.name).type, child, f"{path}.{field.name}")
                 )
                 for field, child in children
                 if field.name in names
             ]
         )
-    if pa.types.is_map(given) and pa.types.is_map(wanted):
-        item = _given_fields(given.item_type, shape.children[0].children[1], f"{path}[]")
-        return pa.map_(wanted.key_type, wanted.item_field.with_type(item))
-    if pa.types.is_list(wanted) and any(is_list(given) for is_list in _LISTS):
-        item = _given_fields(given.value_type, shape.children[0], f"{path}[]")
-        return pa.list_(wanted.value_field.with_type(item))
-    if pa.types.is_list(wanted) and pa.types.is_nested(given):
-        message = f"{path}: {given} is not a list, as the schema's array is"
+    if pa.types.is_map(source) and pa.types.is_map(target):
+        item = _target_type(source.item_type, shape.children[0].children[1], f"{path}[]")
+        return pa.map_(target.key_type, target.item_field.with_type(item))
+    if pa.types.is_list(target) and any(is_list(source) for is_list in _LISTS):
+        item = _target_type(source.value_type, shape.children[0], f"{path}[]")
+        return pa.list_(target.value_field.with_type(item))
+    if pa.types.is_list(target) and pa.types.is_nested(source):
+        message = f"{path}: {source} is not a list, as the schema's array is"
         raise OptionError(message)
-    _check_lossless(given, wanted, path)
-    if pa.types.is_timestamp(given) and pa.types.is_timestamp(wanted) and given.unit != "ns":
+    _check_lossless(source, target, path)
+    if pa.types.is_timestamp(source) and pa.types.is_timestamp(target) and source.unit != "ns":
         # Not all of them have a place among nanoseconds.
-        return pa.timestamp("us", tz=wanted.tz)
-    return wanted
+        return pa.timestamp("us", tz=target.tz)
+    return target
 
 
-def _check_lossless(given: pa.DataType, wanted: pa.DataType, path: str) -> None:
+def _check_lossless(source: pa.DataType, target: pa.DataType, path: str) -> None:
     """Refuse types of which Arrow's cast cuts or rounds values without a word.
 
     Raises:
         OptionError: They are such.
     """
-    if pa.types.is_dictionary(given):
-        given = given.value_type
-    if _is_counted(given) and pa.types.is_integer(wanted):
+    if pa.types.is_dictionary(source):
+        source = source.value_type
+    if _is_counted(source) and pa.types.is_integer(target):
         message = (
-            f"{path}: it is {given}, and the schema does not say in which unit it counts time:"
+            f"{path}: it is {source}, and the schema does not say in which unit it counts time:"
             " cast it to that first, and then to a number"
         )
         raise OptionError(message)
-    is_zoned = pa.types.is_timestamp(given) and given.tz not in {None, *_UTC_NAMES}
-    if is_zoned and pa.types.is_timestamp(wanted) and wanted.tz is None:
+    is_zoned = pa.types.is_timestamp(source) and source.tz not in {None, *_UTC_NAMES}
+    if is_zoned and pa.types.is_timestamp(target) and target.tz is None:
         # Arrow would give the time of day in UTC.
         message = (
-            f"{path}: it is {given}, and the schema has times of no time zone: make it one of these"
-            " first, as pyarrow.compute.local_timestamp does"
+            f"{path}: it is {source}, and the schema has times of no time zone: make it one of"
+            " these first, as pyarrow.compute.local_timestamp does"
         )
         raise OptionError(message)
-    if pa.types.is_integer(given) and pa.types.is_timestamp(wanted):
+    if pa.types.is_integer(source) and pa.types.is_timestamp(target):
         # Arrow would take them for microseconds, though most schemas count milliseconds.
         message = (
-            f"{path}: it is {given}, which has no unit of time: cast it first, such as to"
+            f"{path}: it is {source}, which has no unit of time: cast it first, such as to"
             " timestamp('ms') of pyarrow"
         )
         raise OptionError(message)
-    for is_given, is_wanted in _LOSSY:
-        if is_given(given) and is_wanted(wanted):
-            message = f"{path}: it is {given}, and may lose data as {wanted}"
+    for is_source, is_target in _LOSSY:
+        if is_source(source) and is_target(target):
+            message = f"{path}: it is {source}, and may lose data as {target}"
             raise OptionError(message)
 
 
@@ -263,33 +265,33 @@ def _is_counted(type_: pa.DataType) -> bool:
     return any(is_kind(type_) for is_kind in kinds)
 
 
-def _misfit(given: pa.Array, wanted: pa.DataType, path: str) -> tuple[str, str] | None:
+def _find_misfit(values: pa.Array, target: pa.DataType, path: str) -> tuple[str, str] | None:
     """Path and reason of the first field that cannot be cast; None if none is found.
 
     Arrow's own reason has the whole types, however many fields they have.
     """
     try:
-        given.cast(wanted)
+        values.cast(target)
     except pa.ArrowException as error:
         parts: list[tuple[pa.Array, pa.DataType, str]] = []
-        if pa.types.is_struct(given.type) and pa.types.is_struct(wanted):
-            types = {field.name: field.type for field in wanted}
-            names = [field.name for field in given.type]
+        if pa.types.is_struct(values.type) and pa.types.is_struct(target):
+            types = {field.name: field.type for field in target}
+            names = [field.name for field in values.type]
             parts = [
                 (child, types[name], f"{path}.{name}")
-                for name, child in zip(names, given.flatten(), strict=True)
+                for name, child in zip(names, values.flatten(), strict=True)
                 if name in types
             ]
-        elif pa.types.is_map(given.type) and pa.types.is_map(wanted):
-            parts = [(given.items, wanted.item_type, f"{path}[]")]
-        elif pa.types.is_list(wanted) and any(is_list(given.type) for is_list in _LISTS):
-            parts = [(given.flatten(), wanted.value_type, f"{path}[]")]
-        found = (_misfit(*part) for part in parts)
-        inner = next((each for each in found if each is not None), None)
+        elif pa.types.is_map(values.type) and pa.types.is_map(target):
+            parts = [(values.items, target.item_type, f"{path}[]")]
+        elif pa.types.is_list(target) and any(is_list(values.type) for is_list in _LISTS):
+            parts = [(values.flatten(), target.value_type, f"{path}[]")]
+        misfits = (_find_misfit(*part) for part in parts)
+        inner = next((each for each in misfits if each is not None), None)
         if inner is not None:
             return inner
-        is_nested = given.type.num_fields or wanted.num_fields
-        reason = f"it is {_kind(given.type)}, and must be {_kind(wanted)}"
+        is_nested = values.type.num_fields or target.num_fields
+        reason = f"it is {_kind(values.type)}, and must be {_kind(target)}"
         return path, reason if is_nested else str(error)
     return None
 
@@ -319,9 +321,9 @@ def _primitives(values: pa.Array, type_: str, name: str) -> list[bytes | None]:
     if type_ == "FLOAT":
         values = floats(values, name)
     unit = "ns" if getattr(values.type, "unit", "") == "ns" else "us"
-    wanted = primitive_shape(type_, unit).type
-    _check_lossless(values.type, wanted, name)
-    values = values.cast(wanted)
+    target = primitive_shape(type_, unit).type
+    _check_lossless(values.type, target, name)
+    values = values.cast(target)
     if pa.types.is_time(values.type):
         check_times(values, name)
     pack = struct.Struct(_FORMATS[type_]).pack
@@ -333,5 +335,5 @@ def _primitives(values: pa.Array, type_: str, name: str) -> list[bytes | None]:
         return [None if each is None else pack(each[0], each[1] * nanoseconds) for each in pairs]
     if type_ == "LOCAL_TIME":
         return [None if each is None else pack(each * nanoseconds) for each in numbers(values)]
-    found = numbers(values.cast(_MILLISECONDS.get(type_, values.type)))
-    return [None if each is None else pack(each) for each in found]
+    ticks = numbers(values.cast(_MILLISECONDS.get(type_, values.type)))
+    return [None if each is None else pack(each) for each in ticks]

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import time_scale
-from arrow_io.payloads.avro_schema import shape_of
+from arrow_io.payloads.avro_schema import avro_type_shape
 from arrow_io.payloads.program import Program, ProgramBuilder
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def json_shape(reader: AvroType, time_unit: str) -> Shape:
     Raises:
         SchemaError: The schema has too many fields.
     """
-    return shape_of(reader, time_unit, pa.string())
+    return avro_type_shape(reader, time_unit, pa.string())
 
 
 def json_program(shape: Shape) -> Program:

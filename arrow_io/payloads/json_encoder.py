@@ -16,13 +16,13 @@ import pyarrow as pa
 from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from arrow_io.payloads.arrow_values import (
+    cast_to_unit,
     check_there,
-    entries_of,
-    fields_of,
     floats,
-    in_unit,
     is_null,
     numbers,
+    split_entries,
+    split_fields,
     uuid_bytes,
 )
 from arrow_io.payloads.avro_schema import LOGICAL_UNITS, parse_avro
@@ -83,8 +83,8 @@ def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
         return _branches(values, shape, path)
     if origin.kind == "record" and shape.is_record:
         fields, names = [], []
-        for child, given, inner in fields_of(values, shape, path):
-            column = pa.nulls(len(values), child.type) if given is None else given
+        for child, source, inner in split_fields(values, shape, path):
+            column = pa.nulls(len(values), child.type) if source is None else source
             fields.append(_texts(column, child, inner))
             names.append(f"{_quoted(child.name)}:")
         return [_object(zip(names, row, strict=True)) for row in zip(*fields, strict=True)]
@@ -95,7 +95,7 @@ def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
             for length in values.value_lengths().to_pylist()
         ]
     if origin.kind == "map":
-        entries = entries_of(values, path)
+        entries = split_entries(values, path)
         names = [f"{_quoted(name)}:" for name in entries.keys.to_pylist()]
         texts = _texts(entries.values, shape.children[0].children[1], f"{path}[]")
         named = zip(names, (text or _NULL for text in texts), strict=True)
@@ -105,16 +105,16 @@ def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
 
 def _branches(values: pa.StructArray, shape: Shape, path: str) -> list[str]:
     """The text of the branch that each value of a union has; null if it has none."""
-    found = [_NULL] * len(values)
-    for child, given, inner in fields_of(values, shape, path):
+    branch_texts = [_NULL] * len(values)
+    for child, column, inner in split_fields(values, shape, path):
         # Each branch may be null, since one of them is meant.
-        texts = () if given is None else _texts(given, child.nullable(), inner)
+        texts = () if column is None else _texts(column, child.nullable(), inner)
         for row, text in enumerate(texts):
-            if text is not None and found[row] != _NULL:
+            if text is not None and branch_texts[row] != _NULL:
                 message = f"{path} has two branches of a union"
                 raise OptionError(message)
-            found[row] = found[row] if text is None else text
-    return found
+            branch_texts[row] = branch_texts[row] if text is None else text
+    return branch_texts
 
 
 def _object(fields: Iterable[tuple[str, str | None]]) -> str:
@@ -133,16 +133,16 @@ def _scalar_texts(values: pa.Array, origin: AvroType, path: str) -> list[str]:
         return [format(each, "f") for each in values.to_pylist()]
     if origin.kind in {"int", "long"}:
         unit = LOGICAL_UNITS.get(origin.logical)
-        return [str(each) for each in numbers(in_unit(values, unit, path) if unit else values)]
+        return [str(each) for each in numbers(cast_to_unit(values, unit, path) if unit else values)]
     spell: Callable[[Any], str] = _SPELLED.get(origin.kind, _quoted)
     if origin.logical == "uuid":
         spell = _quoted
     if origin.kind == "float":
         # The shortest digits that tell a float from others are fewer than those of its double.
         return [_number(float(text)) for text in floats(values, path).cast(pa.string()).to_pylist()]
-    found = values.to_pylist()
-    _check(found, origin, path)
-    return [spell(each) for each in found]
+    items = values.to_pylist()
+    _check(items, origin, path)
+    return [spell(each) for each in items]
 
 
 def _check(values: list[Any], origin: AvroType, path: str) -> None:

@@ -51,7 +51,7 @@ def primitive_shape(type_: str, time_unit: str) -> Shape:
     """
     if type_ in _FIXED:
         return scalar("", _FIXED[type_].type, type_)
-    others = {
+    types = {
         "BYTES": pa.binary(),
         # Bytes until they are made text, which never fails: as in Java, U+FFFD replaces what is not
         # text.
@@ -63,7 +63,7 @@ def primitive_shape(type_: str, time_unit: str) -> Shape:
         "LOCAL_DATE_TIME": pa.timestamp(time_unit),
         **_FLOATS,
     }
-    return scalar("", others[type_], type_)
+    return scalar("", types[type_], type_)
 
 
 def primitive_program(shape: Shape) -> Program:

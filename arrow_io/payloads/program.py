@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 _BASE64_VALUES = bytes(_BASE64.index(chr(c)) if chr(c) in _BASE64 else 255 for c in range(256))
-_READ_BEHIND = 16
+_PADDING_BYTES = 16
 """Bytes behind the constants: names are compared by blocks."""
 POWERS_OF_TEN = memoryview(array("d", [10.0**n for n in range(23)]))
 
@@ -37,7 +37,7 @@ class Program:
         links: Numbers that ops point to.
         constants: Bytes that ops and nodes point to.
         nodes: `NODE_WIDTH` numbers a node, places in the arena not set.
-        item_of: The node that has as many values as each node does: the item of the list or map
+        item_nodes: The node that has as many values as each node does: the item of the list or map
             that is next around it; 0, the whole payload, if it stands in none.
         hint_count: How many hints it needs.
         habits: How many values, and how many bytes, each of `varying` had for a payload, as last
@@ -53,7 +53,7 @@ class Program:
     links: memoryview
     constants: bytes
     nodes: tuple[int, ...]
-    item_of: tuple[int, ...]
+    item_nodes: tuple[int, ...]
     hint_count: int
     habits: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False)
     make_canonical: Callable[[bytes], bytes] | None = None
@@ -102,7 +102,7 @@ class Program:
         return tuple(
             node
             for node, storage in enumerate(self.storages)
-            if self.item_of[node] or storage == tables.VARIABLE
+            if self.item_nodes[node] or storage == tables.VARIABLE
         )
 
 
@@ -120,18 +120,18 @@ class ProgramBuilder:
         self._ops: list[int] = []
         self._links: list[int] = []
         self._constants = bytearray(_BASE64_VALUES)
-        self._known: dict[bytes, int] = {}
+        self._positions: dict[bytes, int] = {}
         self._symbols: dict[object, int] = {}
         self._nodes: list[int] = []
         self._paths: list[str] = []
-        self._item_of: list[int] = []
+        self._item_nodes: list[int] = []
         self._hints = 0
         self._add_node(shape, "", 0)
 
     def _add_node(self, shape: Shape, path: str, item: int) -> None:
         number = len(self._paths)
         self._paths.append(path)
-        self._item_of.append(item)
+        self._item_nodes.append(item)
         start = len(self._nodes)
         self._nodes += [0] * tables.NODE_WIDTH
         is_list = shape.storage == tables.LIST
@@ -199,9 +199,9 @@ class ProgramBuilder:
 
     def constant(self, data: bytes) -> int:
         """Keep some bytes once, and give their position."""
-        position = self._known.get(data)
+        position = self._positions.get(data)
         if position is None:
-            position = self._known[data] = len(self._constants) << 32 | len(data)
+            position = self._positions[data] = len(self._constants) << 32 | len(data)
             self._constants += data
         return position
 
@@ -232,9 +232,9 @@ class ProgramBuilder:
             tuple(self._paths),
             memoryview(array("q", self._ops)),
             memoryview(array("q", self._links or [0])),
-            bytes(self._constants) + bytes(_READ_BEHIND),
+            bytes(self._constants) + bytes(_PADDING_BYTES),
             tuple(self._nodes),
-            tuple(self._item_of),
+            tuple(self._item_nodes),
             self._hints,
             make_canonical=make_canonical,
         )

@@ -19,11 +19,11 @@ from google.protobuf.message import DecodeError, EncodeError
 from arrow_io.errors import OptionError
 from arrow_io.payloads.arrow_values import (
     check_there,
-    entries_of,
-    fields_of,
     floats,
     is_null,
     numbers,
+    split_entries,
+    split_fields,
     unscaled,
 )
 from arrow_io.payloads.protobuf_native import protobuf_shape
@@ -98,8 +98,8 @@ def _fill(
             message.nanos = rest * (10**9 // units)
     elif shape.is_record:
         _check_oneofs(values, type_, shape, path)
-        for child, given, inner in fields_of(values, shape, path):
-            _set_field(messages, given, child, inner)
+        for child, column, inner in split_fields(values, shape, path):
+            _set_field(messages, column, child, inner)
     elif pa.types.is_boolean(values.type):
         check_there(values, path)
     else:
@@ -119,14 +119,14 @@ def _merge(messages: Sequence[Any], values: pa.BinaryArray, path: str) -> None:
 
 def _check_oneofs(values: pa.StructArray, type_: Descriptor, shape: Shape, path: str) -> None:
     """Refuse values with two members of a oneof, of which the library would keep the last."""
-    given = {
+    columns = {
         child.name: column
-        for child, column, _ in fields_of(values, shape, path)
+        for child, column, _ in split_fields(values, shape, path)
         if column is not None
     }
     for oneof in type_.oneofs:
-        names = [each.name for each in oneof.fields if each.name in given]
-        is_set = [given[name].is_valid() for name in names]
+        names = [each.name for each in oneof.fields if each.name in columns]
+        is_set = [columns[name].is_valid() for name in names]
         for number, each in enumerate(is_set[1:], 1):
             for other, name in zip(is_set[:number], names, strict=False):
                 if pc.any(pc.and_(each, other)).as_py():
@@ -137,40 +137,40 @@ def _check_oneofs(values: pa.StructArray, type_: Descriptor, shape: Shape, path:
                     raise OptionError(message)
 
 
-def _set_field(messages: Sequence[Any], given: pa.Array | None, shape: Shape, path: str) -> None:
+def _set_field(messages: Sequence[Any], column: pa.Array | None, shape: Shape, path: str) -> None:
     """Set a field of messages to values, of which those that are null are not set."""
     field: FieldDescriptor = shape.origin
-    if given is None:
+    if column is None:
         if field.is_required:
             message = f"{path} is not given, and the schema requires it"
             raise OptionError(message)
         return
-    if given.null_count:
+    if column.null_count:
         if field.is_required or not field.has_presence:
             raise is_null(path)
-        valid = given.is_valid().to_pylist()
+        valid = column.is_valid().to_pylist()
         messages = [each for each, is_valid in zip(messages, valid, strict=True) if is_valid]
-        given = given.drop_null()
+        column = column.drop_null()
     name = field.name
     if is_map(field):
-        _set_maps([getattr(each, name) for each in messages], given, shape, path)
+        _set_maps([getattr(each, name) for each in messages], column, shape, path)
     elif field.is_repeated:
-        _set_lists([getattr(each, name) for each in messages], given, shape, path)
+        _set_lists([getattr(each, name) for each in messages], column, shape, path)
     elif field.message_type is not None:
         inner = [getattr(each, name) for each in messages]
         for each in inner:
             each.SetInParent()
-        _fill(inner, given, field.message_type, shape, path)
+        _fill(inner, column, field.message_type, shape, path)
     else:
-        for each, value in zip(messages, _scalars(given, field, path), strict=True):
+        for each, value in zip(messages, _scalars(column, field, path), strict=True):
             setattr(each, name, value)
 
 
-def _set_lists(lists: Sequence[Any], given: pa.ListArray, shape: Shape, path: str) -> None:
+def _set_lists(lists: Sequence[Any], column: pa.ListArray, shape: Shape, path: str) -> None:
     """Fill repeated fields, which are empty."""
     field: FieldDescriptor = shape.origin
     path = f"{path}[]"
-    items, lengths = given.flatten(), given.value_lengths().to_pylist()
+    items, lengths = column.flatten(), column.value_lengths().to_pylist()
     if items.null_count:
         raise is_null(path)
     if field.message_type is not None:
@@ -184,9 +184,9 @@ def _set_lists(lists: Sequence[Any], given: pa.ListArray, shape: Shape, path: st
         each.extend(islice(values, length))
 
 
-def _set_maps(maps: Sequence[Any], given: pa.MapArray, shape: Shape, path: str) -> None:
+def _set_maps(maps: Sequence[Any], column: pa.MapArray, shape: Shape, path: str) -> None:
     """Fill maps, which are empty."""
-    entries = entries_of(given, path)
+    entries = split_entries(column, path)
     path = f"{path}[]"
     if entries.values.null_count:
         raise is_null(path)
@@ -211,23 +211,23 @@ def _scalars(values: pa.Array, field: FieldDescriptor, path: str) -> list[Any]:
         return _enum(values.to_pylist(), field.enum_type, path)
     if field.type == field.TYPE_FLOAT:
         values = floats(values, path)
-    found: list[Any] = unscaled(values) if pa.types.is_decimal(values.type) else values.to_pylist()
+    items: list[Any] = unscaled(values) if pa.types.is_decimal(values.type) else values.to_pylist()
     bits = _UNSIGNED_BITS.get(field.type, 0)
-    beyond = next((each for each in found if each >> bits), None) if bits else None
-    if beyond is not None:
-        message = f"{path}: {beyond} is not a number of {bits} bits without a sign"
+    too_great = next((each for each in items if each >> bits), None) if bits else None
+    if too_great is not None:
+        message = f"{path}: {too_great} is not a number of {bits} bits without a sign"
         raise OptionError(message)
-    return found
+    return items
 
 
 def _enum(names: list[str], enum: EnumDescriptor, path: str) -> list[int]:
     """The numbers of an enum's values, by their names or spelled."""
-    known = {name: _enum_number(name, enum) for name in set(names)}
-    unknown = sorted(name for name, number in known.items() if number is None)
+    numbers = {name: _enum_number(name, enum) for name in set(names)}
+    unknown = sorted(name for name, number in numbers.items() if number is None)
     if unknown:
         message = f"{path}: the enum {enum.name} has no value {unknown[0]!r}"
         raise OptionError(message)
-    return [number for number in map(known.get, names) if number is not None]
+    return [number for number in map(numbers.get, names) if number is not None]
 
 
 def _enum_number(name: str, enum: EnumDescriptor) -> int | None:
@@ -238,5 +238,5 @@ def _enum_number(name: str, enum: EnumDescriptor) -> int | None:
     except ValueError:
         return None
     fits = -_INT32_STOP <= number < _INT32_STOP
-    is_known = number in enum.values_by_number or not enum.is_closed
-    return number if fits and is_known else None
+    is_allowed = number in enum.values_by_number or not enum.is_closed
+    return number if fits and is_allowed else None

@@ -61,7 +61,7 @@ _SKIPS: Final = {
     _FOUR_BYTES: tables.SKIP_FOUR_BYTES,
 }
 # In place of a bit, and none of those that a message may have.
-_FURTHER: Final = -1 << 63
+_MORE_BITS: Final = -1 << 63
 # Of what a message needs what no message has: there is more to be done when it ends.
 _MORE: Final = 1 << tables.MOST_BITS
 
@@ -258,8 +258,8 @@ class _Compiler:
         table = self._ops_by_tag(ops, more, _SKIPS)
         together = (tables.ABSENT, tables.ABSENT)
         if ends[0] != _MORE:
-            others = _read_over(message, shape)
-            together = (self._columns(op, ops, _SKIPS), self._steps(op, ops, others))
+            skipped_tags = _skipped_tags(message, shape)
+            together = (self._columns(op, ops, _SKIPS), self._steps(op, ops, skipped_tags))
         fields = self._field_nodes(shape, node, ends, together)
         return self._builder.set(op, opcode, node, table, end_tag, bit, fields)
 
@@ -393,9 +393,9 @@ class _Compiler:
                 ops |= self._field(field, *places[field.name], bits.get(field.name, 0))
                 continue
             members = field.containing_oneof.fields if field.containing_oneof is not None else ()
-            others = [each.name for each in members if each.name in places]
-            if others:
-                link = self._builder.link(_oneof(others, places, bits))
+            siblings = [each.name for each in members if each.name in places]
+            if siblings:
+                link = self._builder.link(_oneof(siblings, places, bits))
                 tag = field.number << 3 | _wire_type(field)
                 ops[tag] = self._builder.add(tables.PROTO_OTHER, node, link)
         return ops
@@ -477,13 +477,13 @@ class _Compiler:
         )
 
 
-def _read_over(message: Descriptor, shape: Shape) -> dict[int, bool]:
+def _skipped_tags(message: Descriptor, shape: Shape) -> dict[int, bool]:
     """Tags of the fields that a shape does not have, and whether they are repeated."""
-    wanted = {child.name for child in shape.children}
+    names = {child.name for child in shape.children}
     tags: dict[int, bool] = {}
     for field in message.fields:
         wire_type = _wire_type(field)
-        if field.name in wanted or wire_type not in _SKIPS:
+        if field.name in names or wire_type not in _SKIPS:
             continue
         # Numbers that may be packed are.
         wire_type = _DELIMITED if field.is_repeated else wire_type
@@ -506,7 +506,7 @@ def _wire_type(field: FieldDescriptor) -> int:
 
 def _bit(number: int) -> int:
     """The bit of one of the fields of a message that are no lists."""
-    return 1 << number if number < tables.MOST_BITS else _FURTHER
+    return 1 << number if number < tables.MOST_BITS else _MORE_BITS
 
 
 def _place(op: int | None) -> int:
@@ -537,8 +537,8 @@ def _oneof(
     names: list[str], places: dict[str, tuple[Shape, int]], bits: dict[str, int]
 ) -> list[int]:
     """The members of a oneof, as `tables` has them."""
-    further = [places[name][1] for name in names if bits[name] == _FURTHER]
-    return [sum(max(0, bits[name]) for name in names), len(further), *further]
+    additional_nodes = [places[name][1] for name in names if bits[name] == _MORE_BITS]
+    return [sum(max(0, bits[name]) for name in names), len(additional_nodes), *additional_nodes]
 
 
 def _places(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:

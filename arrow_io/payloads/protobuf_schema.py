@@ -104,7 +104,7 @@ def _described(schema_data: str) -> tuple[Descriptor, list[FileDescriptorProto]]
         )
     except (ValueError, DecodeError) as error:
         raise SchemaError("the fileDescriptorSet is not a FileDescriptorSet in Base64") from error
-    needed = _needed(files, file_name)
+    needed = _select_files(files, file_name)
     pool = _pool(needed)
     try:
         message = pool.FindMessageTypeByName(name)
@@ -124,26 +124,26 @@ def _text(data: dict[str, object], name: str) -> str:
     return value
 
 
-def _needed(files: descriptor_pb2.FileDescriptorSet, root: str) -> list[FileDescriptorProto]:
+def _select_files(files: descriptor_pb2.FileDescriptorSet, root: str) -> list[FileDescriptorProto]:
     """The file `root` and all that it depends on, which may be given in any order."""
-    given: dict[str, FileDescriptorProto] = {}
+    files_by_name: dict[str, FileDescriptorProto] = {}
     for file in files.file:
-        if given.setdefault(file.name, file) != file:
+        if files_by_name.setdefault(file.name, file) != file:
             raise SchemaError(f"the fileDescriptorSet has two files {file.name[:100]!r}")
     order: TopologicalSorter[str] = TopologicalSorter()
-    wanted, needed = [root], {root}
-    while wanted:
-        name = wanted.pop()
-        if name not in given and name in _LIBRARY:
-            given[name] = descriptor_pb2.FileDescriptorProto()
-            _LIBRARY[name].CopyToProto(given[name])
-        if name not in given:
+    queue, needed = [root], {root}
+    while queue:
+        name = queue.pop()
+        if name not in files_by_name and name in _LIBRARY:
+            files_by_name[name] = descriptor_pb2.FileDescriptorProto()
+            _LIBRARY[name].CopyToProto(files_by_name[name])
+        if name not in files_by_name:
             raise SchemaError(f"the fileDescriptorSet lacks the file {name[:100]!r}")
-        order.add(name, *given[name].dependency)
-        wanted += set(given[name].dependency) - needed
-        needed.update(given[name].dependency)
+        order.add(name, *files_by_name[name].dependency)
+        queue += set(files_by_name[name].dependency) - needed
+        needed.update(files_by_name[name].dependency)
     try:
-        return [given[name] for name in order.static_order()]
+        return [files_by_name[name] for name in order.static_order()]
     except CycleError as error:
         raise SchemaError("files of the fileDescriptorSet depend on each other") from error
 
@@ -171,11 +171,11 @@ def is_timestamp(message: Descriptor) -> bool:
 
 def is_wrapper(message: Descriptor) -> bool:
     """Whether a message is one of protobuf's own that wrap a scalar, such as `Int32Value`."""
-    known = _WRAPPERS.get(message.full_name.removeprefix(_PACKAGE))
+    library_type = _WRAPPERS.get(message.full_name.removeprefix(_PACKAGE))
     return (
-        known is not None
-        and known.full_name == message.full_name
-        and _fields(known) == _fields(message)
+        library_type is not None
+        and library_type.full_name == message.full_name
+        and _fields(library_type) == _fields(message)
     )
 
 

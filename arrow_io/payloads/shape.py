@@ -105,31 +105,31 @@ def record(name: str, fields: Sequence[Shape], origin: object = None) -> Shape:
     """A struct. One without fields is a boolean, since no engine stores a struct of nothing."""
     if not fields:
         return Shape(name, pa.bool_(), tables.BYTE, (), None, origin)
-    names = distinct([each.name for each in fields])
+    names = make_distinct([each.name for each in fields])
     type_ = pa.struct(
-        [pa.field(given, each.type) for given, each in zip(names, fields, strict=True)]
+        [pa.field(field_name, each.type) for field_name, each in zip(names, fields, strict=True)]
     )
     return Shape(name, type_, tables.STRUCT, tuple(fields), None, origin)
 
 
-def distinct(names: Sequence[str], taken: Sequence[str] = ()) -> list[str]:
+def make_distinct(names: Sequence[str], reserved: Sequence[str] = ()) -> list[str]:
     """The names, with `_2`, `_3`, … behind those that are taken; letter case does not count.
 
     Engines disagree on letter case in names, so two names never differ by it alone.
     """
-    seen = {name.casefold() for name in taken}
+    folded_names = {name.casefold() for name in reserved}
     # The first number of each name that may be free.
     numbers: dict[str, int] = {}
-    given = []
+    unique_names = []
     for name in names:
         candidate, folded = name, name.casefold()
         number = numbers.get(folded, 2)
-        while candidate.casefold() in seen:
+        while candidate.casefold() in folded_names:
             candidate, number = f"{name}_{number}", number + 1
         numbers[folded] = number
-        seen.add(candidate.casefold())
-        given.append(candidate)
-    return given
+        folded_names.add(candidate.casefold())
+        unique_names.append(candidate)
+    return unique_names
 
 
 class Budget:

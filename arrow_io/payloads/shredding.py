@@ -184,7 +184,7 @@ class Shredding:
         )
         message = self._buffer.slice(_SCRATCH_BYTES)
         values = pa.ipc.read_record_batch(message, program.schema).column(0)
-        return _with_last_of_equal(values, program.shape, 0, maps) if maps else values
+        return _keep_last_keys(values, program.shape, 0, maps) if maps else values
 
     # The arena
 
@@ -199,7 +199,7 @@ class Shredding:
         )
         for node in program.varying:
             start = node * tables.NODE_WIDTH
-            item = program.item_of[node]
+            item = program.item_nodes[node]
             values, _ = habits.get(item, (2.0, 0.0))
             _, bytes_ = habits.get(node, (2.0, share))
             # What other payloads had is a guess: they may have been of another kind, or hostile.
@@ -218,8 +218,8 @@ class Shredding:
         return size
 
     def _run(self, program: Program) -> Any:  # noqa: ANN401 - of a module that has no types
-        known = self._runs.get(id(program))
-        if known is None:
+        run_entry = self._runs.get(id(program))
+        if run_entry is None:
             run = builds.in_use.payloads(program.encoding).Shredder(
                 program.ops,
                 program.links,
@@ -230,8 +230,8 @@ class Shredding:
                 POWERS_OF_TEN,
             )
             run.attach(*self._views)
-            known = self._runs[id(program)] = program, run
-        return known[1]
+            run_entry = self._runs[id(program)] = program, run
+        return run_entry[1]
 
     def _append_anew(self, program: Program, payload: bytes) -> tuple[int, int]:
         """Append a payload written anew; gives the code it ends with, and the node."""
@@ -271,7 +271,7 @@ class Shredding:
         return False
 
     def _make_room(self, factor: float) -> None:
-        count, item_of = self._program.node_count, self._program.item_of
+        count, item_nodes = self._program.node_count, self._program.item_nodes
         reached, reached_bytes = (self._counts[n * count : (n + 1) * count] for n in (2, 3))
         widths = [1 + tables.WIDTHS[storage] for storage in self._storages]
         total = sum(map(mul, reached, widths)) + sum(reached_bytes)
@@ -279,17 +279,17 @@ class Shredding:
 
         # Nodes that have as many values have room for as many.
         most, sizes, together = [0] * count, [0] * count, [0] * count
-        for node, item in enumerate(item_of):
+        for node, item in enumerate(item_nodes):
             most[item] = max(most[item], reached[node])
             sizes[item] += widths[node]
             together[item] += mean_bytes
 
         def enough(place: int, least: int, needed: int) -> None:
-            wanted = max(self._nodes[place], least, int(factor * needed))
-            self._nodes[place] = min(wanted, tables.MAX_OFFSET)
+            capacity = max(self._nodes[place], least, int(factor * needed))
+            self._nodes[place] = min(capacity, tables.MAX_OFFSET)
 
         for node, storage in enumerate(self._storages):
-            start, item = node * tables.NODE_WIDTH, item_of[node]
+            start, item = node * tables.NODE_WIDTH, item_nodes[node]
             # Other nodes have one value for each payload, for which there is room.
             if item:
                 enough(start + tables.CAPACITY, together[item] // sizes[item], most[item])
@@ -343,9 +343,7 @@ def _numbers(numbers: Iterable[int]) -> array[int]:
     return array("q", numbers)
 
 
-def _with_last_of_equal(
-    values: pa.Array, shape: Shape, node: int, maps: Collection[int]
-) -> pa.Array:
+def _keep_last_keys(values: pa.Array, shape: Shape, node: int, maps: Collection[int]) -> pa.Array:
     """Keep only the last of the entries of a map with the same key, as every language's map does.
 
     Args:
@@ -359,15 +357,15 @@ def _with_last_of_equal(
     if pa.types.is_map(values.type):
         _, (below, number) = shape.children[0].children_at(node + 1)
         before = values.items
-        items = _with_last_of_equal(before, below, number, maps)
+        items = _keep_last_keys(before, below, number, maps)
         if items is not before:
-            values = _map_of(values, values.buffers()[1], [values.keys, items])
-        return _without_equal_keys(values) if node in maps else values
+            values = _replace_entries(values, values.buffers()[1], [values.keys, items])
+        return _drop_equal_keys(values) if node in maps else values
     is_list = pa.types.is_list(values.type)
     changed: dict[int, pa.Array] = {}
     for place, (below, number) in enumerate(shape.children_at(node)):
         before = values.values if is_list else values.field(place)
-        after = _with_last_of_equal(before, below, number, maps)
+        after = _keep_last_keys(before, below, number, maps)
         if after is not before:
             changed[place] = after
     if not changed:
@@ -380,7 +378,7 @@ def _with_last_of_equal(
     return pa.Array.from_buffers(values.type, len(values), own, children=children)
 
 
-def _map_of(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Array]) -> pa.MapArray:
+def _replace_entries(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Array]) -> pa.MapArray:
     """Maps with other entries: keys and values."""
     fields = [maps.type.key_field, maps.type.item_field]
     entries = pa.StructArray.from_arrays(columns, fields=fields)
@@ -389,10 +387,10 @@ def _map_of(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Array]) -> p
     )
 
 
-def _without_equal_keys(maps: pa.MapArray) -> pa.MapArray:
+def _drop_equal_keys(maps: pa.MapArray) -> pa.MapArray:
     """The same for the entries of the maps themselves."""
-    thinned, kept = keep_last_of_equal(maps.offsets, maps.keys)
-    if len(kept) == len(maps.keys):
+    thinned, selection = keep_last_of_equal(maps.offsets, maps.keys)
+    if len(selection) == len(maps.keys):
         return maps
-    columns = [maps.keys.take(kept), maps.items.take(kept)]
-    return _map_of(maps, thinned.buffers()[1], columns)
+    columns = [maps.keys.take(selection), maps.items.take(selection)]
+    return _replace_entries(maps, thinned.buffers()[1], columns)

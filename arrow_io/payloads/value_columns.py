@@ -26,7 +26,7 @@ from arrow_io.payloads.decoder import (
     value_sources,
     version_number,
 )
-from arrow_io.payloads.shape import distinct
+from arrow_io.payloads.shape import make_distinct
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -189,7 +189,7 @@ def _fields(columns: ValueColumns) -> tuple[ValueField, ...]:
         else:
             name = KEY_COLUMN if is_key else VALUE_COLUMN
             fields.append((name, decoder.arrow_type, is_key, None))
-    names = distinct([name for name, *_ in fields], columns.reserved)
+    names = make_distinct([name for name, *_ in fields], columns.reserved)
     return tuple(ValueField(name, *rest) for name, (_, *rest) in zip(names, fields, strict=True))
 
 

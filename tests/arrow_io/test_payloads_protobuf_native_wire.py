@@ -186,7 +186,7 @@ def test_maps_with_equal_keys(key: int, keys: list[bytes], monkeypatch: pytest.M
     for order in equal:
         (found,) = read(file, payload(order))
         assert list(found["map"].values()) == ([3, 2] if len(order) > 2 else [2])
-    monkeypatch.setattr(shredding, "_with_last_of_equal", None)
+    monkeypatch.setattr(shredding, "_keep_last_keys", None)
     found = read(file, *map(payload, different))
     assert [list(each["map"].values()) for each in found] == [
         list(range(1, len(order) + 1)) for order in different

@@ -8,7 +8,7 @@ import pytest
 from arrow_io.errors import SchemaError
 from arrow_io.payloads import tables
 from arrow_io.payloads.program import ProgramBuilder, scale_limits
-from arrow_io.payloads.shape import Budget, array, distinct, map_, record, scalar
+from arrow_io.payloads.shape import Budget, array, make_distinct, map_, record, scalar
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ from arrow_io.payloads.shape import Budget, array, distinct, map_, record, scala
 )
 def test_names_are_told_apart(names: list[str], taken: list[str], expected: list[str]) -> None:
     """The first has its name, the next ones numbers, whatever the letters' case."""
-    assert distinct(names, taken) == expected
+    assert make_distinct(names, taken) == expected
     assert len({name.casefold() for name in [*taken, *expected]}) == len(taken) + len(expected)
 
 
@@ -139,5 +139,5 @@ def test_paths_of_nodes() -> None:
     assert program.paths == (
         "", "a", "a[]", "a[][]", "m", "m[]", "m[]", "m[]", "m[].key", "m[].x",
     )  # fmt: skip
-    assert program.item_of == (0, 0, 2, 3, 0, *[5] * 5)
+    assert program.item_nodes == (0, 0, 2, 3, 0, *[5] * 5)
     assert program.node_count == 10

@@ -166,7 +166,7 @@ def test_habits() -> None:
     """What the payloads of one batch took is room for the next, which gives the same values."""
     program = json_text(_SCHEMA)
     first = shredded_alike(program, [_text(20)] * 3)
-    assert {node: habit for node, habit in program.habits.items() if program.item_of[node]}
+    assert {node: habit for node, habit in program.habits.items() if program.item_nodes[node]}
     assert program.habits[1] == (1.0, 40.0)
 
     second = shredded_alike(program, [_text(20)] * 3)

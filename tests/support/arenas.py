@@ -105,7 +105,7 @@ class TightShredding(GuardedShredding):
         super()._expect(payload_bytes, habits)
         for node, storage in enumerate(self._storages):
             start = node * tables.NODE_WIDTH
-            if self._program.item_of[node]:
+            if self._program.item_nodes[node]:
                 self._nodes[start + tables.CAPACITY] = 0
             if storage == tables.VARIABLE:
                 self._nodes[start + tables.BYTES_CAPACITY] = 0
