@@ -71,32 +71,34 @@ def matching_combinations(
         Combinations; each row that passes is of one of them.
     """
     literals = row_filter.literals
-    cut = {
+    cells_by_column = {
         name: _cells(schema.field(name).type, literals)
         for name in columns
         if name in row_filter.columns
     }
-    names = list(cut)
-    if prod(map(len, cut.values())) <= _MAX_COMBINATIONS:
-        chosen = list(product(*cut.values()))
-        allowed = _allowed(row_filter, schema, guarantee, names, chosen)
+    names = list(cells_by_column)
+    if prod(map(len, cells_by_column.values())) <= _MAX_COMBINATIONS:
+        chosen = list(product(*cells_by_column.values()))
+        allowed = _possible_combinations(row_filter, schema, guarantee, names, chosen)
         combinations = [
-            dict(zip(names, each, strict=True)) for each in _merged(allowed, cut, names)
+            dict(zip(names, each, strict=True)) for each in _merge(allowed, cells_by_column, names)
         ]
     else:
         alone = {
-            name: _allowed(row_filter, schema, guarantee, [name], [(cell,) for cell in cells])
-            for name, cells in cut.items()
+            name: _possible_combinations(
+                row_filter, schema, guarantee, [name], [(cell,) for cell in cells]
+            )
+            for name, cells in cells_by_column.items()
         }
-        cells = {name: tuple(cell for (cell,) in held) for name, held in alone.items()}
+        cells = {name: tuple(cell for (cell,) in possible) for name, possible in alone.items()}
         combinations = [cells] if all(cells.values()) else []
     return [
-        {name: cells for name, cells in each.items() if len(cells) < len(cut[name])}
+        {name: cells for name, cells in each.items() if len(cells) < len(cells_by_column[name])}
         for each in combinations
     ]
 
 
-def _allowed(
+def _possible_combinations(
     row_filter: RowFilter,
     schema: pa.Schema,
     guarantee: pc.Expression,
@@ -115,17 +117,19 @@ def _allowed(
     return [each for each, answer in zip(combinations, answers, strict=True) if answer]
 
 
-def _merged(
-    allowed: Iterable[tuple[Cell, ...]], cut: Mapping[str, Sequence[Cell]], names: Sequence[str]
+def _merge(
+    allowed: Iterable[tuple[Cell, ...]],
+    cells_by_column: Mapping[str, Sequence[Cell]],
+    names: Sequence[str],
 ) -> Iterator[tuple[tuple[Cell, ...], ...]]:
     """The same combinations, in which cells stand together that differ in one column alone."""
     merged: set[tuple[tuple[Cell, ...], ...]] = {tuple((c,) for c in each) for each in allowed}
-    for place, name in enumerate(names):
+    for index, name in enumerate(names):
         together: dict[tuple[Any, ...], set[Cell]] = {}
         for each in merged:
-            rest = each[:place], each[place + 1 :]
-            together.setdefault(rest, set()).update(each[place])
-        order = {cell: number for number, cell in enumerate(cut[name])}
+            rest = each[:index], each[index + 1 :]
+            together.setdefault(rest, set()).update(each[index])
+        order = {cell: number for number, cell in enumerate(cells_by_column[name])}
         merged = {
             (*before, tuple(sorted(cells, key=order.__getitem__)), *after)
             for (before, after), cells in together.items()

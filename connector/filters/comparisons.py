@@ -51,7 +51,7 @@ _TIME: Final = re.compile(
 _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
-def compared(field: pa.Field, sign: str, literal: Literal) -> pc.Expression:
+def compare_column(field: pa.Field, sign: str, literal: Literal) -> pc.Expression:
     """The rows whose value of a column stands in some relation to a literal.
 
     Args:
@@ -64,7 +64,7 @@ def compared(field: pa.Field, sign: str, literal: Literal) -> pc.Expression:
     """
     column = pc.field(field.name)
     if pa.types.is_floating(field.type):
-        return _compared_float(column, sign, _number(field, literal))
+        return _compare_float(column, sign, _number(field, literal))
     if pa.types.is_string(field.type) and isinstance(literal, str):
         return _OPERATORS[sign](column, pa.scalar(literal))
     if pa.types.is_boolean(field.type) and isinstance(literal, bool) and sign in {"=", "!="}:
@@ -74,9 +74,9 @@ def compared(field: pa.Field, sign: str, literal: Literal) -> pc.Expression:
     value = _in_units(field, literal)
     if sign in {"<", "<="}:
         greatest = floor(value) if sign == "<=" else ceil(value) - 1
-        return _bounded(column, field.type, operator.le, greatest, is_all=greatest >= 0)
+        return _compare_bound(column, field.type, operator.le, greatest, is_all=greatest >= 0)
     least = ceil(value) if sign == ">=" else floor(value) + 1
-    return _bounded(column, field.type, operator.ge, least, is_all=least <= 0)
+    return _compare_bound(column, field.type, operator.ge, least, is_all=least <= 0)
 
 
 def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> pc.Expression:
@@ -88,7 +88,7 @@ def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> 
     column = pc.field(field.name)
     if pa.types.is_floating(field.type) or pa.types.is_boolean(field.type):
         sign, joining = ("!=", operator.and_) if negated else ("=", operator.or_)
-        return joined(joining, [compared(field, sign, each) for each in literals])
+        return join_conditions(joining, [compare_column(field, sign, each) for each in literals])
     if pa.types.is_string(field.type) and all(isinstance(each, str) for each in literals):
         scalars = [pa.scalar(each) for each in literals]
     else:
@@ -130,7 +130,7 @@ def time_literal(type_: str, text: str, *, is_typed: bool = True) -> datetime | 
     raise OptionError(message)
 
 
-def joined(
+def join_conditions(
     joining: Callable[[pc.Expression, pc.Expression], pc.Expression],
     parts: Sequence[pc.Expression],
 ) -> pc.Expression:
@@ -138,10 +138,10 @@ def joined(
     if len(parts) <= 2:  # noqa: PLR2004 - there is nothing to halve
         return reduce(joining, parts)
     half = len(parts) // 2
-    return joining(joined(joining, parts[:half]), joined(joining, parts[half:]))
+    return joining(join_conditions(joining, parts[:half]), join_conditions(joining, parts[half:]))
 
 
-def _compared_float(column: pc.Expression, sign: str, number: Decimal) -> pc.Expression:
+def _compare_float(column: pc.Expression, sign: str, number: Decimal) -> pc.Expression:
     value = float(number)
     if isinf(value):
         message = f"{number} is greater than any floating-point number"
@@ -150,7 +150,7 @@ def _compared_float(column: pc.Expression, sign: str, number: Decimal) -> pc.Exp
     return comparison | pc.is_nan(column) if sign in {">", ">="} else comparison
 
 
-def _bounded(
+def _compare_bound(
     column: pc.Expression, type_: pa.DataType, compare: _Operator, bound: int, *, is_all: bool
 ) -> pc.Expression:
     """A column within a bound; if no value of its type is that far off, all or none is."""

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ROW_NUMBER = "__row__"
 
 
-def numbered(batch: pa.RecordBatch) -> pa.RecordBatch:
+def add_row_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
     """The batch with the numbers of its rows as a further column, `ROW_NUMBER`."""
     return batch.append_column(ROW_NUMBER, pa.arange(0, batch.num_rows))
 
@@ -86,8 +86,10 @@ class ArrowFilter:
             # Some comparisons, as of times with and without a time zone, are refused row by row.
             _row_of_nulls(schema).filter(expression)
         except (pa.ArrowException, ValueError, KeyError) as error:
-            raise _inapplicable(expression, error) from error
-        return cls(expression, tuple(each.name for each in _needed(expression, list(schema))))
+            raise _filter_error(expression, error) from error
+        return cls(
+            expression, tuple(each.name for each in _referenced_columns(expression, list(schema)))
+        )
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows for which the expression is true, ascending.
@@ -96,9 +98,9 @@ class ArrowFilter:
             OptionError: The expression fails for a value, such as a text that is no number.
         """
         try:
-            column = numbered(batch).filter(self.expression).column(ROW_NUMBER)
+            column = add_row_numbers(batch).filter(self.expression).column(ROW_NUMBER)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
-            raise _inapplicable(self.expression, error) from error
+            raise _filter_error(self.expression, error) from error
         return column if isinstance(column, pa.Array) else column.combine_chunks()
 
     @property
@@ -113,16 +115,18 @@ class ArrowFilter:
     def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
         """For each guarantee, whether rows of which it is true can pass, unless Arrow disproves."""
         try:
-            held = self._held(guarantees, schema)
+            possible = self._possible_guarantees(guarantees, schema)
         except pa.ArrowException:
             # With a guarantee in place of a column, Arrow may meet a division by zero, or a text
             # that is no number. That proves nothing, and rows of that kind need not be there.
             if len(guarantees) == 1:
                 return [True]
             return [self.can_match([each], schema)[0] for each in guarantees]
-        return [number in held for number in range(len(guarantees))]
+        return [number in possible for number in range(len(guarantees))]
 
-    def _held(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> set[int]:
+    def _possible_guarantees(
+        self, guarantees: Sequence[pc.Expression], schema: pa.Schema
+    ) -> set[int]:
         """Numbers of the guarantees that Arrow leaves open."""
         format_, nowhere = pads.ParquetFileFormat(), pafs.LocalFileSystem()
         fragments = [
@@ -185,11 +189,11 @@ def _row_of_nulls(schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, names=schema.names)
 
 
-def _inapplicable(expression: pc.Expression, error: Exception) -> OptionError:
+def _filter_error(expression: pc.Expression, error: Exception) -> OptionError:
     return OptionError(f"the filter {expression} cannot be applied: {error}")
 
 
-def _needed(
+def _referenced_columns(
     expression: pc.Expression, columns: Sequence[pa.Field], additional: Sequence[pa.Field] = ()
 ) -> list[pa.Field]:
     """Return those of some columns that an expression looks at.
@@ -208,9 +212,9 @@ def _needed(
     halves = columns[: len(columns) // 2], columns[len(columns) // 2 :]
     for half in halves:
         if _is_applicable(expression, [*additional, *half]):
-            return _needed(expression, half, additional)
-    first = _needed(expression, halves[0], [*additional, *halves[1]])
-    return first + _needed(expression, halves[1], [*additional, *first])
+            return _referenced_columns(expression, half, additional)
+    first = _referenced_columns(expression, halves[0], [*additional, *halves[1]])
+    return first + _referenced_columns(expression, halves[1], [*additional, *first])
 
 
 def _is_applicable(expression: pc.Expression, columns: Sequence[pa.Field]) -> bool:

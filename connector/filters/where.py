@@ -18,7 +18,13 @@ import pyarrow.compute as pc
 
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError
-from connector.filters.comparisons import OPPOSITE, compared, is_among, joined, time_literal
+from connector.filters.comparisons import (
+    OPPOSITE,
+    compare_column,
+    is_among,
+    join_conditions,
+    time_literal,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -78,7 +84,7 @@ def where_expression(text: str, schema: pa.Schema) -> pc.Expression:
         (amount >= 3)
     """
     try:
-        return _Parser(text, schema).whole()
+        return _Parser(text, schema).parse()
     except OptionError as error:
         message = f"{option_name('where')} cannot be {text!r}: {error.message}"
         raise OptionError(message) from None
@@ -97,11 +103,11 @@ class _Parser:
         self._at = 0
         self._depth = 0
 
-    def whole(self) -> pc.Expression:
+    def parse(self) -> pc.Expression:
         """The condition, up to the end of the text."""
         condition = self._parse_disjunction(negated=False)
         if self._next.kind != "end":
-            raise self._strange()
+            raise self._syntax_error()
         return condition
 
     def _parse_disjunction(self, *, negated: bool) -> pc.Expression:
@@ -110,64 +116,68 @@ class _Parser:
             message = f"it is nested more than {_MAX_DEPTH} deep"
             raise OptionError(message)
         parts = [self._parse_conjunction(negated=negated)]
-        while self._takes("OR"):
+        while self._accept("OR"):
             parts.append(self._parse_conjunction(negated=negated))
         self._depth -= 1
-        return joined(operator.and_ if negated else operator.or_, parts)
+        return join_conditions(operator.and_ if negated else operator.or_, parts)
 
     def _parse_conjunction(self, *, negated: bool) -> pc.Expression:
         parts = [self._parse_term(negated=negated)]
-        while self._takes("AND"):
+        while self._accept("AND"):
             parts.append(self._parse_term(negated=negated))
-        return joined(operator.or_ if negated else operator.and_, parts)
+        return join_conditions(operator.or_ if negated else operator.and_, parts)
 
     def _parse_term(self, *, negated: bool) -> pc.Expression:
-        while self._takes("NOT"):
+        while self._accept("NOT"):
             negated = not negated
-        if self._takes("("):
+        if self._accept("("):
             condition = self._parse_disjunction(negated=negated)
             self._expect(")")
             return condition
-        literal = self._literal()
+        literal = self._parse_literal()
         if literal is None:
-            return self._parse_predicate(self._column(), negated=negated)
-        sign = self._sign()
+            return self._parse_predicate(self._parse_column(), negated=negated)
+        sign = self._parse_sign()
         if sign is None and isinstance(literal, bool):
             return pc.scalar(literal != negated)
         if sign is None:
-            raise self._strange()
-        return compared(self._column(), _turned(_MIRRORED[sign], negated=negated), literal)
+            raise self._syntax_error()
+        return compare_column(
+            self._parse_column(), _negate(_MIRRORED[sign], negated=negated), literal
+        )
 
     def _parse_predicate(self, field: pa.Field, *, negated: bool) -> pc.Expression:
         """What is said of a column."""
-        sign = self._sign()
+        sign = self._parse_sign()
         if sign is not None:
-            return compared(field, _turned(sign, negated=negated), self._needed())
+            return compare_column(field, _negate(sign, negated=negated), self._require_literal())
         column = pc.field(field.name)
-        if self._takes("IS"):
-            is_null = self._takes("NOT") == negated
+        if self._accept("IS"):
+            is_null = self._accept("NOT") == negated
             self._expect("NULL")
             return column.is_null() if is_null else column.is_valid()
-        if self._takes("NOT"):
+        if self._accept("NOT"):
             negated = not negated
             if self._next.text.upper() not in {"IN", "BETWEEN", "LIKE"}:
-                raise self._strange()
-        if self._takes("IN"):
-            return self._among(field, negated=negated)
-        if self._takes("BETWEEN"):
-            least = compared(field, _turned(">=", negated=negated), self._needed())
+                raise self._syntax_error()
+        if self._accept("IN"):
+            return self._parse_list(field, negated=negated)
+        if self._accept("BETWEEN"):
+            least = compare_column(field, _negate(">=", negated=negated), self._require_literal())
             self._expect("AND")
-            greatest = compared(field, _turned("<=", negated=negated), self._needed())
+            greatest = compare_column(
+                field, _negate("<=", negated=negated), self._require_literal()
+            )
             return least | greatest if negated else least & greatest
-        if self._takes("LIKE"):
-            return self._like(field, negated=negated)
+        if self._accept("LIKE"):
+            return self._parse_like(field, negated=negated)
         if pa.types.is_boolean(field.type):
             return ~column if negated else column
-        raise self._strange()
+        raise self._syntax_error()
 
-    def _like(self, field: pa.Field, *, negated: bool) -> pc.Expression:
+    def _parse_like(self, field: pa.Field, *, negated: bool) -> pc.Expression:
         token = self._next
-        pattern = self._needed()
+        pattern = self._require_literal()
         if not isinstance(pattern, str) or not pa.types.is_string(field.type):
             message = f"column {field.name} is {field.type}: LIKE compares texts"
             raise OptionError(message)
@@ -176,37 +186,37 @@ class _Parser:
             message = f"LIKE {token.text} is not understood: only a prefix and % behind it are"
             raise OptionError(message)
         if prefix == pattern:
-            return compared(field, _turned("=", negated=negated), pattern)
+            return compare_column(field, _negate("=", negated=negated), pattern)
         condition = pc.starts_with(pc.field(field.name), prefix)
         return ~condition if negated else condition
 
-    def _among(self, field: pa.Field, *, negated: bool) -> pc.Expression:
+    def _parse_list(self, field: pa.Field, *, negated: bool) -> pc.Expression:
         """Return what `IN`, or `NOT IN`, says of a column.
 
         Whether a value equals NULL is never known: among others, NULL adds no row to `IN`, and
         leaves none of `NOT IN`.
         """
         self._expect("(")
-        listed = [self._item()]
-        while self._takes(","):
-            listed.append(self._item())
+        listed = [self._parse_item()]
+        while self._accept(","):
+            listed.append(self._parse_item())
         self._expect(")")
         literals = [each for each in listed if each is not None]
         condition = is_among(field, literals, negated=negated) if literals else _NEVER
         return _NEVER if negated and len(literals) < len(listed) else condition
 
-    def _item(self) -> Literal | None:
+    def _parse_item(self) -> Literal | None:
         """Read an item of a list; None is NULL."""
-        return None if self._takes("NULL") else self._needed()
+        return None if self._accept("NULL") else self._require_literal()
 
-    def _column(self) -> pa.Field:
+    def _parse_column(self) -> pa.Field:
         token = self._next
         if token.kind == "name":
             name = token.text[1:-1].replace("``", "`")
         elif token.kind == "word" and token.text.upper() not in _WORDS:
             name = token.text
         else:
-            raise self._strange()
+            raise self._syntax_error()
         self._at += 1
         names = self._schema.names
         # As Spark does it, case matters only where it decides.
@@ -218,13 +228,13 @@ class _Parser:
             raise OptionError(message)
         return self._schema.field(matches[0])
 
-    def _needed(self) -> Literal:
-        literal = self._literal()
+    def _require_literal(self) -> Literal:
+        literal = self._parse_literal()
         if literal is None:
-            raise self._strange()
+            raise self._syntax_error()
         return literal
 
-    def _literal(self) -> Literal | None:
+    def _parse_literal(self) -> Literal | None:
         """The literal that stands here; None if there is none."""
         token = self._next
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
@@ -235,12 +245,12 @@ class _Parser:
             return -number if token.text == "-" else number
         if word in {"TIMESTAMP", "DATE"} and following.kind == "text":
             self._at += 2
-            return time_literal(word, _unquoted(following.text))
+            return time_literal(word, _unquote(following.text))
         literal: Literal
         if token.kind == "number":
             literal = Decimal(token.text)
         elif token.kind == "text":
-            literal = _unquoted(token.text)
+            literal = _unquote(token.text)
         elif word in {"TRUE", "FALSE"}:
             literal = word == "TRUE"
         else:
@@ -248,7 +258,7 @@ class _Parser:
         self._at += 1
         return literal
 
-    def _sign(self) -> str | None:
+    def _parse_sign(self) -> str | None:
         token = self._next
         if token.kind != "sign" or token.text not in _SIGNS:
             return None
@@ -259,7 +269,7 @@ class _Parser:
     def _next(self) -> _Token:
         return self._tokens[self._at]
 
-    def _takes(self, text: str) -> bool:
+    def _accept(self, text: str) -> bool:
         """Go past a word or sign, if it stands here."""
         token = self._next
         if token.kind not in {"word", "sign"} or token.text.upper() != text:
@@ -268,14 +278,14 @@ class _Parser:
         return True
 
     def _expect(self, text: str) -> None:
-        if not self._takes(text):
-            raise self._strange()
+        if not self._accept(text):
+            raise self._syntax_error()
 
-    def _strange(self) -> OptionError:
+    def _syntax_error(self) -> OptionError:
         token = self._next
         if token.kind == "end":
             return OptionError(f"it ends too early; {_ACCEPTED}")
-        return OptionError(_not_understood(token.text, token.place))
+        return OptionError(_syntax_error_text(token.text, token.place))
 
 
 def _tokens(text: str) -> Iterator[_Token]:
@@ -284,7 +294,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         match = _TOKEN.match(text, place)
         if match is None or match.lastgroup is None:
             stripped = text[place:].lstrip()
-            raise OptionError(_not_understood(stripped[:20], len(text) - len(stripped)))
+            raise OptionError(_syntax_error_text(stripped[:20], len(text) - len(stripped)))
         kind = match.lastgroup
         yield _Token(kind, match[kind], match.start(kind))
         if kind == "end":
@@ -292,7 +302,7 @@ def _tokens(text: str) -> Iterator[_Token]:
         place = match.end()
 
 
-def _not_understood(text: str, place: int) -> str:
+def _syntax_error_text(text: str, place: int) -> str:
     hint = _ACCEPTED
     if text.startswith('"'):
         hint = "texts stand in single quotes, columns in backticks"
@@ -303,9 +313,9 @@ def _not_understood(text: str, place: int) -> str:
     return f"{text} at character {place + 1} is not understood; {hint}"
 
 
-def _turned(sign: str, *, negated: bool) -> str:
+def _negate(sign: str, *, negated: bool) -> str:
     return OPPOSITE[sign] if negated else sign
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return text[1:-1].replace("''", "'")

@@ -10,7 +10,7 @@ import pyarrow as pa
 from polars.io.plugins import register_io_source
 
 from arrow_io.errors import OptionError
-from connector.filters.row_filters import ROW_NUMBER, ArrowFilter, numbered
+from connector.filters.row_filters import ROW_NUMBER, ArrowFilter, add_row_numbers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -41,12 +41,12 @@ class PolarsFilter:
     def from_predicate(cls, predicate: pl.Expr, schema: pa.Schema) -> PolarsFilter:
         """The filter of a predicate over some columns."""
         columns = tuple(dict.fromkeys(predicate.meta.root_names()))
-        return cls(predicate, columns, _implied(predicate, schema, columns))
+        return cls(predicate, columns, _implied_filter(predicate, schema, columns))
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
         """Numbers of the rows for which the predicate is true, ascending."""
         # A column of numbers, because a predicate may look at no column, or be a mere literal.
-        frame = frame_of(numbered(batch))
+        frame = frame_of(add_row_numbers(batch))
         return pa.array(frame.filter(self.predicate).get_column(ROW_NUMBER).to_arrow(), pa.int64())
 
     @property
@@ -81,7 +81,9 @@ class _Listener:
         return iter(())
 
 
-def _implied(predicate: pl.Expr, schema: pa.Schema, columns: Sequence[str]) -> ArrowFilter | None:
+def _implied_filter(
+    predicate: pl.Expr, schema: pa.Schema, columns: Sequence[str]
+) -> ArrowFilter | None:
     """What Polars would have a dataset of Arrow apply before it filters by a predicate itself."""
     listener = _Listener(pa.schema([schema.field(name) for name in columns]))
     # Polars compares times in the coarser unit of the two; the times of messages are whole in all.
