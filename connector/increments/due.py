@@ -84,7 +84,7 @@ def due_ledgers(
     lost_ids = {each for each in before.unread_ledger_ids if each not in present}
     for ledger_id in sorted(lost_ids):
         problems.raise_or_note(lost_ledger_error(ledger_id))
-    wall = _wall(topic, before, {*unfinished} - present.keys(), problems)
+    wall = _first_missing_ledger(topic, before, {*unfinished} - present.keys(), problems)
     unlisted = [each for each in topic.unknown if each.ledger_id >= before.next.ledger_id]
     if unlisted:
         problems.note(
@@ -138,7 +138,7 @@ def lost_ledger_error(ledger_id: int) -> MissingObjectError:
     return MissingObjectError(message, ledger_id=ledger_id)
 
 
-def _wall(
+def _first_missing_ledger(
     topic: TopicLedgers, before: TopicProgress, unfinished: set[int], problems: _Problems
 ) -> int | None:
     """The first ledger that should be there before others and is not; None if there is none."""

@@ -78,12 +78,12 @@ def new_from_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
     Raises:
         BrokerError: The brokers cannot be asked, or refuse.
     """
-    with brokers.connected() as client, ExitStack() as stack:
+    with brokers.connect() as client, ExitStack() as stack:
         followed = []
         for topic in scan.topics:
             tail = scan.tails.get(topic.topic)
             start = BEGINNING if tail is None else min(tail.first, tail.until.begin)
-            reader = stack.enter_context(client.reading(topic.topic, start))
+            reader = stack.enter_context(client.open_reader(topic.topic, start))
             followed.append(_FollowedTopic(topic, tail, scan, reader))
         yield lambda metrics: (rows for each in followed for rows in each.rows(metrics))
 

@@ -215,7 +215,7 @@ class Increments:
             MissingObjectError: A ledger that was in the bucket was deleted before it was read.
             PulsarOffloadError: Ledgers cannot be read.
         """
-        due = self._due(before)
+        due = self._due_ledgers(before)
         shares = [
             _Share(each, self._open_transactions(each.topic.topic), self._plan_read) for each in due
         ]
@@ -271,7 +271,7 @@ class Increments:
             return self.catalog.ledgers_of(matching_topics(patterns, available))
         return self.catalog.ledgers_of(select_topics(patterns, available))
 
-    def _due(self, before: Progress) -> list[DueLedgers]:
+    def _due_ledgers(self, before: Progress) -> list[DueLedgers]:
         topics = self._topics(before)
         by_bucket = [each for each in topics if each.metadata is None]
         if by_bucket:
@@ -408,7 +408,7 @@ class _Share:
         """Bytes of what is not taken."""
         return sum(
             block.stop - block.start
-            for ledger in self._left()
+            for ledger in self._remaining_ledgers()
             for block in ledger.blocks(
                 self.position.entry_id if ledger.ledger_id == self.position.ledger_id else 0,
                 ledger.last_entry_id,
@@ -418,9 +418,9 @@ class _Share:
     @property
     def ledgers_left(self) -> int:
         """How many ledgers are not taken, or not wholly."""
-        return sum(1 for _ in self._left())
+        return sum(1 for _ in self._remaining_ledgers())
 
-    def _left(self) -> Iterator[Ledger]:
+    def _remaining_ledgers(self) -> Iterator[Ledger]:
         for each in (*self.due.ledgers, *self.due.waiting):
             if each.ledger_id >= self.position.ledger_id:
                 yield each

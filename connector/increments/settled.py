@@ -130,13 +130,13 @@ class OpenTransactions:
 
     def _scan_next(self, ledgers: Sequence[Ledger]) -> bool:
         """Look at a ledger, or its entries up to the end of a block; False if there are no more."""
-        place = bisect_left(ledgers, self._scanned_to.ledger_id, key=_ledger_id)
-        if place == len(ledgers):
+        index = bisect_left(ledgers, self._scanned_to.ledger_id, key=_ledger_id)
+        if index == len(ledgers):
             return False
-        ledger = ledgers[place]
+        ledger = ledgers[index]
         is_same_ledger = ledger.ledger_id == self._scanned_to.ledger_id
         first = self._scanned_to.entry_id if is_same_ledger else 0
-        zones = None if self.recorded is None else self.recorded.zones(ledgers, place)
+        zones = None if self.recorded is None else self.recorded.zones(ledgers, index)
         if zones is None:
             blocks = ledger.blocks(first, ledger.last_entry_id)
             last = blocks[0].last_entry_id if len(blocks) > 1 else ledger.last_entry_id

@@ -118,7 +118,7 @@ class Brokers:
         return cls(url.rstrip("/"), access)
 
     @contextmanager
-    def connected(self) -> Iterator[Client]:
+    def connect(self) -> Iterator[Client]:
         """A client, which is closed at the end.
 
         Raises:
@@ -139,7 +139,7 @@ class Client:
         brokers: The brokers.
 
     Raises:
-        OptionError: See `Brokers.connected`.
+        OptionError: See `Brokers.connect`.
     """
 
     def __init__(self, brokers: Brokers) -> None:
@@ -159,7 +159,7 @@ class Client:
         self._token = options.current_token()
         self._timeout_ms = max(1, int(options.timeout_s * 1000))
         try:
-            self._client = self._connected()
+            self._client = self._connect()
         except ValueError:
             message = f"Pulsar's client finds no hosts in {redacted_urls(brokers.url)!r}"
             # Raised in here, it would have an error of the library with it.
@@ -168,7 +168,7 @@ class Client:
             return
         raise failure
 
-    def _connected(self) -> pulsar.Client:
+    def _connect(self) -> pulsar.Client:
         pulsar, options = self._pulsar, self._brokers.options
         level = pulsar.LoggerLevel.Warn
         return pulsar.Client(
@@ -212,7 +212,7 @@ class Client:
         return [TopicName.parse(each) for each in names]
 
     @contextmanager
-    def reading(self, topic: TopicName, first: EntryId) -> Iterator[BrokerReader]:
+    def open_reader(self, topic: TopicName, first: EntryId) -> Iterator[BrokerReader]:
         """A reader of a topic or partition; closed at the end.
 
         Args:
@@ -223,7 +223,7 @@ class Client:
             BrokerError: The brokers cannot be asked, or refuse.
         """
         start = self._pulsar.MessageId(topic.partition, first.ledger_id, first.entry_id, -1)
-        with self._opened(topic, start) as reader:
+        with self._open_reader(topic, start) as reader:
             yield reader
 
     def last(self, topic: TopicName, first: EntryId) -> Place | None:
@@ -243,15 +243,15 @@ class Client:
             BrokerError: The brokers cannot be asked, or refuse.
         """
         latest = self._pulsar.MessageId.latest
-        with self._opened(topic, latest) as reader:
+        with self._open_reader(topic, latest) as reader:
             place = reader.newest_place(_PATIENCE_MS)
         for seconds in _SEEK_BACK_SECONDS:
             if place is None:
-                with self._opened(topic, latest) as reader:
+                with self._open_reader(topic, latest) as reader:
                     reader.seek_back(seconds)
                     place = reader.last_place(_PATIENCE_MS)
         if place is None:
-            with self.reading(topic, first) as reader:
+            with self.open_reader(topic, first) as reader:
                 place = reader.last_place(self._timeout_ms)
         return place
 
@@ -261,7 +261,7 @@ class Client:
         Raises:
             BrokerError: The brokers cannot be asked, or refuse.
         """
-        with self.reading(topic, BEGINNING) as reader:
+        with self.open_reader(topic, BEGINNING) as reader:
             return place_of(next(reader.messages())).begin if reader.has_more() else None
 
     def create_producer(self, topic: TopicName, **settings: Any) -> pulsar.Producer:  # noqa: ANN401
@@ -284,11 +284,11 @@ class Client:
         Raises:
             BrokerError: The brokers cannot be asked, or refuse.
         """
-        with self._opened(topic, self._pulsar.MessageId.latest) as reader:
+        with self._open_reader(topic, self._pulsar.MessageId.latest) as reader:
             return next(reader.messages()).producer_name() if reader.has_more() else None
 
     @contextmanager
-    def _opened(self, topic: TopicName, start: pulsar.MessageId) -> Iterator[BrokerReader]:
+    def _open_reader(self, topic: TopicName, start: pulsar.MessageId) -> Iterator[BrokerReader]:
         with self.translate_errors(f"a reader of {topic}"):
             reader = self._client.create_reader(
                 str(topic),

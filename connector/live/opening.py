@@ -38,7 +38,7 @@ def live_tails(
         BrokerError: The brokers cannot be asked, or refuse.
     """
     is_binary = has_binary_keys(values)
-    with brokers.connected() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+    with brokers.connect() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
 
         def tail(topic: TopicLedgers) -> LiveTail | None:
             end = topic.data[-1] if topic.data else None
@@ -79,6 +79,6 @@ def partitions_of_brokers(
             # are not asked for a glob.
             if namespaces_of(name) is not None:
                 bases.add(TopicName.parse(name).base)
-    with brokers.connected() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+    with brokers.connect() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
         partitions = [name for names in executor.map(client.partitions, bases) for name in names]
     return [each for each in partitions if each.partition >= 0]

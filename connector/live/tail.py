@@ -143,7 +143,7 @@ class LiveTail:
             return
         start = EntryId(self.ledger_id, first_entry_id) if first_entry_id else self.first
         stop = EntryId(self.ledger_id, last_entry_id)
-        with self.brokers.connected() as client:
+        with self.brokers.connect() as client:
             # What is adopted stands before the first entry.
             begin = self.adopted[0][0] if self.adopted else self.first
             # What else begins before is given by whoever reads its first chunk.
@@ -190,7 +190,7 @@ class LiveTail:
         at = EntryId(ledger_id, entry_id)
         if not self.reaches(*at):
             return None
-        with self.brokers.connected() as client:
+        with self.brokers.connect() as client:
             begins = (each.place.begin for each in self._client_entries(client, at, self.last))
             if is_chunked:
                 return True if at in begins else None
@@ -217,7 +217,7 @@ class LiveTail:
         """
         remaining = set(first_chunks)
         live_entries = self._entries(metrics)
-        with self.brokers.connected() as client:
+        with self.brokers.connect() as client:
             for each in self._client_entries(client, EntryId(*min(remaining)), self.last):
                 begin, end = each.place
                 if end >= self.first and begin in remaining:
@@ -246,7 +246,7 @@ class LiveTail:
     ) -> Iterator[ClientEntry]:
         """The messages that begin at an entry or behind it, and end at another (inclusive)."""
         # A reader that begins within the last message would wait for it in vain.
-        with client.reading(self.topic, min(start, self.until.begin)) as reader:
+        with client.open_reader(self.topic, min(start, self.until.begin)) as reader:
             if not reader.has_more():
                 # The cluster deleted them.
                 return

@@ -182,7 +182,7 @@ class ReplayRequest:
         source = _Source.open(self.url, self.topic, self.topic_options)
         schemas = ProducerSchemas(source.schema())
         summaries = []
-        with brokers.connected() as client:
+        with brokers.connect() as client:
             sending = Sending(
                 client,
                 InFlight(brokers.options.timeout_s),

@@ -114,7 +114,7 @@ class _BusyReader:
 def test_the_end_of_a_busy_topic_is_where_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who waits until nothing comes any more would wait for ever."""
     library: Any = SimpleNamespace(create_reader=lambda *_, **__: _BusyReader(), close=lambda: None)
-    with Brokers.from_options("pulsar://localhost:1", {}).connected() as client:
+    with Brokers.from_options("pulsar://localhost:1", {}).connect() as client:
         monkeypatch.setattr(client, "_client", library)
         assert client.last(_TOPIC, EntryId(0, 0)) == Place(EntryId(7, 0), EntryId(7, 0))
 

@@ -56,8 +56,8 @@ class MemoryBrokers:
         ]
 
     @contextmanager
-    def connected(self) -> Iterator[MemoryBrokers]:
-        """As `Brokers.connected`."""
+    def connect(self) -> Iterator[MemoryBrokers]:
+        """As `Brokers.connect`."""
         self.openings += 1
         yield self
 
@@ -68,19 +68,19 @@ class MemoryBrokers:
         return [each for each in known if each.base == topic] or [topic]
 
     @contextmanager
-    def reading(self, topic: TopicName, first: EntryId) -> Iterator[MemoryReader]:
-        """As `Client.reading`."""
+    def open_reader(self, topic: TopicName, first: EntryId) -> Iterator[MemoryReader]:
+        """As `Client.open_reader`."""
         yield MemoryReader(self, str(topic), first)
 
     def last(self, topic: TopicName, first: EntryId) -> Place | None:
         """As `Client.last`."""
         del first
-        with self.reading(topic, BEGINNING) as reader:
+        with self.open_reader(topic, BEGINNING) as reader:
             return place_of(reader.left[-1]) if reader.left else None
 
     def first(self, topic: TopicName) -> EntryId | None:
         """As `Client.first`."""
-        with self.reading(topic, BEGINNING) as reader:
+        with self.open_reader(topic, BEGINNING) as reader:
             return place_of(reader.left[0]).begin if reader.left else None
 
 
@@ -194,7 +194,7 @@ def live_brokers(ledgers: Mapping[str, Ledgers]) -> Iterator[MemoryBrokers]:
     """Have `LIVE_URL` lead to brokers of these topics, by their full names."""
     brokers = MemoryBrokers(ledgers)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Brokers, "connected", lambda _: brokers.connected())
+        patch.setattr(Brokers, "connect", lambda _: brokers.connect())
         yield brokers
 
 
