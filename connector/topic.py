@@ -31,7 +31,7 @@ from connector.options.topic_request import OPTIONS, TopicRequest, check_with_ca
 from connector.scan.latest import LatestView
 from connector.scan.read_options import ReadOptions, most_rows
 from connector.scan.topic_scan import Scan
-from connector.statistics.store import open_existing_statistics, open_remembered_statistics
+from connector.statistics.store import open_existing_statistics, open_snapshot_statistics
 
 if TYPE_CHECKING:
     import os
@@ -232,7 +232,7 @@ def _open_statistics(
     if place is not None:
         return open_existing_statistics(place, storage_options, trace=trace)
     if catalog.statistics is not None:
-        return open_remembered_statistics(catalog.statistics, storage_options, trace=trace)
+        return open_snapshot_statistics(catalog.statistics, storage_options, trace=trace)
     return None
 
 

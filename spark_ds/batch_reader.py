@@ -72,7 +72,7 @@ class TopicBatchReader(DataSourceReader):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as one that can only read: Spark sends the reader along with each task."""
-        return _reading_only, (type(self), self._reads, self._cluster)
+        return _new_task_reader, (type(self), self._reads, self._cluster)
 
     def partitions(self) -> Sequence[InputPartition]:
         """One or more tasks each, in order; many small topics make one partition."""
@@ -106,7 +106,7 @@ class TopicBatchReader(DataSourceReader):
                 log_metrics(task.read.origin.topic, metrics)
 
 
-def _reading_only(
+def _new_task_reader(
     cls: type[TopicBatchReader], reads: list[TopicRead], cluster: LiveCluster | None
 ) -> TopicBatchReader:
     reader = cls.__new__(cls)

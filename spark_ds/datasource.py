@@ -141,7 +141,7 @@ class PulsarOffloadDataSource(DataSource):
         """
         with sentence_first():
             if self._options.table in TABLES:
-                return ListingReader(_selected(self._listing, schema))
+                return ListingReader(_select_columns(self._listing, schema))
             self._refuse_options_of_streams()
             dataset = self._dataset
             self._check(schema, dataset)
@@ -186,7 +186,7 @@ class PulsarOffloadDataSource(DataSource):
             ),
             dataset.scan.statistics,
         )
-        begin = partial(_beginning, increments, options.offsets, start.start_id)
+        begin = partial(_starting_progress, increments, options.offsets, start.start_id)
         limits = Limits(options.max_bytes, options.max_ledgers)
         if limits == Limits():
             limits = Limits(DEFAULT_BATCH_BYTES)
@@ -298,7 +298,7 @@ def _open(
     return dataset.filter(where_expression(options.where, dataset.scan.options.filterable.schema))
 
 
-def _beginning(
+def _starting_progress(
     increments: Increments,
     offsets: StartingOffsets | None,
     start_id: tuple[int, int, int] | None,
@@ -332,7 +332,7 @@ def _topic_patterns(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
     return sorted({str(topic.base) for topic in matching_topics(topics, catalog.topics())})
 
 
-def _selected(table: pa.Table, schema: StructType) -> pa.Table:
+def _select_columns(table: pa.Table, schema: StructType) -> pa.Table:
     """The columns of a listing that a schema names.
 
     Raises:

@@ -66,8 +66,8 @@ def in_executors(
     numbers = {id(read): number for number, read in enumerate(reads)}
     parts = [(numbers[id(each.read)], each.handle()) for each in tasks]
 
-    def write_one(place: int) -> WrittenTask | PulsarOffloadError:
-        number, handle = parts[place]
+    def write_one(index: int) -> WrittenTask | PulsarOffloadError:
+        number, handle = parts[index]
         return _write_or_error(write, task_of([reads[number]], handle))
 
     failure: PulsarOffloadError | None = None

@@ -62,7 +62,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickled as one that can only read: Spark sends the reader along with each task."""
-        return type(self), (_closed,)
+        return type(self), (_refuse_opening,)
 
     @cached_property
     def _source(self) -> StreamSource:
@@ -175,6 +175,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 _LOG.warning("pulsar_offload: %s", notice)
 
 
-def _closed() -> NoReturn:
+def _refuse_opening() -> NoReturn:
     message = "a reader of a task opens nothing"
     raise RuntimeError(message)

@@ -165,7 +165,7 @@ def register_duckdb(
         "VARCHAR",
         side_effects=True,
     )
-    replaced = _registered(con)
+    replaced = _registered_function(con)
     for name in _MACROS:
         con.execute(f"CREATE OR REPLACE TEMP MACRO {_macro(name, function)}")
         if _is_in_memory(con):
@@ -194,7 +194,7 @@ def _macro(name: str, function: str) -> str:
     parameters = f"topic, {named}" if name in {_READ, _PLAN} else named
     arguments = ", ".join(
         [f"'function': '{name}'"]
-        + [f"'{each}': {_passed(each)}" for each in dict.fromkeys(("topic", *_MACROS[name]))]
+        + [f"'{each}': {_pass_argument(each)}" for each in dict.fromkeys(("topic", *_MACROS[name]))]
     )
     return (
         f"{name}({parameters}) AS TABLE"
@@ -202,7 +202,7 @@ def _macro(name: str, function: str) -> str:
     )
 
 
-def _passed(parameter: str) -> str:
+def _pass_argument(parameter: str) -> str:
     """Return the SQL that passes an argument of a macro on.
 
     To DuckDB, `start = '…'` is the first argument without a name. It compares a text of the name
@@ -234,7 +234,7 @@ def _check_booleans(function: object, arguments: Mapping[str, object]) -> None:
             raise OptionError(message)
 
 
-def _registered(con: DuckDBPyConnection | ModuleType) -> str | None:
+def _registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
     """The function behind this connection's own macro, if it has one."""
     row = con.execute(
         "SELECT macro_definition FROM duckdb_functions()"
@@ -404,7 +404,7 @@ class _Binder:
         """
         read = {name: argument(name, value) for name, value in arguments.items()}
         options: dict[str, Any] = self._defaults | read
-        for name in self._withheld(read):
+        for name in self._withheld_options(read):
             del options[name]
         if not arguments.keys().isdisjoint(PLACE_OPTIONS):
             options.pop("catalog", None)
@@ -437,7 +437,7 @@ class _Binder:
             )
             raise OptionError(message)
 
-    def _withheld(self, arguments: Mapping[str, object]) -> list[str]:
+    def _withheld_options(self, arguments: Mapping[str, object]) -> list[str]:
         """The registered credentials that must not go to a place that a statement names."""
         return [
             name
@@ -447,7 +447,7 @@ class _Binder:
         ]
 
     def _withheld_note(self, arguments: Mapping[str, object]) -> str:
-        withheld = self._withheld(arguments)
+        withheld = self._withheld_options(arguments)
         if not withheld:
             return ""
         names = " and ".join(withheld)

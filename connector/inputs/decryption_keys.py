@@ -64,7 +64,7 @@ def read_decryption_keys(source: KeySource | None) -> DecryptionKeys:
     if isinstance(source, DecryptionKeys):
         return source
     if isinstance(source, Mapping):
-        return DecryptionKeys({_checked(name): _pem(each) for name, each in source.items()})
+        return DecryptionKeys({_check_name(name): _pem(each) for name, each in source.items()})
     if callable(source):
         return DecryptionKeys(look_up=_LookUp(source))
     folder = _read_folder(source)
@@ -92,7 +92,7 @@ def _option() -> str:
     return option_name("decryption_keys")
 
 
-def _checked(name: object) -> str:
+def _check_name(name: object) -> str:
     if isinstance(name, str) and name and _PEM_START not in name:
         return name
     message = f"{_option()} must be a mapping from names of keys to PEM text or paths"

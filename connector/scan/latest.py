@@ -133,7 +133,7 @@ class LatestView:
         reading = ReadMetrics()
         tasks = [task for read in reads for task in read.tasks(DEFAULT_TASK_BYTES)]
         with closing(prefetch_rows(tasks, reading)) as batches:
-            latest = _latest((_keyed(each, metrics) for each in batches), self._memory_bytes)
+            latest = _latest((_select_keyed(each, metrics) for each in batches), self._memory_bytes)
         metrics.add(replace(reading, rows=0))
         return _LatestMessages(_codes_by_ledger(latest), is_crossed=reading.ended_beyond > 0)
 
@@ -238,7 +238,7 @@ def _codes_by_ledger(latest: pa.Table) -> dict[int, pa.Int64Array]:
     }
 
 
-def _keyed(batch: pa.RecordBatch, metrics: TopicMetrics) -> pa.RecordBatch:
+def _select_keyed(batch: pa.RecordBatch, metrics: TopicMetrics) -> pa.RecordBatch:
     """Messages with a key, of `_KEYED_SCHEMA`.
 
     Raises:

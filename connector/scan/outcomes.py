@@ -69,11 +69,11 @@ def _outcomes(
     doubtful: set[str] = set()
     last = read.ranges[-1].ledger_id
     mentions = 0
-    for place in range(
+    for index in range(
         bisect_left(ledgers, read.ranges[0].ledger_id, key=_ledger_id), len(ledgers)
     ):
-        ledger_id = ledgers[place].ledger_id
-        zones = transactions.zones(ledgers, place)
+        ledger_id = ledgers[index].ledger_id
+        zones = transactions.zones(ledgers, index)
         if zones is None:
             # The markers may stand in it.
             pending.clear()

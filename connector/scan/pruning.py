@@ -211,8 +211,10 @@ def plan_count(
         for ledger_id, first, last in zip(*columns, strict=True)
     ]
     prunable = prunable.filter(pa.array(whole, pa.bool_()))
-    left = zone_predicates.subtract_stretches(
+    remaining = zone_predicates.subtract_stretches(
         read.ranges, *(zone_predicates.column(prunable, name) for name in STRETCH)
     )
     pruning = replace(read.pruning + pruning, unknown_ledgers=pruning.unknown_ledgers)
-    return replace(read, ranges=tuple(left), pruning=pruning), sum_of(prunable.column("messages"))
+    return replace(read, ranges=tuple(remaining), pruning=pruning), sum_of(
+        prunable.column("messages")
+    )

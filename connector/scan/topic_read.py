@@ -159,18 +159,18 @@ class TopicRead:
     def is_read_whole(self, entries: EntryRange) -> bool:
         """Whether tasks give rows of all of some entries, by one of the ranges."""
         ledger_id, first, last = entries
-        place = bisect_right(self.ranges, (ledger_id, first), key=_first)
-        if place == 0:
+        index = bisect_right(self.ranges, (ledger_id, first), key=_first)
+        if index == 0:
             return False
-        nearest = self.ranges[place - 1]
+        nearest = self.ranges[index - 1]
         return nearest.ledger_id == ledger_id and last <= nearest.last_entry_id
 
     def intersect_ranges(self, entries: EntryRange) -> list[EntryRange]:
         """What tasks give rows of, of some entries."""
         ledger_id, first, last = entries
         ranges = []
-        place = bisect_right(self.ranges, (ledger_id, first), key=_first)
-        for at in range(max(0, place - 1), len(self.ranges)):
+        start_index = bisect_right(self.ranges, (ledger_id, first), key=_first)
+        for at in range(max(0, start_index - 1), len(self.ranges)):
             each = self.ranges[at]
             if (ledger_id, last) < _first(each):
                 break
@@ -196,11 +196,11 @@ class TopicRead:
     def _is_next(self, one: EntryRange, other: EntryRange) -> bool:
         if one.ledger_id == other.ledger_id:
             return one.last_entry_id + 1 == other.first_entry_id
-        place = self.ledger_index(one.ledger_id)
+        index = self.ledger_index(one.ledger_id)
         return (
             other.first_entry_id == 0
-            and one.last_entry_id == self.ledgers[place].last_entry_id
-            and self.ledgers[place + 1].ledger_id == other.ledger_id
+            and one.last_entry_id == self.ledgers[index].last_entry_id
+            and self.ledgers[index + 1].ledger_id == other.ledger_id
         )
 
     def task(self, ranges: Iterable[EntryRange]) -> ScanTask:

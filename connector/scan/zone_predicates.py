@@ -82,8 +82,8 @@ class ZonePredicate:
         """
         passes = _same(zones, value=False)
         for one in self.combinations:
-            held = (_may_be_in_cells(zones, name, cells) for name, cells in one.items())
-            passes = pc.or_kleene(passes, _all(zones, held))
+            is_match = (_may_be_in_cells(zones, name, cells) for name, cells in one.items())
+            passes = pc.or_kleene(passes, _all(zones, is_match))
         if self.bounds.by_time:
             is_in_bounds = _may_be_in_cells(zones, _PUBLISH_TIME, [_publish_time_cell(self.bounds)])
             passes = pc.and_kleene(passes, is_in_bounds)
@@ -94,8 +94,8 @@ class ZonePredicate:
         """For each ledger whether all zones of it may pass, so that none need be looked at."""
         passes = _same(ledgers, value=False)
         for one in self.combinations:
-            held = (_all_in_cells(ledgers, name, cells) for name, cells in one.items())
-            passes = pc.or_kleene(passes, _all(ledgers, held))
+            is_match = (_all_in_cells(ledgers, name, cells) for name, cells in one.items())
+            passes = pc.or_kleene(passes, _all(ledgers, is_match))
         passes = pc.and_kleene(passes, _is_in_bounds(ledgers, self.bounds))
         return pc.fill_null(passes, fill_value=False)
 
@@ -162,11 +162,13 @@ def _all_in_cells(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Boo
     if name in {KEY, "__schema_version__"} or name not in _COLUMNS:
         return _same(ledgers, value=False)
     least, greatest, nulls = _ends(ledgers, name)
-    held = _same(ledgers, value=True)
+    is_match = _same(ledgers, value=True)
     if nulls is not None and not any(cell.is_null for cell in cells):
-        held = pc.equal(nulls, 0)
-    joined = _joined_cells(cells)
-    return pc.and_kleene(held, _any(ledgers, (_between(each, least, greatest) for each in joined)))
+        is_match = pc.equal(nulls, 0)
+    joined = _join_cells(cells)
+    return pc.and_kleene(
+        is_match, _any(ledgers, (_between(each, least, greatest) for each in joined))
+    )
 
 
 def _may_be_in_cells(zones: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
@@ -196,7 +198,7 @@ def _ends(zones: pa.Table, name: str) -> tuple[pa.Array, pa.Array, pa.Array | No
     return _microseconds(zones, first), _microseconds(zones, last), nulls
 
 
-def _joined_cells(cells: Iterable[Cell]) -> list[Cell]:
+def _join_cells(cells: Iterable[Cell]) -> list[Cell]:
     """The cells that are not null, those that touch as one; they ascend."""
     joined: list[Cell] = []
     for each in cells:
@@ -211,12 +213,12 @@ def _joined_cells(cells: Iterable[Cell]) -> list[Cell]:
 
 def _between(cell: Cell, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
     """Whether no `low` is below the lower bound of a cell, and no `high` above its upper bound."""
-    held = _same(low, value=True)
+    is_match = _same(low, value=True)
     if cell.least is not None:
-        held = pc.and_kleene(held, pc.greater_equal(low, cell.least))
+        is_match = pc.and_kleene(is_match, pc.greater_equal(low, cell.least))
     if cell.greatest is not None:
-        held = pc.and_kleene(held, pc.less_equal(high, cell.greatest))
-    return held
+        is_match = pc.and_kleene(is_match, pc.less_equal(high, cell.greatest))
+    return is_match
 
 
 def _overlaps(
@@ -224,18 +226,22 @@ def _overlaps(
 ) -> pa.BooleanArray:
     if cell.is_null:
         return _same(zones, value=False) if nulls is None else pc.greater(nulls, 0)
-    held = _between(cell, greatest, least)
-    return held if nulls is None else pc.and_kleene(pc.less(nulls, column(zones, "messages")), held)
+    is_match = _between(cell, greatest, least)
+    return (
+        is_match
+        if nulls is None
+        else pc.and_kleene(pc.less(nulls, column(zones, "messages")), is_match)
+    )
 
 
 def _may_be_key(zones: pa.Table, cell: Cell) -> pa.BooleanArray:
     nulls = column(zones, "null_keys")
     if cell.is_null:
         return pc.greater(nulls, 0)
-    held = pc.less(nulls, column(zones, "messages"))
+    is_match = pc.less(nulls, column(zones, "messages"))
     if cell.is_one_value and "keys" in zones.column_names:
-        return pc.and_kleene(held, match_filters(column(zones, "keys"), cell.least))
-    return held
+        return pc.and_kleene(is_match, match_filters(column(zones, "keys"), cell.least))
+    return is_match
 
 
 def _has_version(versions: pa.ListArray, cell: Cell) -> pa.BooleanArray:
@@ -244,8 +250,8 @@ def _has_version(versions: pa.ListArray, cell: Cell) -> pa.BooleanArray:
     if not cell.is_null:
         matches = pc.and_kleene(pc.invert(matches), _between(cell, each, each))
     having = pc.filter(pc.list_parent_indices(versions), pc.fill_null(matches, fill_value=False))
-    held = pc.is_in(pa.arange(0, len(versions)), value_set=having.cast(pa.int64()))
-    return pc.if_else(pc.is_null(versions), pa.scalar(None, pa.bool_()), held)
+    is_match = pc.is_in(pa.arange(0, len(versions)), value_set=having.cast(pa.int64()))
+    return pc.if_else(pc.is_null(versions), pa.scalar(None, pa.bool_()), is_match)
 
 
 def subtract_stretches(
@@ -265,9 +271,9 @@ def subtract_stretches(
         sizes[each.ledger_id] = each.last_entry_id + 1
     ends = accumulate(sizes.values())
     begins = {ledger_id: end - sizes[ledger_id] for ledger_id, end in zip(sizes, ends, strict=True)}
-    cuts = iter(_joined(begins, sizes, ledger_ids, firsts, lasts))
+    cuts = iter(_join_stretches(begins, sizes, ledger_ids, firsts, lasts))
     start, stop = next(cuts, _NO_CUT)
-    left = []
+    remaining = []
     for each in ranges:
         shift = begins[each.ledger_id]
         at, end = each.first_entry_id + shift, each.last_entry_id + 1 + shift
@@ -275,17 +281,17 @@ def subtract_stretches(
             start, stop = next(cuts, _NO_CUT)
         while start < end:
             if at < start:
-                left.append(EntryRange(each.ledger_id, at - shift, start - 1 - shift))
+                remaining.append(EntryRange(each.ledger_id, at - shift, start - 1 - shift))
             at = min(stop, end)
             if stop > end:
                 break
             start, stop = next(cuts, _NO_CUT)
         if at < end:
-            left.append(EntryRange(each.ledger_id, at - shift, end - 1 - shift))
-    return left
+            remaining.append(EntryRange(each.ledger_id, at - shift, end - 1 - shift))
+    return remaining
 
 
-def _joined(
+def _join_stretches(
     begins: Mapping[int, int],
     sizes: Mapping[int, int],
     ledger_ids: pa.Array,

@@ -158,7 +158,7 @@ def open_existing_statistics(
     return statistics
 
 
-def open_remembered_statistics(
+def open_snapshot_statistics(
     url: str, storage_options: Mapping[str, object] | None = None, *, trace: RequestTrace
 ) -> Statistics:
     """Open the folder of statistics that a catalog snapshot names.

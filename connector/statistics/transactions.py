@@ -81,22 +81,22 @@ class RecordedTransactions:
                 transactional[ledger_id] = transactional.get(ledger_id, False) or has_any
         return transactional
 
-    def zones(self, ledgers: Sequence[Ledger], place: int) -> Sequence[ZoneTransactions] | None:
+    def zones(self, ledgers: Sequence[Ledger], index: int) -> Sequence[ZoneTransactions] | None:
         """What is known of a ledger's zones, in order; None: it is not known.
 
         Zones that have nothing of a transaction may be left out.
 
         Args:
             ledgers: The ledger and others, ascending; those behind it are looked up with it.
-            place: Which of them it is, from 0.
+            index: Which of them it is, from 0.
 
         Raises:
             StorageError: The statistics cannot be read.
         """
-        ledger_id = ledgers[place].ledger_id
+        ledger_id = ledgers[index].ledger_id
         if ledger_id not in self._loaded:
-            near, size_bytes = [ledgers[place]], ledgers[place].stored_bytes
-            for each in ledgers[place + 1 : place + _LOADED_LEDGERS]:
+            near, size_bytes = [ledgers[index]], ledgers[index].stored_bytes
+            for each in ledgers[index + 1 : index + _LOADED_LEDGERS]:
                 size_bytes += each.stored_bytes
                 if size_bytes > _LOADED_BYTES:
                     break

@@ -60,7 +60,7 @@ def encode_zone_file(zones: pa.Table) -> tuple[str, bytes]:
             {
                 _DATA_KEY: str(data_bytes),
                 _PIECES_KEY: json.dumps(hashes),
-                _LEDGERS_KEY: b64encode(_packed(ledgers_of(zones))),
+                _LEDGERS_KEY: b64encode(_pack(ledgers_of(zones))),
             }
         )
     content = sink.getvalue()
@@ -101,21 +101,21 @@ class ZoneFile:
         """
         named = _NAME.fullmatch(self.name)
         if named is None:
-            raise self._damaged("is not named as one of statistics")
+            raise self._damage_error("is not named as one of statistics")
         length = int(named[2], 16)
         if not 0 < length <= min(self.size_bytes, _MAX_FOOTER_BYTES):
-            raise self._damaged("is shorter than its name says")
+            raise self._damage_error("is shorter than its name says")
         footer = self._read(self.size_bytes - length, self.size_bytes)
         if _hash(footer) != named[1]:
-            raise self._damaged("is not as it was written")
+            raise self._damage_error("is not as it was written")
         try:
             metadata = pq.read_metadata(pa.BufferReader(footer))
         except (pa.ArrowException, OSError) as error:
-            raise self._damaged(f"cannot be read: {error}") from None
+            raise self._damage_error(f"cannot be read: {error}") from None
         if metadata.schema.to_arrow_schema() != ZONE_SCHEMA:
-            raise self._damaged("has other columns than this version knows")
+            raise self._damage_error("has other columns than this version knows")
         if self._piece_hashes(metadata.metadata) is None:
-            raise self._damaged("has no hash of what it holds")
+            raise self._damage_error("has no hash of what it holds")
         return metadata
 
     def _piece_hashes(self, metadata: Mapping[bytes, bytes]) -> tuple[int, list[str]] | None:
@@ -146,9 +146,9 @@ class ZoneFile:
             with pa.ipc.open_stream(b64decode(metadata[_LEDGERS_KEY])) as stream:
                 ledgers = stream.read_all()
         except (KeyError, ValueError, OSError, pa.ArrowException) as error:
-            raise self._damaged(f"does not tell its ledgers: {error}") from None
+            raise self._damage_error(f"does not tell its ledgers: {error}") from None
         if ledgers.schema != LEDGER_SCHEMA:
-            raise self._damaged("has other columns than this version knows")
+            raise self._damage_error("has other columns than this version knows")
         return ledgers
 
     def ledgers_of(self, topic: str, ids: Sequence[int] | None = None) -> pa.Table:
@@ -219,15 +219,15 @@ class ZoneFile:
                     pieces |= set(range(first // _PIECE_BYTES, last // _PIECE_BYTES + 1))
         # Pages that nothing is written to take no memory.
         file = mmap(-1, self.size_bytes)
-        for start, data in self._checked(pieces):
+        for start, data in self._read_checked(pieces):
             file[start : start + len(data)] = data
         try:
             opened = pq.ParquetFile(pa.py_buffer(file), metadata=footer)
             return opened.read_row_groups(row_groups, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
-            raise self._damaged(f"cannot be read: {error}") from None
+            raise self._damage_error(f"cannot be read: {error}") from None
 
-    def _checked(self, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    def _read_checked(self, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Pieces that are as they were written, and where they begin; neighbours together."""
         data_bytes, hashes = self._hashed
         runs: list[tuple[int, int]] = []
@@ -245,7 +245,7 @@ class ZoneFile:
             ):
                 for number, piece in enumerate(_pieces(data), start // _PIECE_BYTES):
                     if _hash(piece) != hashes[number]:
-                        raise self._damaged("is not as it was written")
+                        raise self._damage_error("is not as it was written")
                 yield start, data
 
     def _read(self, start: int, stop: int) -> bytes:
@@ -256,7 +256,7 @@ class ZoneFile:
             start += len(part)
         return b"".join(parts)
 
-    def _damaged(self, reason: str) -> CorruptStatisticsError:
+    def _damage_error(self, reason: str) -> CorruptStatisticsError:
         return CorruptStatisticsError(f"a file of statistics {reason}", object_key=self.name)
 
 
@@ -308,7 +308,7 @@ class _ById:
         return near.filter(pc.is_in(near.column("ledger_id"), value_set=value_set))
 
 
-def _packed(table: pa.Table) -> bytes:
+def _pack(table: pa.Table) -> bytes:
     sink = io.BytesIO()
     options = pa.ipc.IpcWriteOptions(compression="zstd")
     with pa.ipc.new_stream(sink, table.schema, options=options) as stream:

@@ -299,7 +299,7 @@ def test_positions_beyond_what_there_is_room_for() -> None:
         }
     )
     with pytest.raises(UnsupportedFormatError) as caught:
-        latest._keyed(batch, TopicMetrics())
+        latest._select_keyed(batch, TopicMetrics())
     assert caught.value.ledger_id == 7
 
 

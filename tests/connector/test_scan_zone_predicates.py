@@ -181,7 +181,7 @@ def test_no_zone_with_a_row_that_passes_is_left_out(
     bounds: Bounds,
     with_keys: bool,
 ) -> None:
-    """Whatever a filter looks at, and with or subtract_stretches the filters of keys."""
+    """Whatever a filter looks at, and with or without the filters of keys."""
     try:
         row_filter = ArrowFilter.from_expression(expression, _ROWS)
     except OptionError:
