@@ -35,7 +35,7 @@ from connector.options.nested import put_text
 from connector.options.option import options_of
 from connector.options.topic_request import OPTIONS
 from connector.options.write_request import WriteRequest
-from connector.upkeep.forecast.policy_settings import settings_of_conf
+from connector.upkeep.forecast.policy_settings import parse_conf
 from tests.support.linear_time import first_excess
 
 if TYPE_CHECKING:
@@ -92,7 +92,7 @@ _PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "place of an error in SQL": lambda text: sql._of_statement(
         duckdb, duckdb.Error("no\n\nLINE 1"), text, _CATALOG
     ),
-    "broker.conf": settings_of_conf,
+    "broker.conf": parse_conf,
     "cell of a table": cell_text,
     "plain text": printable,
     "error": lambda text: str(CorruptEntryError(text, object_key=text)),

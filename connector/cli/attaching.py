@@ -50,14 +50,14 @@ def attach(
         raise OptionError(message)
     cluster = AdminApi.from_options(path_or_url("to", to), key_values("--to-option", to_option))
     catalog = catalog_at(url, place)
-    found = check_attachment(catalog, topic, cluster, now_ms=time.time_ns() // 1_000_000)
+    attachment = check_attachment(catalog, topic, cluster, now_ms=time.time_ns() // 1_000_000)
     checks = [
-        {"what": each.what, "verdict": each.verdict.value, "text": each.text}
-        for each in found.checks
+        {"what": each.subject, "verdict": each.verdict.value, "text": each.text}
+        for each in attachment.checks
     ]
     steps = [
         {"what": f"step {number}", "verdict": "to do", "text": text}
-        for number, text in enumerate(found.steps, 1)
+        for number, text in enumerate(attachment.steps, 1)
     ]
     if form != "table":
         print_rows(_SCHEMA, table_of([*checks, *steps], _SCHEMA).to_batches(), form)
@@ -65,5 +65,5 @@ def attach(
         print_table(_SCHEMA, table_of(checks, _SCHEMA).to_batches())
         for step in steps:
             typer.echo(f"{step['what']}: {step['text']}")
-    if found.has_problems:
+    if attachment.has_problems:
         raise typer.Exit(ExitCode.FOUND)

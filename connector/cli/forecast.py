@@ -28,13 +28,18 @@ from connector.inputs.times import milliseconds_of
 from connector.inputs.topic_names import select_topics
 from connector.scan.execution import warn_incomplete
 from connector.topic import open_request
-from connector.upkeep.forecast.cost import EXAMPLE_PRICES, load_prices, read_cost, stored_bytes_of
+from connector.upkeep.forecast.cost import (
+    EXAMPLE_PRICES,
+    load_prices,
+    read_cost,
+    stored_bytes_for_topics,
+)
 from connector.upkeep.forecast.policy import Action, apply_policy, bucket_metadata
 from connector.upkeep.forecast.policy_settings import (
     SETTING_NAMES,
     OffloadPolicy,
     broker_defaults,
-    settings_of_conf,
+    parse_conf,
 )
 
 if TYPE_CHECKING:
@@ -143,7 +148,7 @@ def cost(
     opening = catalog.opening(topics)
     is_saved = given.metadata is not None and is_snapshot(given.metadata)
     whole = read_cost(*scans, openings=[] if is_saved else [opening], prices=table)
-    _print_cost(whole, stored_bytes_of(topics, opening.copies), form)
+    _print_cost(whole, stored_bytes_for_topics(topics, opening.copies), form)
     if table is EXAMPLE_PRICES:
         say("note", f"the prices are an example of {table.as_of}; --prices takes your own")
 
@@ -255,7 +260,7 @@ def _policy(settings: Iterable[str] | None, conf: str | None) -> tuple[OffloadPo
     if not settings and conf is None:
         message = f"give --conf or --set NAME=VALUE, of: {', '.join(SETTING_NAMES)}"
         raise OptionError(message)
-    in_conf = {} if conf is None else settings_of_conf(_conf_text(conf))
+    in_conf = {} if conf is None else parse_conf(_conf_text(conf))
     base = OffloadPolicy.parse(in_conf)
     given: dict[str, object] = {}
     for each in settings or ():

@@ -93,7 +93,7 @@ class ReportData:
     """Whether there was metadata to compare with."""
     metadata_warnings: tuple[str, ...]
     """What the metadata leaves unsure."""
-    taken: datetime
+    listed_at: datetime
     """When the bucket was listed."""
     published: Published | None
     """When messages were published; None if there are no statistics."""
@@ -133,7 +133,7 @@ def report_data(
         findings_elsewhere=len(audit.findings) - len(findings),
         has_metadata=audit.has_metadata,
         metadata_warnings=tuple(catalog.source.warnings) if catalog.source else (),
-        taken=audit.taken,
+        listed_at=audit.listed_at,
         published=None if folder is None else published(catalog, folder, topic),
     )
 

@@ -132,7 +132,7 @@ def _facts(
     if scale is not None:
         times = f"{time_text(scale.start_ms)} to {time_text(scale.stop_ms)} UTC"
         yield "Written", escaped(times)
-    yield "Listed", escaped(f"{_second(data.taken)} UTC")
+    yield "Listed", escaped(f"{_second(data.listed_at)} UTC")
     yield "Metadata", escaped(metadata)
 
 

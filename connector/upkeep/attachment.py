@@ -51,12 +51,12 @@ class Check:
     """One thing that must be so before a topic is attached.
 
     Attributes:
-        what: What is looked at.
+        subject: What is looked at.
         verdict: What it came to.
         text: Why, in words.
     """
 
-    what: str
+    subject: str
     verdict: Verdict
     text: str
 
@@ -102,14 +102,14 @@ def check_attachment(catalog: Catalog, name: str, cluster: AdminApi, *, now_ms: 
         raise OptionError(message)
     (base,) = bases
     schema = catalog.schema([base])
-    settings = _Settings.of(cluster, base)
+    settings = _Settings.from_cluster(cluster, base)
     checks = (
-        *_of_topic(catalog, topics),
-        _of_absence(cluster, base),
-        *_of_ledger_ids(cluster, topics),
-        _of_cluster_name(settings, topics),
+        *_check_topic(catalog, topics),
+        _check_absence(cluster, base),
+        *_check_ledger_ids(cluster, topics),
+        _check_cluster_name(settings, topics),
         *settings.checks(topics, now_ms),
-        _of_schema(cluster, base, schema),
+        _check_schema(cluster, base, schema),
     )
     return Attachment(checks, tuple(_steps(cluster, base, topics, schema)))
 
@@ -118,7 +118,7 @@ def _infos(topics: Sequence[TopicLedgers]) -> list[LedgerInfo]:
     return [info for each in topics if each.metadata for info in each.metadata.ledgers]
 
 
-def _of_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
+def _check_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
     """What the bucket and the metadata say of each other."""
     problems = [str(error) for each in topics for error in each.problems]
     problems += [
@@ -135,12 +135,12 @@ def _of_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Chec
     ]
     count = sum(len(each.ledgers) for each in topics)
     text = f"{counted(count, 'ledger')} of the metadata can be read"
-    yield _check("ledgers", problems[:1], text)
+    yield _make_check("ledgers", problems[:1], text)
     numbers = sorted(each.topic.partition for each in topics)
     is_whole = numbers in ([-1], [*range(len(numbers))])
     text = "not partitioned" if numbers == [-1] else counted(len(numbers), "partition")
     lacking = f"there are the partitions {', '.join(map(str, numbers))} alone"
-    yield _check("partitions", [] if is_whole else [lacking], text)
+    yield _make_check("partitions", [] if is_whole else [lacking], text)
     offloads = [info.offload for info in _infos(topics) if info.offload]
     url = catalog.location.url
     bucket, prefix = url.partition("://")[2].partition("/")[0], prefix_in_store(url)
@@ -155,31 +155,33 @@ def _of_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Chec
         for each in sorted({str(each.bucket) for each in offloads})
         if each != bucket.partition("@")[0]
     ]
-    yield _check("bucket", wrong, "the ledgers are at the root of the bucket that they name")
+    yield _make_check("bucket", wrong, "the ledgers are at the root of the bucket that they name")
 
 
-def _of_absence(cluster: AdminApi, base: TopicName) -> Check:
+def _check_absence(cluster: AdminApi, base: TopicName) -> Check:
     there = [each for each in cluster.topics([base.full_namespace]) if each.base == base]
-    found = [f"the cluster has {there[0]}"] if there else []
+    problems = [f"the cluster has {there[0]}"] if there else []
     answer = cluster.answer(
         "persistent", *base.full_namespace.split("/"), base.local_name, "partitions"
     )
-    if not found and answer is not None and answer.get("partitions"):
-        found = [f"the cluster has {counted(_number(answer['partitions']), 'partition')} of it"]
-    return _check("topic", found, "the cluster does not have it")
+    if not problems and answer is not None and answer.get("partitions"):
+        problems = [f"the cluster has {counted(_number(answer['partitions']), 'partition')} of it"]
+    return _make_check("topic", problems, "the cluster does not have it")
 
 
-def _of_ledger_ids(cluster: AdminApi, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
+def _check_ledger_ids(cluster: AdminApi, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
     own = [info.ledger_id for info in _infos(topics)]
     try:
         owners = cluster.ledger_owners()
     except (StorageError, CorruptMetadataError) as error:
         yield Check("ledger ids", Verdict.UNKNOWN, f"not all topics can be asked: {error}")
         return
-    taken = [f"{owners[each]} has ledger {each}" for each in own if each in owners]
+    problems = [f"{owners[each]} has ledger {each}" for each in own if each in owners]
     if len(own) != len(set(own)):
-        taken.append("two partitions have a ledger of the same id")
-    yield _check("ledger ids", taken[:1], "no topic of the cluster has a ledger of these ids")
+        problems.append("two partitions have a ledger of the same id")
+    yield _make_check(
+        "ledger ids", problems[:1], "no topic of the cluster has a ledger of these ids"
+    )
     last, greatest = max(own, default=-1), max(owners, default=-1)
     is_below = last < greatest
     text = f"ledger {greatest} of {owners.get(greatest)} is newer than all of these"
@@ -191,13 +193,13 @@ def _of_ledger_ids(cluster: AdminApi, topics: Sequence[TopicLedgers]) -> Iterato
     yield Check("next ledger id", Verdict.OK if is_below else Verdict.UNKNOWN, text)
 
 
-def _of_cluster_name(settings: _Settings, topics: Sequence[TopicLedgers]) -> Check:
+def _check_cluster_name(settings: _Settings, topics: Sequence[TopicLedgers]) -> Check:
     copies = (state.copy for each in topics for state in each.states)
     ledgers = (copy.ledger for copy in copies if copy is not None)
     named = {told_cluster(ledger.user_metadata) for ledger in ledgers if ledger is not None}
     own = settings.configuration.get("clusterName")
     if own is None:
-        return settings.unknown("cluster", "the cluster does not tell its name")
+        return settings.unknown_check("cluster", "the cluster does not tell its name")
     if None in named:
         text = "the objects do not name it: audits cannot tell whose they are"
         return Check("cluster", Verdict.UNKNOWN, text)
@@ -205,7 +207,7 @@ def _of_cluster_name(settings: _Settings, topics: Sequence[TopicLedgers]) -> Che
         f"the objects are said to be of the cluster {other!r}, not {own!r}"
         for other in sorted(each for each in named - {own} if each is not None)
     ]
-    return _check("cluster", wrong, f"the objects are said to be of {own!r}")
+    return _make_check("cluster", wrong, f"the objects are said to be of {own!r}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -219,14 +221,14 @@ class _Settings:
     """What the cluster refused to tell, and why."""
 
     @classmethod
-    def of(cls, cluster: AdminApi, base: TopicName) -> _Settings:
+    def from_cluster(cls, cluster: AdminApi, base: TopicName) -> _Settings:
         """Ask for them; what the cluster refuses to tell is not known."""
         refusals: list[str] = []
-        policies = _asked(cluster, ("namespaces", *base.full_namespace.split("/")), refusals)
+        policies = _request_json(cluster, ("namespaces", *base.full_namespace.split("/")), refusals)
         configuration = None
         if not refusals:
             # Whatever the brokers are set to, a policy may say otherwise.
-            configuration = _asked(cluster, _CONFIGURATION, refusals)
+            configuration = _request_json(cluster, _CONFIGURATION, refusals)
         return cls(base.full_namespace, policies, configuration or {}, tuple(refusals))
 
     def checks(self, topics: Sequence[TopicLedgers], now_ms: int) -> Iterator[Check]:
@@ -235,65 +237,75 @@ class _Settings:
             text = f"the cluster has no namespace {self.namespace}"
             yield Check("namespace", Verdict.PROBLEM, text)
             return
-        yield self._of_driver(topics)
-        yield self._of_retention(topics, now_ms)
+        yield self._check_driver(topics)
+        yield self._check_retention(topics, now_ms)
 
-    def unknown(self, what: str, text: str) -> Check:
+    def unknown_check(self, subject: str, text: str) -> Check:
         """That something is not known, and what the cluster said when it was asked, if anything."""
-        return Check(what, Verdict.UNKNOWN, next(iter(self.refusals), text))
+        return Check(subject, Verdict.UNKNOWN, next(iter(self.refusals), text))
 
-    def _of_driver(self, topics: Sequence[TopicLedgers]) -> Check:
+    def _check_driver(self, topics: Sequence[TopicLedgers]) -> Check:
         drivers = {info.offload.driver for info in _infos(topics) if info.offload}
         own = {each for each in drivers if each is not None}
-        told = _mapping(self.policies, "offload_policies").get("managedLedgerOffloadDriver")
-        driver = told or self.configuration.get("managedLedgerOffloadDriver")
+        policy_driver = _mapping(self.policies, "offload_policies").get(
+            "managedLedgerOffloadDriver"
+        )
+        driver = policy_driver or self.configuration.get("managedLedgerOffloadDriver")
         if not self.configuration and driver is None:
-            return self.unknown("offload driver", "the brokers do not tell theirs")
+            return self.unknown_check("offload driver", "the brokers do not tell theirs")
         wrong = [
             f"the brokers use {driver or 'none'}, the ledgers need {each}"
             for each in sorted(own - {driver})
         ]
-        return _check("offload driver", wrong, f"{driver}")
+        return _make_check("offload driver", wrong, f"{driver}")
 
-    def _of_retention(self, topics: Sequence[TopicLedgers], now_ms: int) -> Check:
-        told = _mapping(self.policies, "retention_policies")
+    def _check_retention(self, topics: Sequence[TopicLedgers], now_ms: int) -> Check:
+        retention = _mapping(self.policies, "retention_policies")
         names = ("retentionTimeInMinutes", "retentionSizeInMB")
-        given = {name: told.get(name) for name in names}
-        if not told:
+        settings = {name: retention.get(name) for name in names}
+        if not retention:
             defaults = ("defaultRetentionTimeInMinutes", "defaultRetentionSizeInMB")
-            given = {name: self.configuration.get(name) for name in defaults}
-        if None in given.values():
-            return self.unknown("retention", "the brokers do not tell their default")
+            settings = {name: self.configuration.get(name) for name in defaults}
+        if None in settings.values():
+            return self.unknown_check("retention", "the brokers do not tell their default")
         try:
-            policy = OffloadPolicy.parse(given)
+            policy = OffloadPolicy.parse(settings)
         except OptionError as error:
-            return self.unknown("retention", str(error))
-        known = [each.metadata for each in topics if each.metadata is not None]
-        trims = [trim for metadata in known for trim in _trims(metadata, policy, now_ms)]
-        shown = ", ".join(f"{name} {value}" for name, value in given.items())
-        wrong = [f"once all is consumed, {counted(len(trims), 'ledger')} would go ({shown})"]
-        return _check("retention", wrong if trims else [], shown)
+            return self.unknown_check("retention", str(error))
+        metadata_list = [each.metadata for each in topics if each.metadata is not None]
+        trims = [
+            trim for metadata in metadata_list for trim in _find_trims(metadata, policy, now_ms)
+        ]
+        settings_text = ", ".join(f"{name} {value}" for name, value in settings.items())
+        wrong = [
+            f"once all is consumed, {counted(len(trims), 'ledger')} would go ({settings_text})"
+        ]
+        return _make_check("retention", wrong if trims else [], settings_text)
 
 
-def _trims(metadata: TopicMetadata, policy: OffloadPolicy, now_ms: int) -> list[int]:
+def _find_trims(metadata: TopicMetadata, policy: OffloadPolicy, now_ms: int) -> list[int]:
     """The ledgers that a broker deletes as soon as every subscription has read them."""
     fates = apply_policy(metadata, policy, at_ms=now_ms)
     return [each.ledger_id for each in fates if each.action is Action.TRIM and each.is_due]
 
 
-def _of_schema(cluster: AdminApi, base: TopicName, schema: TopicSchema | None) -> Check:
+def _check_schema(cluster: AdminApi, base: TopicName, schema: TopicSchema | None) -> Check:
     versions = registered_versions(schema)
     answer = cluster.schema_source(base)
-    standing = None if answer is None else registered_versions(load_schema(answer))
+    cluster_versions = None if answer is None else registered_versions(load_schema(answer))
     wrong = []
     if [number for number, _ in versions] != [*range(len(versions))]:
         wrong.append("the versions do not begin with 0, or one is missing: they cannot be posted")
-    elif standing and standing != versions:
-        wrong.append(f"the cluster has {counted(len(standing), 'version')} of another schema")
+    elif cluster_versions and cluster_versions != versions:
+        wrong.append(
+            f"the cluster has {counted(len(cluster_versions), 'version')} of another schema"
+        )
     text = (
-        "the cluster has the same" if standing else f"{counted(len(versions), 'version')} to post"
+        "the cluster has the same"
+        if cluster_versions
+        else f"{counted(len(versions), 'version')} to post"
     )
-    return _check("schema", wrong, text if versions else "none")
+    return _make_check("schema", wrong, text if versions else "none")
 
 
 def _steps(
@@ -303,7 +315,7 @@ def _steps(
     schema: TopicSchema | None,
 ) -> Iterator[str]:
     """What is to be done, as docs/attach.md tells it."""
-    stores = _asked(cluster, _STORES, []) or {}
+    stores = _request_json(cluster, _STORES, []) or {}
     store = stores.get("metadataStoreUrl") or "the metadata store"
     yield (
         "set retention, before anything is consumed: pulsar-admin namespaces set-retention"
@@ -331,7 +343,7 @@ def _steps(
 _SCHEMA_BODY: Final = {"type": "type", "schema": "data", "properties": "properties"}
 
 
-def _asked(
+def _request_json(
     cluster: AdminApi, path: tuple[str, ...], refusals: list[str]
 ) -> Mapping[str, object] | None:
     try:
@@ -341,14 +353,14 @@ def _asked(
         return None
 
 
-def _check(what: str, problems: Sequence[str], text: str) -> Check:
+def _make_check(subject: str, problems: Sequence[str], text: str) -> Check:
     if problems:
-        return Check(what, Verdict.PROBLEM, problems[0])
-    return Check(what, Verdict.OK, text)
+        return Check(subject, Verdict.PROBLEM, problems[0])
+    return Check(subject, Verdict.OK, text)
 
 
-def _mapping(found: Mapping[str, object] | None, name: str) -> Mapping[str, object]:
-    value = (found or {}).get(name)
+def _mapping(mapping: Mapping[str, object] | None, name: str) -> Mapping[str, object]:
+    value = (mapping or {}).get(name)
     return value if isinstance(value, dict) else {}
 
 

@@ -13,7 +13,7 @@ import pytest
 from connector import open_catalog
 from connector.catalog.metadata.admin_client import AdminApi as CheckedApi
 from connector.upkeep.attachment import Verdict, check_attachment
-from connector.upkeep.repair.ledger_repair import MADE_ANEW
+from connector.upkeep.repair.ledger_repair import REBUILT
 from connector.upkeep.repair.repair import plan_repair, repair
 from tests.broker.admin_api import NAMESPACE
 from tests.broker.client_messages import Position, expected, read_all, read_values, receive
@@ -126,7 +126,7 @@ def test_a_broker_reads_by_repaired_index_objects(attached: Cluster) -> None:
     catalog = attached.open_catalog()
     repaired = [each for each in repair(location, plan_repair(catalog)) if each.index is not None]
     assert {each.attempt.name.index_name for each in repaired} == lost
-    assert {each.ledger and each.ledger.metadata_from for each in repaired} == {MADE_ANEW}
+    assert {each.ledger and each.ledger.metadata_from for each in repaired} == {REBUILT}
     attached.restart()
     read = [message for _, message in read_all(attached.client, topic)]
     assert read == expected(sound.messages)
@@ -147,7 +147,7 @@ def test_what_stands_in_the_way_of_attaching_is_told(attached: Cluster) -> None:
         cluster = CheckedApi.from_options(attached.broker.admin_url, {})
         found = check_attachment(catalog, topic, cluster, now_ms=time.time_ns() // 1_000_000)
         assert "rocksdb://" in found.steps[1], "the broker tells its metadata store"
-        return {each.what for each in found.checks if each.verdict is Verdict.PROBLEM}
+        return {each.subject for each in found.checks if each.verdict is Verdict.PROBLEM}
 
     assert problems() == set()
     nothing = {"retentionTimeInMinutes": 0, "retentionSizeInMB": 0}

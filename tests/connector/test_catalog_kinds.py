@@ -186,7 +186,7 @@ def test_metadata_names_a_kind(bucket: MemoryBucket, tmp_path: Path) -> None:
     assert [(each.kind.value, each.objects) for each in found.findings] == [
         ("double", (further.index_name, further.data_name))
     ]
-    (planned,) = plan_cleaning(found, now=found.taken)
+    (planned,) = plan_cleaning(found, now=found.listed_at)
     assert planned.refusal is not None
 
     for name in (_BOX.data_name, _BOX.index_name, further.data_name, further.index_name):

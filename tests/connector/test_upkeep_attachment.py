@@ -127,7 +127,7 @@ class Written:
 
 
 def _verdicts(found: Attachment) -> dict[str, Verdict]:
-    return {each.what: each.verdict for each in found.checks}
+    return {each.subject: each.verdict for each in found.checks}
 
 
 def _wrong(found: Attachment) -> dict[str, Verdict]:
@@ -278,12 +278,12 @@ def test_checks_say_what_they_go_by(sales: Written, written: Written, cluster: A
     store = (*_V2, "brokers", "internal-configuration")
     cluster.answers[store] = b'{"metadataStoreUrl": "zk:one:2181"}'
     found = sales.checked(cluster)
-    texts = {each.what: each.text for each in found.checks}
+    texts = {each.subject: each.text for each in found.checks}
     assert texts["cluster"] == "the objects are said to be of 'standalone'"
     assert texts["next ledger id"].endswith("is newer than all of these")
     assert found.steps[1].startswith("in zk:one:2181, create /admin/partitioned-topics/")
     written.write(first_ledger_id=1000)
-    texts = {each.what: each.text for each in written.checked(cluster).checks}
+    texts = {each.subject: each.text for each in written.checked(cluster).checks}
     assert "nothing tells whether BookKeeper has given 100" in texts["next ledger id"]
 
 

@@ -198,7 +198,7 @@ def test_objects_of_unknown_age_stay() -> None:
         (finding, "younger than 7 days, 0:00:00"),
         (replace(finding, modified=None), "the store does not say how old it is"),
     ):
-        audit = Audit((changed,), has_metadata=True, taken=datetime.now(UTC))
+        audit = Audit((changed,), has_metadata=True, listed_at=datetime.now(UTC))
         assert plan_cleaning(audit, now=NOW) == [Deletion(changed, refusal)]
 
 
@@ -206,12 +206,12 @@ def test_each_thing_that_is_kept_is_told_with_the_reason() -> None:
     """What was asked of the metadata has its doubt, all else what it is; no objects, no line."""
     lag = Finding(kind=FindingKind.BOOKKEEPER_COPY, text="", deletable=True, modified=LONG_AGO)
     foreign = Finding(kind=FindingKind.FOREIGN, text="foreign", objects=("a",), modified=LONG_AGO)
-    doubted = replace(foreign, kind=FindingKind.ORPHAN, doubt="doubt", text="orphan; doubt")
-    audit = Audit((lag, foreign, doubted), has_metadata=True, taken=datetime.now(UTC))
+    doubtful = replace(foreign, kind=FindingKind.ORPHAN, doubt="doubt", text="orphan; doubt")
+    audit = Audit((lag, foreign, doubtful), has_metadata=True, listed_at=datetime.now(UTC))
 
     assert plan_cleaning(audit, now=NOW) == [
         Deletion(foreign, "foreign"),
-        Deletion(doubted, "doubt"),
+        Deletion(doubtful, "doubt"),
     ]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from arrow_io.errors import OptionError
-from connector.upkeep.forecast.policy_settings import OffloadPolicy, settings_of_conf
+from connector.upkeep.forecast.policy_settings import OffloadPolicy, parse_conf
 
 
 @pytest.mark.parametrize(
@@ -96,7 +96,7 @@ managedLedgerOffloadThresholdInSeconds=
 no pair
 """
 
-    assert settings_of_conf(conf) == {
+    assert parse_conf(conf) == {
         "managedLedgerOffloadDeletionLagMs": "14400000",
         "defaultRetentionSizeInMB": "5",
     }

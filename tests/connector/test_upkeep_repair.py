@@ -31,7 +31,7 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import LedgerOffloader, open_catalog
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
-from connector.upkeep.repair.ledger_repair import FROM_DAMAGED, MADE_ANEW
+from connector.upkeep.repair.ledger_repair import FROM_DAMAGED, REBUILT
 from connector.upkeep.repair.repair import plan_repair, repair
 from tests.support.buckets import TOPIC, memory_bucket, offload_ledger
 from tests.support.damage import WOVEN
@@ -91,7 +91,7 @@ def test_every_golden_index_is_made_anew(tmp_path: Path, set_name: str) -> None:
 
     found = list(repair(catalog.location, plan_repair(catalog)))
 
-    assert {each.ledger and each.ledger.metadata_from for each in found} == {MADE_ANEW}
+    assert {each.ledger and each.ledger.metadata_from for each in found} == {REBUILT}
     assert {each.name for each in bucket.objects.glob("*-index")} == indexes.keys()
     for name in indexes:
         old = index_of(indexes, name)

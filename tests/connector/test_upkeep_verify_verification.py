@@ -444,8 +444,8 @@ def test_entries_are_not_kept_until_their_ledger_ends(monkeypatch: pytest.Monkey
         held.append(sum(memoryview(each.obj).nbytes for each in buffers))
         return zone
 
-    checked = verification._checked
-    monkeypatch.setattr(verification, "_checked", lambda *given: noted(checked(*given)))
+    checked = verification._check_zone
+    monkeypatch.setattr(verification, "_check_zone", lambda *given: noted(checked(*given)))
     monkeypatch.setattr("connector.statistics.whole_ledgers.ZONE_BYTES", 1)
 
     _verified(open_catalog(str(CHUNKED.objects_folder)))

@@ -25,9 +25,9 @@ from connector.upkeep.audit.findings import (
     REPAIRABLE,
     Finding,
     FindingKind,
-    doubted,
-    judged,
-    of_objects,
+    finding_from_objects,
+    judge,
+    mark_doubtful,
 )
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Audit:
     Attributes:
         findings: Ordered by topic and ledger; what belongs to no topic comes last.
         has_metadata: Whether there was metadata to compare with.
-        taken: When the bucket was listed.
+        listed_at: When the bucket was listed.
         segment_ledgers: How many ledgers the bucket has of scalable topics (Pulsar 5.0), which are
             not compared with anything.
         streaming_ledgers: How many ledgers it has in segments of streaming offload (PIP-76), whose
@@ -57,7 +57,7 @@ class Audit:
 
     findings: tuple[Finding, ...]
     has_metadata: bool
-    taken: datetime
+    listed_at: datetime
     segment_ledgers: int = 0
     streaming_ledgers: int = 0
 
@@ -89,31 +89,31 @@ def audit(
     Raises:
         PulsarOffloadError: The metadata or an object cannot be read.
     """
-    begun = list(uploads)
+    open_uploads = list(uploads)
     topics = catalog.every_ledger()
     auditor = _Auditor(catalog, topics, deletion_lag, is_one_cluster=is_one_cluster)
-    found = [finding for topic in topics for finding in auditor.of_topic(topic)]
-    found += auditor.of_no_topic(begun)
-    found += [auditor.of_unfinished(each) for each in catalog.contents.unfinished]
-    found += [auditor.of_upload(each) for each in begun]
-    found += auditor.of_nameless_pairs()
-    found = _kept_where_messages_are_lost(found)
-    found.sort(key=_place)
+    findings = [finding for topic in topics for finding in auditor.report_topic(topic)]
+    findings += auditor.report_unowned(open_uploads)
+    findings += [auditor.report_unfinished(each) for each in catalog.contents.unfinished]
+    findings += [auditor.report_upload(each) for each in open_uploads]
+    findings += auditor.report_nameless_pairs()
+    findings = _keep_objects_of_lossy_topics(findings)
+    findings.sort(key=_sort_key)
     copies = catalog.contents.copies
     foreign = {each.name.ledger_id for each in copies if isinstance(each.topic, ForeignTopic)}
     streaming = {each.name.ledger_id for each in copies if each.is_shared}
     return Audit(
-        tuple(found), catalog.source is not None, catalog.taken, len(foreign), len(streaming)
+        tuple(findings), catalog.source is not None, catalog.taken, len(foreign), len(streaming)
     )
 
 
-def _place(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
+def _sort_key(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
     """Where it stands among others: what belongs to no topic comes behind all topics."""
     ledger_id = -1 if finding.ledger_id is None else finding.ledger_id
     return str(finding.topic or "~"), ledger_id, finding.objects
 
 
-def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:
+def _keep_objects_of_lossy_topics(findings: list[Finding]) -> list[Finding]:
     """Keep all objects of topics with losses: their metadata may be of something else.
 
     What would be deleted may be all that is left to mend the topic with.
@@ -123,7 +123,7 @@ def _kept_where_messages_are_lost(findings: list[Finding]) -> list[Finding]:
     }
     doubt = "messages of the topic cannot be read, which the audit reports too"
     return [
-        doubted(each, doubt)
+        mark_doubtful(each, doubt)
         if each.deletable and isinstance(each.topic, TopicName) and each.topic.base in lossy
         else each
         for each in findings
@@ -144,7 +144,7 @@ class _Auditor:
         self._topics = {each.topic: each for each in topics}
         self.deletability = Deletability(catalog, topics, is_one_cluster=is_one_cluster)
 
-    def of_topic(self, topic: TopicLedgers) -> Iterator[Finding]:
+    def report_topic(self, topic: TopicLedgers) -> Iterator[Finding]:
         """What is wrong with the ledgers of a topic."""
         if topic.metadata_error is not None:
             yield Finding(
@@ -158,22 +158,22 @@ class _Auditor:
         for ledger in topic.states:
             copies = ledger.others
             if ledger.error is not None and not is_unknown:
-                yield self._of_error(topic, ledger)
+                yield self._report_error(topic, ledger)
             elif ledger.copy is not None and (is_unknown or ledger.state.is_stray):
                 copies = (ledger.copy, *ledger.others)
             elif ledger.copy is not None:
-                yield from _of_extra_bytes(topic, ledger.copy)
+                yield from _report_extra_bytes(topic, ledger.copy)
             # Segments are kept: other ledgers may need what this one does not.
             for copy in (each for each in copies if not each.is_shared):
                 if is_unknown or (ledger.info is None and ledger.state.is_stray):
-                    yield self._of_stray(topic, copy)
+                    yield self._report_stray(topic, copy)
                 else:
-                    yield self._of_other(topic, ledger, copy)
-            lagging = self._of_bookkeeper(topic, ledger)
+                    yield self._report_other_copy(topic, ledger, copy)
+            lagging = self._report_bookkeeper_copy(topic, ledger)
             if lagging is not None:
                 yield lagging
 
-    def _of_error(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding:
+    def _report_error(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding:
         copy = ledger.copy
         if isinstance(ledger.error, MissingObjectError):
             gap = ledger.info is not None and not ledger.info.is_offloaded
@@ -196,28 +196,32 @@ class _Auditor:
         text = str(ledger.error)
         if kind is FindingKind.FORMAT_MISMATCH and copy is not None and copy.data is not None:
             text = f"{text}; {REPAIRABLE}"
-        found = _finding(kind, text, copy, topic.topic)
-        return replace(found, ledger_id=ledger.ledger_id, is_loss=True)
+        finding = _make_finding(kind, text, copy, topic.topic)
+        return replace(finding, ledger_id=ledger.ledger_id, is_loss=True)
 
-    def _of_stray(self, topic: TopicLedgers, copy: LedgerCopy) -> Finding:
+    def _report_stray(self, topic: TopicLedgers, copy: LedgerCopy) -> Finding:
         """A copy of a ledger that the metadata does not list."""
         listed = topic.metadata.ledgers if topic.metadata else ()
         if listed and copy.name.ledger_id > listed[-1].ledger_id:
             text = "the ledger is newer than the topic's last in the metadata, which may be older"
-            return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
+            return _make_finding(FindingKind.UNLISTED, text, copy, topic.topic)
         if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
             text = (
                 "the metadata lacks the ledger between ledgers that it has: the metadata is"
                 " damaged, or the ledger is another cluster's"
             )
-            return _finding(FindingKind.UNLISTED, text, copy, topic.topic)
+            return _make_finding(FindingKind.UNLISTED, text, copy, topic.topic)
         text = "the topic does not have the ledger any more"
         if topic.metadata is None:
             text = "a ledger of a topic that the metadata does not know"
-        found = _finding(FindingKind.ORPHAN, text, copy, topic.topic)
-        return judged(found, lambda: self.deletability.doubt_of_copy(topic, copy, found.modified))
+        finding = _make_finding(FindingKind.ORPHAN, text, copy, topic.topic)
+        return judge(
+            finding, lambda: self.deletability.doubt_of_copy(topic, copy, finding.modified)
+        )
 
-    def _of_other(self, topic: TopicLedgers, ledger: TopicLedger, copy: LedgerCopy) -> Finding:
+    def _report_other_copy(
+        self, topic: TopicLedgers, ledger: TopicLedger, copy: LedgerCopy
+    ) -> Finding:
         """A copy of a ledger that is not the one that counts, or not yet."""
         kind, text = FindingKind.UNLISTED, "the metadata, which may be older, has another copy"
         if copy.data is None:
@@ -229,12 +233,14 @@ class _Auditor:
             text = "the metadata says it is not offloaded, but may be older than the copy"
         if copy.error is not None:
             text = f"{text}; {copy.error}"
-        found = _finding(kind, text, copy, topic.topic)
+        finding = _make_finding(kind, text, copy, topic.topic)
         if self._catalog.source is None:
-            return found
-        return judged(found, lambda: self.deletability.doubt_of_copy(topic, copy, found.modified))
+            return finding
+        return judge(
+            finding, lambda: self.deletability.doubt_of_copy(topic, copy, finding.modified)
+        )
 
-    def _of_bookkeeper(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding | None:
+    def _report_bookkeeper_copy(self, topic: TopicLedgers, ledger: TopicLedger) -> Finding | None:
         offload = ledger.info.offload if ledger.info else None
         if (
             self._deletion_lag is None
@@ -256,7 +262,7 @@ class _Auditor:
             ledger_id=ledger.ledger_id,
         )
 
-    def of_no_topic(self, uploads: Sequence[UnfinishedUpload]) -> Iterator[Finding]:
+    def report_unowned(self, uploads: Sequence[UnfinishedUpload]) -> Iterator[Finding]:
         """Objects that nothing says belong to a topic."""
         listed = {
             copy.name
@@ -271,16 +277,16 @@ class _Auditor:
             kind = FindingKind.FORMAT_MISMATCH
             if copy.data is None:
                 kind = FindingKind.INDEX_WITHOUT_DATA
-            found = _finding(kind, str(copy.error), copy, copy.topic)
-            yield replace(found, is_loss=self._catalog.source is None)
+            finding = _make_finding(kind, str(copy.error), copy, copy.topic)
+            yield replace(finding, is_loss=self._catalog.source is None)
         # What an upload to a folder writes aside is reported with the uploads.
         aside = {aside_path(each.name, each.upload_id) for each in uploads}
         for info in self._catalog.contents.foreign:
             if info.name not in aside and not self._is_snapshot(info):
                 text = "no offloader of Pulsar names an object so"
-                yield of_objects(FindingKind.FOREIGN, text, (info,), None)
+                yield finding_from_objects(FindingKind.FOREIGN, text, (info,), None)
 
-    def of_nameless_pairs(self) -> Iterator[Finding]:
+    def report_nameless_pairs(self) -> Iterator[Finding]:
         """Pairs whose ledgers, or the topic of these, nothing tells."""
         has_metadata = self._catalog.source is not None
         for pair in self._catalog.contents.pairs:
@@ -290,23 +296,24 @@ class _Auditor:
             if pair.error is None:
                 if has_metadata or pair.topic is not None:
                     continue
-                of = kind_of(pair.name)
+                object_kind = kind_of(pair.name)
                 kind = FindingKind.STREAMING
-                text = f"a {of.unit} of {of.title} of which nothing names the topic"
-            found = of_objects(kind, text, pair.objects, pair.topic)
-            yield replace(found, is_loss=not has_metadata)
+                what = f"a {object_kind.unit} of {object_kind.title}"
+                text = f"{what} of which nothing names the topic"
+            finding = finding_from_objects(kind, text, pair.objects, pair.topic)
+            yield replace(finding, is_loss=not has_metadata)
 
     def _is_snapshot(self, info: ObjectInfo) -> bool:
         """Whether an object is a catalog that was saved into the bucket."""
         return is_snapshot(info.name) and begins_snapshot(self._catalog.location, info.name)
 
-    def of_unfinished(self, offload: UnfinishedOffload) -> Finding:
+    def report_unfinished(self, offload: UnfinishedOffload) -> Finding:
         """A data object without an index object."""
         name = offload.name
         if not tells_ledger(name):
             text = f"an object of {kind_of(name).title} without its index object"
-            return of_objects(FindingKind.STREAMING, text, (offload.data,), None)
-        found = Finding(
+            return finding_from_objects(FindingKind.STREAMING, text, (offload.data,), None)
+        finding = Finding(
             kind=FindingKind.DATA_WITHOUT_INDEX,
             text="the data object is there, its index object is not",
             objects=(name.data_name,),
@@ -317,30 +324,34 @@ class _Auditor:
         try:
             topic = self._catalog.unfinished.topic(name)
         except MissingObjectError:
-            return replace(found, text="a data object that was deleted since the bucket was listed")
+            return replace(
+                finding, text="a data object that was deleted since the bucket was listed"
+            )
         owners = self.deletability.owners.get(name.ledger_id, [])
         if topic is None and len(owners) == 1:
             topic = owners[0].topic
-        found = replace(found, topic=topic)
-        known = self._topics.get(topic) if isinstance(topic, TopicName) else None
+        finding = replace(finding, topic=topic)
+        topic_ledgers = self._topics.get(topic) if isinstance(topic, TopicName) else None
         if isinstance(topic, ForeignTopic):
-            return doubted(found, "it is of a scalable topic (Pulsar 5.0)")
-        if known is None:
-            return found if self._catalog.source is None else doubted(found, NO_TOPIC)
-        repairable = replace(found, text=f"{found.text}; {REPAIRABLE}")
+            return mark_doubtful(finding, "it is of a scalable topic (Pulsar 5.0)")
+        if topic_ledgers is None:
+            return finding if self._catalog.source is None else mark_doubtful(finding, NO_TOPIC)
+        repairable = replace(finding, text=f"{finding.text}; {REPAIRABLE}")
         if self._catalog.source is None:
-            sound = {ledger.ledger_id for ledger in known.ledgers}
+            sound = {ledger.ledger_id for ledger in topic_ledgers.ledgers}
             is_loss = name.ledger_id not in sound and name.ledger_id < max(sound, default=-1)
-            return replace(repairable, is_loss=True) if is_loss else found
-        named = known.metadata.named_attempts if known.metadata else ()
-        found = repairable if (name.ledger_id, name.uuid) in named else found
-        return judged(found, partial(self.deletability.doubt_of_data, known, name, found.modified))
+            return replace(repairable, is_loss=True) if is_loss else finding
+        metadata = topic_ledgers.metadata
+        named = metadata.named_attempts if metadata else ()
+        finding = repairable if (name.ledger_id, name.uuid) in named else finding
+        doubt = partial(self.deletability.doubt_of_data, topic_ledgers, name, finding.modified)
+        return judge(finding, doubt)
 
-    def of_upload(self, upload: UnfinishedUpload) -> Finding:
+    def report_upload(self, upload: UnfinishedUpload) -> Finding:
         """An upload that was neither completed nor aborted."""
         parsed = parse_name(upload.name)
         name = parsed.name if parsed else None
-        found = Finding(
+        finding = Finding(
             kind=FindingKind.UNFINISHED_UPLOAD,
             text="an upload was begun, and neither completed nor aborted",
             objects=(upload.name,),
@@ -349,26 +360,26 @@ class _Auditor:
             upload_id=upload.upload_id,
         )
         if name is None or not tells_ledger(name):
-            return found
+            return finding
         owners = self.deletability.owners.get(name.ledger_id, [])
         if len(owners) != 1:
-            return found if self._catalog.source is None else doubted(found, NO_TOPIC)
-        found = replace(found, topic=owners[0].topic)
-        return judged(
-            found, partial(self.deletability.doubt_of_upload, owners[0], name, found.modified)
+            return finding if self._catalog.source is None else mark_doubtful(finding, NO_TOPIC)
+        finding = replace(finding, topic=owners[0].topic)
+        return judge(
+            finding, partial(self.deletability.doubt_of_upload, owners[0], name, finding.modified)
         )
 
 
-def _of_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
+def _report_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
     """What lies behind the data that the index object describes, in the copy that counts."""
     if copy.data is not None and copy.extra_bytes:
         extra = counted(copy.extra_bytes, "byte")
         text = f"{extra} behind what the index object describes, which nothing reads"
-        found = _finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
+        found = _make_finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
         yield replace(found, objects=(copy.data.name,), stored_bytes=copy.extra_bytes)
 
 
-def _finding(
+def _make_finding(
     kind: FindingKind,
     text: str,
     copy: LedgerCopy | None,
@@ -376,5 +387,5 @@ def _finding(
 ) -> Finding:
     if copy is None:
         return Finding(kind=kind, text=text, topic=topic)
-    found = of_objects(kind, text, copy.objects, topic)
-    return replace(found, ledger_id=copy.name.ledger_id, stored_bytes=copy.stored_bytes)
+    finding = finding_from_objects(kind, text, copy.objects, topic)
+    return replace(finding, ledger_id=copy.name.ledger_id, stored_bytes=copy.stored_bytes)

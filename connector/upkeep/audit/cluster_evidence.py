@@ -66,7 +66,7 @@ class ClusterEvidence:
             for topic in topics
             if topic.metadata and (own := self._own[topic.topic])
         }
-        self._times_of_all = LedgerTimes(self._all_own, ())
+        self._all_times = LedgerTimes(self._all_own, ())
         self._bookies = {bookie for copy in self._all_own for bookie in bookies_of(copy)}
 
     def doubt_of_copy(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
@@ -83,7 +83,9 @@ class ClusterEvidence:
         return (
             self._contradiction(topic, copy)
             or self._doubt_of_name(
-                topic, self._name_of(copy), is_told=not self._bookies.isdisjoint(bookies_of(copy))
+                topic,
+                self._cluster_name(copy),
+                is_proven=not self._bookies.isdisjoint(bookies_of(copy)),
             )
             or self._doubt_of_lookalikes(topic, copy)
         )
@@ -98,7 +100,7 @@ class ClusterEvidence:
         Raises:
             StorageError: The user metadata of an object cannot be asked for.
         """
-        return self._doubt_of_name(topic, name, is_told=False) or (
+        return self._doubt_of_name(topic, name, is_proven=False) or (
             _SEVERAL if self._strangers else None
         )
 
@@ -113,23 +115,27 @@ class ClusterEvidence:
             return "ledgers of several clusters lie in the bucket, and an upload names none"
         return self.doubt_of_data(topic, next(iter(names), None))
 
-    def _doubt_of_name(self, topic: TopicLedgers, name: str | None, *, is_told: bool) -> str | None:
+    def _doubt_of_name(
+        self, topic: TopicLedgers, name: str | None, *, is_proven: bool
+    ) -> str | None:
         """What the cluster's name says.
 
         Args:
             topic: The topic.
             name: The name that the attempt gives.
-            is_told: Whether anything else shows that the cluster wrote it.
+            is_proven: Whether anything else shows that the cluster wrote it.
         """
         own = self._own[topic.topic] if topic.metadata is not None else self._all_own
         if not own:
-            of = "of the topic " if topic.metadata is not None else ""
-            return f"no ledger {of}shows that the metadata is of the cluster that wrote the bucket"
-        own_name = self._name_of(own[-1])
+            scope = "of the topic " if topic.metadata is not None else ""
+            return (
+                f"no ledger {scope}shows that the metadata is of the cluster that wrote the bucket"
+            )
+        own_name = self._cluster_name(own[-1])
         if None not in (name, own_name):
             return None if name == own_name else "it is another cluster's"
         # Of a topic that it does not have, the cluster must be known by its bookies.
-        if self._is_one_cluster and (topic.metadata is not None or is_told):
+        if self._is_one_cluster and (topic.metadata is not None or is_proven):
             return None
         return "nothing says which cluster wrote it"
 
@@ -147,7 +153,7 @@ class ClusterEvidence:
         if self._bookies and self._bookies.isdisjoint(bookies_of(copy)):
             return _OTHER_BOOKIES if bookies_of(copy) else _NO_BOOKIES
         # Ledgers of a topic that the cluster lacks are judged by those of all others.
-        times = [self._times.get(topic.topic, self._times_of_all)]
+        times = [self._times.get(topic.topic, self._all_times)]
         if bookies_of(copy):
             times.append(self._bookkeeper_times)
         if not all(each.allow(copy.name.ledger_id, metadata.ctime_ms) for each in times):
@@ -187,8 +193,8 @@ class ClusterEvidence:
         return any(
             not self._is_double(topic, copy)
             and (not self._bookies or not self._bookies.isdisjoint(bookies_of(copy)))
-            and self._name_of(copy)
-            in {None, self._name_of((self._own[topic.topic] or self._all_own)[-1])}
+            and self._cluster_name(copy)
+            in {None, self._cluster_name((self._own[topic.topic] or self._all_own)[-1])}
             for topic, copy in self._strangers
             if self._all_own
         )
@@ -199,7 +205,7 @@ class ClusterEvidence:
         metadata = ledger_metadata_of(copy)
         return own is not None and metadata is not None and own.ctime_ms == metadata.ctime_ms
 
-    def _name_of(self, copy: LedgerCopy) -> str | None:
+    def _cluster_name(self, copy: LedgerCopy) -> str | None:
         key = copy.name.index_name
         if key not in self._names:
             ledger = copy.ledger or copy.cut

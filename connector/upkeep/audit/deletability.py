@@ -85,10 +85,10 @@ class Deletability:
         )
 
     def doubt_of_upload(
-        self, topic: TopicLedgers, name: CopyName, begun: datetime | None
+        self, topic: TopicLedgers, name: CopyName, initiated: datetime | None
     ) -> str | None:
         """As `doubt_of_copy`, for an upload, which names neither its topic nor its cluster."""
-        return self._doubt(topic, name, begun) or self._evidence.doubt_of_upload(topic)
+        return self._doubt(topic, name, initiated) or self._evidence.doubt_of_upload(topic)
 
     def _doubt(self, topic: TopicLedgers, name: CopyName, modified: datetime | None) -> str | None:
         attempt = name.ledger_id, name.uuid
@@ -127,12 +127,12 @@ class Deletability:
 
     def _metadata_time(self, ledgers: Iterable[TopicLedger]) -> datetime | None:
         """A time at which the metadata was surely made, or later, by the store's clock."""
-        taken, source = self._catalog.taken, self._catalog.source
+        listed_at, source = self._catalog.taken, self._catalog.source
         if source is not None and source.is_live:
-            return taken
+            return listed_at
         times_ms = (time_ms for each in ledgers for time_ms in _noted_times(each) if time_ms)
         # What lies in the future was noted by a clock that proves nothing.
-        past = [time for time in map(time_of, times_ms) if time is not None and time <= taken]
+        past = [time for time in map(time_of, times_ms) if time is not None and time <= listed_at]
         return max(past) - CLOCK_DIFFERENCE if past else None
 
 
@@ -152,16 +152,16 @@ def _noted_times(ledger: TopicLedger) -> Iterator[int | None]:
         yield info.offload.timestamp_ms
 
 
-def _doubt_of_age(modified: datetime | None, known: datetime | None) -> str | None:
+def _doubt_of_age(modified: datetime | None, metadata_time: datetime | None) -> str | None:
     """Whether an attempt may be newer than the metadata.
 
     Args:
         modified: When it was written; None if the store does not say.
-        known: When the metadata was surely made, or later; None if it is not known.
+        metadata_time: When the metadata was surely made, or later; None if it is not known.
     """
     if modified is None:
         return "the store does not say when it was written"
-    if known is None or modified >= known:
+    if metadata_time is None or modified >= metadata_time:
         return "it may have been written after the metadata"
     return None
 

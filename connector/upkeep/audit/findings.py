@@ -127,22 +127,22 @@ def findings_table(findings: Iterable[Finding]) -> pa.Table:
     return table_of(rows, FINDING_SCHEMA)
 
 
-def judged(found: Finding, doubt_of: Callable[[], str | None]) -> Finding:
+def judge(finding: Finding, find_doubt: Callable[[], str | None]) -> Finding:
     """A finding with what the metadata says: whether anything may need its objects."""
     try:
-        doubt = doubt_of()
+        doubt = find_doubt()
     except MissingObjectError:
         doubt = "something was deleted since the bucket was listed"
-    return replace(found, deletable=True) if doubt is None else doubted(found, doubt)
+    return replace(finding, deletable=True) if doubt is None else mark_doubtful(finding, doubt)
 
 
-def doubted(found: Finding, doubt: str) -> Finding:
+def mark_doubtful(finding: Finding, doubt: str) -> Finding:
     """A finding whose objects are kept, and why."""
-    text = f"{found.text}; kept, because {doubt}"
-    return replace(found, deletable=False, doubt=doubt, text=text)
+    text = f"{finding.text}; kept, because {doubt}"
+    return replace(finding, deletable=False, doubt=doubt, text=text)
 
 
-def of_objects(
+def finding_from_objects(
     kind: FindingKind,
     text: str,
     infos: Sequence[ObjectInfo],

@@ -216,13 +216,13 @@ def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None 
             objects and offloads that never completed included.
     """
     if topics is not None:
-        return stored_bytes_of(topics, contents.copies)
+        return stored_bytes_for_topics(topics, contents.copies)
     in_pairs = (info for each in contents.pairs for info in each.objects)
     unfinished = (each.data for each in contents.unfinished)
     return sum(info.size_bytes for info in (*in_pairs, *unfinished, *contents.foreign))
 
 
-def stored_bytes_of(topics: Collection[TopicName], copies: Iterable[LedgerCopy]) -> int:
+def stored_bytes_for_topics(topics: Collection[TopicName], copies: Iterable[LedgerCopy]) -> int:
     """How many bytes topics keep, partitions each by itself, with all copies of their ledgers.
 
     Args:
@@ -259,7 +259,7 @@ def load_prices(path: str | Path) -> PriceTable:
         message = f"{path} is longer than a price table can be, {_MAX_PRICES_BYTES} bytes"
         raise OptionError(message)
     try:
-        given = tomllib.loads(data.decode(), parse_float=Decimal)
+        members = tomllib.loads(data.decode(), parse_float=Decimal)
     except ValueError as error:
         message = f"{path} is not TOML: {error}"
         raise OptionError(message) from None
@@ -267,17 +267,17 @@ def load_prices(path: str | Path) -> PriceTable:
         message = f"{path} has a number that is out of all bounds, or is nested too deeply"
         raise OptionError(message) from None
     names = {field.name for field in fields(PriceTable)}
-    if given.keys() != names:
+    if members.keys() != names:
         message = f"{path} must have each of {', '.join(sorted(names))}, and nothing else"
         raise OptionError(message)
-    currency, as_of = given.pop("currency"), given.pop("as_of")
+    currency, as_of = members.pop("currency"), members.pop("as_of")
     # A TOML time with a date is a datetime, which is a date to Python.
     if not isinstance(currency, str) or type(as_of) is not date:
         message = f"{path}: currency must be a text, and as_of a date"
         raise OptionError(message)
     # Other numbers are Decimals already; a bool is an int too, but not a price.
     prices = {
-        name: Decimal(value) if type(value) is int else value for name, value in given.items()
+        name: Decimal(value) if type(value) is int else value for name, value in members.items()
     }
     try:
         return PriceTable(currency=currency, as_of=as_of, **prices)

@@ -133,8 +133,8 @@ def bucket_metadata(topic: TopicLedgers) -> TopicMetadata:
     for copy in (each.copy for each in topic.states):
         if copy is None or copy.ledger is None:
             continue
-        written_ms = None if copy.modified is None else milliseconds_of(copy.modified)
-        offload = OffloadContext(uuid=copy.name.uuid, complete=True, timestamp_ms=written_ms)
+        modified_ms = None if copy.modified is None else milliseconds_of(copy.modified)
+        offload = OffloadContext(uuid=copy.name.uuid, complete=True, timestamp_ms=modified_ms)
         ledgers.append(
             LedgerInfo(
                 ledger_id=copy.name.ledger_id,
@@ -263,20 +263,20 @@ def _offloads(ledgers: list[LedgerInfo], policy: OffloadPolicy, at_ms: int) -> l
     newest_first = ledgers[::-1]
     sums = accumulate(each.size_bytes or 0 for each in newest_first)
     steps = [
-        _offload(each, from_it_on_bytes, policy, at_ms)
-        for each, from_it_on_bytes in zip(newest_first, sums, strict=True)
+        _offload(each, newer_bytes, policy, at_ms)
+        for each, newer_bytes in zip(newest_first, sums, strict=True)
     ]
     return steps[::-1]
 
 
-def _offload(ledger: LedgerInfo, from_it_on_bytes: int, policy: OffloadPolicy, at_ms: int) -> _Step:
+def _offload(ledger: LedgerInfo, newer_bytes: int, policy: OffloadPolicy, at_ms: int) -> _Step:
     if ledger.offload is not None and ledger.offload.complete is not False:
         return _deletion(ledger.offload, policy)
     if ledger.entries == 0:
         return _keep("it is empty, so it is never offloaded")
-    missing_bytes = policy.threshold_bytes - from_it_on_bytes
+    missing_bytes = policy.threshold_bytes - newer_bytes
     if policy.threshold_bytes >= 0 > missing_bytes:
-        has = counted(from_it_on_bytes, "byte")
+        has = counted(newer_bytes, "byte")
         reason = f"from it on the topic has {has}, above the offload threshold"
         return _Step(Action.OFFLOAD, at_ms, reason)
     if policy.threshold_s < 0:

@@ -110,7 +110,7 @@ class OffloadPolicy:
             >>> OffloadPolicy.parse({"managedLedgerOffloadDeletionLagMs": "4h"}).deletion_lag_ms
             14400000
         """
-        found: dict[str, tuple[str, int]] = {}
+        numbers: dict[str, tuple[str, int]] = {}
         for name, value in settings.items():
             setting = _SETTINGS.get(name)
             if setting is None:
@@ -119,11 +119,11 @@ class OffloadPolicy:
             if value is None:
                 continue
             number = _number(name, setting, value)
-            other, before = found.setdefault(setting.field, (name, number))
+            other, before = numbers.setdefault(setting.field, (name, number))
             if before != number:
                 message = f"{other} and {name} are the same setting, with different values"
                 raise OptionError(message)
-        return replace(base or cls(), **{field: number for field, (_, number) in found.items()})
+        return replace(base or cls(), **{field: number for field, (_, number) in numbers.items()})
 
 
 def _number(name: str, setting: _Setting, value: object) -> int:
@@ -135,7 +135,7 @@ def _number(name: str, setting: _Setting, value: object) -> int:
         units = ", ".join(setting.units)
         message = (
             f"{name} must be a whole number of {setting.own_unit_name}, or one with a unit of"
-            f" {units}, not {_shown(value)}"
+            f" {units}, not {_value_text(value)}"
         )
         raise OptionError(message)
     if int(match[1]) < 0:
@@ -145,28 +145,28 @@ def _number(name: str, setting: _Setting, value: object) -> int:
     )
     if rest or number > _MAX_INT64:
         message = (
-            f"{name} cannot be {_shown(value)}: that is not a whole number of"
+            f"{name} cannot be {_value_text(value)}: that is not a whole number of"
             f" {setting.own_unit_name}, or too large"
         )
         raise OptionError(message)
     return number
 
 
-def _shown(value: object) -> str:
+def _value_text(value: object) -> str:
     return repr(value)[:_SHOWN_CHARACTERS]
 
 
-def broker_defaults(given: Iterable[str]) -> dict[str, int]:
+def broker_defaults(names: Iterable[str]) -> dict[str, int]:
     """Names and values of the settings that a broker takes from its defaults.
 
     Args:
-        given: Names of the settings that are given.
+        names: Names of the settings that are given.
 
     Example:
         >>> broker_defaults(["retentionTimeInMinutes", "managedLedgerOffloadDeletionLagMs"])
         {'defaultRetentionSizeInMB': 0}
     """
-    fields = {_SETTINGS[name].field for name in given}
+    fields = {_SETTINGS[name].field for name in names}
     defaults = OffloadPolicy()
     return {
         name: getattr(defaults, _SETTINGS[name].field)
@@ -175,7 +175,7 @@ def broker_defaults(given: Iterable[str]) -> dict[str, int]:
     }
 
 
-def settings_of_conf(text: str) -> dict[str, str]:
+def parse_conf(text: str) -> dict[str, str]:
     """The offload and retention settings in a broker.conf; all others are passed over.
 
     Args:

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
 
 _Name = TypeVar("_Name", bound="PairName")
 
-MADE_ANEW: Final = "made anew"
+REBUILT: Final = "made anew"
 """Where the metadata of a ledger comes from if nothing has it: see docs/command-line.md."""
 FROM_DAMAGED: Final = "the damaged index object"
 _FROM_METADATA: Final = "the metadata"
@@ -69,7 +69,7 @@ class Attempt(Generic[_Name]):
         problem: What is wrong with the index object, in words; None if nothing is known to be.
         topic: The topic that has its ledgers, as far as the metadata or the index object says it.
         info: What the metadata says of its ledger.
-        others: Metadata of the ledger in other copies of it, whose index objects are sound.
+        other_copies: Metadata of the ledger in other copies of it, whose index objects are sound.
         refusal: Why its index object is not to be rebuilt; None if it is.
     """
 
@@ -80,7 +80,7 @@ class Attempt(Generic[_Name]):
     problem: str | None
     topic: AnyTopic | None = None
     info: LedgerInfo | None = None
-    others: tuple[tuple[UUID, LedgerMetadata], ...] = ()
+    other_copies: tuple[tuple[UUID, LedgerMetadata], ...] = ()
     refusal: str | None = None
 
     def old_index(self, location: Location) -> ObjectContent | None:
@@ -147,10 +147,10 @@ def planned_ledger(
     """
     reader = RangeReader(location, attempt.name.data_name, data.size_bytes, data.version)
     walked = walk_data_object(reader, attempt.name.ledger_id)
-    return _Rebuilding(location, attempt, walked).planned(verify=verify)
+    return _IndexRebuilder(location, attempt, walked).plan(verify=verify)
 
 
-class _Rebuilding:
+class _IndexRebuilder:
     """Makes the index object of a data object that was walked."""
 
     def __init__(
@@ -166,7 +166,7 @@ class _Rebuilding:
         check_format_version(self._user_metadata, object_key=name.data_name)
         self._managed_ledger = self._owner()
 
-    def planned(self, *, verify: bool) -> Repair:
+    def plan(self, *, verify: bool) -> Repair:
         """What is to be done.
 
         Raises:
@@ -176,7 +176,7 @@ class _Rebuilding:
         topic = managed_ledger_owner(self._managed_ledger)
         attempt = replace(self._attempt, topic=topic)
         ledger = RebuiltLedger(self._name.ledger_id, table.entry_count, table.block_count)
-        self._check_told()
+        self._check_counts()
         if self._is_sound():
             return Repair(attempt, ledger=ledger, refusal=_IS_SOUND)
         metadata, source = self._metadata()
@@ -195,13 +195,13 @@ class _Rebuilding:
     def _owner(self) -> str:
         """The managed ledger."""
         topic, info = self._attempt.topic, self._attempt.info
-        told = None if topic is None else topic.managed_ledger_name
+        topic_name = None if topic is None else topic.managed_ledger_name
         own = (self._user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
-        if None not in (info, own) and told != own:
-            message = f"the data object is of managed ledger {own!r}, its topic's is {told!r}"
+        if None not in (info, own) and topic_name != own:
+            message = f"the data object is of managed ledger {own!r}, its topic's is {topic_name!r}"
             raise CorruptBlockError(message)
         damaged = self._damaged.ledger_metadata
-        name = own or told or (damaged and _name_in(damaged))
+        name = own or topic_name or (damaged and _name_in(damaged))
         if not name:
             message = "nothing tells which topic the ledger belongs to: metadata would"
             raise CorruptIndexError(message, object_key=self._name.index_name)
@@ -210,19 +210,19 @@ class _Rebuilding:
     def _metadata(self) -> tuple[LedgerMetadata, str]:
         """The ledger's metadata, and where it comes from."""
         damaged = self._damaged.ledger_metadata
-        if damaged is not None and (fitting := self._fitting(damaged, most_wrong=1)):
+        if damaged is not None and (fitting := self._fit(damaged, most_wrong=1)):
             return fitting, FROM_DAMAGED
-        for uuid, other in self._attempt.others:
-            if (fitting := self._fitting(other, most_wrong=0)) is not None:
+        for uuid, other in self._attempt.other_copies:
+            if (fitting := self._fit(other, most_wrong=0)) is not None:
                 return fitting, f"the copy under the uuid {uuid}"
         # When the ledger was created, nothing says: readers would skip ledgers by a wrong time.
         new = new_ledger_metadata(
             [self._walked.length_bytes], managed_ledger=self._managed_ledger, ctime_ms=0
         )
         last_entry_id = self._walked.table.last_entry_id
-        return replace(new, last_entry_id=last_entry_id, ctime_ms=None), MADE_ANEW
+        return replace(new, last_entry_id=last_entry_id, ctime_ms=None), REBUILT
 
-    def _fitting(self, metadata: LedgerMetadata, *, most_wrong: int) -> LedgerMetadata | None:
+    def _fit(self, metadata: LedgerMetadata, *, most_wrong: int) -> LedgerMetadata | None:
         """The metadata with the right name and numbers; None if it is another ledger's.
 
         Args:
@@ -242,17 +242,17 @@ class _Rebuilding:
             metadata = replace(metadata, custom_metadata={**metadata.custom_metadata, **named})
         return metadata
 
-    def _check_told(self) -> None:
+    def _check_counts(self) -> None:
         """Compare what the data object has with what is known of the ledger."""
         info = self._attempt.info
-        told = [
+        expected = [
             (f"the copy under the uuid {uuid}", each.last_entry_id + 1, each.length_bytes)
-            for uuid, each in self._attempt.others
+            for uuid, each in self._attempt.other_copies
         ]
         if info is not None and info.entries is not None:
-            told = [(_FROM_METADATA, info.entries, info.size_bytes or 0)]
+            expected = [(_FROM_METADATA, info.entries, info.size_bytes or 0)]
         walked, count = self._walked, self._walked.table.entry_count
-        for who, entries, length_bytes in told:
+        for who, entries, length_bytes in expected:
             if count != entries:
                 message = f"{counted(count, 'entry')} in the data object, {entries} by {who}"
                 raise (MissingEntriesError if count < entries else CorruptBlockError)(message)
@@ -260,10 +260,10 @@ class _Rebuilding:
                 have = counted(walked.length_bytes, "byte")
                 message = f"the entries have {have}, {length_bytes} by {who}"
                 raise CorruptBlockError(message)
-        if not told:
-            self._check_alone()
+        if not expected:
+            self._check_without_counts()
 
-    def _check_alone(self) -> None:
+    def _check_without_counts(self) -> None:
         """Look for signs that entries are missing, if only the objects themselves could say it."""
         walked, damaged = self._walked, self._damaged
         metadata = damaged.ledger_metadata
@@ -299,9 +299,9 @@ class _Rebuilding:
             return False
         if name is None:
             # It may be in the user metadata, which not every store gives with the bytes.
-            outside = self._old.user_metadata
-            outside = self._user_metadata if outside is None else outside
-            name = (outside or {}).get(MANAGED_LEDGER_NAME_KEY)
+            user_metadata = self._old.user_metadata
+            user_metadata = self._user_metadata if user_metadata is None else user_metadata
+            name = (user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
         return (
             name == self._managed_ledger
             and old.ledger_metadata.length_bytes in {0, self._walked.length_bytes}

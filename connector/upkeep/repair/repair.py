@@ -69,7 +69,7 @@ def plan_repair(
     """
     location = catalog.location
     units = (
-        partial(_planned, location, each, verify=verify)
+        partial(_plan, location, each, verify=verify)
         for each in _repairable_attempts(catalog, ledger_ids)
     )
     threads = min(_CONCURRENT_LEDGERS, location.max_connections)
@@ -115,7 +115,7 @@ def _write(location: Location, attempt: Attempt[Any], index: IndexObject) -> Non
         raise ObjectChangedError(message, object_key=index.name)
 
 
-def _planned(location: Location, attempt: Attempt[Any], *, verify: bool) -> Repair:
+def _plan(location: Location, attempt: Attempt[Any], *, verify: bool) -> Repair:
     if attempt.refusal or attempt.data is None:
         return Repair(attempt, refusal=attempt.refusal)
     try:
@@ -135,17 +135,19 @@ def _repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> 
     Raises:
         PulsarOffloadError: The metadata or an object cannot be read.
     """
-    ledgers = _KnownLedgers(catalog, catalog.every_ledger())
-    wanted = [
+    ledgers = _RecordedLedgers(catalog, catalog.every_ledger())
+    attempts = [
         each
         for each in ledgers.attempts()
         if not set(each.ledger_ids).isdisjoint(ledger_ids)
         or (each.problem is not None and not ledger_ids)
     ]
-    return sorted(wanted, key=lambda each: (min(each.ledger_ids, default=-1), each.name.data_name))
+    return sorted(
+        attempts, key=lambda each: (min(each.ledger_ids, default=-1), each.name.data_name)
+    )
 
 
-class _KnownLedgers:
+class _RecordedLedgers:
     """What the bucket and the metadata say of offload attempts."""
 
     def __init__(self, catalog: Catalog, topics: Sequence[TopicLedgers]) -> None:
@@ -214,7 +216,7 @@ class _KnownLedgers:
             attempt,
             topic=attempt.topic if known is None else known[0],
             info=None if known is None else known[1],
-            others=tuple((uuid, metadata) for uuid, metadata in told if metadata is not None),
+            other_copies=tuple((uuid, metadata) for uuid, metadata in told if metadata is not None),
             refusal=self._refusal(attempt.data, known, others),
         )
 
@@ -231,15 +233,17 @@ class _KnownLedgers:
     def _refusal(
         self,
         data: ObjectInfo | None,
-        known: tuple[TopicName, LedgerInfo] | None,
-        others: list[LedgerCopy],
+        owner: tuple[TopicName, LedgerInfo] | None,
+        other_copies: list[LedgerCopy],
     ) -> str | None:
         if data is None:
             return _NO_DATA
-        if self._has_metadata and known is None:
+        if self._has_metadata and owner is None:
             return _NOT_NAMED
-        if known is not None and known[1].offload and known[1].offload.complete is False:
+        if owner is not None and owner[1].offload and owner[1].offload.complete is False:
             return _UNDER_WAY
-        if not self._has_metadata and others:
-            return f"another copy of the ledger is sound, under the uuid {others[0].name.uuid}"
+        if not self._has_metadata and other_copies:
+            return (
+                f"another copy of the ledger is sound, under the uuid {other_copies[0].name.uuid}"
+            )
         return None

@@ -58,7 +58,7 @@ class VerificationJournal:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._done: dict[tuple[str, str, int, int], VerifiedLedger] = {}
+        self._verified: dict[tuple[str, str, int, int], VerifiedLedger] = {}
         try:
             with path.open("a+b") as file:
                 file.seek(0)
@@ -74,10 +74,10 @@ class VerificationJournal:
             self._refuse("its end is not a line of one")
         for number, line in enumerate(data[:whole_bytes].splitlines(), 1):
             try:
-                done = _parsed(json.loads(line))
+                verified = _parse(json.loads(line))
             except (ValueError, TypeError, KeyError, RecursionError) as error:
                 self._refuse(f"line {number}: {error}")
-            self._done[done.key] = done
+            self._verified[verified.key] = verified
 
     def _refuse(self, reason: str) -> NoReturn:
         message = f"{self._path} is not a journal of a verification: {reason}"
@@ -86,7 +86,7 @@ class VerificationJournal:
     def find(self, ledger: OpenLedger) -> VerifiedLedger | None:
         """What was found of a ledger before; None if its objects were not verified."""
         size_bytes, ledger_id = ledger.data.stored_bytes, ledger.ledger_id
-        return self._done.get((str(ledger.location), ledger.data_names, ledger_id, size_bytes))
+        return self._verified.get((str(ledger.location), ledger.data_names, ledger_id, size_bytes))
 
     def add(self, verified: VerifiedLedger) -> None:
         """Remember a ledger.
@@ -94,7 +94,7 @@ class VerificationJournal:
         Raises:
             StorageError: The file cannot be written any more.
         """
-        self._done[verified.key] = verified
+        self._verified[verified.key] = verified
         try:
             with self._path.open("ab") as file:
                 if self._cut_at is not None:
@@ -106,15 +106,21 @@ class VerificationJournal:
             raise StorageError(message) from None
 
 
-def _parsed(fields: dict[str, Any]) -> VerifiedLedger:
-    done = VerifiedLedger(**(fields | {"problems": tuple(fields["problems"])}))
-    indexes = [each for each in (done.first_index, done.last_index) if each is not None]
-    numbers = done.ledger_id, done.stored_bytes, done.entries, done.unchecked_entries, *indexes
-    texts = done.url, done.topic, done.object, *done.problems
+def _parse(fields: dict[str, Any]) -> VerifiedLedger:
+    verified = VerifiedLedger(**(fields | {"problems": tuple(fields["problems"])}))
+    indexes = [each for each in (verified.first_index, verified.last_index) if each is not None]
+    numbers = (
+        verified.ledger_id,
+        verified.stored_bytes,
+        verified.entries,
+        verified.unchecked_entries,
+        *indexes,
+    )
+    texts = verified.url, verified.topic, verified.object, *verified.problems
     if not all(type(each) is int for each in numbers) or not all(map(_is_text, texts)):
         message = "a field has another type"
         raise TypeError(message)
-    return done
+    return verified
 
 
 def _is_text(value: object) -> bool:

@@ -65,15 +65,15 @@ def verify(
             until then is in it.
     """
     every = [(str(topic.topic), ledger) for topic in topics for ledger in topic.ledgers]
-    unknown = frozenset(() if statistics is None else _unknown(statistics, every))
-    known = [
+    unknown = frozenset(() if statistics is None else _select_unknown(statistics, every))
+    journaled = [
         None if journal is None or (topic, ledger.ledger_id) in unknown else journal.find(ledger)
         for topic, ledger in every
     ]
     pending = [
         ledger
-        for ledger, found in zip(every, known, strict=True)
-        if found is None or found.problems
+        for ledger, recorded in zip(every, journaled, strict=True)
+        if recorded is None or recorded.problems
     ]
     last: VerifiedLedger | None = None
     with ExitStack() as stack:
@@ -81,15 +81,15 @@ def verify(
         if statistics is not None:
             writer = stack.enter_context(ZoneWriter(statistics))
         read = stack.enter_context(closing(_read(pending, unknown, writer)))
-        for found in known:
-            each = found
-            if each is None or each.problems:
-                each = next(read)
+        for recorded in journaled:
+            result = recorded
+            if result is None or result.problems:
+                result = next(read)
                 if journal is not None:
-                    journal.add(each)
-                progress(each)
-            yield _compared(each, last)
-            last = each
+                    journal.add(result)
+                progress(result)
+            yield _check_order(result, last)
+            last = result
 
 
 def _read(
@@ -103,26 +103,26 @@ def _read(
     threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
     with ExitStack() as stack:
         metadata = stack.enter_context(closing(prefetch_units(asked, threads=threads)))
-        read = stack.enter_context(closing(whole_ledgers(pairs, partial(_checked, unknown))))
+        read = stack.enter_context(closing(whole_ledgers(pairs, partial(_check_zone, unknown))))
         for (_, ledger), whole, problems in zip(ledgers, read, metadata, strict=True):
             rows = [each.row for each in whole.zones if each.row is not None]
             if writer is not None and (whole.topic, ledger.ledger_id) in unknown:
                 writer.add(whole, rows)
-            yield _verified(ledger, whole, problems)
+            yield _merge_results(ledger, whole, problems)
 
 
-def _unknown(
+def _select_unknown(
     statistics: Statistics, ledgers: Iterable[tuple[str, OpenLedger]]
 ) -> Iterator[tuple[str, int]]:
     """The ledgers that statistics do not know."""
-    for topic, mine in groupby(ledgers, key=itemgetter(0)):
-        data = [each.data for _, each in mine]
+    for topic, topic_ledgers in groupby(ledgers, key=itemgetter(0)):
+        data = [each.data for _, each in topic_ledgers]
         for ledger in unknown_ledgers(statistics, topic, data):
             yield topic, ledger.ledger_id
 
 
 @dataclass(frozen=True, slots=True)
-class _Checked:
+class _ZoneResult:
     """What was found of a zone.
 
     Attributes:
@@ -142,12 +142,12 @@ class _Checked:
     row: ZoneRow | None
 
 
-def _checked(
+def _check_zone(
     unknown: Collection[tuple[str, int]],
     ledger: Ledger,
     topic: str,
     runs: Sequence[EntryRun],
-) -> _Checked:
+) -> _ZoneResult:
     metrics, order = ReadMetrics(), BrokerOrder()
     entries = unchecked = 0
     for run in runs:
@@ -165,11 +165,11 @@ def _checked(
         row = zone_row(ledger, topic, runs)
     # The other zones of the ledger are yet to come, so that no buffer may be kept for this one.
     first = runs[0].detach_entry(0)
-    return _Checked(first, entries, unchecked, metrics, order, row)
+    return _ZoneResult(first, entries, unchecked, metrics, order, row)
 
 
-def _verified(
-    ledger: OpenLedger, whole: WholeLedger[Ledger, _Checked], problems: Sequence[str]
+def _merge_results(
+    ledger: OpenLedger, whole: WholeLedger[Ledger, _ZoneResult], problems: Sequence[str]
 ) -> VerifiedLedger:
     """What was found of a ledger."""
     metrics = ReadMetrics().add(whole.metrics)
@@ -188,8 +188,8 @@ def _verified(
     entries = sum(each.entries for each in whole.zones)
     missing = ledger.entry_count - entries
     if missing and not problems:
-        found = agreeing(missing, "was", "were")
-        problems.append(f"{counted(missing, 'entry')} of {ledger.entry_count} {found} not found")
+        verb = agreeing(missing, "was", "were")
+        problems.append(f"{counted(missing, 'entry')} of {ledger.entry_count} {verb} not found")
     return VerifiedLedger(
         url=str(ledger.location),
         topic=whole.topic,
@@ -204,7 +204,7 @@ def _verified(
     )
 
 
-def _compared(verified: VerifiedLedger, before: VerifiedLedger | None) -> VerifiedLedger:
+def _check_order(verified: VerifiedLedger, before: VerifiedLedger | None) -> VerifiedLedger:
     """What was found of a ledger, and whether it stands behind the one before it in its topic."""
     if before is None or before.topic != verified.topic:
         return verified
