@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from connector.report.data import LedgerSpan, Rate
-    from connector.report.published import Written
+    from connector.report.publish_times import WriteSpan
 
 STATE_TEXTS: Final = {
     LedgerStanding.OFFLOADED: "in the bucket",
@@ -85,7 +85,7 @@ class TimeScale:
     is_open: bool = False
 
     @classmethod
-    def of(cls, spans: Iterable[LedgerSpan]) -> TimeScale | None:
+    def from_spans(cls, spans: Iterable[LedgerSpan]) -> TimeScale | None:
         """The scale on which all these ledgers have their place; None if none has a time."""
         spans = list(spans)
         times = [
@@ -99,7 +99,7 @@ class TimeScale:
         return cls(start_ms, max(*times, start_ms + 1), is_open)
 
     @classmethod
-    def of_published(cls, zones: Sequence[Written]) -> TimeScale | None:
+    def from_zones(cls, zones: Sequence[WriteSpan]) -> TimeScale | None:
         """The scale of publish times; None if there is none.
 
         A producer whose clock is wrong must not press all others together: up to a thousandth of
@@ -109,7 +109,7 @@ class TimeScale:
             return None
         most = sum(each.count for each in zones) / 1000
         start_ms, stop_ms = zones[0].start_ms, zones[0].stop_ms
-        before = behind = 0
+        before = after = 0
         for each in sorted(zones, key=attrgetter("start_ms")):
             start_ms = each.start_ms
             before += each.count
@@ -117,20 +117,20 @@ class TimeScale:
                 break
         for each in sorted(zones, key=attrgetter("stop_ms"), reverse=True):
             stop_ms = each.stop_ms
-            behind += each.count
-            if behind > most:
+            after += each.count
+            if after > most:
                 break
         first = int(min(max(start_ms, _FIRST_MS), _LAST_MS - 1))
         return cls(first, int(min(max(stop_ms, first + 1), _LAST_MS)))
 
     def share(self, time_ms: float) -> float:
         """Where a time lies: 0 at the left edge, 1 at the right."""
-        known = 1 - _OPEN_SHARE if self.is_open else 1
-        return (time_ms - self.start_ms) / (self.stop_ms - self.start_ms) * known
+        scale_share = 1 - _OPEN_SHARE if self.is_open else 1
+        return (time_ms - self.start_ms) / (self.stop_ms - self.start_ms) * scale_share
 
 
 @dataclass(frozen=True, slots=True)
-class _Placed:
+class _PlacedLedgers:
     """Some ledgers of one state, and where they are drawn, in shares of the width."""
 
     left: float
@@ -208,12 +208,12 @@ def timeline(topics: Iterable[tuple[str, Sequence[LedgerSpan]]], scale: TimeScal
         topics: Names of topics or partitions, each with its ledgers by ledger id.
         scale: The time that all lanes share. Topics without times have their ledgers in order.
     """
-    lanes = [(name, spans, _placed(spans, scale)) for name, spans in topics]
+    lanes = [(name, spans, _place_spans(spans, scale)) for name, spans in topics]
     cells = _CELLS
-    drawn = [_grouped(places, cells) for _, _, places in lanes]
+    drawn = [_group_places(places, cells) for _, _, places in lanes]
     while cells > 1 and sum(map(len, drawn)) > _MOST_BARS:
         cells //= 2
-        drawn = [_grouped(places, cells) for _, _, places in lanes]
+        drawn = [_group_places(places, cells) for _, _, places in lanes]
     ticks = _time_ticks(scale) if scale else []
     shown = [
         _lane(name, spans, bars, ticks) for (name, spans, _), bars in zip(lanes, drawn, strict=True)
@@ -222,12 +222,13 @@ def timeline(topics: Iterable[tuple[str, Sequence[LedgerSpan]]], scale: TimeScal
     return Html(f"{joined(shown)}{axis}")
 
 
-def _placed(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_Placed]:
+def _place_spans(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_PlacedLedgers]:
     if scale is None or all(span.start_ms is None and span.stop_ms is None for span in spans):
         return [
-            _Placed(at / len(spans), (at + 1) / len(spans), [span]) for at, span in enumerate(spans)
+            _PlacedLedgers(at / len(spans), (at + 1) / len(spans), [span])
+            for at, span in enumerate(spans)
         ]
-    places: list[_Placed] = []
+    places: list[_PlacedLedgers] = []
     for span in spans:
         # What has no time lies behind what is before it.
         left = places[-1].right if places else 0.0
@@ -239,18 +240,18 @@ def _placed(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_Place
             right = scale.share(span.stop_ms)
         elif span.state is LedgerStanding.OPEN:
             right = 1.0
-        places.append(_Placed(left, min(right, 1.0), [span]))
+        places.append(_PlacedLedgers(left, min(right, 1.0), [span]))
     return places
 
 
-def _grouped(places: Iterable[_Placed], cells: int) -> list[_Placed]:
+def _group_places(places: Iterable[_PlacedLedgers], cells: int) -> list[_PlacedLedgers]:
     """Draw ledgers of one state together that begin in the same cell and end in the same cell."""
-    groups: dict[tuple[int, int, LedgerStanding], list[_Placed]] = {}
+    groups: dict[tuple[int, int, LedgerStanding], list[_PlacedLedgers]] = {}
     for place in places:
         key = (int(place.left * cells), int(place.right * cells), place.state)
         groups.setdefault(key, []).append(place)
     grouped = [
-        _Placed(
+        _PlacedLedgers(
             min(place.left for place in group),
             max(place.right for place in group),
             [span for place in group for span in place.spans],
@@ -263,7 +264,7 @@ def _grouped(places: Iterable[_Placed], cells: int) -> list[_Placed]:
 def _lane(
     name: str,
     spans: Sequence[LedgerSpan],
-    places: Sequence[_Placed],
+    places: Sequence[_PlacedLedgers],
     ticks: Sequence[tuple[float, str]],
 ) -> Html:
     bars = []
@@ -301,13 +302,13 @@ def sizes_charts(spans: Iterable[LedgerSpan]) -> Html:
     for at, slot in enumerate(slots):
         top = float(_PLOT_PX)
         for state in STATE_TEXTS:
-            of_state = [span for span in slot if span.state is state]
-            if of_state:
-                share = sum(span.size_bytes for span in of_state) / ticks[-1][0]
+            state_spans = [span for span in slot if span.state is state]
+            if state_spans:
+                share = sum(span.size_bytes for span in state_spans) / ticks[-1][0]
                 height = max(share * _PLOT_PX, _LEAST_PX)
                 top -= height
                 place = (at * slot_width, slot_width - gap, max(top, 0.0), height)
-                bars.append(_Bar(*place, state, _ledgers_title(of_state)))
+                bars.append(_Bar(*place, state, _ledgers_title(state_spans)))
     ends = _slot_labels(slots, slot_width)
     name = "Bytes a ledger" if per_bar == 1 else f"Bytes, {per_bar} ledgers a bar"
     largest = f"{_ledgers(len(ordered))}; the highest bar has {size_text(highest)}"
@@ -354,11 +355,13 @@ def _slot_labels(
     return [first, (len(slots) * slot_width, f"ledger {slots[-1][-1].ledger_id}")]
 
 
-def rate_charts(rates: Sequence[Rate], scale: TimeScale, what: str) -> Html:
-    """Entries or messages a second, as `what` says, and bytes a second."""
+def rate_charts(rates: Sequence[Rate], scale: TimeScale, quantity: str) -> Html:
+    """Entries or messages a second, as `quantity` says, and bytes a second."""
     return joined(
         (
-            _rate_chart(f"{what} a second", rates, attrgetter("count_per_s"), count_text, scale),
+            _rate_chart(
+                f"{quantity} a second", rates, attrgetter("count_per_s"), count_text, scale
+            ),
             _rate_chart("Bytes a second", rates, attrgetter("bytes_per_s"), size_text, scale),
         )
     )
@@ -367,21 +370,21 @@ def rate_charts(rates: Sequence[Rate], scale: TimeScale, what: str) -> Html:
 def _rate_chart(
     name: str,
     rates: Sequence[Rate],
-    value_of: Callable[[Rate], float],
+    read_value: Callable[[Rate], float],
     text: Callable[[float], str],
     scale: TimeScale,
 ) -> Html:
-    values = [value_of(rate) for rate in rates]
+    values = [read_value(rate) for rate in rates]
     levels = value_ticks(max(values), text)
     edges = [at for at in range(len(values)) if at == 0 or values[at] != values[at - 1]]
     bars = []
-    for first, behind in pairwise([*edges, len(values)]):
+    for first, stop in pairwise([*edges, len(values)]):
         value = values[first]
         if value:
             left = scale.share(rates[first].start_ms)
-            right = scale.share(rates[behind - 1].stop_ms)
+            right = scale.share(rates[stop - 1].stop_ms)
             height = value / levels[-1][0] * _PLOT_PX
-            begin, end = int(rates[first].start_ms), int(rates[behind - 1].stop_ms)
+            begin, end = int(rates[first].start_ms), int(rates[stop - 1].stop_ms)
             title = f"{time_text(begin)} – {time_text(end)}: {text(value)} a second"
             bars.append(_Bar(left, right - left, _PLOT_PX - height, height, "solid", title))
     description = f"at most {text(max(values))} a second"
@@ -457,10 +460,10 @@ def _ledgers_title(spans: Sequence[LedgerSpan]) -> str:
     """Some ledgers of one state, in words."""
     first, last, state = spans[0], spans[-1], spans[0].state
     entries = sum(span.entries for span in spans)
-    which = f"ledger {first.ledger_id}"
+    name = f"ledger {first.ledger_id}"
     if len(spans) > 1:
-        which = f"{len(spans)} ledgers, {first.ledger_id} … {last.ledger_id}"
-    parts = [f"{which}: {state}", f"{entries:,} {agreeing(entries, 'entry', 'entries')}"]
+        name = f"{len(spans)} ledgers, {first.ledger_id} … {last.ledger_id}"
+    parts = [f"{name}: {state}", f"{entries:,} {agreeing(entries, 'entry', 'entries')}"]
     parts.append(size_text(sum(span.size_bytes for span in spans)))
     if first.start_ms is not None:
         parts.append(f"from {time_text(first.start_ms)}")
@@ -470,9 +473,9 @@ def _ledgers_title(spans: Sequence[LedgerSpan]) -> str:
 
 
 def _counted_states(states: Iterable[LedgerStanding]) -> str:
-    known = list(states)
-    counts = [(state, known.count(state)) for state in STATE_TEXTS]
-    return f"{_ledgers(len(known))}: " + ", ".join(
+    state_list = list(states)
+    counts = [(state, state_list.count(state)) for state in STATE_TEXTS]
+    return f"{_ledgers(len(state_list))}: " + ", ".join(
         f"{count:,} {state}" for state, count in counts if count
     )
 

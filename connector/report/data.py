@@ -18,7 +18,7 @@ import pyarrow as pa
 from connector.catalog.tables import ledgers_table, topics_table
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.inputs.topic_names import select_topics
-from connector.report.published import Published, Written, published
+from connector.report.publish_times import PublishTimes, WriteSpan, read_publish_times
 
 if TYPE_CHECKING:
     import os
@@ -51,11 +51,11 @@ class LedgerSpan:
     """When it was closed, ms since the epoch, not before it was created; None if not known."""
 
     @property
-    def written(self) -> Written | None:
+    def write_span(self) -> WriteSpan | None:
         """The entries, as if written evenly in that time; None if it is not known."""
         if self.start_ms is None or self.stop_ms is None:
             return None
-        return Written(self.start_ms, self.stop_ms, self.entries, self.size_bytes)
+        return WriteSpan(self.start_ms, self.stop_ms, self.entries, self.size_bytes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ReportData:
     """What the metadata leaves unsure."""
     listed_at: datetime
     """When the bucket was listed."""
-    published: Published | None
+    publish_times: PublishTimes | None
     """When messages were published; None if there are no statistics."""
 
 
@@ -123,8 +123,8 @@ def report_data(
     ledgers = ledgers_table(catalog, topic)
     findings = audit.findings
     if topic is not None:
-        wanted = set(select_topics(topic, catalog.topics()))
-        findings = tuple(each for each in findings if each.topic in wanted)
+        selected = set(select_topics(topic, catalog.topics()))
+        findings = tuple(each for each in findings if each.topic in selected)
     return ReportData(
         topics=topics_table(catalog, topic),
         ledgers=ledgers,
@@ -134,7 +134,7 @@ def report_data(
         has_metadata=audit.has_metadata,
         metadata_warnings=tuple(catalog.source.warnings) if catalog.source else (),
         listed_at=audit.listed_at,
-        published=None if folder is None else published(catalog, folder, topic),
+        publish_times=None if folder is None else read_publish_times(catalog, folder, topic),
     )
 
 
@@ -157,7 +157,7 @@ def _spans(ledgers: pa.Table) -> Iterable[LedgerSpan]:
         )
     )
     for _, topic_spans in groupby(spans, attrgetter("topic")):
-        yield from with_neighbours_times(list(topic_spans))
+        yield from fill_times_from_neighbours(list(topic_spans))
 
 
 def _milliseconds(times: pa.ChunkedArray) -> list[int | None]:
@@ -166,7 +166,7 @@ def _milliseconds(times: pa.ChunkedArray) -> list[int | None]:
     ]
 
 
-def with_neighbours_times(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
+def fill_times_from_neighbours(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
     """Fill in times that are not known from the ledgers before and behind.
 
     Neighbours without any time share the time from the ledger before them to the one behind.
@@ -183,15 +183,15 @@ def with_neighbours_times(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
             starts[at] = stops[at - 1]
     at = 1
     while at < len(spans):
-        behind = at
-        while behind < len(spans) and starts[behind] is None:
-            behind += 1
-        first, last = starts[at - 1], stops[behind - 1]
-        if behind > at and first is not None and last is not None:
-            for step in range(at, behind):
-                shared = first + (last - first) * (step - at + 1) // (behind - at + 1)
+        stop = at
+        while stop < len(spans) and starts[stop] is None:
+            stop += 1
+        first, last = starts[at - 1], stops[stop - 1]
+        if stop > at and first is not None and last is not None:
+            for step in range(at, stop):
+                shared = first + (last - first) * (step - at + 1) // (stop - at + 1)
                 stops[step - 1] = starts[step] = shared
-        at = behind + 1
+        at = stop + 1
     return [
         replace(span, start_ms=start, stop_ms=_not_before(start, stop))
         for span, start, stop in zip(spans, starts, stops, strict=True)
@@ -203,18 +203,18 @@ def _not_before(start_ms: int | None, stop_ms: int | None) -> int | None:
     return stop_ms if start_ms is None or stop_ms is None else max(start_ms, stop_ms)
 
 
-def rates(written: Iterable[Written], start_ms: int, stop_ms: int, *, bins: int) -> list[Rate]:
+def rates(spans: Iterable[WriteSpan], start_ms: int, stop_ms: int, *, bins: int) -> list[Rate]:
     """How fast something was written, each part evenly from its first to its last moment.
 
     Args:
-        written: What was written; what lies outside of the bins is left out.
+        spans: What was written; what lies outside of the bins is left out.
         start_ms: When the first bin begins, ms since the epoch.
         stop_ms: When the last bin ends, later than that; what was written then is in it.
         bins: Number of bins, which have equal lengths; 1 or more.
     """
     width_ms = (stop_ms - start_ms) / bins
     counts, sizes = [0.0] * bins, [0.0] * bins
-    for each in written:
+    for each in spans:
         if each.stop_ms < start_ms or each.start_ms > stop_ms:
             continue
         begin = (each.start_ms - start_ms) / width_ms

@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.report.data import LedgerSpan, ReportData
-    from connector.report.published import Published
+    from connector.report.publish_times import PublishTimes
     from connector.upkeep.audit.audit import Audit
     from connector.upkeep.audit.findings import Finding
 
@@ -94,7 +94,7 @@ def render_report(
     """
     data = report_data(catalog, audit, topic, statistics)
     chosen = None if topic is None else set(select_topics(topic, catalog.topics()))
-    scale = TimeScale.of(data.spans)
+    scale = TimeScale.from_spans(data.spans)
     bucket = str(catalog.location)
     names = data.topics["topic"].to_pylist()
     metadata_text = _metadata_text(catalog, metadata)
@@ -111,7 +111,9 @@ def render_report(
     ]
     if data.spans:
         parts += [_timeline(data, scale), _sizes(data)]
-        parts.append(_rates(data, scale) if data.published is None else _publishing(data.published))
+        parts.append(
+            _rates(data, scale) if data.publish_times is None else _publishing(data.publish_times)
+        )
     parts.append(_findings(data))
     if len(names) > 1:
         parts.append(_topics(data))
@@ -145,7 +147,7 @@ def _metadata_text(catalog: Catalog, metadata: str | None) -> str:
     return f"{origin}, a snapshot of {_second(catalog.source.taken)} UTC"
 
 
-def _totals(data: ReportData, kept_bytes: int, scale: TimeScale | None) -> Html:
+def _totals(data: ReportData, stored_bytes: int, scale: TimeScale | None) -> Html:
     entries = sum(data.topics["entries"].to_pylist())
     # Null if there is no metadata.
     pending = sum(filter(None, data.topics["pending_entries"].to_pylist()))
@@ -158,7 +160,7 @@ def _totals(data: ReportData, kept_bytes: int, scale: TimeScale | None) -> Html:
             f"{entries:,}",
             f"and {pending:,} in BookKeeper only" if pending else "to be read from the bucket",
         ),
-        ("Stored", size_text(kept_bytes), "with index objects and further copies"),
+        ("Stored", size_text(stored_bytes), "with index objects and further copies"),
         (
             "Findings",
             f"{len(data.findings):,}",
@@ -268,16 +270,16 @@ def _lanes_shown(lanes: dict[str, list[LedgerSpan]]) -> list[str]:
 
 
 def _sizes(data: ReportData) -> Html:
-    what = (
+    text = (
         "Bytes of data objects, or of entries if a ledger is not in the bucket, in the order of"
         " ledger ids."
     )
-    return section("Sizes", note(what), sizes_charts(data.spans))
+    return section("Sizes", note(text), sizes_charts(data.spans))
 
 
 def _rates(data: ReportData, scale: TimeScale | None) -> Html:
-    timed = [span.written for span in data.spans if span.written is not None]
-    left_out = sum(span.entries > 0 and span.written is None for span in data.spans)
+    timed = [span.write_span for span in data.spans if span.write_span is not None]
+    left_out = sum(span.entries > 0 and span.write_span is None for span in data.spans)
     how = (
         "As if each ledger had been filled evenly from its creation to its closing. By statistics,"
         " which pulsar-offload analyze gathers, it is drawn by publish times."
@@ -292,48 +294,48 @@ def _rates(data: ReportData, scale: TimeScale | None) -> Html:
     return section("Rate", note(how), rate_charts(per_bin, scale, "Entries"))
 
 
-def _publishing(known: Published) -> Html:
+def _publishing(times: PublishTimes) -> Html:
     """The rates by publish times, and how much statistics know of them."""
-    notes = list(_coverage(known))
-    scale = TimeScale.of_published(known.zones)
+    notes = list(_coverage(times))
+    scale = TimeScale.from_zones(times.zones)
     if scale is None:
         return section("Rate", note("No publish times are known."), *map(note, notes))
     bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
-    per_bin = rates(known.zones, scale.start_ms, scale.stop_ms, bins=bins)
+    per_bin = rates(times.zones, scale.start_ms, scale.stop_ms, bins=bins)
     how = (
         "By publish times, which are those of the producers' clocks, as statistics know them of"
         " zones of about 1 MiB: the messages of each are spread evenly from the least of them to"
         " the greatest. Messages of open and aborted transactions count; bytes are stored bytes."
     )
     drawn = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
-    outside = round(sum(each.count for each in known.zones) - drawn)
+    outside = round(sum(each.count for each in times.zones) - drawn)
     if outside:
         are = agreeing(outside, "message was", "messages were")
         notes.append(f"About {outside:,} {are} published before or behind that, and not drawn.")
-    if known.timeless_zones:
-        zones = agreeing(known.timeless_zones, "zone", "zones")
+    if times.timeless_zones:
+        zones = agreeing(times.timeless_zones, "zone", "zones")
         notes.append(
-            f"{known.timeless_zones:,} {zones} with"
-            f" {counted(known.timeless_messages, 'message')} whose times are not known (chunks,"
-            f" encrypted or damaged entries) {agreeing(known.timeless_zones, 'is', 'are')} left"
+            f"{times.timeless_zones:,} {zones} with"
+            f" {counted(times.timeless_messages, 'message')} whose times are not known (chunks,"
+            f" encrypted or damaged entries) {agreeing(times.timeless_zones, 'is', 'are')} left"
             " out."
         )
     return section("Rate", note(how), *map(note, notes), rate_charts(per_bin, scale, "Messages"))
 
 
-def _coverage(known: Published) -> Iterable[str]:
+def _coverage(times: PublishTimes) -> Iterable[str]:
     """How much statistics know of what can be read, and what of them is out of date."""
     yield (
-        f"Statistics know {known.known_ledgers:,} of {counted(known.ledgers, 'ledger')} in the"
-        f" bucket, {size_text(known.known_bytes)} of {size_text(known.data_bytes)}."
+        f"Statistics know {times.recorded_ledgers:,} of {counted(times.ledgers, 'ledger')} in the"
+        f" bucket, {size_text(times.recorded_bytes)} of {size_text(times.data_bytes)}."
     )
-    if known.stale:
-        ledgers = _some([f"{topic}, ledger {ledger_id}" for topic, ledger_id in known.stale])
+    if times.stale:
+        ledgers = _some([f"{topic}, ledger {ledger_id}" for topic, ledger_id in times.stale])
         yield f"They are stale, because the object is another one now, of {ledgers}."
-    if known.gone_ledgers:
-        ledgers = counted(known.gone_ledgers, "ledger")
+    if times.gone_ledgers:
+        ledgers = counted(times.gone_ledgers, "ledger")
         yield f"They still know {ledgers} that cannot be read from the bucket."
-    yield from known.problems
+    yield from times.problems
 
 
 def _findings(data: ReportData) -> Html:
@@ -381,12 +383,12 @@ def _topics(data: ReportData) -> Html:
         )
         for row in data.topics.slice(0, _MOST_ROWS).to_pylist()
     )
-    what = (
+    text = (
         "What can be read from the bucket. Pending ledgers are in BookKeeper only, behind all that"
         " are offloaded."
     )
     rest = _remainder(data.topics.num_rows, "topics", "pulsar-offload topics")
-    return section("Topics", note(what), *rest, table("Topics", columns, rows))
+    return section("Topics", note(text), *rest, table("Topics", columns, rows))
 
 
 def _ledgers(data: ReportData) -> Html:
@@ -425,10 +427,10 @@ def _hovered(text: str) -> Html:
     return Html(f'<span title="{escaped(text)}">{escaped(text)}</span>')
 
 
-def _remainder(rows: int, what: str, command: str) -> list[Html]:
+def _remainder(rows: int, noun: str, command: str) -> list[Html]:
     if rows <= _MOST_ROWS:
         return []
-    return [note(f"The first {_MOST_ROWS} of {rows:,} {what}; {command} lists them all.")]
+    return [note(f"The first {_MOST_ROWS} of {rows:,} {noun}; {command} lists them all.")]
 
 
 def _number(number: int | None) -> Html:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from arrow_io.errors import TopicNotFoundError
 from connector.catalog.opening import open_catalog
 from connector.catalog.topic_ledgers import LedgerStanding
-from connector.report.data import LedgerSpan, rates, report_data, with_neighbours_times
+from connector.report.data import LedgerSpan, fill_times_from_neighbours, rates, report_data
 from connector.upkeep.audit.audit import audit
 from tests.support.bucket_reports import FULL, damaged_small_set
 from tests.support.golden import golden_topic
@@ -67,7 +67,7 @@ def test_neighbours_tell_unknown_times(
     known: list[tuple[int | None, int | None]], expected: list[tuple[int | None, int | None]]
 ) -> None:
     """A time that is not known is the nearest one of the ledger before or behind."""
-    assert times(with_neighbours_times([span(*each) for each in known])) == expected
+    assert times(fill_times_from_neighbours([span(*each) for each in known])) == expected
 
 
 @given(
@@ -75,7 +75,7 @@ def test_neighbours_tell_unknown_times(
 )
 def test_what_is_known_of_a_ledger_stays(known: list[tuple[int | None, int | None]]) -> None:
     """Filling in changes no time that is known, but where a ledger ends before it begins."""
-    filled = times(with_neighbours_times([span(*each) for each in known]))
+    filled = times(fill_times_from_neighbours([span(*each) for each in known]))
 
     for (start, stop), (start_after, stop_after) in zip(known, filled, strict=True):
         assert start is None or start_after == start
@@ -95,7 +95,7 @@ def test_rates_add_up_to_what_was_written(lengths: list[tuple[int, int, int]], b
     """Whatever ledgers there are, rates times the length of their bins are all entries."""
     spans = [span(begin, begin + length, entries=count) for begin, length, count in lengths]
 
-    per_bin = rates([each.written for each in spans if each.written], 0, 10_000, bins=bins)
+    per_bin = rates([each.write_span for each in spans if each.write_span], 0, 10_000, bins=bins)
 
     written = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
     assert len(per_bin) == bins
@@ -108,7 +108,9 @@ def test_what_lies_outside_of_the_bins_is_left_out() -> None:
     spans = [span(-1000, 1000, entries=20), span(1500, 5500, entries=40), span(-9, -1, entries=5)]
     around = span(-1000, 3000, entries=4)
 
-    per_bin = rates([each.written for each in (*spans, around) if each.written], 0, 2000, bins=2)
+    per_bin = rates(
+        [each.write_span for each in (*spans, around) if each.write_span], 0, 2000, bins=2
+    )
 
     assert [each.count_per_s for each in per_bin] == [11, 6]
 
@@ -121,7 +123,7 @@ def test_rates_stand_where_a_ledger_was_written() -> None:
         span(5000, None, entries=999, size_bytes=999),
     ]
 
-    per_bin = rates([each.written for each in spans if each.written], 0, 5000, bins=5)
+    per_bin = rates([each.write_span for each in spans if each.write_span], 0, 5000, bins=5)
 
     assert [each.count_per_s for each in per_bin] == [0, 5, 10, 5, 7]
     assert [each.bytes_per_s for each in per_bin] == [0, 50, 100, 50, 70]

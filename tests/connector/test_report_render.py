@@ -286,7 +286,7 @@ def test_many_topics_share_the_room() -> None:
         ]
         for number in range(40)
     }
-    scale = TimeScale.of([span for spans in topics.values() for span in spans])
+    scale = TimeScale.from_spans([span for spans in topics.values() for span in spans])
 
     drawn = timeline(topics.items(), scale)
     sizes = sizes_charts([span for spans in topics.values() for span in spans])

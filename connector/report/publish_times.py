@@ -26,7 +26,7 @@ _US_PER_MS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WriteSpan:
     """Something that was written, evenly as far as is known, in a span of time.
 
     Attributes:
@@ -43,7 +43,7 @@ class Written:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Published:
+class PublishTimes:
     """What statistics say of when messages were published.
 
     Attributes:
@@ -51,30 +51,30 @@ class Published:
         timeless_zones: How many others there are.
         timeless_messages: How many messages they have.
         ledgers: How many ledgers can be read from the bucket.
-        known_ledgers: How many of them statistics know.
+        recorded_ledgers: How many of them statistics know.
         data_bytes: Length of the data objects of all of them.
-        known_bytes: Of those that are known.
+        recorded_bytes: Of those that are known.
         stale: Ledgers of which statistics know only another object, or another version of it, as
             topic and id.
         gone_ledgers: How many ledgers they know that are not there to be read.
         problems: Why some of the statistics cannot be used, in words.
     """
 
-    zones: tuple[Written, ...]
+    zones: tuple[WriteSpan, ...]
     timeless_zones: int
     timeless_messages: int
     ledgers: int
-    known_ledgers: int
+    recorded_ledgers: int
     data_bytes: int
-    known_bytes: int
+    recorded_bytes: int
     stale: tuple[tuple[str, int], ...]
     gone_ledgers: int
     problems: tuple[str, ...]
 
 
-def published(
+def read_publish_times(
     catalog: Catalog, statistics: str | os.PathLike[str], topic: str | Sequence[str] | None = None
-) -> Published:
+) -> PublishTimes:
     """Look up when the messages of topics were published.
 
     Args:
@@ -91,55 +91,57 @@ def published(
         topics = catalog.every_ledger()
     else:
         topics = catalog.ledgers_of(select_topics(topic, catalog.topics()))
-    place = catalog.location
-    opened = open_existing_statistics(statistics, place.storage_options, trace=place.trace)
+    location = catalog.location
+    opened = open_existing_statistics(statistics, location.storage_options, trace=location.trace)
     data = {(str(each.topic), ledger.ledger_id): ledger for each in topics for ledger in each.data}
     names = pa.array(sorted({str(each.topic) for each in topics}), pa.string())
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
     problems = list(opened.problems)
-    known: set[tuple[str, int]] = set()
-    others: set[tuple[str, int]] = set()
+    recorded: set[tuple[str, int]] = set()
+    changed: set[tuple[str, int]] = set()
     current = []
     for file in opened.files:
         ledgers = file.ledgers
         if topic is not None:
             ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
         is_same = objects.are_same(ledgers)
-        others.update(keys_of(ledgers.filter(pc.invert(is_same))))
+        changed.update(keys_of(ledgers.filter(pc.invert(is_same))))
         current.append((file, ledgers.filter(is_same)))
     zones = [pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})]
     for answer in answers(current, _zones):
-        known.update(answer.ledgers)
+        recorded.update(answer.ledgers)
         zones += answer.value or []
         problems += [] if answer.problem is None else [answer.problem]
-    found = pa.concat_tables(zones)
-    is_timed = pc.and_(*(pc.is_valid(found.column(name)) for name in _TIMES))
-    timeless = found.filter(pc.and_(pc.invert(is_timed), pc.greater(found.column("messages"), 0)))
-    return Published(
-        zones=tuple(_written(found.filter(is_timed))),
+    zones_table = pa.concat_tables(zones)
+    is_timed = pc.and_(*(pc.is_valid(zones_table.column(name)) for name in _TIMES))
+    timeless = zones_table.filter(
+        pc.and_(pc.invert(is_timed), pc.greater(zones_table.column("messages"), 0))
+    )
+    return PublishTimes(
+        zones=tuple(_read_spans(zones_table.filter(is_timed))),
         timeless_zones=timeless.num_rows,
         timeless_messages=pc.sum(timeless.column("messages")).as_py() or 0,
         ledgers=len(data),
-        known_ledgers=len(known),
+        recorded_ledgers=len(recorded),
         data_bytes=sum(each.stored_bytes for each in data.values()),
-        known_bytes=sum(data[each].stored_bytes for each in known),
-        stale=tuple(sorted((others - known) & data.keys())),
-        gone_ledgers=len(others - data.keys()),
+        recorded_bytes=sum(data[each].stored_bytes for each in recorded),
+        stale=tuple(sorted((changed - recorded) & data.keys())),
+        gone_ledgers=len(changed - data.keys()),
         problems=tuple(dict.fromkeys(problems)),
     )
 
 
 def _zones(file: ZoneFile, ledgers: pa.Table) -> Answer[list[pa.Table]]:
     """The zones of some ledgers of a file; times as µs since the epoch."""
-    found: list[pa.Table] = []
+    tables: list[pa.Table] = []
     for groups, rows in file.row_groups_of(ledgers):
         read = file.zones(groups, _COLUMNS)
         whole = pa.table([read.column(name).cast(pa.int64()) for name in _COLUMNS], list(_COLUMNS))
-        found += (whole.slice(*each) for each in rows)
-    return Answer(keys_of(ledgers), found)
+        tables += (whole.slice(*each) for each in rows)
+    return Answer(keys_of(ledgers), tables)
 
 
-def _written(zones: pa.Table) -> Iterator[Written]:
+def _read_spans(zones: pa.Table) -> Iterator[WriteSpan]:
     columns = (zones.column(name).to_pylist() for name in _COLUMNS)
     for least, greatest, messages, start, stop in zip(*columns, strict=True):
-        yield Written(least / _US_PER_MS, greatest / _US_PER_MS, messages, stop - start)
+        yield WriteSpan(least / _US_PER_MS, greatest / _US_PER_MS, messages, stop - start)

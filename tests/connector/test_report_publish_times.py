@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from connector import open_catalog, open_topic
 from connector.report.charts import TimeScale
 from connector.report.data import rates
-from connector.report.published import Written, published
+from connector.report.publish_times import WriteSpan, read_publish_times
 from connector.report.render import render_report
 from connector.upkeep.audit.audit import audit
 from tests.support.bucket_reports import FULL, parsed, texts
@@ -76,7 +76,7 @@ def test_every_message_has_its_time(tmp_path: Path) -> None:
     catalog = open_catalog(URL)
     catalog.analyze(folder, ["multi-*"])
 
-    found = published(catalog, folder, "multi-block")
+    found = read_publish_times(catalog, folder, "multi-block")
 
     times = open_topic(URL, "multi-block", value="raw").to_table()["__publish_time__"].to_pylist()
     size = sum(each.size_bytes for each in found.zones)
@@ -85,8 +85,8 @@ def test_every_message_has_its_time(tmp_path: Path) -> None:
     assert max(each.stop_ms for each in found.zones) == max(times).timestamp() * 1000
     [ledger] = golden_topic("multi-block").ledgers
     assert 0 < size <= ledger.data_object.stat().st_size
-    assert (found.ledgers, found.known_ledgers, found.stale, found.gone_ledgers) == (1, 1, (), 0)
-    assert published(catalog, folder).known_ledgers == 7
+    assert (found.ledgers, found.recorded_ledgers, found.stale, found.gone_ledgers) == (1, 1, (), 0)
+    assert read_publish_times(catalog, folder).recorded_ledgers == 7
 
 
 def test_what_statistics_do_not_know_is_told(known: tuple[MemoryBucket, str]) -> None:
@@ -96,19 +96,19 @@ def test_what_statistics_do_not_know_is_told(known: tuple[MemoryBucket, str]) ->
     bucket.put(_ledger(3, BEGIN_MS))
     for name in _ledger(0, BEGIN_MS):
         bucket.delete(name)
-    found = published(open_catalog(bucket.url), folder)
+    found = read_publish_times(open_catalog(bucket.url), folder)
 
     assert [each.start_ms for each in found.zones] == [BEGIN_MS + 2 * HOUR_MS]
-    assert (found.ledgers, found.known_ledgers) == (3, 1)
+    assert (found.ledgers, found.recorded_ledgers) == (3, 1)
     assert (found.stale, found.gone_ledgers) == (((TOPIC, 1),), 1)
-    assert 0 < found.known_bytes < found.data_bytes
+    assert 0 < found.recorded_bytes < found.data_bytes
     _, *notes = _notes(_page(bucket.url, statistics=folder))
     assert notes[0].startswith("Statistics know 1 of 3 ledgers in the bucket, ")
     assert notes[1].endswith(f"is another one now, of {TOPIC}, ledger 1.")
     assert notes[2] == "They still know 1 ledger that cannot be read from the bucket."
     analyzed(bucket.url, TOPIC, folder)
-    again = published(open_catalog(bucket.url), folder)
-    assert (again.known_ledgers, again.stale, again.gone_ledgers) == (3, (), 1)
+    again = read_publish_times(open_catalog(bucket.url), folder)
+    assert (again.recorded_ledgers, again.stale, again.gone_ledgers) == (3, (), 1)
     assert sum(each.count for each in again.zones) == 2 * (3 + 2 + 1)
 
 
@@ -134,7 +134,7 @@ def test_times_that_are_not_known_are_counted() -> None:
     objects = offload_ledger(object_name(1), entries)
     with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
         analyzed(bucket.url, TOPIC, folder.url)
-        found = published(open_catalog(bucket.url), folder.url)
+        found = read_publish_times(open_catalog(bucket.url), folder.url)
         notes = _notes(_page(bucket.url, statistics=folder.url))
 
     assert len(found.zones) == found.timeless_zones == 1
@@ -164,10 +164,10 @@ def test_damaged_statistics_are_told(known: tuple[MemoryBucket, str]) -> None:
 )
 def test_a_wrong_clock_moves_no_scale(spans: list[tuple[int, int, int]], wrong: int | None) -> None:
     """Of a thousandth of the messages; all others are on it."""
-    zones = [Written(begin, begin + length, 1000 * n, 1) for begin, length, n in spans]
-    strange = [] if wrong is None else [Written(wrong, wrong, 1, 1)]
+    zones = [WriteSpan(begin, begin + length, 1000 * n, 1) for begin, length, n in spans]
+    strange = [] if wrong is None else [WriteSpan(wrong, wrong, 1, 1)]
 
-    scale = TimeScale.of_published([*zones, *strange])
+    scale = TimeScale.from_zones([*zones, *strange])
 
     assert scale is not None
     assert scale.start_ms == min(each.start_ms for each in zones)
