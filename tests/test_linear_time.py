@@ -88,8 +88,8 @@ _PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "partitioning by hash": lambda text: Partitioning.parse([f"bucket(1,{text})x"], _SCHEMA),
     "storage option": lambda text: put_text({}, "storage option", "endpoint", text),
     "name of a storage option": lambda text: put_text({}, "storage option", text, "a"),
-    "error of DuckDB": lambda text: sql._as_ours(text, _CATALOG, StorageError),
-    "place of an error in SQL": lambda text: sql._of_statement(
+    "error of DuckDB": lambda text: sql._to_project_error(text, _CATALOG, StorageError),
+    "place of an error in SQL": lambda text: sql._explain_error(
         duckdb, duckdb.Error("no\n\nLINE 1"), text, _CATALOG
     ),
     "broker.conf": parse_conf,

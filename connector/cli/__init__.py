@@ -27,7 +27,7 @@ def load_app() -> Typer:
 
 def main() -> None:
     """Run the command with the arguments of the process; Ctrl-C and SIGTERM end it at once."""
-    with streams.opened():
+    with streams.open_streams():
         interrupts.end_at_interrupts()
         try:
             load_app()(prog_name="pulsar-offload")

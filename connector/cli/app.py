@@ -72,14 +72,14 @@ def group(name: str, about: str) -> typer.Typer:
         name: The word.
         about: What its help says.
     """
-    made = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None)
-    made.callback(help=about)(spell_options)
-    app.add_typer(made)
-    return made
+    subcommands = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None)
+    subcommands.callback(help=about)(spell_options)
+    app.add_typer(subcommands)
+    return subcommands
 
 
 def command(
-    example: str, *, url: str = _GOLDEN, writes: bool = False, within: typer.Typer = app
+    example: str, *, url: str = _GOLDEN, writes: bool = False, parent: typer.Typer = app
 ) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
     """Make a function a command, whose help ends with an example.
 
@@ -87,7 +87,7 @@ def command(
         example: Arguments of the example, behind its URL.
         url: URL of the example.
         writes: Whether an interrupt leaves it time to remove what it has half written.
-        within: The program, or a group of its commands.
+        parent: The program, or a group of its commands.
     """
 
     def register(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
@@ -95,21 +95,21 @@ def command(
 
         @functools.wraps(read)
         def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
-            with _errors_told(), interrupts.cleaned_up() if writes else nullcontext():
+            with _report_errors(), interrupts.cleaned_up() if writes else nullcontext():
                 read(*args, **kwargs)
 
         # If Python or the module has taken the name already, the function's ends with a "_".
         name = function.__name__.rstrip("_")
-        words = name if within is app else f"{within.info.name} {name}"
+        words = name if parent is app else f"{parent.info.name} {name}"
         line = f"pulsar-offload {words} {url} {example}"
-        within.command(name, epilog=f"\b\nExample:\n  {line}")(run)
+        parent.command(name, epilog=f"\b\nExample:\n  {line}")(run)
         return run
 
     return register
 
 
 @contextmanager
-def _errors_told() -> Iterator[None]:
+def _report_errors() -> Iterator[None]:
     """Print our errors and warnings on stderr, and end with the exit code that they call for."""
     caught: list[warnings.WarningMessage] = []
     try:
@@ -129,12 +129,12 @@ def _errors_told() -> Iterator[None]:
         caught = [each for each in caught if each.category is not UndecodedValuesWarning]
         raise typer.Exit(_exit_code(error)) from None
     finally:
-        incomplete = _tell_warnings(caught)
+        incomplete = _print_warnings(caught)
     if incomplete:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
-def _tell_warnings(caught: list[warnings.WarningMessage]) -> bool:
+def _print_warnings(caught: list[warnings.WarningMessage]) -> bool:
     """Print our warnings as notes, each once; pass on others. Gives whether rows are missing."""
     notes: dict[str, None] = {}
     for each in caught:

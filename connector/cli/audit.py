@@ -94,22 +94,27 @@ def audit_(
     Ends with 5 if messages cannot be read, with 7 if all can and something else was found. Without
     --metadata, it finds only what the bucket alone shows.
     """
-    for option, given in (("--journal", journal), ("--statistics", statistics)):
-        if given is not None and not verify_:
+    for option, value in (("--journal", journal), ("--statistics", statistics)):
+        if value is not None and not verify_:
             message = f"{option} is for --verify: give both, or neither"
             raise OptionError(message)
     lag = None if deletion_lag is None else duration("--deletion-lag", deletion_lag)
-    kept = None if journal is None else VerificationJournal(journal)
-    catalog, found, _ = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
-    findings = list(found.findings)
+    verification_journal = None if journal is None else VerificationJournal(journal)
+    catalog, result, _ = _audit(url, place, is_one_cluster=one_cluster, lag=lag)
+    findings = list(result.findings)
     if verify_:
-        known = None
+        statistics_folder = None
         if statistics is not None:
-            known = open_statistics(statistics, catalog.location.storage_options)
-        findings += _verified(catalog, kept, known, tells_each=shows_each_ledger(verbose=verbose))
+            statistics_folder = open_statistics(statistics, catalog.location.storage_options)
+        findings += _verify_ledgers(
+            catalog,
+            verification_journal,
+            statistics_folder,
+            is_verbose=shows_each_ledger(verbose=verbose),
+        )
     _print_findings(findings, form)
     if form == "table":
-        typer.echo(_summary(catalog, findings, found))
+        typer.echo(_summary(catalog, findings, result))
     if any(each.is_loss for each in findings):
         raise typer.Exit(ExitCode.UNREADABLE)
     if findings:
@@ -146,9 +151,9 @@ def clean_(
     """
     age = duration("--safety-age", safety_age)
     check_no_snapshot(place.metadata)
-    catalog, found, _ = _audit(url, place, is_one_cluster=one_cluster)
-    plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=age)
-    kept = [each for each in plan if each.refusal is not None]
+    catalog, result, _ = _audit(url, place, is_one_cluster=one_cluster)
+    plan = plan_cleaning(result, now=datetime.now(UTC), safety_age=age)
+    refused = [each for each in plan if each.refusal is not None]
     deleted = [each.finding for each in plan if each.refusal is None]
     if yes:
         deleted = []
@@ -156,14 +161,14 @@ def clean_(
             deleted.append(each.finding)
             say("deleted", ", ".join(each.finding.objects))
     _print_findings(deleted, form)
-    for each in kept:
+    for each in refused:
         say("kept", f"{', '.join(each.finding.objects)}: {each.refusal}")
-    if not one_cluster and any("another cluster's" in str(each.refusal) for each in kept):
+    if not one_cluster and any("another cluster's" in str(each.refusal) for each in refused):
         say("note", "if this cluster alone uses the bucket, --one-cluster says so")
     size = size_text(sum(each.stored_bytes for each in deleted))
-    what = f"{counted(sum(len(each.objects) for each in deleted), 'object')}, {size}"
+    summary = f"{counted(sum(len(each.objects) for each in deleted), 'object')}, {size}"
     if form == "table":
-        typer.echo(f"{what} deleted" if yes else f"{what} would be deleted by --yes")
+        typer.echo(f"{summary} deleted" if yes else f"{summary} would be deleted by --yes")
 
 
 @command(f"multi-ledger --output report.html --metadata {_GOLDEN}", writes=True)
@@ -192,12 +197,12 @@ def report(
     --statistics, how fast messages were published, and how much is known of that. The page needs
     neither a network nor anything beside it.
     """
-    catalog, found, remembered = _audit(url, place, is_one_cluster=one_cluster)
-    known = remembered if statistics is None else statistics
+    catalog, result, snapshot_statistics = _audit(url, place, is_one_cluster=one_cluster)
+    statistics_url = snapshot_statistics if statistics is None else statistics
     metadata = None if place.metadata is None else str(place.metadata)
     with progress(catalog.location.trace):
         page = render_report(
-            catalog, found, topic=topic, metadata=metadata, statistics=known
+            catalog, result, topic=topic, metadata=metadata, statistics=statistics_url
         ).encode()
     try:
         output.write_bytes(page)
@@ -223,25 +228,25 @@ def _audit(
     if metadata is not None and is_snapshot(metadata):
         with progress(trace):
             catalog = catalog.relisted()
-    uploads = _unfinished_uploads(catalog, trace)
+    uploads = _list_unfinished_uploads(catalog, trace)
     with progress(trace):
-        found = audit(catalog, deletion_lag=lag, uploads=uploads, is_one_cluster=is_one_cluster)
+        result = audit(catalog, deletion_lag=lag, uploads=uploads, is_one_cluster=is_one_cluster)
     if catalog.source is None:
         say("note", "no metadata: what the topics should have is not known")
     else:
         for warning in catalog.source.warnings:
             say("note", warning)
-    if found.streaming_ledgers:
-        ledgers = counted(found.streaming_ledgers, "ledger")
-        what = "whether their segments are needed is not checked, and clean keeps them"
-        say("note", f"{ledgers} of streaming offload (PIP-76): {what}")
+    if result.streaming_ledgers:
+        ledgers = counted(result.streaming_ledgers, "ledger")
+        note = "whether their segments are needed is not checked, and clean keeps them"
+        say("note", f"{ledgers} of streaming offload (PIP-76): {note}")
     if lag is not None:
-        _tell_unsure_copies(catalog)
+        _note_unsure_copies(catalog)
     tell_place(catalog)
-    return catalog, found, statistics
+    return catalog, result, statistics
 
 
-def _unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[UnfinishedUpload]:
+def _list_unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[UnfinishedUpload]:
     """The uploads that are not complete; none, and a note, if the store does not list them."""
     try:
         with progress(trace):
@@ -252,12 +257,12 @@ def _unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[Unfinishe
         return []
 
 
-def _tell_unsure_copies(catalog: Catalog) -> None:
+def _note_unsure_copies(catalog: Catalog) -> None:
     unsure = sum(_is_unsure(ledger) for topic in catalog.every_ledger() for ledger in topic.states)
     if unsure:
         ledgers = counted(unsure, "offloaded ledger")
-        what = "whether BookKeeper still has a copy, or when the offload was"
-        say("note", f"of {ledgers} the metadata does not say {what}")
+        missing = "whether BookKeeper still has a copy, or when the offload was"
+        say("note", f"of {ledgers} the metadata does not say {missing}")
 
 
 def _is_unsure(ledger: TopicLedger) -> bool:
@@ -269,25 +274,25 @@ def _is_unsure(ledger: TopicLedger) -> bool:
     return offload.bookkeeper_deleted is None or no_time
 
 
-def _verified(
+def _verify_ledgers(
     catalog: Catalog,
     journal: VerificationJournal | None,
     statistics: Statistics | None,
     *,
-    tells_each: bool,
+    is_verbose: bool,
 ) -> Iterable[Finding]:
     """What reading everything finds, with a line on stderr for each ledger or for all."""
     topics = catalog.every_ledger()
     count = sum(len(each.ledgers) for each in topics)
     results: list[VerifiedLedger] = []
 
-    def tell(result: VerifiedLedger) -> None:
+    def print_ledger(result: VerifiedLedger) -> None:
         state = counted(len(result.problems), "problem") if result.problems else "sound"
         entries = counted(result.entries, "entry")
-        if tells_each:
+        if is_verbose:
             say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
 
-    for result in verify(topics, journal=journal, statistics=statistics, progress=tell):
+    for result in verify(topics, journal=journal, statistics=statistics, progress=print_ledger):
         results.append(result)
         for problem in result.problems:
             yield Finding(
@@ -299,7 +304,7 @@ def _verified(
                 stored_bytes=result.stored_bytes,
                 is_loss=True,
             )
-    if not tells_each:
+    if not is_verbose:
         entries = counted(sum(each.entries for each in results), "entry")
         problems = counted(sum(len(each.problems) for each in results), "problem")
         say("verified", f"{counted(len(results), 'ledger')}, {entries}, {problems}")
@@ -323,14 +328,14 @@ def _print_findings(findings: list[Finding], form: Form) -> None:
 
 def _summary(catalog: Catalog, findings: list[Finding], audit: Audit) -> str:
     ledgers = len(catalog.contents.copies) - audit.segment_ledgers
-    what = f"{counted_topics(catalog.topics())}, {counted(ledgers, 'ledger')}"
+    text = f"{counted_topics(catalog.topics())}, {counted(ledgers, 'ledger')}"
     if audit.segment_ledgers:
-        what += f" (and {audit.segment_ledgers} of scalable topics, which cannot be read yet)"
+        text += f" (and {audit.segment_ledgers} of scalable topics, which cannot be read yet)"
     if not findings:
-        return f"{what}: nothing found"
+        return f"{text}: nothing found"
     wasted = size_text(sum(each.stored_bytes for each in findings if each.deletable))
     losses = sum(each.is_loss for each in findings)
     return (
-        f"{what}: {counted(len(findings), 'finding')}, {losses} of them losses; {wasted} in objects"
+        f"{text}: {counted(len(findings), 'finding')}, {losses} of them losses; {wasted} in objects"
         " that nothing needs"
     )

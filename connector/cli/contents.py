@@ -35,7 +35,7 @@ def topics(
     url: Url,
     pattern: _Pattern = None,
     *,
-    given: Listing,
+    request: Listing,
     form: Printing,
 ) -> None:
     """List topics, and what of them is offloaded.
@@ -44,14 +44,14 @@ def topics(
     Unsound ledgers cannot be read, or not as a whole. If the topic of one is not known, it has a
     note of its own, and in JSON a line without a topic.
     """
-    catalog = catalog_at(url, given)
+    catalog = catalog_at(url, request)
     table = topics_table(catalog, pattern)
     tell_place(catalog)
     unfinished = [each for each in catalog.bucket.unfinished if each.name.ledger_id is not None]
     if unfinished and catalog.source is None:
         offloads = counted(len(unfinished), "offload")
         say("note", f"{offloads} never completed: no index object")
-    _print_listing(table, catalog, given.on_corruption, form)
+    _print_listing(table, catalog, request.on_corruption, form)
     unlisted = sum(each or 0 for each in table["unlisted_ledgers"].to_pylist())
     if unlisted:
         say(
@@ -67,7 +67,7 @@ def ledgers(
     url: Url,
     topic: Topic,
     *,
-    given: Listing,
+    request: Listing,
     form: Printing,
 ) -> None:
     """List the ledgers of a topic, and where they are.
@@ -75,8 +75,8 @@ def ledgers(
     With --metadata, it also lists those that are not offloaded, that are missing, or that the
     topic has no more. Bytes are those of the data object, entry_bytes those of the entries alone.
     """
-    catalog = catalog_at(url, given)
-    _print_listing(ledgers_table(catalog, topic), catalog, given.on_corruption, form)
+    catalog = catalog_at(url, request)
+    _print_listing(ledgers_table(catalog, topic), catalog, request.on_corruption, form)
 
 
 @command("multi-ledger")
@@ -143,16 +143,16 @@ def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, form: 
     # With metadata, a ledger that names no topic is not one of those that it lists.
     nowhere = [] if catalog.source else [str(error) for error in catalog.unattributed()]
     if form != "table":
-        lost = [{"problems": [problem]} for problem in nowhere]
-        batches = [*table.to_batches(), *table.from_pylist(lost, table.schema).to_batches()]
+        problem_rows = [{"problems": [problem]} for problem in nowhere]
+        batches = [*table.to_batches(), *table.from_pylist(problem_rows, table.schema).to_batches()]
         print_rows(table.schema, batches, form)
     else:
         _print(table, form)
     rows = table.select([name for name in ("warnings", "problems") if name in table.column_names])
-    told = rows.to_pylist()
-    for warning in (each for row in told for each in row.get("warnings") or ()):
+    records = rows.to_pylist()
+    for warning in (each for row in records for each in row.get("warnings") or ()):
         say("note", warning)
-    problems = [each for row in told for each in row["problems"]] + nowhere
+    problems = [each for row in records for each in row["problems"]] + nowhere
     for problem in problems:
         say("unsound", problem)
     if problems:

@@ -114,7 +114,7 @@ def copy(
             metavar="FILE", help="With --dry-run: what the store charges, as cost takes it."
         ),
     ] = None,
-    given: Reading,
+    request: Reading,
     as_json: AsJson = False,
 ) -> None:
     """Copy what is new in topics to Delta, Iceberg or Parquet tables.
@@ -126,8 +126,8 @@ def copy(
     """
     started = time.monotonic()
     trace = RequestTrace()
-    catalog = catalog_at(url, given, trace)
-    options = given.reading_options() | {
+    catalog = catalog_at(url, request, trace)
+    options = request.reading_options() | {
         "catalog": catalog,
         "format": format_,
         "partition_by": partition_by or None,

@@ -110,7 +110,7 @@ def cost(
     sql: _Sql = None,
     where: Where = None,
     prices: _Prices = None,
-    given: Reading,
+    request: Reading,
     form: PrintingWhole,
 ) -> None:
     """Tell what reading a topic, or a query, will cost in money.
@@ -130,13 +130,13 @@ def cost(
         raise OptionError(message)
     table = EXAMPLE_PRICES if prices is None else load_prices(prices)
     trace = RequestTrace()
-    catalog = catalog_at(url, given, trace)
+    catalog = catalog_at(url, request, trace)
     with progress(trace):
         if sql is not None:
-            datasets = bound_topics(sql, catalog, url, given)
+            datasets = bound_topics(sql, catalog, url, request)
         else:
-            value = given.value if given.schema is not None else "raw"
-            dataset = open_request(url, topic or "", replace(given, catalog=catalog, value=value))
+            value = request.value if request.schema is not None else "raw"
+            dataset = open_request(url, topic or "", replace(request, catalog=catalog, value=value))
             if where is not None:
                 columns = dataset.scan.options.filterable.schema
                 dataset = dataset.filter(where_expression(where, columns))
@@ -146,7 +146,7 @@ def cost(
         warn_incomplete(dataset.unsound, ", ".join(str(each.topic) for each in dataset.scan.topics))
     scans = (dataset.scan for dataset in datasets)
     opening = catalog.opening(topics)
-    is_saved = given.metadata is not None and is_snapshot(given.metadata)
+    is_saved = request.metadata is not None and is_snapshot(request.metadata)
     whole = read_cost(*scans, openings=[] if is_saved else [opening], prices=table)
     _print_cost(whole, stored_bytes_for_topics(topics, opening.copies), form)
     if table is EXAMPLE_PRICES:
@@ -174,22 +174,22 @@ def policy(
     is written. A setting that is not given takes the broker's default; a note lists defaults that
     matter. Without --metadata, only offloaded ledgers are known, and not when they were closed.
     """
-    wanted, defaults = _policy(settings, conf)
+    offload_policy, defaults = _policy(settings, conf)
     at_ms = _moment_ms(at)
     trace = RequestTrace()
     catalog = catalog_at(url, place, trace)
     with progress(trace):
         names = select_topics(topic, catalog.topics())
-        known = [(name, catalog.metadata(name)) for name in names]
+        topics_metadata = [(name, catalog.metadata(name)) for name in names]
     position = _position(consumed_to, names)
     if defaults:
         say("note", f"not given, so the broker's defaults hold: {', '.join(defaults)}")
     fates: list[tuple[TopicName, LedgerFate]] = []
-    for name, found in known:
-        if found is None:
+    for name, metadata in topics_metadata:
+        if metadata is None:
             say("note", f"{name}: no metadata, so only offloaded ledgers are known")
-        each = bucket_metadata(catalog.ledgers(name)) if found is None else found
-        rows = apply_policy(each, wanted, at_ms=at_ms, consumed_to=position)
+        each = bucket_metadata(catalog.ledgers(name)) if metadata is None else metadata
+        rows = apply_policy(each, offload_policy, at_ms=at_ms, consumed_to=position)
         fates += [(name, fate) for fate in rows]
     batches = pa.Table.from_pylist([_fate_row(*each) for each in fates], _FATE_SCHEMA).to_batches()
     print_rows(_FATE_SCHEMA, batches, form)
@@ -199,9 +199,9 @@ def policy(
         typer.echo(line)
 
 
-def _print_cost(cost: ReadCost, kept_bytes: int, form: Form) -> None:
+def _print_cost(cost: ReadCost, stored_bytes: int, form: Form) -> None:
     prices = cost.prices
-    monthly = prices.stored_per_month(kept_bytes)
+    monthly = prices.stored_per_month(stored_bytes)
     opening = cost.opening
     parts = {
         "listing": RequestCounts(list_requests=opening.list_requests),
@@ -216,7 +216,7 @@ def _print_cost(cost: ReadCost, kept_bytes: int, form: Form) -> None:
         whole: dict[str, object] = {"currency": prices.currency, "as_of": str(prices.as_of)}
         whole |= {"tasks": cost.tasks}
         whole |= {name.replace(" ", "_"): _part(each, prices) for name, each in parts.items()}
-        whole |= {"stored": {"bytes": kept_bytes, "money_per_month": _plain(monthly)}}
+        whole |= {"stored": {"bytes": stored_bytes, "money_per_month": _plain(monthly)}}
         typer.echo(json.dumps(whole))
         return
     money = f"money ({printable(prices.currency)})"
@@ -237,7 +237,7 @@ def _print_cost(cost: ReadCost, kept_bytes: int, form: Form) -> None:
     if form != "table":
         return
     typer.echo(f"data in {counted(cost.tasks, 'task')}")
-    typer.echo(f"stored: {size_text(kept_bytes)}, {_rounded(monthly)} a month")
+    typer.echo(f"stored: {size_text(stored_bytes)}, {_rounded(monthly)} a month")
 
 
 def _part(counts: RequestCounts, prices: PriceTable) -> dict[str, object]:
@@ -262,16 +262,16 @@ def _policy(settings: Iterable[str] | None, conf: str | None) -> tuple[OffloadPo
         raise OptionError(message)
     in_conf = {} if conf is None else parse_conf(_conf_text(conf))
     base = OffloadPolicy.parse(in_conf)
-    given: dict[str, object] = {}
+    cli_settings: dict[str, object] = {}
     for each in settings or ():
         name, is_pair, value = each.partition("=")
         if not is_pair:
             message = f"--set must be NAME=VALUE, such as retentionTimeInMinutes=1w, not {each!r}"
             raise OptionError(message)
-        given[name.strip()] = value
-    wanted = OffloadPolicy.parse(given, base)
-    defaults = broker_defaults((*in_conf, *given))
-    return wanted, [f"{name}={value}" for name, value in defaults.items()]
+        cli_settings[name.strip()] = value
+    offload_policy = OffloadPolicy.parse(cli_settings, base)
+    defaults = broker_defaults((*in_conf, *cli_settings))
+    return offload_policy, [f"{name}={value}" for name, value in defaults.items()]
 
 
 def _conf_text(path: str) -> str:

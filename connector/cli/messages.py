@@ -44,14 +44,14 @@ def head(
     topic: Topic,
     *,
     rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
-    given: Reading,
+    request: Reading,
     form: Printing,
 ) -> None:
     """Print the first messages of a topic.
 
     Bytes are shown as text, or in hexadecimal if they are not text.
     """
-    with _opened(url, topic, given) as dataset:
+    with _open_dataset(url, topic, request) as dataset:
         table = dataset.head(rows)
     print_rows(table.schema, table.to_batches(), form)
     tell_read(dataset.metrics, dataset.scan)
@@ -69,7 +69,7 @@ def tail(
     interval: Annotated[
         str, typer.Option(metavar="TIME", help="How often to look for what comes, with --follow.")
     ] = "5s",
-    given: Reading,
+    request: Reading,
     form: Printing,
 ) -> None:
     """Print the last messages of a topic.
@@ -79,23 +79,23 @@ def tail(
     offloaded, or messages with --live, as they come.
     """
     pause = duration("--interval", interval)
-    if follow and (given.end is not None or given.view != "all"):
+    if follow and (request.end is not None or request.view != "all"):
         message = "--follow has no end, and prints all that comes: leave --end and --view out"
         raise OptionError(message)
     if follow and form not in {"table", "jsonl"}:
         message = f"--follow prints rows as they come, as a table or by --json, not as {form}"
         raise OptionError(message)
-    catalog = _catalog_with(topic, url, given, pause.total_seconds()) if follow else None
-    with _opened(url, topic, given, catalog) as dataset:
+    catalog = _open_live_catalog(topic, url, request, pause.total_seconds()) if follow else None
+    with _open_dataset(url, topic, request, catalog) as dataset:
         shown, published = dataset.schema.names, _names(dataset)["__publish_time__"]
-        found = dataset.tail(rows, [*dict.fromkeys([*shown, published])])
+        newest = dataset.tail(rows, [*dict.fromkeys([*shown, published])])
     if len(dataset.scan.topics) > 1:
-        found = found.sort_by(published)
-    table = found.slice(max(0, found.num_rows - rows)).select(shown)
+        newest = newest.sort_by(published)
+    table = newest.slice(max(0, newest.num_rows - rows)).select(shown)
     print_rows(table.schema, table.to_batches(), form)
     tell_read(dataset.metrics, dataset.scan)
     if catalog is not None:
-        with _following(catalog, topic, dataset, given) as new_rows:
+        with _follow(catalog, topic, dataset, request) as new_rows:
             while True:
                 _wait(pause.total_seconds())
                 metrics = TopicMetrics()
@@ -126,7 +126,7 @@ def get(
             help="Messages with this property. May be repeated.",
         ),
     ] = None,
-    given: Reading,
+    request: Reading,
     form: Printing,
 ) -> None:
     """Print the messages of an id, a key or a property.
@@ -135,26 +135,26 @@ def get(
     takes what statistics leave of the topic, and a property all of it. Ends with 6 if an id is that
     of no message.
     """
-    wanted = [_message_id(each) for each in ids or ()]
-    if not (wanted or keys or properties):
+    message_ids = [_message_id(each) for each in ids or ()]
+    if not (message_ids or keys or properties):
         message = "give message ids, --key or --property: of what is the message to be?"
         raise OptionError(message)
     pairs = [_property(each) for each in properties or ()]
-    with _opened(url, topic, given) as dataset:
+    with _open_dataset(url, topic, request) as dataset:
         names = _names(dataset)
-        conditions = [*(_has_id(each, names) for each in wanted)]
+        conditions = [*(_has_id(each, names) for each in message_ids)]
         if keys:
             conditions.append(pc.field(names["__key__"]).isin(keys))
         conditions += [
             pc.equal(pc.map_lookup(pc.field(names["__properties__"]), name, "first"), value)
             for name, value in pairs
         ]
-        shown = dataset.schema.names if given.columns else [*names.values()]
+        shown = dataset.schema.names if request.columns else [*names.values()]
         positions = [names[each] for each in _POSITION]
-        found = dataset.to_table(
+        matches = dataset.to_table(
             [*dict.fromkeys([*shown, *positions])], filter=reduce(or_, conditions)
         )
-    table = found.select(shown)
+    table = matches.select(shown)
     if form == "table":
         print_records(table.schema, table.to_batches())
     else:
@@ -162,8 +162,8 @@ def get(
     tell_read(dataset.metrics, dataset.scan)
     missing = [
         f"there is no message {text}{_other_reading(each)}"
-        for text, each in zip(ids or (), wanted, strict=True)
-        if not found.filter(_has_id(each, names)).num_rows
+        for text, each in zip(ids or (), message_ids, strict=True)
+        if not matches.filter(_has_id(each, names)).num_rows
     ]
     for each in missing:
         say("note", each)
@@ -172,23 +172,23 @@ def get(
 
 
 @contextmanager
-def _opened(
-    url: str, topic: str, given: TopicRequest, catalog: Catalog | None = None
+def _open_dataset(
+    url: str, topic: str, request: TopicRequest, catalog: Catalog | None = None
 ) -> Iterator[TopicDataset]:
     """Topics as the options say, with progress shown while they are opened and read."""
-    tell_snapshot(given.metadata)
+    tell_snapshot(request.metadata)
     if catalog is not None:
-        yield open_request(url, topic, replace(given, catalog=catalog))
+        yield open_request(url, topic, replace(request, catalog=catalog))
         return
     trace = RequestTrace()
     with progress(trace):
-        yield open_request(url, topic, replace(given, trace=trace))
+        yield open_request(url, topic, replace(request, trace=trace))
 
 
-def _catalog_with(topic: str, url: str, given: TopicRequest, pause_s: float) -> Catalog:
+def _open_live_catalog(topic: str, url: str, request: TopicRequest, pause_s: float) -> Catalog:
     """The catalog, as soon as it has the topic: what is followed may not have begun yet."""
-    catalog = open_catalog(url, **given.catalog_options())
-    brokers = brokers_from_request(given)
+    catalog = open_catalog(url, **request.catalog_options())
+    brokers = brokers_from_request(request)
     more = None if brokers is None else partial(partitions_of_brokers, brokers)
     notes: set[str] = set()
     while True:
@@ -205,10 +205,10 @@ def _catalog_with(topic: str, url: str, given: TopicRequest, pause_s: float) -> 
 
 
 @contextmanager
-def _following(
-    catalog: Catalog, topic: str, dataset: TopicDataset, given: TopicRequest
+def _follow(
+    catalog: Catalog, topic: str, dataset: TopicDataset, request: TopicRequest
 ) -> Iterator[NewRows]:
-    brokers = brokers_from_request(given)
+    brokers = brokers_from_request(request)
     if brokers is None:
         yield new_in_bucket(catalog, [topic], dataset.scan)
         return
@@ -224,31 +224,34 @@ def _names(dataset: TopicDataset) -> dict[str, str]:
     return {own: name for name, own in dataset.scan.options.filterable.columns}
 
 
-def _has_id(wanted: MessageId, names: Mapping[str, str]) -> pc.Expression:
+def _has_id(message_id: MessageId, names: Mapping[str, str]) -> pc.Expression:
     """Whether a row is the message of an id, or one of its batch if that names none of them."""
-    found = (pc.field(names["__ledger_id__"]) == wanted.ledger_id) & (
-        pc.field(names["__entry_id__"]) == wanted.entry_id
+    condition = (pc.field(names["__ledger_id__"]) == message_id.ledger_id) & (
+        pc.field(names["__entry_id__"]) == message_id.entry_id
     )
-    if wanted.batch_index >= 0:
-        found &= pc.field(names["__batch_index__"]) == wanted.batch_index
-    if wanted.partition >= 0:
-        found &= pc.field(names["__partition__"]) == wanted.partition
-    return found
+    if message_id.batch_index >= 0:
+        condition &= pc.field(names["__batch_index__"]) == message_id.batch_index
+    if message_id.partition >= 0:
+        condition &= pc.field(names["__partition__"]) == message_id.partition
+    return condition
 
 
 def _message_id(text: str) -> MessageId:
-    found = MessageId.parse(text)
-    if found is None or min(found.ledger_id, found.entry_id) < 0:
+    message_id = MessageId.parse(text)
+    if message_id is None or min(message_id.ledger_id, message_id.entry_id) < 0:
         message = f"{text!r} is not the id of a message, such as 12:3 or (12,3,5)"
         raise OptionError(message)
-    return found
+    return message_id
 
 
-def _other_reading(wanted: MessageId) -> str:
+def _other_reading(message_id: MessageId) -> str:
     """What else may be meant by an id of which there is no message."""
-    if wanted.partition < 0 or wanted.batch_index >= 0:
+    if message_id.partition < 0 or message_id.batch_index >= 0:
         return ""
-    number, member = wanted.partition, (wanted.ledger_id, wanted.entry_id, wanted.partition)
+    number, member = (
+        message_id.partition,
+        (message_id.ledger_id, message_id.entry_id, message_id.partition),
+    )
     text = f"'({','.join(map(str, member))})'"
     return f" in partition {number}; if {number} is a place in the entry's batch, type {text}"
 

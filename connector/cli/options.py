@@ -75,14 +75,14 @@ _HOW_TO_REPEAT: Final = {
 
 def shell_option(option: Option) -> OptionInfo:
     """An option of a table, as typer takes it."""
-    said = " ".join(filter(None, (option.help, _HOW_TO_REPEAT.get(option.kind))))
+    help_text = " ".join(filter(None, (option.help, _HOW_TO_REPEAT.get(option.kind))))
     if option.default_text and not _is_switch(option):
-        said += f" [default: {option.default_text}]"
+        help_text += f" [default: {option.default_text}]"
     allowed = list(option.kind.allowed)
     info: OptionInfo = typer.Option(
         f"--{_shell_name(option).replace('_', '-')}",
         metavar=None if _is_switch(option) else option.kind.form,
-        help=said,
+        help=help_text,
         show_default=False,
         autocompletion=(lambda: allowed) if allowed else None,
     )

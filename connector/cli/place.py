@@ -33,15 +33,15 @@ def tell_place(catalog: Catalog) -> None:
         say("note", what_lies_there(catalog.bucket))
 
 
-def tell_snapshot(metadata: Metadata | None, taken: datetime | None = None) -> None:
+def tell_snapshot(metadata: Metadata | None, created: datetime | None = None) -> None:
     """Say that a snapshot does not have what came later.
 
     Args:
         metadata: What the command was given as metadata.
-        taken: When the snapshot was made, if that is known by now.
+        created: When the snapshot was made, if that is known by now.
     """
     if metadata is not None and is_snapshot(metadata):
-        when = "" if taken is None else f" of {taken:%F %T} UTC"
+        when = "" if created is None else f" of {created:%F %T} UTC"
         say("note", f"the metadata is a snapshot{when}: ledgers that came since are not in it")
 
 

@@ -52,7 +52,7 @@ class _Unloaded(TyperCommand):
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as typer has it
         """The context of the command itself, which takes the place of this one."""
-        return loaded(self).make_context(*args, **kwargs)
+        return load_command(self).make_context(*args, **kwargs)
 
 
 class _Commands(TyperGroup):
@@ -102,7 +102,7 @@ intervals are ISO 8601; decimals with a fraction, infinities and NaN are text.
 )
 
 
-def loaded(command: Any) -> Any:  # noqa: ANN401 - typer's own class is not public
+def load_command(command: Any) -> Any:  # noqa: ANN401 - typer's own class is not public
     """The command itself, for one whose module is perhaps not imported yet."""
     if not isinstance(command, _Unloaded):
         return command
@@ -112,8 +112,8 @@ def loaded(command: Any) -> Any:  # noqa: ANN401 - typer's own class is not publ
     return group.commands[str(command.name)]
 
 
-def _print_version(is_asked: bool) -> None:  # noqa: FBT001 - typer calls it so
-    if is_asked:
+def _print_version(is_requested: bool) -> None:  # noqa: FBT001 - typer calls it so
+    if is_requested:
         typer.echo(f"pulsar-offload {version('pulsar-offload')}")
         raise typer.Exit
 
@@ -139,16 +139,16 @@ def _program(
 def spell_options(context: typer.Context) -> None:
     """Let errors call options as the command that was chosen spells them."""
     if isinstance(context.command, TyperGroup) and context.invoked_subcommand is not None:
-        chosen = loaded(context.command.commands[context.invoked_subcommand])
+        chosen = load_command(context.command.commands[context.invoked_subcommand])
         names = {
             str(each.name): max(each.opts, key=len)
             for each in chosen.params
             if each.param_type_name == "option"
         }
-        context.with_resource(use_spelling(_in_shell(names)))
+        context.with_resource(use_spelling(_make_speller(names)))
 
 
-def _in_shell(names: Mapping[str, str]) -> Spelling:
+def _make_speller(names: Mapping[str, str]) -> Spelling:
     """How a command's options are spelled, by the names of its parameters: `--value raw`."""
 
     def spell(name: str, value: object) -> str:

@@ -46,7 +46,7 @@ def plan(
     topic: Topic,
     *,
     where: Where = None,
-    given: Reading,
+    request: Reading,
     form: PrintingWhole,
 ) -> None:
     """Tell what reading a topic will cost.
@@ -56,16 +56,16 @@ def plan(
     goes on until it is closed, which is not counted.
     """
     trace = RequestTrace()
-    tell_snapshot(given.metadata)
+    tell_snapshot(request.metadata)
     with progress(trace):
-        value = given.value if given.schema is not None else "raw"
-        dataset = open_request(url, topic, replace(given, value=value, trace=trace))
+        value = request.value if request.schema is not None else "raw"
+        dataset = open_request(url, topic, replace(request, value=value, trace=trace))
         if where is not None:
             dataset = dataset.filter(
                 where_expression(where, dataset.scan.options.filterable.schema)
             )
     tell_read(dataset.unsound, dataset.scan)
-    cost = read_cost(dataset.scan, range_bytes=given.range_bytes)
+    cost = read_cost(dataset.scan, range_bytes=request.range_bytes)
     skipped = dataset.scan.pruning()
     rows = [asdict(each) for each in cost.ranges]
     requests, size_bytes = cost.reading.requests, cost.reading.received_bytes
@@ -79,11 +79,11 @@ def plan(
     print_rows(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches(), form)
     if form != "table":
         return
-    for what, number, size in (
+    for label, number, size in (
         (f"to read, in {counted(cost.tasks, 'task')}", requests, size_bytes),
         ("already read", sent.requests, sent.received_bytes),
     ):
-        typer.echo(f"{what}: {counted(number, 'request')}, {size_text(size)}")
+        typer.echo(f"{label}: {counted(number, 'request')}, {size_text(size)}")
     for line in skipped.lines():
         typer.echo(line)
 
@@ -102,7 +102,7 @@ def query(
     file: Annotated[
         Path | None, typer.Option("-f", "--file", metavar="FILE", help="File with the SQL.")
     ] = None,
-    given: Reading,
+    request: Reading,
     form: Printing,
 ) -> None:
     """Run SQL over topics, and tell what it cost.
@@ -114,9 +114,9 @@ def query(
     started = time.monotonic()
     text = sql_text(sql, file)
     trace = RequestTrace()
-    catalog = catalog_at(url, given, trace)
+    catalog = catalog_at(url, request, trace)
     with progress(trace):
-        row_schema, batches = run_sql(text, catalog, url, replace(given, trace=trace))
+        row_schema, batches = run_sql(text, catalog, url, replace(request, trace=trace))
     if row_schema.names == _EXPLANATION and form == "table":
         rows = print_texts(_EXPLANATION[-1], watched(batches, trace))
     else:

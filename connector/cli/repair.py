@@ -70,23 +70,23 @@ def repair_(
     catalog = catalog_at(url, place)
     with progress(catalog.location.trace):
         plan = plan_repair(catalog, ledger or (), verify=verify)
-        found = list(_written(catalog.location, plan) if yes else plan)
+        repairs = list(_write_repairs(catalog.location, plan) if yes else plan)
     tell_place(catalog)
-    repaired = [each for each in found if each.index is not None]
+    repaired = [each for each in repairs if each.index is not None]
     table = table_of([_row(each.attempt, each.ledger) for each in repaired if each.ledger], _SCHEMA)
     if table.num_rows or form != "table":
         print_rows(table.schema, table.to_batches(), form)
-    for each in found:
+    for each in repairs:
         if each.refusal is not None:
             say("kept", f"{each.attempt.name.index_name}: {each.refusal}")
     if form == "table":
-        what = counted(len(repaired), "index object")
-        typer.echo(f"{what} written" if yes else f"{what} would be written by --yes")
-    if any(each.error is not None for each in found):
+        text = counted(len(repaired), "index object")
+        typer.echo(f"{text} written" if yes else f"{text} would be written by --yes")
+    if any(each.error is not None for each in repairs):
         raise typer.Exit(ExitCode.UNREADABLE)
 
 
-def _written(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
+def _write_repairs(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
     """Write what is planned, with a line on stderr for each that is done."""
     for each in repair(location, plan):
         if each.index is not None:

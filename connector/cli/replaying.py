@@ -88,7 +88,7 @@ def replay(
         bool,
         typer.Option("--dry-run", help="Say what a first replay would read; asks no broker."),
     ] = False,
-    given: Replaying,
+    request: Replaying,
     form: Printing,
 ) -> None:
     """Send a topic of a bucket to a live topic, each message once.
@@ -98,8 +98,8 @@ def replay(
     """
     started = time.monotonic()
     trace = RequestTrace()
-    catalog = catalog_at(url, given, trace)
-    options = given.reading_options() | {"catalog": catalog}
+    catalog = catalog_at(url, request, trace)
+    options = request.reading_options() | {"catalog": catalog}
     if dry_run:
         with progress(trace):
             plans = plan_replay(url, topic, **options)

@@ -39,7 +39,7 @@ _EXAMPLE: Final = "avro-evolved --metadata tests/data/golden/pulsar-4.0.7"
 schema = group("schema", "Show the schemas of a topic, or write them as files.")
 
 
-@command(_EXAMPLE, within=schema)
+@command(_EXAMPLE, parent=schema)
 def show(
     url: Url,
     topic: Topic,
@@ -51,12 +51,12 @@ def show(
 
     Fields are the columns that a value of this version has, with their Arrow types.
     """
-    rows = [_row(*each) for each in registered_versions(_schema_of(url, topic, place))]
+    rows = [_row(*each) for each in registered_versions(_read_schema(url, topic, place))]
     table = pa.Table.from_pylist(rows, _SCHEMA)
     print_rows(table.schema, table.to_batches(), form)
 
 
-@command(f"{_EXAMPLE} --to schemas", within=schema)
+@command(f"{_EXAMPLE} --to schemas", parent=schema)
 def export(
     url: Url,
     topic: Topic,
@@ -72,7 +72,7 @@ def export(
     For Avro and JSON .avsc; for protobuf .desc (a FileDescriptorSet) and a folder of .proto files;
     and all together schemas-rest.json, which --schema takes.
     """
-    files = schema_files(_schema_of(url, topic, place))
+    files = schema_files(_read_schema(url, topic, place))
     try:
         for name, data in files.items():
             path = to / name
@@ -87,13 +87,13 @@ def export(
     typer.echo(f"{counted(len(files), 'file')} written to {to}")
 
 
-def _schema_of(url: str, topic: str, place: TopicRequest) -> TopicSchema:
+def _read_schema(url: str, topic: str, place: TopicRequest) -> TopicSchema:
     catalog = catalog_at(url, place)
-    found = catalog.schema(each.topic for each in catalog.select(topic, salvage=True))
-    if found is None:
+    topic_schema = catalog.schema(each.topic for each in catalog.select(topic, salvage=True))
+    if topic_schema is None:
         message = f"no schema of {topic} is known: the metadata of its cluster has it"
         raise OptionError(message)
-    return found
+    return topic_schema
 
 
 def _row(version: int, info: SchemaInfo) -> dict[str, object]:
@@ -102,8 +102,8 @@ def _row(version: int, info: SchemaInfo) -> dict[str, object]:
     fields = None
     # What Pulsar keeps of a PROTOBUF schema tells no fields.
     with suppress(SchemaError):
-        found = ValueColumns(TopicSchema(info)).fields
-        fields = [(each.name, str(each.type)) for each in found]
+        columns = ValueColumns(TopicSchema(info)).fields
+        fields = [(each.name, str(each.type)) for each in columns]
     return {
         "version": version,
         "type": info.type,

@@ -151,36 +151,36 @@ def _connected(
         _create_views(duckdb, connection, sql, catalog)
         yield connection
     except duckdb.Error as error:
-        raise _of_statement(duckdb, error, sql, catalog) from None
+        raise _explain_error(duckdb, error, sql, catalog) from None
 
 
-def _of_statement(
+def _explain_error(
     duckdb: ModuleType, error: DuckDBError, sql: str, catalog: Catalog
 ) -> PulsarOffloadError:
     """Our error for one that DuckDB raised for the SQL: where it is, and what may help."""
     text = str(error)
     wrong = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
-    ours = _as_ours(text, catalog, OptionError if wrong else PulsarOffloadError)
+    project_error = _to_project_error(text, catalog, OptionError if wrong else PulsarOffloadError)
     _, _, place = text.partition("\n\n")
     if place.startswith("LINE "):
-        ours.add_note(place.rstrip())
+        project_error.add_note(place.rstrip())
     topics = _named_topics(catalog)
     # What stands in a string is a name already.
     words = {word for each in _UNQUOTED.findall(_STRING.sub("", sql)) for word in each.split("--")}
     # What has dots may be meant as tenant, namespace and name.
-    names = {word if _is_one_of(topics, word) else word.replace(".", "/") for word in words}
-    names = {name for name in names if not name.isidentifier() and _is_one_of(topics, name)}
+    names = {word if _is_topic(topics, word) else word.replace(".", "/") for word in words}
+    names = {name for name in names if not name.isidentifier() and _is_topic(topics, name)}
     quoted = [f'"{name}"' for name in sorted(names) if f'"{name}"' not in sql]
     if quoted:
         sign = "slashes" if any("/" in each for each in quoted) else "a hyphen"
-        ours.add_note(f"in SQL, a name with {sign} needs quotes: {', '.join(quoted)}")
+        project_error.add_note(f"in SQL, a name with {sign} needs quotes: {', '.join(quoted)}")
     missing = _name_in(text, _NO_COLUMN)
     if missing in COLUMN_NAMES:
-        ours.add_note(
+        project_error.add_note(
             f"{missing} is a column on request: give --columns '*,{missing}', or"
             f" read_pulsar('…', columns := ['*', '{missing}'])"
         )
-    return ours
+    return project_error
 
 
 def _named_topics(catalog: Catalog) -> set[TopicName]:
@@ -209,7 +209,7 @@ def _read(reader: pa.RecordBatchReader, catalog: Catalog) -> Iterator[pa.RecordB
     try:
         yield from reader
     except (OSError, pa.ArrowException) as error:
-        raise _as_ours(str(error), catalog, PulsarOffloadError) from None
+        raise _to_project_error(str(error), catalog, PulsarOffloadError) from None
 
 
 def _create_views(
@@ -227,7 +227,7 @@ def _create_views(
     topics = _named_topics(catalog)
     named: dict[str, set[str]] = {}
     for word in _words(duckdb, sql):
-        if _is_one_of(topics, word):
+        if _is_topic(topics, word):
             named.setdefault(word.lower(), set()).add(word)
     for words in named.values():
         if len(words) == 1:
@@ -253,13 +253,13 @@ def _create_view(
             connection.execute(f'CREATE VIEW IF NOT EXISTS pulsar."{quoted}" AS {rows}')
         except duckdb.Error as error:
             # The user wrote no such statement, so its place helps nobody.
-            raise _as_ours(str(error), catalog, PulsarOffloadError) from None
+            raise _to_project_error(str(error), catalog, PulsarOffloadError) from None
 
 
 def _table_name(topic: TopicName) -> str:
     """The shortest name by which SQL finds a topic."""
     for name in (topic.local_name, f"{topic.full_namespace}/{topic.local_name}"):
-        if _is_one_of({topic}, name):
+        if _is_topic({topic}, name):
             return name
     return str(topic)
 
@@ -277,14 +277,14 @@ def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
             yield text[1:-1].replace(quote * 2, quote) if quote else text
 
 
-def _is_one_of(topics: set[TopicName], word: str) -> bool:
+def _is_topic(topics: set[TopicName], word: str) -> bool:
     try:
         return TopicName.parse(word) in topics
     except OptionError:
         return False
 
 
-def _as_ours(
+def _to_project_error(
     text: str, catalog: Catalog, otherwise: type[PulsarOffloadError]
 ) -> PulsarOffloadError:
     """Our error for one that DuckDB raised; if ours was its cause, only the text shows that."""

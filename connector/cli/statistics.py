@@ -43,25 +43,25 @@ def analyze(
     catalog = catalog_at(url, place)
     tell_place(catalog)
     tells_each = shows_each_ledger(verbose=verbose)
-    lost = 0
+    unreadable = 0
 
     def tell(each: Analyzed) -> None:
-        nonlocal lost
-        lost += bool(each.losses)
+        nonlocal unreadable
+        unreadable += bool(each.losses)
         if tells_each:
             say("analyzed", f"{each.topic}, ledger {each.ledger_id}: {size_text(each.bytes)}")
         for loss in each.losses:
             say("lost", loss)
 
-    done = catalog.analyze(statistics, topics or "*", progress=tell)
-    size_bytes, zones = sum(each.bytes for each in done), sum(each.zones for each in done)
+    results = catalog.analyze(statistics, topics or "*", progress=tell)
+    size_bytes, zones = sum(each.bytes for each in results), sum(each.zones for each in results)
     if as_json:
-        counts = {"ledgers": len(done), "bytes": size_bytes, "zones": zones}
-        typer.echo(json.dumps(counts | {"unreadable_ledgers": lost}))
+        counts = {"ledgers": len(results), "bytes": size_bytes, "zones": zones}
+        typer.echo(json.dumps(counts | {"unreadable_ledgers": unreadable}))
     else:
-        what = f"{counted(len(done), 'ledger')}, {size_text(size_bytes)}"
-        typer.echo(f"analyzed {what}: {counted(zones, 'zone')}")
-    if lost:
-        what = agreeing(lost, "has entries", "have entries")
-        say("note", f"{counted(lost, 'ledger')} {what} that cannot be read")
+        text = f"{counted(len(results), 'ledger')}, {size_text(size_bytes)}"
+        typer.echo(f"analyzed {text}: {counted(zones, 'zone')}")
+    if unreadable:
+        text = agreeing(unreadable, "has entries", "have entries")
+        say("note", f"{counted(unreadable, 'ledger')} {text} that cannot be read")
         raise typer.Exit(ExitCode.UNREADABLE)

@@ -61,7 +61,7 @@ class _Notes(io.FileIO):
 
 
 @contextmanager
-def opened() -> Iterator[None]:
+def open_streams() -> Iterator[None]:
     """Write to streams whose errors end the process with one sentence and an exit code.
 
     Raises:

@@ -57,7 +57,7 @@ def write(
     topic: Annotated[str, typer.Argument(help="Name (orders), or full name.")],
     files: _Files,
     *,
-    given: Writing,
+    request: Writing,
     verbose: Verbose = False,
     form: Printing,
 ) -> None:
@@ -70,20 +70,20 @@ def write(
     source = _Source(files)
     started = time.monotonic()
     with progress(trace, status=source.progress_text):
-        target = WriteTarget.from_name(url, topic, replace(given, trace=trace))
-        written = write_to(target, source.rows())
-    for warning in written.warnings:
+        target = WriteTarget.from_name(url, topic, replace(request, trace=trace))
+        result = write_to(target, source.rows())
+    for warning in result.warnings:
         say("note", warning)
-    ledgers = table = _ledgers(written)
+    ledgers = table = _ledgers(result)
     if form == "table" and not verbose and not sys.stdout.isatty():
         table = _partitions(table)
     print_rows(table.schema, table.to_batches(), form)
-    if not written.is_earlier:
+    if not result.is_earlier:
         files_text, ledgers_text = counted(len(files), "file"), counted(ledgers.num_rows, "ledger")
         size = size_text(sum(ledgers["bytes"].to_pylist()))
         say(
             "wrote",
-            f"{counted(written.message_count, 'message')} of {files_text} in {ledgers_text}, {size}"
+            f"{counted(result.message_count, 'message')} of {files_text} in {ledgers_text}, {size}"
             f" of entries, {time.monotonic() - started:.2f} s",
         )
 
@@ -160,7 +160,7 @@ def _partitions(ledgers: pa.Table) -> pa.Table:
     )
 
 
-def _ledgers(written: WrittenTopic) -> pa.Table:
+def _ledgers(result: WrittenTopic) -> pa.Table:
     rows = [
         {
             "topic": str(partition.topic),
@@ -169,7 +169,7 @@ def _ledgers(written: WrittenTopic) -> pa.Table:
             "entries": ledger.entries,
             "bytes": ledger.size_bytes,
         }
-        for partition in written.partitions
+        for partition in result.partitions
         for ledger in partition.ledgers
         if ledger.offload is not None
     ]

@@ -18,7 +18,7 @@ from connector import (
     open_topic,
     register_duckdb,
 )
-from connector.cli.program import loaded
+from connector.cli.program import load_command
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.support.command_line import APP, URL, USAGE, run
 
@@ -83,7 +83,7 @@ def _empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_command_with_the_option_is_tried() -> None:
     """A new command that takes `--statistics` is one of those that are tried here."""
-    commands = {name: loaded(each) for name, each in get_command(APP).commands.items()}  # type: ignore[attr-defined]
+    commands = {name: load_command(each) for name, each in get_command(APP).commands.items()}  # type: ignore[attr-defined]
     takers = {
         name
         for name, each in commands.items()
