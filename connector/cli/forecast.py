@@ -228,7 +228,7 @@ def _print_cost(cost: ReadCost, stored_bytes: int, form: Form) -> None:
             "what": name,
             "requests": each.requests,
             "bytes": each.received_bytes,
-            money: _rounded(prices.money(each).total),
+            money: _round_money(prices.money(each).total),
         }
         for name, each in parts.items()
         if each.requests
@@ -237,7 +237,7 @@ def _print_cost(cost: ReadCost, stored_bytes: int, form: Form) -> None:
     if form != "table":
         return
     typer.echo(f"data in {counted(cost.tasks, 'task')}")
-    typer.echo(f"stored: {size_text(stored_bytes)}, {_rounded(monthly)} a month")
+    typer.echo(f"stored: {size_text(stored_bytes)}, {_round_money(monthly)} a month")
 
 
 def _part(counts: RequestCounts, prices: PriceTable) -> dict[str, object]:
@@ -250,7 +250,7 @@ def _plain(money: Decimal) -> str:
     return format(money, ".12f")
 
 
-def _rounded(money: Decimal) -> Decimal:
+def _round_money(money: Decimal) -> Decimal:
     """With six digits behind the point, as many as Python prints without an exponent."""
     return Decimal(format(money, ".6f"))
 

@@ -124,7 +124,9 @@ def progress(
         live.stop()
 
 
-def watched(batches: Iterable[pa.RecordBatch], trace: RequestTrace) -> Iterator[pa.RecordBatch]:
+def show_progress(
+    batches: Iterable[pa.RecordBatch], trace: RequestTrace
+) -> Iterator[pa.RecordBatch]:
     """The same batches, with progress shown while one is waited for."""
     iterator = iter(batches)
     while True:
@@ -263,7 +265,7 @@ def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     console = Console()
     width = console.width if sys.stdout.isatty() else None
     rows = [
-        [_cut(cell_text(value), width) for value in row]
+        [_truncate(cell_text(value), width) for value in row]
         for batch in batches
         for row in _rows(batch)
     ]
@@ -311,11 +313,11 @@ class _Table:
 
     def line(self, cells: Sequence[str], edge: str, right: Sequence[bool]) -> str:
         """One line: cells aligned to the left, or to the right if `right` says so."""
-        padded = map(self._padded, cells, self.widths, right)
+        padded = map(self._pad, cells, self.widths, right)
         return f"{edge} {f' {edge} '.join(padded)} {edge}"
 
-    def _padded(self, cell: str, width: int, right: bool) -> str:  # noqa: FBT001
-        cell = _cut(cell, width if self._cuts else None)
+    def _pad(self, cell: str, width: int, right: bool) -> str:  # noqa: FBT001
+        cell = _truncate(cell, width if self._cuts else None)
         space = " " * (width - cell_len(cell))
         return space + cell if right else cell + space
 
@@ -359,10 +361,10 @@ def _records(
     for number, row in enumerate(rows, 1):
         yield f"── row {number} ".ljust(width or _RECORD_WIDTH, "─")
         for name, cell in zip(names, row, strict=True):
-            yield _cut(f"{set_cell_size(name, name_width)}  {cell}", width)
+            yield _truncate(f"{set_cell_size(name, name_width)}  {cell}", width)
 
 
-def _cut(cell: str, width: int | None) -> str:
+def _truncate(cell: str, width: int | None) -> str:
     """The cell, cut to a width; None: whole. Names with a scheme differ at their ends."""
     if width is None or cell_len(cell) <= width:
         return cell
@@ -424,10 +426,10 @@ def _times(column: pa.Array) -> list[object]:
     zone = getattr(type_, "tz", None)
     # With a zone, Arrow spells years beyond 32767 wrong.
     texts = (column.cast(pa.timestamp(type_.unit)) if zone else column).cast(pa.string())
-    return [text and _spelled(text, zone) for text in texts.to_pylist()]
+    return [text and _spell_time(text, zone) for text in texts.to_pylist()]
 
 
-def _spelled(text: str, zone: str | None) -> str:
+def _spell_time(text: str, zone: str | None) -> str:
     if text.startswith("<"):  # a year that Arrow has no text for
         return text
     return _Time(text.replace(" ", "T") + ("Z" if zone else ""))

@@ -21,7 +21,7 @@ from connector.cli.output import (
     print_texts,
     progress,
     say,
-    watched,
+    show_progress,
 )
 from connector.cli.place import catalog_at, tell_read, tell_snapshot
 from connector.cli.sql import run_sql, sql_text
@@ -118,7 +118,7 @@ def query(
     with progress(trace):
         row_schema, batches = run_sql(text, catalog, url, replace(request, trace=trace))
     if row_schema.names == _EXPLANATION and form == "table":
-        rows = print_texts(_EXPLANATION[-1], watched(batches, trace))
+        rows = print_texts(_EXPLANATION[-1], show_progress(batches, trace))
     else:
-        rows = print_rows(row_schema, watched(batches, trace), form)
+        rows = print_rows(row_schema, show_progress(batches, trace), form)
     say("cost", cost_text(trace.counts, rows, time.monotonic() - started))

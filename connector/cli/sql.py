@@ -101,7 +101,7 @@ def run_sql(
         OptionError: DuckDB is not installed, or the SQL is wrong.
         PulsarOffloadError: A topic cannot be read, or the query failed.
     """
-    with _connected(sql, catalog, url, request) as connection:
+    with _connect(sql, catalog, url, request) as connection:
         reader = _reader(connection, sql)
     return reader.schema, _read(reader, catalog)
 
@@ -120,7 +120,7 @@ def bound_topics(sql: str, catalog: Catalog, url: str, request: TopicRequest) ->
         PulsarOffloadError: A topic cannot be opened.
     """
     bound: list[TopicDataset] = []
-    with _connected(sql, catalog, url, request, on_bind=bound.append) as connection:
+    with _connect(sql, catalog, url, request, on_bind=bound.append) as connection:
         # Views were bound as they were made.
         bound.clear()
         _explain(connection, sql)
@@ -128,7 +128,7 @@ def bound_topics(sql: str, catalog: Catalog, url: str, request: TopicRequest) ->
 
 
 @contextmanager
-def _connected(
+def _connect(
     sql: str,
     catalog: Catalog,
     url: str,

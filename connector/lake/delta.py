@@ -37,7 +37,7 @@ from connector.lake.delta_progress import (
     find_progress_number,
     next_number,
     read_progress,
-    unreadable_progress,
+    unreadable_progress_error,
     write_progress,
 )
 from connector.lake.evolution import storable_schema, widen_schema
@@ -128,7 +128,7 @@ class DeltaTable:
         try:
             partitioning = Partitioning.parse(texts, rows)
         except (OptionError, AttributeError) as error:
-            raise unreadable_progress(self.location, number, error) from None
+            raise unreadable_progress_error(self.location, number, error) from None
         return TableState(rows, partitioning, content["progress"], token, content["latest_per_key"])
 
     def commit(self, commit: Commit, state: TableState | None) -> None:

@@ -79,10 +79,10 @@ def read_progress(location: Location, number: int) -> dict[str, Any]:
         data = folder.read_object(_progress_name(number), max_bytes=_MAX_PROGRESS_BYTES).data
         return decode_state(data, number, _MEMBERS)
     except (MissingObjectError, ValueError) as error:
-        raise unreadable_progress(location, number, error) from None
+        raise unreadable_progress_error(location, number, error) from None
 
 
-def unreadable_progress(location: Location, number: int, error: Exception) -> LakeTableError:
+def unreadable_progress_error(location: Location, number: int, error: Exception) -> LakeTableError:
     """Return the error for a progress file that cannot be read."""
     name = _progress_name(number)
     message = (
@@ -122,7 +122,7 @@ def find_progress_number(
         elif 0 <= restored < version:
             version = start = restored
         else:
-            raise _malformed_commit(location, version)
+            raise _malformed_commit_error(location, version)
     return None
 
 
@@ -169,7 +169,7 @@ def _commit(location: Location, version: int) -> tuple[int | None, int | None]:
         try:
             action = json.loads(line)
         except (ValueError, RecursionError):
-            raise _malformed_commit(location, version) from None
+            raise _malformed_commit_error(location, version) from None
         match action:
             case {"txn": {"appId": str(application), "version": int(application_version)}}:
                 number = application_version if application == APPLICATION else number
@@ -191,7 +191,7 @@ def _restored_version(location: Location, version: int, parameters: object) -> i
         raise LakeTableError(message) from None
 
 
-def _malformed_commit(location: Location, version: int) -> LakeTableError:
+def _malformed_commit_error(location: Location, version: int) -> LakeTableError:
     name = _commit_name(version)
     message = f"the Delta table at {location} has a malformed commit, {_LOG}/{name}"
     return LakeTableError(message, object_key=name)

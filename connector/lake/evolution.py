@@ -87,7 +87,9 @@ def storable_schema(schema: pa.Schema, kind: TableKind) -> pa.Schema:
         LakeTableError: It cannot keep a column or field; the message names it.
     """
     _check_names(schema, kind, "")
-    return pa.schema([field.with_type(_storable(field.type, kind, field.name)) for field in schema])
+    return pa.schema(
+        [field.with_type(_to_storable(field.type, kind, field.name)) for field in schema]
+    )
 
 
 def widen_schema(current: pa.Schema, requested: pa.Schema, kind: TableKind) -> pa.Schema:
@@ -105,7 +107,7 @@ def widen_schema(current: pa.Schema, requested: pa.Schema, kind: TableKind) -> p
     Raises:
         LakeTableError: This kind of table cannot change so; the message names the field.
     """
-    fields = _widened_fields(current, requested, kind, "")
+    fields = _widen_fields(current, requested, kind, "")
     _check_names(fields, kind, "")
     return pa.schema(fields)
 
@@ -137,7 +139,7 @@ def fit_rows(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.Re
 # ------------------------------------------------------------------------------------------- types
 
 
-def _storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
+def _to_storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
     """The type in which a kind of table keeps another.
 
     Args:
@@ -147,21 +149,23 @@ def _storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
     """
     types = pa.types
     if isinstance(type_, pa.BaseExtensionType):
-        return _storable(type_.storage_type, kind, path)
+        return _to_storable(type_.storage_type, kind, path)
     if types.is_dictionary(type_):
-        return _storable(type_.value_type, kind, path)
+        return _to_storable(type_.value_type, kind, path)
     if types.is_nested(type_):
         if types.is_struct(type_):
             _check_names(type_, kind, f"{path}.")
-        return _nested(type_, path, lambda each, place: _storable(each, kind, place))
-    storable = _temporal(type_, kind) if types.is_temporal(type_) else _flat(type_, kind)
+        return _convert_nested(type_, path, lambda each, place: _to_storable(each, kind, place))
+    storable = (
+        _convert_temporal(type_, kind) if types.is_temporal(type_) else _convert_flat(type_, kind)
+    )
     if storable is None:
         message = f"{_KIND_NAMES[kind]} has no type for column {path}, which is {type_}"
         raise LakeTableError(message)
     return storable
 
 
-def _nested(
+def _convert_nested(
     type_: pa.DataType, path: str, change: Callable[[pa.DataType, str], pa.DataType]
 ) -> pa.DataType:
     """The same list, map or struct of types that are made from its own."""
@@ -182,7 +186,7 @@ def _nested(
     return pa.list_(change_field(type_.value_field.with_name("element"), "element"))
 
 
-def _flat(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
+def _convert_flat(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
     types = pa.types
     if types.is_string(type_) or types.is_large_string(type_) or types.is_string_view(type_):
         return pa.string()
@@ -197,7 +201,7 @@ def _flat(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
     return _BY_KIND[kind].get(type_)
 
 
-def _temporal(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
+def _convert_temporal(type_: pa.DataType, kind: TableKind) -> pa.DataType | None:
     types = pa.types
     if types.is_date(type_):
         return pa.date32()
@@ -226,7 +230,7 @@ def _check_names(fields: Iterable[pa.Field], kind: TableKind, path: str) -> None
 # ---------------------------------------------------------------------------------------- widening
 
 
-def _widened_fields(
+def _widen_fields(
     current: Iterable[pa.Field], requested: Iterable[pa.Field], kind: TableKind, path: str
 ) -> list[pa.Field]:
     """The fields that a table or struct stands with, and behind them the new ones."""
@@ -238,32 +242,32 @@ def _widened_fields(
             message = f"column {path}{field.name} of the table must not be null, and rows may be"
             raise LakeTableError(message)
         if other is not None:
-            type_ = _widened_type(field.type, other.type, kind, f"{path}{field.name}")
+            type_ = _widen_type(field.type, other.type, kind, f"{path}{field.name}")
             fields.append(field.with_type(type_))
         else:
             fields.append(field)
     return [*fields, *(field.with_nullable(nullable=True) for field in new.values())]
 
 
-def _widened_type(
+def _widen_type(
     current: pa.DataType, requested: pa.DataType, kind: TableKind, path: str
 ) -> pa.DataType:
     types = pa.types
     if current == requested:
         return current
     if types.is_struct(current) and types.is_struct(requested):
-        fields = _widened_fields(current, requested, kind, f"{path}.")
+        fields = _widen_fields(current, requested, kind, f"{path}.")
         _check_names(fields, kind, f"{path}.")
         return pa.struct(fields)
     if types.is_list(current) and types.is_list(requested):
         element = current.value_field
-        type_ = _widened_type(element.type, requested.value_type, kind, f"{path}.element")
+        type_ = _widen_type(element.type, requested.value_type, kind, f"{path}.element")
         return pa.list_(element.with_type(type_))
     if types.is_map(current) and types.is_map(requested):
         key, value = current.key_field, current.item_field
-        if _widened_type(key.type, requested.key_type, kind, f"{path}.key") != key.type:
+        if _widen_type(key.type, requested.key_type, kind, f"{path}.key") != key.type:
             raise _cannot_widen(f"{path}.key", key.type, requested.key_type, kind)
-        type_ = _widened_type(value.type, requested.item_type, kind, f"{path}.value")
+        type_ = _widen_type(value.type, requested.item_type, kind, f"{path}.value")
         return pa.map_(key, value.with_type(type_))
     wider = _wider(current, requested)
     if wider is None or (wider != current and kind == "delta"):
@@ -308,7 +312,7 @@ def _fit_column(column: pa.Array, field: pa.Field, kind: TableKind) -> pa.Array:
 
 def _to_microseconds(type_: pa.DataType, path: str) -> pa.DataType:
     if pa.types.is_nested(type_):
-        return _nested(type_, path, _to_microseconds)
+        return _convert_nested(type_, path, _to_microseconds)
     return pa.time64("us") if pa.types.is_time(type_) else type_
 
 

@@ -125,7 +125,7 @@ class LatestRows:
         columns["__batch_index__"] = pc.fill_null(columns["__batch_index__"], -1)
         columns[NULL_VALUE] = rows.column(NULL_VALUE)
         columns["#file"] = pa.repeat(pa.scalar(file, pa.int32()), len(rows))
-        columns["#row"] = _numbers(len(rows))
+        columns["#row"] = _count_up(len(rows))
         table = pa.table(columns)
         self._tables.append(_keep_latest(table.filter(pc.is_valid(table.column("#text")))))
         # Sorted when it has doubled, each row is sorted a few times at the most.
@@ -149,7 +149,7 @@ class LatestRows:
         latest = self._merge()
         is_selected = pc.and_not(pc.equal(latest.column("#file"), file), latest.column(NULL_VALUE))
         row_indices = latest.filter(is_selected).column("#row").combine_chunks()
-        return pc.is_in(_numbers(rows), value_set=row_indices)
+        return pc.is_in(_count_up(rows), value_set=row_indices)
 
     def keys(self, partitioning: Partitioning) -> KeySet:
         """All keys that were staged, be it to be removed.
@@ -222,7 +222,7 @@ class KeySet:
         return self._by_bucket.get(file.partition[str(self._field)], self._texts[:0])
 
 
-def _numbers(count: int) -> pa.Int64Array:
+def _count_up(count: int) -> pa.Int64Array:
     """0, 1, 2 and so on."""
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
 

@@ -80,7 +80,9 @@ class ParquetTable:
                 return self._state_from_manifest(number, manifest)
             # It was the last one when they were listed, and is no more.
         if number:
-            raise self._malformed(number, ValueError("it is the last one, and has no progress"))
+            raise self._malformed_error(
+                number, ValueError("it is the last one, and has no progress")
+            )
         self._check_no_other_table()
         return None
 
@@ -90,7 +92,7 @@ class ParquetTable:
             schema = pa.ipc.read_schema(pa.py_buffer(base64.b64decode(manifest["arrow_schema"])))
             partitioning = Partitioning.parse(manifest["partitioning"], schema)
         except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError) as error:
-            raise self._malformed(number, error) from None
+            raise self._malformed_error(number, error) from None
         return TableState(schema, partitioning, manifest["progress"], number)
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
@@ -148,7 +150,7 @@ class ParquetTable:
                     }:
                         yield DataFile(path, size_bytes, rows, tuple(values.values()))
                     case _:
-                        raise self._malformed(number, ValueError(f"{each!r:.100} is no file"))
+                        raise self._malformed_error(number, ValueError(f"{each!r:.100} is no file"))
 
     def find_unnamed_files(self) -> list[str]:
         """Files that no manifest names: runs left them that were killed, or write them just now.
@@ -200,7 +202,7 @@ class ParquetTable:
         try:
             return decode_state(content.data, number, _MEMBERS)
         except ValueError as error:
-            raise self._malformed(number, error) from None
+            raise self._malformed_error(number, error) from None
 
     def _check_no_other_table(self) -> None:
         try:
@@ -211,7 +213,7 @@ class ParquetTable:
             message = f"{self.location} is a Delta table: copy to it as one, or to another folder"
             raise LakeTableError(message)
 
-    def _malformed(self, number: int, error: Exception) -> LakeTableError:
+    def _malformed_error(self, number: int, error: Exception) -> LakeTableError:
         name = _manifest_name(number)
         message = f"{STATE_FOLDER}/{name} of the table at {self.location} cannot be read: {error}"
         return LakeTableError(message, object_key=name)

@@ -196,7 +196,7 @@ class Partitioning:
         if not batch.num_rows:
             return []
         columns = [field.values(batch.column(field.source)) for field in self.fields]
-        groups = _groups(columns)
+        groups = _number_groups(columns)
         sizes = groups.value_counts().field("counts").to_pylist()
         if len(sizes) > MAX_PARTITIONS:
             message = (
@@ -285,7 +285,7 @@ def _check_other_fields(
         raise OptionError(message)
 
 
-def _groups(columns: Sequence[pa.Array]) -> pa.Int32Array:
+def _number_groups(columns: Sequence[pa.Array]) -> pa.Int32Array:
     """For each row the number of its partition, which count by first appearance."""
     groups: pa.Array | None = None
     for column in columns:

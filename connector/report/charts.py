@@ -17,7 +17,7 @@ from connector.catalog.topic_ledgers import LedgerStanding
 from connector.display.text import size_text
 from connector.inputs.times import milliseconds_of
 from connector.report.axes import count_text, time_text, time_ticks, value_ticks
-from connector.report.page import Html, escaped, joined
+from connector.report.page import Html, escape, join_parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -168,7 +168,7 @@ def pattern_definitions() -> Html:
         LedgerStanding.TRIMMED: ("grey", 'patternTransform="rotate(-45)"', stripe),
         LedgerStanding.UNKNOWN: ("violet", "", '<circle cx="3" cy="3" r="1.8" class="{ink}"/>'),
     }
-    patterns = joined(
+    patterns = join_parts(
         Html(
             f'<pattern id="{state}" width="6" height="6" patternUnits="userSpaceOnUse" {turn}>'
             f'<rect width="6" height="6" class="{colour}-soft"/>'
@@ -194,11 +194,11 @@ def legend(states: Mapping[LedgerStanding, int]) -> Html:
         for state, text in STATE_TEXTS.items()
         if states.get(state)
     ]
-    return Html(f'<ul class="legend">{joined(items)}</ul>\n')
+    return Html(f'<ul class="legend">{join_parts(items)}</ul>\n')
 
 
 def _legend_item(style: str, name: str, more: str = "") -> Html:
-    return Html(f"<li>{swatch(style)}<span><b>{escaped(name)}</b>{escaped(more)}</span></li>")
+    return Html(f"<li>{swatch(style)}<span><b>{escape(name)}</b>{escape(more)}</span></li>")
 
 
 def timeline(topics: Iterable[tuple[str, Sequence[LedgerSpan]]], scale: TimeScale | None) -> Html:
@@ -219,7 +219,7 @@ def timeline(topics: Iterable[tuple[str, Sequence[LedgerSpan]]], scale: TimeScal
         _lane(name, spans, bars, ticks) for (name, spans, _), bars in zip(lanes, drawn, strict=True)
     ]
     axis = f'<svg height="18" aria-hidden="true">{_labels(ticks, 13)}</svg>\n' if ticks else ""
-    return Html(f"{joined(shown)}{axis}")
+    return Html(f"{join_parts(shown)}{axis}")
 
 
 def _place_spans(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_PlacedLedgers]:
@@ -276,10 +276,10 @@ def _lane(
     states = _counted_states(span.state for span in spans)
     size = size_text(sum(span.size_bytes for span in spans))
     return Html(
-        f'<div class="lane"><p class="name"><b>{escaped(name)}</b>'
+        f'<div class="lane"><p class="name"><b>{escape(name)}</b>'
         f"<span>{_ledgers(len(spans))} · {size}</span></p>"
-        f'<svg height="{_LANE_PX}" role="img"><title>{escaped(name)}</title>'
-        f"<desc>{escaped(states)}</desc>"
+        f'<svg height="{_LANE_PX}" role="img"><title>{escape(name)}</title>'
+        f"<desc>{escape(states)}</desc>"
         f'<rect width="100%" height="{_LANE_PX}" class="track"/>'
         f"{_grid(ticks, _LANE_PX)}{_rectangles(bars)}</svg></div>\n"
     )
@@ -313,7 +313,7 @@ def sizes_charts(spans: Iterable[LedgerSpan]) -> Html:
     name = "Bytes a ledger" if per_bar == 1 else f"Bytes, {per_bar} ledgers a bar"
     largest = f"{_ledgers(len(ordered))}; the highest bar has {size_text(highest)}"
     each = _plot(name, largest, bars, ticks, ends)
-    return joined([each, _cumulative(slots, slot_width, ends)])
+    return join_parts([each, _cumulative(slots, slot_width, ends)])
 
 
 def _cumulative(
@@ -343,7 +343,7 @@ def _cumulative(
         items.append(_legend_item("rest", f"{size_text(outside)} not there"))
         description = f"{description}, {size_text(outside)} not there"
     chart = _plot("Bytes, added up", description, bars, ticks, ends)
-    return Html(f'{chart}<ul class="legend">{joined(items)}</ul>\n')
+    return Html(f'{chart}<ul class="legend">{join_parts(items)}</ul>\n')
 
 
 def _slot_labels(
@@ -357,7 +357,7 @@ def _slot_labels(
 
 def rate_charts(rates: Sequence[Rate], scale: TimeScale, quantity: str) -> Html:
     """Entries or messages a second, as `quantity` says, and bytes a second."""
-    return joined(
+    return join_parts(
         (
             _rate_chart(
                 f"{quantity} a second", rates, attrgetter("count_per_s"), count_text, scale
@@ -400,29 +400,29 @@ def _plot(
 ) -> Html:
     """A chart with a heading, levels beside it and ticks below."""
     heights = [(_PLOT_PX * (1 - value / levels[-1][0]), text) for value, text in levels]
-    texts = joined(
-        Html(f'<text x="54" y="{_number(y + 4)}" text-anchor="end">{escaped(text)}</text>')
+    texts = join_parts(
+        Html(f'<text x="54" y="{_number(y + 4)}" text-anchor="end">{escape(text)}</text>')
         for y, text in heights
     )
-    lines = joined(
+    lines = join_parts(
         Html(f'<line x2="100%" y1="{_number(y)}" y2="{_number(y)}" class="grid"/>')
         for y, _ in heights[1:]
     )
     base = f'<line x2="100%" y1="{_PLOT_PX}" y2="{_PLOT_PX}" class="base"/>'
     height = _PLOT_PX + 22
     return Html(
-        f'<h3>{escaped(name)}</h3><div class="plot"><svg height="{height}" aria-hidden="true">'
-        f'{texts}</svg><svg height="{height}" role="img"><title>{escaped(name)}</title>'
-        f"<desc>{escaped(description)}</desc>{lines}{_rectangles(bars)}{base}"
+        f'<h3>{escape(name)}</h3><div class="plot"><svg height="{height}" aria-hidden="true">'
+        f'{texts}</svg><svg height="{height}" role="img"><title>{escape(name)}</title>'
+        f"<desc>{escape(description)}</desc>{lines}{_rectangles(bars)}{base}"
         f"{_labels(ticks, _PLOT_PX + 17)}</svg></div>\n"
     )
 
 
 def _rectangles(bars: Iterable[_Bar]) -> Html:
-    return joined(
+    return join_parts(
         Html(
             f'<rect x="{_percent(bar.left)}" y="{_number(bar.top)}" width="{_percent(bar.width)}"'
-            f' height="{_number(bar.height)}" class="{bar.style}"><title>{escaped(bar.title)}'
+            f' height="{_number(bar.height)}" class="{bar.style}"><title>{escape(bar.title)}'
             "</title></rect>"
         )
         for bar in bars
@@ -430,7 +430,7 @@ def _rectangles(bars: Iterable[_Bar]) -> Html:
 
 
 def _grid(ticks: Iterable[tuple[float, str]], height: int) -> Html:
-    return joined(
+    return join_parts(
         Html(f'<line x1="{_percent(at)}" x2="{_percent(at)}" y2="{height}" class="grid"/>')
         for at, _ in ticks
     )
@@ -445,10 +445,10 @@ def _labels(ticks: Sequence[tuple[float, str]], y: int) -> Html:
         shown.append(
             Html(
                 f'<text x="{_percent(at)}" y="{y}" text-anchor="{anchor}"{style}>'
-                f"{escaped(text)}</text>"
+                f"{escape(text)}</text>"
             )
         )
-    return joined(shown)
+    return join_parts(shown)
 
 
 def _time_ticks(scale: TimeScale) -> list[tuple[float, str]]:

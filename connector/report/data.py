@@ -193,12 +193,12 @@ def fill_times_from_neighbours(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
                 stops[step - 1] = starts[step] = shared
         at = stop + 1
     return [
-        replace(span, start_ms=start, stop_ms=_not_before(start, stop))
+        replace(span, start_ms=start, stop_ms=_clamp_stop(start, stop))
         for span, start, stop in zip(spans, starts, stops, strict=True)
     ]
 
 
-def _not_before(start_ms: int | None, stop_ms: int | None) -> int | None:
+def _clamp_stop(start_ms: int | None, stop_ms: int | None) -> int | None:
     """Clocks differ: a ledger that was closed before it was created lasted no time."""
     return stop_ms if start_ms is None or stop_ms is None else max(start_ms, stop_ms)
 

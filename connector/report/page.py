@@ -1,6 +1,6 @@
 """A page of HTML that stands alone: no script, and nothing is loaded from anywhere.
 
-What comes from a bucket (names, messages of errors) gets into the page through `escaped` alone.
+What comes from a bucket (names, messages of errors) gets into the page through `escape` alone.
 Should markup slip through all the same, the page's own content security policy forbids it to load
 or to run anything. The markup is XML as well.
 """
@@ -185,7 +185,7 @@ class Column:
     style: str = ""
 
 
-def escaped(text: object) -> Html:
+def escape(text: object) -> Html:
     """Text as the page shows it, whoever wrote it.
 
     What is not printable is shown as Python spells it. Only the beginning of a long text is shown.
@@ -196,42 +196,42 @@ def escaped(text: object) -> Html:
     return Html(html.escape(printable(shown)))
 
 
-def joined(parts: Iterable[Html]) -> Html:
+def join_parts(parts: Iterable[Html]) -> Html:
     """Pieces of markup, one behind the other."""
     return Html("".join(parts))
 
 
 def heading(title: str) -> Html:
     """The heading of the page; a long name is broken behind its slashes."""
-    return Html(f"<h1>{escaped(title).replace('/', '/<wbr />')}</h1>\n")
+    return Html(f"<h1>{escape(title).replace('/', '/<wbr />')}</h1>\n")
 
 
 def section(title: str, *content: Html) -> Html:
     """A part of the page, with its heading."""
-    return Html(f'<section class="card"><h2>{escaped(title)}</h2>{joined(content)}</section>\n')
+    return Html(f'<section class="card"><h2>{escape(title)}</h2>{join_parts(content)}</section>\n')
 
 
 def note(text: str) -> Html:
     """A sentence that explains what is shown."""
-    return Html(f'<p class="note">{escaped(text)}</p>')
+    return Html(f'<p class="note">{escape(text)}</p>')
 
 
 def facts(pairs: Iterable[tuple[str, Html]]) -> Html:
     """Names and their values, one below the other."""
-    items = (Html(f"<dt>{escaped(name)}</dt><dd>{value}</dd>") for name, value in pairs)
-    return Html(f'<dl class="facts">{joined(items)}</dl>\n')
+    items = (Html(f"<dt>{escape(name)}</dt><dd>{value}</dd>") for name, value in pairs)
+    return Html(f'<dl class="facts">{join_parts(items)}</dl>\n')
 
 
 def figures(items: Iterable[tuple[str, str, str]]) -> Html:
     """Figures to see first: the name of each, the figure, and what explains it."""
     shown = (
         Html(
-            f"<div><dt>{escaped(name)}</dt><dd>{escaped(figure)}"
-            f'<span class="small">{escaped(small)}</span></dd></div>'
+            f"<div><dt>{escape(name)}</dt><dd>{escape(figure)}"
+            f'<span class="small">{escape(small)}</span></dd></div>'
         )
         for name, figure, small in items
     )
-    return Html(f'<dl class="totals">{joined(shown)}</dl>\n')
+    return Html(f'<dl class="totals">{join_parts(shown)}</dl>\n')
 
 
 def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]]) -> Html:
@@ -244,11 +244,11 @@ def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]])
     """
     classes = [f' class="{column.style}"' if column.style else "" for column in columns]
     # A heading stands to the right like its column's numbers, but is never in the type of code.
-    head = joined(
+    head = join_parts(
         Html(f'<th scope="col"{style if column.style == "number" else ""}>{column.title}</th>')
         for style, column in zip(classes, columns, strict=True)
     )
-    body = joined(
+    body = join_parts(
         Html(
             "<tr>"
             + "".join(f"<td{style}>{cell}</td>" for style, cell in zip(classes, row, strict=True))
@@ -257,7 +257,7 @@ def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]])
         for row in rows
     )
     return Html(
-        f'<div class="scroll" role="region" aria-label="{escaped(label)}" tabindex="0"><table>'
+        f'<div class="scroll" role="region" aria-label="{escape(label)}" tabindex="0"><table>'
         f"<thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>\n"
     )
 
@@ -275,6 +275,6 @@ def page(title: str, content: Html) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}" />\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1" />\n'
         '<meta name="referrer" content="no-referrer" />\n'
-        f"<title>{escaped(title)}</title>\n<style>{_CSS}</style>\n</head>\n"
+        f"<title>{escape(title)}</title>\n<style>{_CSS}</style>\n</head>\n"
         f"<body>\n<main>\n{content}</main>\n</body>\n</html>\n"
     )

@@ -32,11 +32,11 @@ from connector.report.data import rates, report_data
 from connector.report.page import (
     Column,
     Html,
-    escaped,
+    escape,
     facts,
     figures,
     heading,
-    joined,
+    join_parts,
     note,
     page,
     section,
@@ -120,7 +120,7 @@ def render_report(
     if data.spans:
         parts.append(_ledgers(data))
     parts.append(Html("<footer>This page loads nothing and runs nothing.</footer>\n"))
-    return page(f"{title} · offloaded ledgers", joined(parts))
+    return page(f"{title} · offloaded ledgers", join_parts(parts))
 
 
 def _facts(
@@ -128,14 +128,14 @@ def _facts(
 ) -> Iterable[tuple[str, Html]]:
     names = data.topics["topic"].to_pylist()
     if bucket is not None:
-        yield "Bucket", escaped(bucket)
+        yield "Bucket", escape(bucket)
     if len(names) != 1 or bucket is None:
-        yield "Topics", escaped(_some(names) or "none")
+        yield "Topics", escape(_some(names) or "none")
     if scale is not None:
         times = f"{time_text(scale.start_ms)} to {time_text(scale.stop_ms)} UTC"
-        yield "Written", escaped(times)
-    yield "Listed", escaped(f"{_second(data.listed_at)} UTC")
-    yield "Metadata", escaped(metadata)
+        yield "Written", escape(times)
+    yield "Listed", escape(f"{_second(data.listed_at)} UTC")
+    yield "Metadata", escape(metadata)
 
 
 def _metadata_text(catalog: Catalog, metadata: str | None) -> str:
@@ -214,11 +214,11 @@ def _verdict(data: ReportData) -> Html:
             " or of a topic that is not known; the page of the whole bucket has"
             f" {agreeing(data.findings_elsewhere, 'it', 'them')}."
         )
-    notes = joined(map(note, reservations))
+    notes = join_parts(map(note, reservations))
     style = "card verdict loss" if losses else "card verdict"
     mark = "✕" if losses else "✓"
     return Html(
-        f'<section class="{style}"><h2><span aria-hidden="true">{mark}</span> {escaped(verdict)}'
+        f'<section class="{style}"><h2><span aria-hidden="true">{mark}</span> {escape(verdict)}'
         f"</h2>{notes}</section>\n"
     )
 
@@ -240,7 +240,7 @@ def _timeline(data: ReportData, scale: TimeScale | None) -> Html:
     ]
     if timeless:
         notes.append(f"No times are known of {_some(timeless)}: the ledgers are drawn in order.")
-    shown = _lanes_shown(lanes)
+    shown = _select_lanes(lanes)
     if len(shown) < len(lanes):
         notes.append(
             f"{len(shown)} of {len(lanes):,} topics and partitions are drawn: those with ledgers"
@@ -260,7 +260,7 @@ def _some(names: Sequence[str]) -> str:
     return f"{shown} and {more:,} more" if more > 0 else shown
 
 
-def _lanes_shown(lanes: dict[str, list[LedgerSpan]]) -> list[str]:
+def _select_lanes(lanes: dict[str, list[LedgerSpan]]) -> list[str]:
     def weight(name: str) -> tuple[int, int]:
         amiss = sum(span.state in _AMISS for span in lanes[name])
         return amiss, sum(span.size_bytes for span in lanes[name])
@@ -348,12 +348,12 @@ def _findings(data: ReportData) -> Html:
     rows = (
         (
             Html(f'<b class="{_severity(each).replace(" ", "-")}">{_severity(each)}</b>'),
-            escaped(each.kind),
-            escaped(each.text),
+            escape(each.kind),
+            escape(each.text),
             _or_nothing(each.topic),
             _or_nothing(each.ledger_id),
-            Html("<br />".join(map(escaped, each.objects))) or _NOTHING,
-            escaped(size_text(each.stored_bytes)) if each.objects else _NOTHING,
+            Html("<br />".join(map(escape, each.objects))) or _NOTHING,
+            escape(size_text(each.stored_bytes)) if each.objects else _NOTHING,
         )
         for each in data.findings[:_MOST_ROWS]
     )
@@ -373,11 +373,11 @@ def _topics(data: ReportData) -> Html:
     )
     rows = (
         (
-            escaped(row["topic"]),
+            escape(row["topic"]),
             _or_nothing(row["partitions"] or None),
             _number(row["ledgers"]),
             _number(row["entries"]),
-            escaped(size_text(row["bytes"])),
+            escape(size_text(row["bytes"])),
             _number(row["pending_ledgers"]),
             _number(row["unsound"]),
         )
@@ -407,9 +407,9 @@ def _ledgers(data: ReportData) -> Html:
 def _ledger_cells(row: dict[str, Any]) -> tuple[Html, ...]:
     remarks = [*row["problems"], *row["warnings"]]
     return (
-        escaped(row["topic"]),
-        escaped(row["ledger_id"]),
-        Html(f"{swatch(row['state'])}{escaped(row['state'])}"),
+        escape(row["topic"]),
+        escape(row["ledger_id"]),
+        Html(f"{swatch(row['state'])}{escape(row['state'])}"),
         _number(row["entries"]),
         _size(row["bytes"]),
         _size(row["entry_bytes"]),
@@ -418,13 +418,13 @@ def _ledger_cells(row: dict[str, Any]) -> tuple[Html, ...]:
         _or_nothing(row["offloaded"] and _second(row["offloaded"])),
         _number(row["copies"]),
         _or_nothing(row["uuid"]),
-        _hovered("; ".join(remarks)) if remarks else _NOTHING,
+        _add_tooltip("; ".join(remarks)) if remarks else _NOTHING,
     )
 
 
-def _hovered(text: str) -> Html:
+def _add_tooltip(text: str) -> Html:
     """Text that is shown whole when it is pointed at, if it was cut."""
-    return Html(f'<span title="{escaped(text)}">{escaped(text)}</span>')
+    return Html(f'<span title="{escape(text)}">{escape(text)}</span>')
 
 
 def _remainder(rows: int, noun: str, command: str) -> list[Html]:
@@ -434,15 +434,15 @@ def _remainder(rows: int, noun: str, command: str) -> list[Html]:
 
 
 def _number(number: int | None) -> Html:
-    return _NOTHING if number is None else escaped(f"{number:,}")
+    return _NOTHING if number is None else escape(f"{number:,}")
 
 
 def _size(size_bytes: int | None) -> Html:
-    return _NOTHING if size_bytes is None else escaped(size_text(size_bytes))
+    return _NOTHING if size_bytes is None else escape(size_text(size_bytes))
 
 
 def _or_nothing(value: object) -> Html:
-    return _NOTHING if value is None else escaped(value)
+    return _NOTHING if value is None else escape(value)
 
 
 def _second(time: datetime) -> str:

@@ -121,13 +121,13 @@ class CommitRecord:
             fields = json.loads(data)
             checksum = fields.pop("crc32")
             if type(checksum) is not int or checksum != json_crc32(fields):
-                raise _malformed()
+                raise _malformed_error()
             started_ms, message_count = fields["begun_ms"], fields["messages"]
             # Nor is a bool a number here, though it is an `int`.
             if fields["version"] != _VERSION or {type(started_ms), type(message_count)} != {int}:
-                raise _malformed()
+                raise _malformed_error()
             if time_of(started_ms) is None or message_count < 0:
-                raise _malformed()
+                raise _malformed_error()
             record = cls(
                 mark=UUID(fields["mark"]),
                 started_ms=started_ms,
@@ -153,7 +153,7 @@ class CommitRecord:
             AttributeError,
             RecursionError,
         ):
-            raise _malformed() from None
+            raise _malformed_error() from None
 
 
 class CommitRecordFile:
@@ -291,7 +291,7 @@ def carry_out(
 def _index(fields: Mapping[str, Any], mark: UUID) -> IndexObject:
     name = parse_object_name(fields["name"])
     if name is None or not name.is_index or name.is_streaming or not has_mark(name.uuid, mark):
-        raise _malformed()
+        raise _malformed_error()
     metadata = {str(key): str(value) for key, value in fields["user_metadata"].items()}
     return IndexObject(fields["name"], b64decode(fields["data"], validate=True), metadata)
 
@@ -300,5 +300,5 @@ def _text(data: bytes) -> str:
     return b64encode(data).decode()
 
 
-def _malformed() -> CorruptMetadataError:
+def _malformed_error() -> CorruptMetadataError:
     return CorruptMetadataError("the decision of a write is not as it was written")

@@ -37,7 +37,7 @@ _ABSENT: Final = _LENGTH.pack(-1)
 
 
 @dataclass(frozen=True, slots=True)
-class Encoded:
+class EncodedValues:
     """What rows say of values.
 
     Attributes:
@@ -160,7 +160,7 @@ class MessageValues:
         parts = [self.key, self.value] if self._has_keys(batch.schema.names) else [self.value]
         return [each.schema for each in parts if each.schema and not each.is_raw(batch)]
 
-    def encode(self, batch: pa.RecordBatch, first_row: int, *, was_read: bool) -> Encoded:
+    def encode(self, batch: pa.RecordBatch, first_row: int, *, was_read: bool) -> EncodedValues:
         """Encode the values of rows, and their keys if columns have them.
 
         Args:
@@ -178,10 +178,12 @@ class MessageValues:
         is_guessed = was_read and _NULL_VALUE not in names
         if not self._has_keys(names):
             self._check_whole(batch)
-            return Encoded(self._values(batch, null_flags, first_row, is_guessed=is_guessed))
+            return EncodedValues(self._values(batch, null_flags, first_row, is_guessed=is_guessed))
         if self._is_separated:
             keys = self._separated_keys(batch, first_row, was_read=was_read)
-            return Encoded(self._values(batch, null_flags, first_row, is_guessed=is_guessed), keys)
+            return EncodedValues(
+                self._values(batch, null_flags, first_row, is_guessed=is_guessed), keys
+            )
         nulls = pa.array([each is True for each in null_flags], pa.bool_())
         row = pc.index(pc.and_not(nulls, self.key.empty(batch)), value=True).as_py()
         if row >= 0:
@@ -191,7 +193,7 @@ class MessageValues:
             _part_payloads(part, batch, nulls, first_row, was_read=was_read)
             for part in (self.key, self.value)
         )
-        return Encoded(_pairs(null_flags, keys, values, first_row, is_guessed=is_guessed))
+        return EncodedValues(_pairs(null_flags, keys, values, first_row, is_guessed=is_guessed))
 
     def _separated_keys(
         self, batch: pa.RecordBatch, first_row: int, *, was_read: bool
@@ -212,7 +214,7 @@ class MessageValues:
         for row, is_doubtful in enumerate(doubtful.to_pylist()):
             # A salvage gives such fields of a key that could not be decoded.
             if is_doubtful and not _is_key(undecoded[row], encoded[row]):
-                raise _unclear(self.key, first_row + row)
+                raise _unclear_null_error(self.key, first_row + row)
         return encoded
 
     def _check_whole(self, batch: pa.RecordBatch) -> None:
@@ -266,12 +268,12 @@ def _part_payloads(
     if was_read and not part.is_whole(batch.schema.names):
         row = pc.index(pc.and_not(part.doubtful(batch), nulls), value=True).as_py()
         if row >= 0:
-            raise _unclear(part, first_row + row)
+            raise _unclear_null_error(part, first_row + row)
         nulls = pc.or_(nulls, part.empty(batch))
     return part.payloads(batch, nulls, first_row)
 
 
-def _unclear(part: ValuePart, row: int) -> OptionError:
+def _unclear_null_error(part: ValuePart, row: int) -> OptionError:
     return OptionError(
         f"row {row} (from 0) was read from a topic, and {part.name} may be null or a record of"
         ' nulls: read it with value="struct"'

@@ -349,7 +349,7 @@ class LedgerOffloader:
 
     def _check_new(self, name: LedgerObjectName) -> None:
         if self._is_complete(name):
-            raise _offloaded_before(name)
+            raise _offloaded_before_error(name)
 
     def _is_complete(self, name: LedgerObjectName) -> bool:
         return self.location.exists(name.index_name)
@@ -453,7 +453,7 @@ class LedgerOffloader:
             for warning in self._abort_uploads(name):
                 error.add_note(warning)
         elif isinstance(error, StorageError | MissingObjectError):
-            raise _offloaded_before(name) from error
+            raise _offloaded_before_error(name) from error
 
     def _abort_uploads(self, name: LedgerObjectName) -> tuple[str, ...]:
         """Abort uploads of the objects: left by a process that was killed, or by a lost answer.
@@ -499,7 +499,7 @@ class LedgerOffloader:
         )
 
 
-def _offloaded_before(name: LedgerObjectName) -> OptionError:
+def _offloaded_before_error(name: LedgerObjectName) -> OptionError:
     message = (
         "the ledger was offloaded with this uuid before, or while this offload was under way; a new"
         " attempt has a new uuid"

@@ -15,7 +15,7 @@ import pytest
 from rich.cells import cell_len
 
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from connector.cli.output import print_json, print_rows, print_table, progress, watched
+from connector.cli.output import print_json, print_rows, print_table, progress, show_progress
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -199,7 +199,7 @@ def test_watched_batches_are_the_same() -> None:
     """Watching changes neither the batches nor their order."""
     batches: Sequence[pa.RecordBatch] = orders(7).to_batches(max_chunksize=2)
 
-    assert list(watched(batches, RequestTrace())) == batches
+    assert list(show_progress(batches, RequestTrace())) == batches
 
 
 def test_names_are_cut_at_their_beginning(terminal: Callable[[int], Terminal]) -> None:

@@ -24,7 +24,7 @@ from connector.catalog.topic_ledgers import LedgerStanding
 from connector.inputs.topic_names import TopicName
 from connector.report.charts import STATE_TEXTS, TimeScale, sizes_charts, timeline
 from connector.report.data import LedgerSpan
-from connector.report.page import escaped, page, section
+from connector.report.page import escape, page, section
 from connector.report.render import render_report
 from connector.upkeep.audit.audit import audit
 from tests.support.bucket_reports import (
@@ -385,7 +385,7 @@ def test_hostile_names_stay_text(tmp_path: Path, metadata: bool) -> None:
 @given(text=st.text(max_size=600) | st.text("<>&\"'/=;\0\ud800\u202e", max_size=600))
 def test_any_text_stays_text(text: str) -> None:
     """What is escaped is one piece of text, in which nothing is lost but the end of long texts."""
-    shown = page("title", section("heading", escaped(text)))
+    shown = page("title", section("heading", escape(text)))
 
     [found] = texts(parsed(shown), ".//section")
     shown.encode()
