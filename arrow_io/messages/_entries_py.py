@@ -77,14 +77,14 @@ def read_entries(
         table: Receives `ENTRY_WIDTH` numbers an entry; at least `capacity * ENTRY_WIDTH` long.
         capacity: How many entries the table takes.
         result: Receives `[count, position, status, needed]`: entries read; position behind the last
-            of them; why the walk stopped (`DONE`, `CUT`, `PADDING`, `WRONG_ENTRY_ID`); if `CUT`,
-            how many bytes the next entry (or its header) takes.
+            of them; why the walk stopped (`COMPLETE`, `CUT`, `PADDING`, `WRONG_ENTRY_ID`); if
+            `CUT`, how many bytes the next entry (or its header) takes.
     """
     count: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t = start
     length: cython.longlong
     stored_id: cython.longlong
-    status: cython.longlong = layout.DONE
+    status: cython.longlong = layout.COMPLETE
     needed: cython.longlong = 0
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])

@@ -86,7 +86,7 @@ cdef enum:
     NOTE_NULLS = 4
     NOTE_ODD = 5
     NOTE_WIDTH = 6
-    DONE = 0
+    COMPLETE = 0
     CUT = 1
     PADDING = 2
     WRONG_ENTRY_ID = 3

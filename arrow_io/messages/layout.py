@@ -141,7 +141,7 @@ NOTE_ODD = 5
 NOTE_WIDTH = 6
 
 # Why `read_entries` stopped.
-DONE = 0
+COMPLETE = 0
 """The table is full, or `last_entry_id` is read."""
 CUT = 1
 """The next entry is not whole in the buffer."""

@@ -30,7 +30,7 @@ cdef class Arena:
     cdef long long code
     cdef long long code_node
     cdef long long code_offset
-    cdef object kept
+    cdef object held_buffers
 
     cdef bint _append(self, long long position) noexcept nogil
     cdef Py_ssize_t _payload(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil

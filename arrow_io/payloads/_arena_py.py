@@ -89,7 +89,7 @@ class Arena:
             self.saved = cython.address(counts[2 * self.node_count])
             self.hints = cython.address(hints[0])
             self.powers = cython.address(powers[0])
-            self.kept = [ops, links, constants, nodes, counts, hints, powers, None]
+            self.held_buffers = [ops, links, constants, nodes, counts, hints, powers, None]
         else:
             self.ops = ops
             self.links = links
@@ -121,7 +121,7 @@ class Arena:
             self.a64 = cython.address(int64s[0])
             self.f32 = cython.address(floats[0])
             self.f64 = cython.address(doubles[0])
-            self.kept[7] = bytes_
+            self.held_buffers[7] = bytes_
         else:
             self.a8 = bytes_
             self.a16 = int16s
@@ -178,7 +178,7 @@ class Arena:
                         self._settle()
                         row = until
                         continue
-                while row < until and self._append(positions[row]) and self.code == tables.DONE:
+                while row < until and self._append(positions[row]) and self.code == tables.OK:
                     row += 1
                 self._settle()
                 if row < until:
@@ -197,8 +197,8 @@ class Arena:
 
     def append_null(self) -> bool:
         """Append a null for a payload that cannot be decoded; false if it finds no room."""
-        self.code = tables.DONE
-        return self._null(0) and self.code == tables.DONE
+        self.code = tables.OK
+        return self._null(0) and self.code == tables.OK
 
     @cython.final
     @cython.cfunc
@@ -206,7 +206,7 @@ class Arena:
     @cython.exceptval(check=False)
     def _begin(self) -> cython.void:
         """Nothing is wrong yet."""
-        self.code = tables.DONE
+        self.code = tables.OK
         self.code_node = tables.ABSENT
         self.code_offset = 0
 
@@ -358,7 +358,7 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _note_full(self, node: cython.Py_ssize_t) -> cython.void:
-        if self.code == tables.DONE:
+        if self.code == tables.OK:
             self.code = tables.FULL
             self.code_node = node
 
@@ -744,11 +744,11 @@ class Arena:
         c: cython.int
         low: cython.int
         high: cython.int
-        known: cython.int
+        verdict: cython.int
         if cython.compiled:
-            known = is_utf8(self.p + i, stop - i, self.size - i)
-            if known >= 0:
-                return known
+            verdict = is_utf8(self.p + i, stop - i, self.size - i)
+            if verdict >= 0:
+                return verdict
         while i < stop:
             c = self.p[i]
             i += 1
@@ -1022,7 +1022,7 @@ def _pack_flags(
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
     eight: cython.ulonglong
-    found: cython.Py_ssize_t = 0
+    flag_count: cython.Py_ssize_t = 0
     whole: cython.Py_ssize_t = count // 8
     rest: cython.int = count % 8
     for i in range(whole):
@@ -1031,15 +1031,15 @@ def _pack_flags(
         else:
             eight = int.from_bytes(p[place + 8 * i : place + 8 * i + 8], "little")
         # The highest byte of a product is the sum of the flags, or each flag in its place.
-        found += ((eight * _EIGHT_ONES) & _MASK64) >> 56
+        flag_count += ((eight * _EIGHT_ONES) & _MASK64) >> 56
         p[place + i] = ((eight * _EIGHT_PLACES) & _MASK64) >> 56
     if rest > 0:
         eight = 0
         for k in range(rest):
-            found += p[place + 8 * whole + k]
+            flag_count += p[place + 8 * whole + k]
             eight |= p[place + 8 * whole + k] << k
         p[place + whole] = eight
-    return found
+    return flag_count
 
 
 def has_equal_keys(
@@ -1062,7 +1062,7 @@ def has_equal_keys(
     at: cython.Py_ssize_t = nodes[node * tables.NODE_WIDTH + tables.DATA]
     key: cython.Py_ssize_t = (node + 2) * tables.NODE_WIDTH
     row: cython.Py_ssize_t
-    found: cython.bint = False
+    is_equal: cython.bint = False
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(bytes_[0])
         w: cython.pointer[cython.const[cython.int]] = cython.address(ints[0])
@@ -1072,10 +1072,10 @@ def has_equal_keys(
     with cython.nogil:
         for row in range(counts[node]):
             if w[at + row + 1] - w[at + row] > 1:
-                found = _is_any_equal(p, w, numbers, key, w[at + row], w[at + row + 1])
-                if found:
+                is_equal = _is_any_equal(p, w, numbers, key, w[at + row], w[at + row + 1])
+                if is_equal:
                     break
-    return found
+    return is_equal
 
 
 @cython.cfunc

@@ -45,12 +45,10 @@ class Shredder(Arena):
         """A zigzag number of at most ten bytes."""
         if cython.compiled:
             value: cython.ulonglong = 0
-            behind: cython.Py_ssize_t = take_varint(
-                self.p, i, stop, self.size, cython.address(value)
-            )
-            if behind >= 0:
+            end: cython.Py_ssize_t = take_varint(self.p, i, stop, self.size, cython.address(value))
+            if end >= 0:
                 self.number = _unzigzag(value)
-                return behind
+                return end
         return self._long_slowly(i, stop)
 
     @cython.cfunc
@@ -189,7 +187,7 @@ class Shredder(Arena):
         if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
             return self._items(at, i, stop, depth)
         if opcode == tables.AVRO_UNWANTED:
-            return self._over_fields(at, i, stop, depth)
+            return self._skip_fields(at, i, stop, depth)
         return self._avro_other(at, i, stop, depth)
 
     @cython.cfunc
@@ -208,7 +206,7 @@ class Shredder(Arena):
         before: cython.Py_ssize_t = i
         k: cython.longlong
         value: cython.double
-        done: cython.bint
+        is_put: cython.bint
         if opcode == tables.AVRO_BOOLEAN:
             if i >= stop:
                 return self._fail(tables.ENDS_EARLY, node, i)
@@ -228,20 +226,20 @@ class Shredder(Arena):
                 return self._fail(tables.ENDS_EARLY, node, i)
             k = self._little_endian(i, 4)
             if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.INT32:
-                done = self._put(node, k)
+                is_put = self._put(node, k)
             else:
                 # The first bytes of the arena serve to see four bytes as a number.
                 self.a32[0] = k
-                done = self._put_double(node, self.f32[0], i)
-            return i + 4 if done else -1
+                is_put = self._put_double(node, self.f32[0], i)
+            return i + 4 if is_put else -1
         if opcode == tables.AVRO_FIXED or opcode == tables.AVRO_UUID:
             if a > stop - i:
                 return self._fail(tables.ENDS_EARLY, node, i)
             if opcode == tables.AVRO_FIXED:
-                done = self._put_bytes(node, self.p, i, a)
+                is_put = self._put_bytes(node, self.p, i, a)
             else:
-                done = self._put_uuid(node, i)
-            return i + a if done else -1
+                is_put = self._put_uuid(node, i)
+            return i + a if is_put else -1
         if opcode == tables.AVRO_DECIMAL:
             if a == tables.ABSENT:
                 i = self._length(i, stop)
@@ -268,7 +266,7 @@ class Shredder(Arena):
             i = self._avro(a, i, stop, depth)
             return i if i >= 0 and self._close_struct(node) else -1
         if opcode == tables.AVRO_RAW:
-            i = self._over(a, i, stop, depth)
+            i = self._skip(a, i, stop, depth)
             return i if i >= 0 and self._put_bytes(node, self.p, before, i - before) else -1
         return self._fail(a, node, i)
 
@@ -386,7 +384,7 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _over(
+    def _skip(
         self,
         op: cython.longlong,
         i: cython.Py_ssize_t,
@@ -414,9 +412,9 @@ class Shredder(Arena):
         if opcode == tables.AVRO_RECORD:
             if depth >= tables.MAX_DEPTH:
                 return self._fail(tables.TOO_DEEP, tables.ABSENT, i)
-            return self._over_fields(at, i, stop, depth + 1)
+            return self._skip_fields(at, i, stop, depth + 1)
         if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
-            return self._over_items(at, i, stop, depth)
+            return self._skip_items(at, i, stop, depth)
         if opcode == tables.AVRO_BOOLEAN:
             if i >= stop:
                 return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
@@ -428,7 +426,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _over_fields(
+    def _skip_fields(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
@@ -439,14 +437,14 @@ class Shredder(Arena):
         link: cython.Py_ssize_t = self.ops[at + tables.A]
         last: cython.Py_ssize_t = link + self.ops[at + tables.B]
         while link < last and i >= 0:
-            i = self._over(self.links[link], i, stop, depth)
+            i = self._skip(self.links[link], i, stop, depth)
             link += 1
         return i
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _over_items(
+    def _skip_items(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
@@ -474,7 +472,7 @@ class Shredder(Arena):
                     if i < 0:
                         return -1
                     i += self.number
-                i = self._over(item, i, stop, depth + 1)
+                i = self._skip(item, i, stop, depth + 1)
                 if i < 0:
                     return -1
                 if i == before and not self._believe_empty(tables.ABSENT, i):
@@ -566,7 +564,7 @@ class Shredder(Arena):
         is_text: cython.bint,
     ) -> cython.Py_ssize_t:
         """As `_put_text` or `_put_bytes`; gives the position behind, or −1."""
-        done: cython.bint
+        is_put: cython.bint
         if cython.compiled:
             at: cython.Py_ssize_t = node * tables.NODE_WIDTH
             k: cython.longlong = self.counts[node]
@@ -590,10 +588,10 @@ class Shredder(Arena):
                 self.a32[self.nodes[at + tables.DATA] + k + 1] = used
                 return i + length
         if is_text:
-            done = self._put_text(node, i, length)
+            is_put = self._put_text(node, i, length)
         else:
-            done = self._put_bytes(node, self.p, i, length)
-        return i + length if done else -1
+            is_put = self._put_bytes(node, self.p, i, length)
+        return i + length if is_put else -1
 
     # ------------------------------------------------------------------------
     # Values that are rare

@@ -199,7 +199,7 @@ cdef extern from *:
 
     /* Where a number has its sign, digits and point, found in one block: none waits for the place of
        another. A number longer than the block ends with it. */
-    typedef struct { int negative, count, behind, length; } pulsar_offload_json_parts;
+    typedef struct { int negative, count, decimals, length; } pulsar_offload_json_parts;
     #if defined(__SSE2__)
     static inline int pulsar_offload_json_split(
             const unsigned char* at, pulsar_offload_json_parts* parts) {
@@ -208,16 +208,16 @@ cdef extern from *:
         unsigned int digits = _mm_movemask_epi8(
             _mm_cmpeq_epi8(_mm_min_epu8(values, _mm_set1_epi8(9)), values));
         unsigned int points = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x2E)));
-        int negative = at[0] == 0x2D, length = __builtin_ctz(~(digits | negative)), behind = 0;
+        int negative = at[0] == 0x2D, length = __builtin_ctz(~(digits | negative)), decimals = 0;
         if (length == negative || (at[negative] == 0x30 && length > negative + 1)) return 0;
         parts->negative = negative;
         parts->count = length - negative;
         if (points >> length & 1) {
-            behind = __builtin_ctz(~(digits >> (length + 1)));
-            if (behind == 0) return 0;
-            length += 1 + behind;
+            decimals = __builtin_ctz(~(digits >> (length + 1)));
+            if (decimals == 0) return 0;
+            length += 1 + decimals;
         }
-        parts->behind = behind;
+        parts->decimals = decimals;
         parts->length = length;
         return 1;
     }
@@ -229,30 +229,30 @@ cdef extern from *:
     #if defined(__SSE2__)
         pulsar_offload_json_parts parts;
         if (limit - i >= 64 && pulsar_offload_json_split(from + i, &parts)) {
-            int count = parts.count, behind = parts.behind;
+            int count = parts.count, decimals = parts.decimals;
             const unsigned char* at = from + i + parts.negative;
-            if (behind > 0 && parts.length == 16) {
-                behind += pulsar_offload_json_count(from + i + 16);
-                parts.length += behind - parts.behind;
+            if (decimals > 0 && parts.length == 16) {
+                decimals += pulsar_offload_json_count(from + i + 16);
+                parts.length += decimals - parts.decimals;
             }
             i += parts.length;
-            if (count + behind <= 15 && i < stop && pulsar_offload_json_ends(from[i])) {
+            if (count + decimals <= 15 && i < stop && pulsar_offload_json_ends(from[i])) {
                 uint64_t mantissa;
                 double value;
-                if (behind > 0 && count + behind <= 8) {
+                if (decimals > 0 && count + decimals <= 8) {
                     uint64_t before, without, point = UINT64_C(1) << 8 * count;
                     memcpy(&before, at, 8);
                     memcpy(&without, at + 1, 8);
                     before = (before & (point - 1)) | (without & -point);
-                    mantissa = pulsar_offload_json_digits(before, count + behind);
+                    mantissa = pulsar_offload_json_digits(before, count + decimals);
                 } else {
                     mantissa = pulsar_offload_json_sixteen(at, count);
-                    if (behind > 0)
-                        mantissa = mantissa * pulsar_offload_json_powers[behind]
-                            + pulsar_offload_json_sixteen(at + count + 1, behind);
+                    if (decimals > 0)
+                        mantissa = mantissa * pulsar_offload_json_powers[decimals]
+                            + pulsar_offload_json_sixteen(at + count + 1, decimals);
                 }
                 /* Both are exact, so that one rounding gives the nearest number. */
-                value = (double)(long long)mantissa / powers[behind];
+                value = (double)(long long)mantissa / powers[decimals];
                 *number = parts.negative ? -value : value;
                 return i;
             }
@@ -419,7 +419,7 @@ cdef extern from *:
         const unsigned char* at, long long i, long long stop, long long limit,
         const double* powers, double* number) noexcept nogil
     # The same of one that is only read over.
-    long long over_number "pulsar_offload_json_number"(
+    long long skip_number "pulsar_offload_json_number"(
         const unsigned char* at, long long i, long long stop, long long limit) noexcept nogil
     # Choose how `leap` looks at blocks; whether that is by those that this processor has more than others.
     int choose_blocks "pulsar_offload_json_choose"(int narrow) noexcept nogil

@@ -20,7 +20,7 @@ if cython.compiled:
         begins,
         choose_blocks,
         leap,
-        over_number,
+        skip_number,
         take_base64,
         take_fraction,
         take_symbol,
@@ -66,11 +66,11 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        start = _over_space(self.p, start, stop)
+        start = _skip_space(self.p, start, stop)
         if start < stop and not _begins_value(self.p[start]):
             return self._fail(tables.BAD_JSON, tables.ABSENT, start)
         start = self._json(0, start, stop)
-        return start if start < 0 else _over_space(self.p, start, stop)
+        return start if start < 0 else _skip_space(self.p, start, stop)
 
     @cython.cfunc
     @cython.inline
@@ -83,20 +83,20 @@ class Shredder(Arena):
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
-        behind: cython.Py_ssize_t
+        end: cython.Py_ssize_t
         if i >= stop:
             return self._fail(tables.ENDS_EARLY, node, i)
         if opcode == tables.JSON_STRING:
             if self.p[i] == 0x22:
                 return self._json_string(node, i + 1, stop)
         elif opcode == tables.JSON_INTEGER:
-            behind = self._json_digits(i, stop)
-            if behind >= 0:
-                return behind if self._put_integer(node, self.ops[at + tables.A], i) else -1
+            end = self._json_digits(i, stop)
+            if end >= 0:
+                return end if self._put_integer(node, self.ops[at + tables.A], i) else -1
         elif opcode == tables.JSON_FLOAT:
-            behind = self._json_point(i, stop)
-            if behind >= 0:
-                return behind if self._put_number(node, self.value, i, behind) else -1
+            end = self._json_point(i, stop)
+            if end >= 0:
+                return end if self._put_number(node, self.value, i, end) else -1
         elif opcode == tables.JSON_RECORD and self.p[i] == 0x7B:
             return self._json_record(at, i + 1, stop)
         return self._json_other(at, i, stop)
@@ -169,14 +169,14 @@ class Shredder(Arena):
         at: cython.Py_ssize_t
         k: cython.longlong
         used: cython.longlong
-        behind: cython.Py_ssize_t
+        end: cython.Py_ssize_t
         high: cython.uint = 0
         if cython.compiled:
             at = node * tables.NODE_WIDTH
             k = self.counts[node]
             used = self.used[node]
             if k < self.nodes[at + tables.CAPACITY]:
-                behind = take_text(
+                end = take_text(
                     self.p,
                     i,
                     stop,
@@ -185,9 +185,9 @@ class Shredder(Arena):
                     self.nodes[at + tables.BYTES_CAPACITY] - used,
                     cython.address(high),
                 )
-                if behind >= 0 and (high == 0 or self._is_text(i, behind)):
-                    self._put_taken(node, k, used + behind - i)
-                    return behind + 1
+                if end >= 0 and (high == 0 or self._is_text(i, end)):
+                    self._put_copied(node, k, used + end - i)
+                    return end + 1
         return self._json_string_slowly(node, i, stop)
 
     @cython.cfunc
@@ -238,7 +238,7 @@ class Shredder(Arena):
         """Add the character of an escape, whose backslash stands before `i`."""
         c: cython.longlong
         low: cython.longlong
-        done: cython.bint
+        is_put: cython.bint
         if i >= stop:
             return self._fail(tables.ENDS_EARLY, node, i)
         c = _escaped(self.p[i])
@@ -260,17 +260,17 @@ class Shredder(Arena):
         if c < 0x80:
             return i if self._add_byte(node, c) else -1
         if c < 0x800:
-            done = self._add_byte(node, 0xC0 | (c >> 6))
+            is_put = self._add_byte(node, 0xC0 | (c >> 6))
         else:
             if c < 0x10000:
-                done = self._add_byte(node, 0xE0 | (c >> 12))
+                is_put = self._add_byte(node, 0xE0 | (c >> 12))
             else:
-                done = self._add_byte(node, 0xF0 | (c >> 18)) and self._add_byte(
+                is_put = self._add_byte(node, 0xF0 | (c >> 18)) and self._add_byte(
                     node, 0x80 | ((c >> 12) & 0x3F)
                 )
-            done = done and self._add_byte(node, 0x80 | ((c >> 6) & 0x3F))
-        done = done and self._add_byte(node, 0x80 | (c & 0x3F))
-        return i if done else -1
+            is_put = is_put and self._add_byte(node, 0x80 | ((c >> 6) & 0x3F))
+        is_put = is_put and self._add_byte(node, 0x80 | (c & 0x3F))
+        return i if is_put else -1
 
     @cython.cfunc
     @cython.inline
@@ -279,11 +279,11 @@ class Shredder(Arena):
     def _json_digits(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Read a number of up to 18 digits and nothing else, as most are, into `number`; or −1."""
         if cython.compiled:
-            behind: cython.Py_ssize_t = take_whole(
+            end: cython.Py_ssize_t = take_whole(
                 self.p, i, stop, self.size, cython.address(self.number)
             )
-            if behind >= 0:
-                return behind
+            if end >= 0:
+                return end
         return self._json_digits_slowly(i, stop)
 
     @cython.cfunc
@@ -315,11 +315,11 @@ class Shredder(Arena):
     def _json_point(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Read a number of up to 15 digits and a point, as most are, into `value`; or −1."""
         if cython.compiled:
-            behind: cython.Py_ssize_t = take_fraction(
+            end: cython.Py_ssize_t = take_fraction(
                 self.p, i, stop, self.size, self.powers, cython.address(self.value)
             )
-            if behind >= 0:
-                return behind
+            if end >= 0:
+                return end
         return self._json_point_slowly(i, stop)
 
     @cython.cfunc
@@ -630,7 +630,7 @@ class Shredder(Arena):
         """Bytes as Base64 text, which begins at `i`, behind its quote."""
         node: cython.Py_ssize_t
         node_at: cython.Py_ssize_t
-        behind: cython.Py_ssize_t
+        end: cython.Py_ssize_t
         k: cython.longlong
         used: cython.longlong
         length: cython.longlong = 0
@@ -640,7 +640,7 @@ class Shredder(Arena):
             k = self.counts[node]
             used = self.used[node]
             if k < self.nodes[node_at + tables.CAPACITY]:
-                behind = take_base64(
+                end = take_base64(
                     self.p,
                     i,
                     stop,
@@ -651,12 +651,12 @@ class Shredder(Arena):
                 )
                 # Never where the slower way finds no room: both ask for more at the same text.
                 if (
-                    behind >= 0
-                    and behind - i <= self.nodes[node_at + tables.BYTES_CAPACITY] - used
+                    end >= 0
+                    and end - i <= self.nodes[node_at + tables.BYTES_CAPACITY] - used
                     and self.ops[at + tables.A] in (tables.ABSENT, length)
                 ):
-                    self._put_taken(node, k, used + length)
-                    return behind + 1
+                    self._put_copied(node, k, used + length)
+                    return end + 1
         return self._json_base64_slowly(at, i, stop)
 
     @cython.cfunc
@@ -688,7 +688,7 @@ class Shredder(Arena):
             i = self._json_text(node, i, stop)
             if i < 0:
                 return -1
-            if self._is_beyond(node):
+            if self._is_overfull(node):
                 # Nothing behind the text may be found wrong before the text itself is.
                 return self._fail(tables.FULL, node, before)
             source = self.a8
@@ -769,7 +769,7 @@ class Shredder(Arena):
         i = self._json_text(node, i, stop)
         if i < 0:
             return -1
-        if self._is_beyond(node):
+        if self._is_overfull(node):
             return self._fail(tables.FULL, node, before)
         while link < last:
             if self._is_constant(self.a8, start, self.used[node] - used, self.links[link]):
@@ -796,10 +796,10 @@ class Shredder(Arena):
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong = self.counts[node]
         used: cython.longlong = self.used[node]
-        behind: cython.Py_ssize_t
+        end: cython.Py_ssize_t
         if k >= self.nodes[at + tables.CAPACITY]:
             return -1
-        behind = take_symbol(
+        end = take_symbol(
             self.p,
             i,
             stop,
@@ -810,16 +810,16 @@ class Shredder(Arena):
             self.a8 + self.nodes[at + tables.BYTES] + used,
             self.nodes[at + tables.BYTES_CAPACITY] - used,
         )
-        if behind < 0:
+        if end < 0:
             return -1
-        self._put_taken(node, k, used + behind - i)
-        return behind + 1
+        self._put_copied(node, k, used + end - i)
+        return end + 1
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _is_beyond(self, node: cython.Py_ssize_t) -> cython.bint:
+    def _is_overfull(self, node: cython.Py_ssize_t) -> cython.bint:
         """Whether some of a node's bytes found no room."""
         return self.used[node] > self.nodes[node * tables.NODE_WIDTH + tables.BYTES_CAPACITY]
 
@@ -851,12 +851,12 @@ class Shredder(Arena):
         """
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         fields: cython.Py_ssize_t = self.ops[at + tables.A]
-        behind: cython.Py_ssize_t = fields + 2 * self.ops[at + tables.B]
+        fields_stop: cython.Py_ssize_t = fields + 2 * self.ops[at + tables.B]
         hint: cython.Py_ssize_t = self.ops[at + tables.C]
         hints: cython.Py_ssize_t = hint + 2
         rows: cython.longlong = self.counts[node]
-        wanted: cython.Py_ssize_t = self.ops[at + tables.D]
-        found: cython.Py_ssize_t = 0
+        field_count: cython.Py_ssize_t = self.ops[at + tables.D]
+        read_count: cython.Py_ssize_t = 0
         # C cannot know that a write to the arena leaves these as they are; kept here, they need not
         # be looked up anew.
         p: cython.pointer[cython.const[cython.uchar]] = self.p
@@ -865,40 +865,40 @@ class Shredder(Arena):
         start: cython.Py_ssize_t
         field: cython.Py_ssize_t
         op: cython.longlong
-        i = _over_space(p, i, stop)
+        i = _skip_space(p, i, stop)
         if i < stop and p[i] == 0x7D:
             return i + 1 if self._close_struct(node) else -1
         while True:
             start = i
             field = fields + self.hints[hint]
-            i = self._behind_name(field, behind, start, stop)
+            i = self._skip_name(field, fields_stop, start, stop)
             if i < 0:
                 field = fields + self.hints[hint + 1]
-                i = self._behind_name(field, behind, start, stop)
+                i = self._skip_name(field, fields_stop, start, stop)
             if i >= 0:
-                i = _over_space(p, i, stop)
+                i = _skip_space(p, i, stop)
             else:
                 i = self._json_name(node, start, stop)
                 if i < 0:
                     return -1
                 field = self._json_field(at, start, i)
-                if field < behind:
+                if field < fields_stop:
                     self.hints[hint + 1] = self.hints[hint]
                     self.hints[hint] = field - fields
                 i = self._json_colon(node, i, stop)
                 if i < 0:
                     return -1
             op = tables.ABSENT
-            if field < behind:
+            if field < fields_stop:
                 op = links[field + 1]
                 hint = hints + field - fields
             if op >= 0:
                 if self.counts[ops[op * tables.OP_WIDTH + tables.NODE]] > rows:
                     return self._fail(tables.NOT_CANONICAL, node, start + 1)
-                found += 1
+                read_count += 1
                 i = self._json(op, i, stop)
             else:
-                i = self._json_unwanted(i, stop, field < behind)
+                i = self._json_other_field(i, stop, field < fields_stop)
             if i < 0:
                 return -1
             if i >= stop or p[i] != 0x2C:
@@ -906,20 +906,20 @@ class Shredder(Arena):
                 if i < 0:
                     return -1
                 if p[i - 1] == 0x7D:
-                    if found == wanted:
+                    if read_count == field_count:
                         return i if self._place(node) >= 0 else -1
                     return i if self._close_struct(node) else -1
                 i -= 1
-            i = _over_space(p, i + 1, stop)
+            i = _skip_space(p, i + 1, stop)
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _behind_name(
+    def _skip_name(
         self,
         field: cython.Py_ssize_t,
-        behind: cython.Py_ssize_t,
+        fields_stop: cython.Py_ssize_t,
         start: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
@@ -927,13 +927,13 @@ class Shredder(Arena):
 
         Args:
             field: Link of the field.
-            behind: Link behind the last field.
+            fields_stop: Link behind the last field.
             start: Where the name would begin, with its quote.
             stop: Behind the payload.
         """
         position: cython.longlong
         length: cython.Py_ssize_t
-        if field >= behind:
+        if field >= fields_stop:
             return -1
         position = self.links[field]
         length = position & _MASK32
@@ -970,7 +970,7 @@ class Shredder(Arena):
         field: cython.Py_ssize_t
         order: cython.longlong
         position: cython.longlong
-        behind: cython.Py_ssize_t = fields + 2 * high
+        fields_stop: cython.Py_ssize_t = fields + 2 * high
         while low < high:
             middle = low + (high - low) // 2
             field = fields + self.links[ordered + middle]
@@ -985,32 +985,32 @@ class Shredder(Arena):
                 low = middle + 1
             else:
                 high = middle
-        return behind
+        return fields_stop
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _json_unwanted(
-        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t, is_known: cython.bint
+    def _json_other_field(
+        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t, is_field: cython.bint
     ) -> cython.Py_ssize_t:
         """Read over the value of a field that nobody wants."""
-        behind: cython.Py_ssize_t
+        end: cython.Py_ssize_t
         c: cython.int
         if i >= stop:
             return self._json_skip(i, stop)
         c = self.p[i]
         if c == 0x22:
-            behind = _over_text(self.p, i + 1, stop)
-        elif is_known and (c == 0x7B or c == 0x5B):
-            behind = _over_brackets(self.p, i, stop, self.size)
+            end = _skip_text(self.p, i + 1, stop)
+        elif is_field and (c == 0x7B or c == 0x5B):
+            end = _skip_brackets(self.p, i, stop, self.size)
         else:
             if cython.compiled:
-                behind = over_number(self.p, i, stop, self.size)
-                if behind >= 0:
-                    return behind
+                end = skip_number(self.p, i, stop, self.size)
+                if end >= 0:
+                    return end
             return self._json_skip(i, stop)
-        return behind if behind >= 0 else self._fail(-behind, tables.ABSENT, i)
+        return end if end >= 0 else self._fail(-end, tables.ABSENT, i)
 
     @cython.cfunc
     @cython.inline
@@ -1043,10 +1043,10 @@ class Shredder(Arena):
         self, node: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
         if i >= stop or self.p[i] != 0x3A:
-            i = _over_space(self.p, i, stop)
+            i = _skip_space(self.p, i, stop)
             if i >= stop or self.p[i] != 0x3A:
                 return self._fail(tables.BAD_JSON, node, i)
-        return _over_space(self.p, i + 1, stop)
+        return _skip_space(self.p, i + 1, stop)
 
     @cython.cfunc
     @cython.inline
@@ -1057,7 +1057,7 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """The position behind a comma or the closing bracket."""
         if i >= stop or (self.p[i] != 0x2C and self.p[i] != close):
-            i = _over_space(self.p, i, stop)
+            i = _skip_space(self.p, i, stop)
             if i >= stop:
                 return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
             if self.p[i] != 0x2C and self.p[i] != close:
@@ -1071,7 +1071,7 @@ class Shredder(Arena):
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        i = _over_space(self.p, i, stop)
+        i = _skip_space(self.p, i, stop)
         if i < stop and self.p[i] == 0x5D:
             return i + 1 if self._put_list(node) else -1
         while True:
@@ -1082,7 +1082,7 @@ class Shredder(Arena):
                 return -1
             if self.p[i - 1] == 0x5D:
                 return i if self._put_list(node) else -1
-            i = _over_space(self.p, i, stop)
+            i = _skip_space(self.p, i, stop)
 
     @cython.cfunc
     @cython.nogil
@@ -1091,7 +1091,7 @@ class Shredder(Arena):
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
-        i = _over_space(self.p, i, stop)
+        i = _skip_space(self.p, i, stop)
         if i < stop and self.p[i] == 0x7D:
             return i + 1 if self._put_list(node) else -1
         while True:
@@ -1109,7 +1109,7 @@ class Shredder(Arena):
                 return -1
             if self.p[i - 1] == 0x7D:
                 return i if self._put_list(node) else -1
-            i = _over_space(self.p, i, stop)
+            i = _skip_space(self.p, i, stop)
 
     @cython.cfunc
     @cython.nogil
@@ -1146,8 +1146,8 @@ class Shredder(Arena):
     @cython.exceptval(check=False)
     def _json_skip(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Read over a value, which must be JSON all the same."""
-        behind: cython.Py_ssize_t = _over_value(self.p, i, stop)
-        return behind if behind >= 0 else self._fail(-behind, tables.ABSENT, i)
+        end: cython.Py_ssize_t = _skip_value(self.p, i, stop)
+        return end if end >= 0 else self._fail(-end, tables.ABSENT, i)
 
     # ------------------------------------------------------------------------
     # Nodes, without a call of the arena's
@@ -1169,7 +1169,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     @cython.returns(cython.void)
-    def _put_taken(
+    def _put_copied(
         self, node: cython.Py_ssize_t, k: cython.longlong, used: cython.longlong
     ) -> None:
         """Count value `k` of a node, whose bytes stand there already, up to `used`."""
@@ -1258,7 +1258,7 @@ def _beside_tie(tie: float, text: bytes) -> float:
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _over_value(
+def _skip_value(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """Read over the value whose first character is at `i`."""
@@ -1271,11 +1271,11 @@ def _over_value(
             return -tables.ENDS_EARLY
         c = p[i]
         if c == 0x22:
-            i = _over_text(p, i + 1, stop)
+            i = _skip_text(p, i + 1, stop)
         elif c == 0x7B or c == 0x5B:
             if depth >= tables.MAX_DEPTH:
                 return -tables.TOO_DEEP
-            i = _over_space(p, i + 1, stop)
+            i = _skip_space(p, i + 1, stop)
             if i < stop and p[i] == c + 2:
                 i += 1
             else:
@@ -1283,27 +1283,27 @@ def _over_value(
                 objects = (objects << 1) & _MASK64
                 if c == 0x7B:
                     objects |= 1
-                    i = _over_name(p, i, stop)
+                    i = _skip_key(p, i, stop)
                     if i < 0:
                         return i
                 continue
         elif 0x30 <= c <= 0x39 or c == 0x2D:
-            i = _over_number(p, i, stop)
+            i = _skip_number(p, i, stop)
         else:
-            i = _over_word(p, i, stop)
+            i = _skip_word(p, i, stop)
         if i < 0:
             return i
         while depth > 0:
             if i < stop and p[i] <= 0x20:
-                i = _over_space(p, i, stop)
+                i = _skip_space(p, i, stop)
             if i >= stop:
                 return -tables.ENDS_EARLY
             c = p[i]
             i += 1
             if c == 0x2C:
-                i = _over_space(p, i, stop)
+                i = _skip_space(p, i, stop)
                 if objects & 1:
-                    i = _over_name(p, i, stop)
+                    i = _skip_key(p, i, stop)
                     if i < 0:
                         return i
                 break
@@ -1318,7 +1318,7 @@ def _over_value(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _over_brackets(
+def _skip_brackets(
     p: cython.pointer[cython.const[cython.uchar]],
     i: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
@@ -1359,7 +1359,7 @@ def _over_brackets(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _over_space(
+def _skip_space(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     c: cython.int
@@ -1375,26 +1375,26 @@ def _over_space(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _over_name(
+def _skip_key(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """Read over a name, its colon and the space around that."""
     if i >= stop or p[i] != 0x22:
         return -tables.BAD_JSON
-    i = _over_text(p, i + 1, stop)
+    i = _skip_text(p, i + 1, stop)
     if i < 0:
         return i
-    i = _over_space(p, i, stop)
+    i = _skip_space(p, i, stop)
     if i >= stop or p[i] != 0x3A:
         return -tables.BAD_JSON
-    return _over_space(p, i + 1, stop)
+    return _skip_space(p, i + 1, stop)
 
 
 @cython.cfunc
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _over_text(
+def _skip_text(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """Read over a text, from behind its quote on."""
@@ -1418,7 +1418,7 @@ def _over_text(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _over_digits(
+def _skip_digits(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     while i < stop and 0x30 <= p[i] <= 0x39:
@@ -1430,7 +1430,7 @@ def _over_digits(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _over_number(
+def _skip_number(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """Read over a number, or a negative infinity."""
@@ -1440,12 +1440,12 @@ def _over_number(
         if _is_word(p, i, stop, _INFINITY, 8):
             return i + 8
     first = i
-    i = _over_digits(p, i, stop)
+    i = _skip_digits(p, i, stop)
     if i == first or (p[first] == 0x30 and i > first + 1):
         return -tables.BAD_JSON
     if i < stop and p[i] == 0x2E:
         first = i + 1
-        i = _over_digits(p, first, stop)
+        i = _skip_digits(p, first, stop)
         if i == first:
             return -tables.BAD_JSON
     if i < stop and (p[i] == 0x65 or p[i] == 0x45):
@@ -1453,7 +1453,7 @@ def _over_number(
         if i < stop and (p[i] == 0x2D or p[i] == 0x2B):
             i += 1
         first = i
-        i = _over_digits(p, first, stop)
+        i = _skip_digits(p, first, stop)
         if i == first:
             return -tables.BAD_JSON
     return i
@@ -1462,7 +1462,7 @@ def _over_number(
 @cython.cfunc
 @cython.nogil
 @cython.exceptval(check=False)
-def _over_word(
+def _skip_word(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
     """Read over `null`, `true`, `false`, `NaN` or `Infinity`."""

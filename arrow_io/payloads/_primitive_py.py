@@ -38,7 +38,7 @@ class Shredder(Arena):
         size: cython.longlong = stop - start
         first: cython.longlong
         second: cython.longlong
-        done: cython.bint
+        is_put: cython.bint
         if opcode == tables.VALUE_BYTES:
             return stop if self._put_bytes(node, self.p, start, size) else -1
         if opcode == tables.VALUE_BOOLEAN:
@@ -49,11 +49,11 @@ class Shredder(Arena):
             if size != a:
                 return self._fail(tables.WRONG_SIZE, node, start)
             first = self._big_endian(start, a)
-            done = self._put_scaled(node, self.ops[tables.B], first, start)
+            is_put = self._put_scaled(node, self.ops[tables.B], first, start)
         elif opcode == tables.VALUE_FLOAT:
             if size != a:
                 return self._fail(tables.WRONG_SIZE, node, start)
-            done = self._put(node, self._big_endian(start, a))
+            is_put = self._put(node, self._big_endian(start, a))
         elif opcode == tables.VALUE_TIME:
             if size != 8:
                 return self._fail(tables.WRONG_SIZE, node, start)
@@ -61,13 +61,13 @@ class Shredder(Arena):
             if first < 0:
                 # C's remainder has the sign of what is divided.
                 first += _DAY_MILLISECONDS
-            done = self._put(node, first * a)
+            is_put = self._put(node, first * a)
         elif opcode == tables.VALUE_INSTANT:
             if size != 12:
                 return self._fail(tables.WRONG_SIZE, node, start)
             first = self._big_endian(start, 8)
             second = self._big_endian(start + 8, 4)
-            done = self._instant(node, first, second, a, start) and self._put(node, self.number)
+            is_put = self._instant(node, first, second, a, start) and self._put(node, self.number)
         else:
             if size != 16:
                 return self._fail(tables.WRONG_SIZE, node, start)
@@ -79,5 +79,5 @@ class Shredder(Arena):
                 return self._fail(tables.OUT_OF_RANGE, node, start)
             first = first * _DAY_SECONDS + second // _SECOND_NANOSECONDS
             second = second % _SECOND_NANOSECONDS
-            done = self._instant(node, first, second, a, start) and self._put(node, self.number)
-        return stop if done else -1
+            is_put = self._instant(node, first, second, a, start) and self._put(node, self.number)
+        return stop if is_put else -1

@@ -77,7 +77,7 @@ cdef extern from *:
     int take_number "pulsar_offload_protobuf_number"(
         const unsigned char* at, long long* number) noexcept nogil
     # The same, if nobody asks for the number.
-    int over_number "pulsar_offload_protobuf_over"(const unsigned char* at) noexcept nogil
+    int skip_number "pulsar_offload_protobuf_over"(const unsigned char* at) noexcept nogil
     # Read eight numbers that have sixteen bytes together; false unless each has two.
     bint take_eight "pulsar_offload_protobuf_eight"(
         const unsigned char* at, int* to) noexcept nogil
@@ -277,7 +277,7 @@ cdef extern from *:
     }
     """
     # Read over a field: how many messages had it, or -1 if one is damaged.
-    long long over_fields "pulsar_offload_step_over_any"(
+    long long skip_fields "pulsar_offload_step_over_any"(
         const unsigned char* p, long long* group, long long count,
         const long long* step) noexcept nogil
     # Give where the bytes of a field begin and end and the row, of each message that has it: how many.

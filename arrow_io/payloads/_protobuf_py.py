@@ -20,9 +20,9 @@ if cython.compiled:
     from cython.cimports.arrow_io.payloads import _tables as tables
     from cython.cimports.arrow_io.payloads._arena_c import Arena
     from cython.cimports.arrow_io.payloads._protobuf_blocks import (
-        over_fields,
-        over_number,
         put_numbers,
+        skip_fields,
+        skip_number,
         take_delimited,
         take_eight,
         take_number,
@@ -50,7 +50,7 @@ _STEP_LOOKS = cython.declare(cython.longlong, 8)
 # Cache lines that are fetched ahead by each step.
 _LINES_A_STEP = cython.declare(cython.Py_ssize_t, 12)
 # Behind where a message ends: as many as a tag and a word have.
-_READ_BEHIND = cython.declare(cython.Py_ssize_t, 16)
+_PADDING_BYTES = cython.declare(cython.Py_ssize_t, 16)
 # That of the value of an entry.
 _VALUE_BIT = cython.declare(cython.longlong, 2)
 
@@ -68,21 +68,21 @@ class Shredder(Arena):
         seconds: Seconds of the timestamp that is being read.
         nanoseconds: Its nanoseconds.
         one_by_one: How many runs of payloads are not tried as columns, after one that failed.
-        out_of_step: How many are not tried in step, after one that failed or that it did not suit.
-        sought: How often a step has looked for its field in a message, in this run.
-        found: How often it was there.
-        ahead: From where on bytes will be read next.
-        ahead_stop: Up to where they are fetched until then.
+        step_pause: How many are not tried in step, after one that failed or that it did not suit.
+        lookups: How often a step has looked for its field in a message, in this run.
+        hits: How often it was there.
+        next_read: From where on bytes will be read next.
+        prefetch_stop: Up to where they are fetched until then.
     """
 
     seconds: cython.longlong
     nanoseconds: cython.longlong
     one_by_one: cython.longlong
-    out_of_step: cython.longlong
-    sought: cython.longlong
-    found: cython.longlong
-    ahead: cython.longlong
-    ahead_stop: cython.longlong
+    step_pause: cython.longlong
+    lookups: cython.longlong
+    hits: cython.longlong
+    next_read: cython.longlong
+    prefetch_stop: cython.longlong
 
     @cython.cfunc
     @cython.nogil
@@ -167,7 +167,7 @@ class Shredder(Arena):
         fields: cython.Py_ssize_t = ops[at + tables.A] + tables.TABLE
         end_tag: cython.longlong = ops[at + tables.B]
         # Bits of fields: of those that stood here, and of those that stood here before.
-        seen: cython.longlong = 0
+        field_bits: cython.longlong = 0
         again: cython.longlong = 0
         bit: cython.longlong
         tag: cython.longlong
@@ -179,7 +179,7 @@ class Shredder(Arena):
         self.seconds = 0
         self.nanoseconds = 0
         if links[ops[at + tables.D] + tables.COUNT] > tables.MOST_BITS:
-            self._await_further(ops[at + tables.D], k)
+            self._mark_awaited(ops[at + tables.D], k)
         while i < stop:
             tag = p[i]
             if tag < 0x80:
@@ -204,8 +204,8 @@ class Shredder(Arena):
                     return -1
                 continue
             bit = ops[field + tables.C]
-            again |= seen & bit
-            seen |= bit
+            again |= field_bits & bit
+            field_bits |= bit
             opcode = ops[field + tables.OPCODE]
             node = ops[field + tables.NODE]
             if opcode < tables.PROTO_STRING:
@@ -230,7 +230,7 @@ class Shredder(Arena):
                         return -1
                     continue
                 if opcode == tables.PROTO_OTHER:
-                    if not self._is_first(field, seen, k):
+                    if not self._is_first(field, field_bits, k):
                         return -1
                     continue
                 row = self._row(node, bit, k)
@@ -245,25 +245,25 @@ class Shredder(Arena):
                 elif self._message(field, row, start, i, depth + 1) < 0:
                     return -1
             elif opcode == tables.PROTO_ENUM:
-                i = self._field_of_enum(at, field, k, i, stop)
+                i = self._enum_field(at, field, k, i, stop)
                 if i < 0:
                     return -1
                 if self.number == tables.ABSENT and again & bit == 0:
-                    seen ^= bit
+                    field_bits ^= bit
             else:
-                i = self._field_of_other(field, tag, seen, k, i, stop, depth)
+                i = self._other_field(field, tag, field_bits, k, i, stop, depth)
                 if i < 0:
                     return -1
         if end_tag != tables.ABSENT:
             return self._fail(tables.ENDS_EARLY, ops[at + tables.NODE], i)
-        bit = seen & links[ops[at + tables.D] + tables.ONEOF]
+        bit = field_bits & links[ops[at + tables.D] + tables.ONEOF]
         if (
             again == 0
-            and links[ops[at + tables.D] + tables.NEEDED] & ~seen == 0
+            and links[ops[at + tables.D] + tables.NEEDED] & ~field_bits == 0
             and bit & (bit - 1) == 0
         ):
             return i
-        return self._close(at, k, i, seen, again, depth)
+        return self._close(at, k, i, field_bits, again, depth)
 
     @cython.cfunc
     @cython.nogil
@@ -306,11 +306,11 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _field_of_other(
+    def _other_field(
         self,
         at: cython.Py_ssize_t,
         tag: cython.longlong,
-        seen: cython.longlong,
+        field_bits: cython.longlong,
         k: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
@@ -321,7 +321,7 @@ class Shredder(Arena):
         Args:
             at: Op of the field.
             tag: Its tag.
-            seen: Bits of the fields of its message that stood there, this one with them.
+            field_bits: Bits of the fields of its message that stood there, this one with them.
             k: Row of the message.
             i: Where the field stands, behind its tag.
             stop: Behind the last byte that it may have.
@@ -344,10 +344,10 @@ class Shredder(Arena):
                 return -1
         if opcode >= tables.PROTO_MESSAGE:
             return self._message(at, k, i, stop, depth + 1)
-        i = self._read_over(tag, i, stop, depth)
+        i = self._skip_field(tag, i, stop, depth)
         if i < 0:
             return self._broken(at)
-        if opcode == tables.PROTO_OTHER and not self._is_first(at, seen, k):
+        if opcode == tables.PROTO_OTHER and not self._is_first(at, field_bits, k):
             return -1
         if opcode == tables.PROTO_RAW and not self._put_data(
             opcode, self.ops[at + tables.NODE], k, start, self.number - start
@@ -358,7 +358,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _field_of_enum(
+    def _enum_field(
         self,
         around: cython.Py_ssize_t,
         at: cython.Py_ssize_t,
@@ -373,7 +373,7 @@ class Shredder(Arena):
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         table: cython.Py_ssize_t = self.ops[at + tables.A]
         name: cython.longlong
-        done: cython.bint
+        is_put: cython.bint
         i = self._number(i, stop)
         if i < 0:
             return self._broken(at)
@@ -385,11 +385,11 @@ class Shredder(Arena):
         if k < 0:
             return -1
         if name == tables.ABSENT:
-            done = self._put_decimal_text(node, k, _low32(self.number))
+            is_put = self._put_decimal_text(node, k, _low32(self.number))
         else:
-            done = self._put_constant_in(node, k, name)
+            is_put = self._put_constant_in(node, k, name)
         self.number = 0
-        return i if done else -1
+        return i if is_put else -1
 
     @cython.cfunc
     @cython.nogil
@@ -399,7 +399,7 @@ class Shredder(Arena):
         at: cython.Py_ssize_t,
         k: cython.longlong,
         i: cython.Py_ssize_t,
-        seen: cython.longlong,
+        field_bits: cython.longlong,
         again: cython.longlong,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
@@ -409,7 +409,7 @@ class Shredder(Arena):
             at: Op of the message.
             k: The row.
             i: Where it ends.
-            seen: Bits of the fields that stood there.
+            field_bits: Bits of the fields that stood there.
             again: Bits of those that stood there more than once.
             depth: How many messages are around it.
         """
@@ -419,7 +419,7 @@ class Shredder(Arena):
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         more: cython.longlong = links[self.ops[at + tables.A] + tables.MORE]
         fields: cython.Py_ssize_t = self.ops[at + tables.D]
-        left: cython.longlong = links[fields + tables.NEEDED] & ~seen & _EVERY_BIT
+        left: cython.longlong = links[fields + tables.NEEDED] & ~field_bits & _EVERY_BIT
         first: cython.Py_ssize_t = fields + tables.FIELDS
         link: cython.Py_ssize_t
         if opcode == tables.PROTO_TIMESTAMP:
@@ -428,12 +428,12 @@ class Shredder(Arena):
             if nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.BYTE:
                 self.a8[nodes[node * tables.NODE_WIDTH + tables.DATA] + k] = 1
                 return i
-            if more != tables.ABSENT and not self._has_one_of_each(more, seen, k):
+            if more != tables.ABSENT and not self._has_one_of_each(more, field_bits, k):
                 return self._fail(tables.NOT_CANONICAL, node, i)
         if again & _EVERY_BIT != 0:
             return self._fail(tables.NOT_CANONICAL, node, i)
         if opcode == tables.PROTO_WRAPPER:
-            if seen == 0:
+            if field_bits == 0:
                 self._zero(node, k)
             return i
         if opcode == tables.PROTO_ENTRY and more != tables.ABSENT and left & _VALUE_BIT != 0:
@@ -449,14 +449,14 @@ class Shredder(Arena):
                 return -1
             left &= left - 1
         for link in range(first + tables.MOST_BITS, first + links[fields + tables.COUNT]):
-            if not self._close_further(links[link], k, i):
+            if not self._close_awaited(links[link], k, i):
                 return -1
         return i
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _await_further(self, fields: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
+    def _mark_awaited(self, fields: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
         """Say of the fields of a message that have no bits that none stood there."""
         first: cython.Py_ssize_t = fields + tables.FIELDS
         link: cython.Py_ssize_t
@@ -468,7 +468,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _close_further(
+    def _close_awaited(
         self, node: cython.Py_ssize_t, k: cython.longlong, i: cython.Py_ssize_t
     ) -> cython.bint:
         place: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
@@ -502,14 +502,14 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _has_one_of_each(
-        self, link: cython.Py_ssize_t, seen: cython.longlong, k: cython.longlong
+        self, link: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
     ) -> cython.bint:
         """Whether no oneof of a message has two members, by the link of the oneofs."""
         n: cython.Py_ssize_t
         count: cython.longlong = self.links[link]
         link += 1
         for n in range(count):
-            if self._members(link, seen, k) > 1:
+            if self._members(link, field_bits, k) > 1:
                 return False
             link += 2 + self.links[link + 1]
         return True
@@ -519,29 +519,29 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _members(
-        self, link: cython.Py_ssize_t, seen: cython.longlong, k: cython.longlong
+        self, link: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
     ) -> cython.longlong:
         """How many members of a oneof stood in the message of row `k`; 2 may be more."""
-        bits: cython.longlong = self.links[link] & seen
-        found: cython.longlong = 0
-        further: cython.Py_ssize_t
+        bits: cython.longlong = self.links[link] & field_bits
+        count: cython.longlong = 0
+        item: cython.Py_ssize_t
         place: cython.Py_ssize_t
         if bits != 0:
-            found = 1 if bits & (bits - 1) == 0 else 2
-        for further in range(link + 2, link + 2 + self.links[link + 1]):
-            place = self.nodes[self.links[further] * tables.NODE_WIDTH + tables.VALID] + k
+            count = 1 if bits & (bits - 1) == 0 else 2
+        for item in range(link + 2, link + 2 + self.links[link + 1]):
+            place = self.nodes[self.links[item] * tables.NODE_WIDTH + tables.VALID] + k
             if self.a8[place] != tables.AWAITED:
-                found += 1
-        return found
+                count += 1
+        return count
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _is_first(
-        self, at: cython.Py_ssize_t, seen: cython.longlong, k: cython.longlong
+        self, at: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
     ) -> cython.bint:
         """Whether no other member of a oneof was there before the one that is not asked for."""
-        if self._members(self.ops[at + tables.A], seen, k) == 0:
+        if self._members(self.ops[at + tables.A], field_bits, k) == 0:
             return True
         self._fail(tables.NOT_CANONICAL, self.ops[at + tables.NODE], 0)
         return False
@@ -567,23 +567,23 @@ class Shredder(Arena):
         fields: cython.Py_ssize_t = self.ops[tables.D]
         if count < _LEAST_TOGETHER or not self._may_be_together(positions, count):
             return False
-        if self.out_of_step > 0:
-            self.out_of_step -= 1
+        if self.step_pause > 0:
+            self.step_pause -= 1
         elif self.links[fields + tables.STEPS] != tables.ABSENT:
-            self.sought = 0
-            self.found = 0
-            if self._payloads_in_step(positions, count) and self.code == tables.DONE:
-                if self.found * _LOOKS_A_FIELD < self.sought:
-                    self.out_of_step = _LONG_PATIENCE
+            self.lookups = 0
+            self.hits = 0
+            if self._payloads_in_step(positions, count) and self.code == tables.OK:
+                if self.hits * _LOOKS_A_FIELD < self.lookups:
+                    self.step_pause = _LONG_PATIENCE
                 return True
-            self.out_of_step = _PATIENCE
+            self.step_pause = _PATIENCE
             self._start_again()
         if self.links[fields + tables.COLUMNS] == tables.ABSENT:
             return False
         if self.one_by_one > 0:
             self.one_by_one -= 1
             return False
-        if self._payloads(positions, count) and self.code == tables.DONE:
+        if self._payloads(positions, count) and self.code == tables.OK:
             return True
         self.one_by_one = _PATIENCE
         self._start_again()
@@ -604,7 +604,7 @@ class Shredder(Arena):
             if positions[row] == tables.ABSENT:
                 return False
             stop = max(stop, (positions[row] >> 32) + (positions[row] & _MASK32))
-        return self.size - stop >= _READ_BEHIND
+        return self.size - stop >= _PADDING_BYTES
 
     @cython.cfunc
     @cython.nogil
@@ -673,7 +673,7 @@ class Shredder(Arena):
         hints: cython.pointer[cython.longlong] = self.hints
         op: cython.pointer[cython.const[cython.longlong]]
         tokens: cython.pointer[cython.longlong]
-        seen: cython.longlong = 0
+        field_bits: cython.longlong = 0
         again: cython.longlong = 0
         length: cython.longlong
         number: cython.longlong = 0
@@ -686,8 +686,8 @@ class Shredder(Arena):
                 return False
             op = ops + table[tag]
             tokens = hints + op[tables.E]
-            again |= seen & op[tables.C]
-            seen |= op[tables.C]
+            again |= field_bits & op[tables.C]
+            field_bits |= op[tables.C]
             n = tokens[0]
             tokens[1 + (n & op[tables.F])] = row | (i + 1)
             tokens[0] = n + 1
@@ -705,7 +705,7 @@ class Shredder(Arena):
                 if p[i] < 0x80:
                     i += 1
                     continue
-                length = over_number(p + i)
+                length = skip_number(p + i)
                 if length != 0:
                     i += length
                     continue
@@ -719,7 +719,7 @@ class Shredder(Arena):
                 i += 4
         if i != stop or again != 0:
             return False
-        again = seen & self.links[fields + tables.ONEOF]
+        again = field_bits & self.links[fields + tables.ONEOF]
         if again & (again - 1) != 0:
             return False
         table += tables.BY_TAG
@@ -728,7 +728,7 @@ class Shredder(Arena):
             op = ops + table[n + 1]
             tokens = hints + op[tables.E]
             tokens[1 + (tokens[0] & op[tables.F])] = row
-            tokens[0] += seen & op[tables.C] == 0
+            tokens[0] += field_bits & op[tables.C] == 0
         return True
 
     @cython.cfunc
@@ -812,7 +812,7 @@ class Shredder(Arena):
                 ):
                     return False
             elif (
-                self._field_of_enum(tables.ABSENT, at, tokens[n] >> 32, i, self.size) < 0
+                self._enum_field(tables.ABSENT, at, tokens[n] >> 32, i, self.size) < 0
                 or self.number == tables.ABSENT
             ):
                 return False
@@ -875,7 +875,7 @@ class Shredder(Arena):
         row: cython.Py_ssize_t
         start: cython.longlong
         k: cython.longlong
-        group: cython.pointer[cython.longlong] = self._messages_of(0)
+        group: cython.pointer[cython.longlong] = self._message_group(0)
         for row in range(count):
             k = self._place(0)
             if k < 0:
@@ -885,15 +885,15 @@ class Shredder(Arena):
             group[tables.IN_GROUP * row + 1] = start + (positions[row] & _MASK32)
             group[tables.IN_GROUP * row + 2] = k
         # The payloads behind these will be read next.
-        self.ahead = group[tables.IN_GROUP * (count - 1) + 1]
-        self.ahead_stop = min(self.size, 2 * self.ahead - group[0])
+        self.next_read = group[tables.IN_GROUP * (count - 1) + 1]
+        self.prefetch_stop = min(self.size, 2 * self.next_read - group[0])
         return self._in_step(0, count, 0)
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _messages_of(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
+    def _message_group(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
         """The messages of an op that are read in step."""
         return self.hints + self.links[self.links[self.ops[at + tables.D] + tables.STEPS] + 1]
 
@@ -908,12 +908,12 @@ class Shredder(Arena):
         oneof: cython.longlong = self.links[fields + tables.ONEOF]
         link: cython.Py_ssize_t = self.links[fields + tables.STEPS]
         last: cython.Py_ssize_t = link + 2 + tables.STEP_WIDTH * self.links[link]
-        group: cython.pointer[cython.longlong] = self._messages_of(at)
+        group: cython.pointer[cython.longlong] = self._message_group(at)
         left: cython.longlong = 0
         n: cython.Py_ssize_t
         if count == 0:
             return True
-        self.sought += (count + _STEP_LOOKS) * self.links[link]
+        self.lookups += (count + _STEP_LOOKS) * self.links[link]
         if oneof != 0:
             for n in range(count):
                 group[tables.IN_GROUP * n + 3] = 0
@@ -923,7 +923,7 @@ class Shredder(Arena):
                 link, group, count
             ):
                 return False
-            self._look_ahead()
+            self._prefetch_lines()
             if not self._step(link, group, count, depth):
                 return False
             link += tables.STEP_WIDTH
@@ -935,12 +935,14 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _look_ahead(self) -> cython.void:
+    def _prefetch_lines(self) -> cython.void:
         """Fetch some of the bytes that will be read next; not all at once, which takes as long."""
-        stop: cython.longlong = min(self.ahead + _LINES_A_STEP * CACHE_LINE_BYTES, self.ahead_stop)
-        while self.ahead < stop:
-            prefetch(self.p + self.ahead)
-            self.ahead += CACHE_LINE_BYTES
+        stop: cython.longlong = min(
+            self.next_read + _LINES_A_STEP * CACHE_LINE_BYTES, self.prefetch_stop
+        )
+        while self.next_read < stop:
+            prefetch(self.p + self.next_read)
+            self.next_read += CACHE_LINE_BYTES
 
     @cython.cfunc
     @cython.nogil
@@ -988,40 +990,40 @@ class Shredder(Arena):
         node: cython.Py_ssize_t = self.ops[at + tables.NODE] * tables.NODE_WIDTH
         is_item: cython.bint = self.ops[at + tables.C] == 0
         blank: cython.int
-        found: cython.longlong
+        hits: cython.longlong
         below: cython.pointer[cython.longlong]
         valid: cython.pointer[cython.uchar]
         if opcode == tables.PROTO_SKIPPED:
-            return self._over_in_step(link, group, count, depth)
+            return self._skip_in_step(link, group, count, depth)
         valid = self.a8 + self.nodes[node + tables.VALID]
         blank = self.nodes[node + tables.IF_MISSING] != tables.NULL
         if opcode < tables.PROTO_STRING:
-            found = self._numbers_in_step(link, group, count, valid, blank)
+            hits = self._numbers_in_step(link, group, count, valid, blank)
         elif opcode == tables.PROTO_ENUM:
-            found = take_numbers_of_all(self.p, group, count, self.links + link, self.hints)
-            if found >= 0 and not self._names_in_step(at, count, valid):
+            hits = take_numbers_of_all(self.p, group, count, self.links + link, self.hints)
+            if hits >= 0 and not self._names_in_step(at, count, valid):
                 return False
         elif is_item and opcode != tables.PROTO_PACKED:
             return self._items_in_step(link, group, count, depth)
         else:
-            below = self._found(at)
+            below = self._value_group(at)
             if is_item:
                 valid = cython.NULL
-            found = take_delimited(self.p, group, count, self.links + link, valid, blank, below)
-            if found >= 0 and not self._take_found(at, below, found, depth):
+            hits = take_delimited(self.p, group, count, self.links + link, valid, blank, below)
+            if hits >= 0 and not self._read_values(at, below, hits, depth):
                 return False
-        self.found += found
-        return found >= 0
+        self.hits += hits
+        return hits >= 0
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _found(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
+    def _value_group(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
         """Where the values of a field are noted until they are read."""
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         if opcode == tables.PROTO_MESSAGE or opcode == tables.PROTO_ENTRY:
-            return self._messages_of(at)
+            return self._message_group(at)
         # Of all others at the same place.
         return self.hints
 
@@ -1102,8 +1104,8 @@ class Shredder(Arena):
         at: cython.Py_ssize_t = self.links[link]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         size: cython.longlong = self.links[link + tables.STEP_BYTES]
-        below: cython.pointer[cython.longlong] = self._found(at)
-        found: cython.Py_ssize_t = 0
+        below: cython.pointer[cython.longlong] = self._value_group(at)
+        hits: cython.Py_ssize_t = 0
         i: cython.longlong
         stop: cython.longlong
         k: cython.longlong
@@ -1112,33 +1114,33 @@ class Shredder(Arena):
             i = group[tables.IN_GROUP * n]
             stop = group[tables.IN_GROUP * n + 1]
             while self._is_at(link, i, stop):
-                if found == tables.GROUP:
-                    if not self._take_found(at, below, found, depth):
+                if hits == tables.GROUP:
+                    if not self._read_values(at, below, hits, depth):
                         return False
-                    self.found += found
-                    found = 0
+                    self.hits += hits
+                    hits = 0
                 i = self._length(i + size, stop)
                 k = self._place(node)
                 if i < 0 or k < 0:
                     return False
-                below[tables.IN_GROUP * found] = i
+                below[tables.IN_GROUP * hits] = i
                 i += self.number
-                below[tables.IN_GROUP * found + 1] = i
-                below[tables.IN_GROUP * found + 2] = k
-                found += 1
+                below[tables.IN_GROUP * hits + 1] = i
+                below[tables.IN_GROUP * hits + 2] = k
+                hits += 1
             self._end_list(node, group[tables.IN_GROUP * n + 2])
             group[tables.IN_GROUP * n] = i
-        self.found += found
-        return self._take_found(at, below, found, depth)
+        self.hits += hits
+        return self._read_values(at, below, hits, depth)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _take_found(
+    def _read_values(
         self,
         at: cython.Py_ssize_t,
         below: cython.pointer[cython.longlong],
-        found: cython.Py_ssize_t,
+        value_count: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
         """Read what was found of a field: where each value begins and ends, and its row."""
@@ -1148,10 +1150,10 @@ class Shredder(Arena):
         k: cython.longlong
         n: cython.Py_ssize_t
         if opcode == tables.PROTO_MESSAGE or opcode == tables.PROTO_ENTRY:
-            return self._in_step(at, found, depth + 1)
+            return self._in_step(at, value_count, depth + 1)
         if opcode < tables.PROTO_MESSAGE and opcode != tables.PROTO_PACKED:
-            return self._put_found(at, below, found)
-        for n in range(found):
+            return self._put_values(at, below, value_count)
+        for n in range(value_count):
             i = below[tables.IN_GROUP * n]
             stop = below[tables.IN_GROUP * n + 1]
             k = below[tables.IN_GROUP * n + 2]
@@ -1165,11 +1167,11 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _put_found(
+    def _put_values(
         self,
         at: cython.Py_ssize_t,
         below: cython.pointer[cython.longlong],
-        found: cython.Py_ssize_t,
+        value_count: cython.Py_ssize_t,
     ) -> cython.bint:
         """As `_put_data`, of all that was found of a field."""
         p: cython.pointer[cython.const[cython.uchar]] = self.p
@@ -1186,7 +1188,7 @@ class Shredder(Arena):
         i: cython.longlong
         length: cython.longlong
         n: cython.Py_ssize_t
-        for n in range(found):
+        for n in range(value_count):
             i = below[tables.IN_GROUP * n]
             length = below[tables.IN_GROUP * n + 1] - i
             if (
@@ -1206,7 +1208,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _over_in_step(
+    def _skip_in_step(
         self,
         link: cython.Py_ssize_t,
         group: cython.pointer[cython.longlong],
@@ -1216,21 +1218,21 @@ class Shredder(Arena):
         """Read over a field that nobody asks for."""
         again: cython.bint = self.ops[self.links[link] + tables.A] != 0
         size: cython.longlong = self.links[link + tables.STEP_BYTES]
-        found: cython.longlong = over_fields(self.p, group, count, self.links + link)
+        hits: cython.longlong = skip_fields(self.p, group, count, self.links + link)
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t
         # As long as many messages have one more, nothing is guessed about any of them.
-        while again and found * 4 > count:
-            self.found += found
-            found = over_fields(self.p, group, count, self.links + link)
-        self.found += found
-        if found <= 0 or not again:
-            return found >= 0
+        while again and hits * 4 > count:
+            self.hits += hits
+            hits = skip_fields(self.p, group, count, self.links + link)
+        self.hits += hits
+        if hits <= 0 or not again:
+            return hits >= 0
         for n in range(count):
             i = group[tables.IN_GROUP * n]
             while self._is_at(link, i, group[tables.IN_GROUP * n + 1]):
                 # Whichever it is, its number is not 0.
-                i = self._read_over(
+                i = self._skip_field(
                     8 | self.links[link + tables.STEP_TAG] & 7,
                     i + size,
                     group[tables.IN_GROUP * n + 1],
@@ -1260,7 +1262,7 @@ class Shredder(Arena):
             row = self._place(node)
             self._end_list(node, k)
             return row
-        return self._further(node, k)
+        return self._note_field(node, k)
 
     @cython.cfunc
     @cython.inline
@@ -1274,7 +1276,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _further(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.longlong:
+    def _note_field(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.longlong:
         """Note of a field without a bit that it stands in row `k`, which is given."""
         place: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
         self.a8[place] = 1 if self.a8[place] == tables.AWAITED else tables.TWICE
@@ -1496,17 +1498,17 @@ class Shredder(Arena):
             - 8
         )
         value: cython.longlong
-        taken: cython.int
+        number_count: cython.int
         while i < stop:
             if cython.compiled and k <= last and self.size - i >= 8:
                 if stop - i >= 16 and take_eight(p + i, a32 + k):
                     i += 16
                     k += 8
                     continue
-                taken = take_numbers(p + i, min(stop - i, 8), a32 + k)
-                if taken > 0:
+                number_count = take_numbers(p + i, min(stop - i, 8), a32 + k)
+                if number_count > 0:
                     i = min(i + 8, stop)
-                    k += taken
+                    k += number_count
                     continue
             value = p[i]
             i += 1
@@ -1536,7 +1538,7 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
         while i < stop:
-            i = self._field_of_enum(tables.ABSENT, at, k, i, stop)
+            i = self._enum_field(tables.ABSENT, at, k, i, stop)
             if i < 0:
                 return False
         return True
@@ -1697,7 +1699,7 @@ class Shredder(Arena):
         depth: cython.int,
     ) -> cython.Py_ssize_t:
         """Read over a field that the message type does not have, or has with another wire type."""
-        i = self._read_over(tag, i, stop, depth)
+        i = self._skip_field(tag, i, stop, depth)
         if i < 0:
             return self._broken(at)
         return self._ignored(at, i)
@@ -1718,7 +1720,7 @@ class Shredder(Arena):
                     return i + 1 + length
         elif how == tables.SKIP_NUMBER:
             if cython.compiled and self.size - i >= 8:
-                length = over_number(self.p + i)
+                length = skip_number(self.p + i)
                 if 0 < length <= stop - i:
                     return i + length
         elif how == tables.SKIP_FOUR_BYTES:
@@ -1742,7 +1744,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _read_over(
+    def _skip_field(
         self,
         tag: cython.longlong,
         i: cython.Py_ssize_t,
@@ -1787,7 +1789,7 @@ class Shredder(Arena):
             if self.number == end_tag:
                 self.number = before
                 return i
-            i = self._read_over(self.number, i, stop, depth)
+            i = self._skip_field(self.number, i, stop, depth)
             if i < 0:
                 return -1
         return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)

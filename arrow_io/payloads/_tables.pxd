@@ -127,7 +127,7 @@ cdef enum:
     RESULT_CODE = 1
     RESULT_NODE = 2
     RESULT_OFFSET = 3
-    DONE = 0
+    OK = 0
     FULL = 1
     NOT_CANONICAL = 2
     ENDS_EARLY = 3

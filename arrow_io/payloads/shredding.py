@@ -135,7 +135,7 @@ class Shredding:
         while row < last:
             run.shred(data, positions, row, last, self._result)
             row, code, node, offset = self._result
-            if code == tables.DONE:
+            if code == tables.OK:
                 break
             if code == tables.FULL:
                 if self._grow():
@@ -146,9 +146,9 @@ class Shredding:
                 payload = bytes(data[start : start + length])
                 again = self._append_anew(program, payload)
                 # JSON's misfit may be the first of two fields with one name, which does not count.
-                if code == tables.NOT_CANONICAL or again[0] in {tables.DONE, tables.TOO_LARGE}:
+                if code == tables.NOT_CANONICAL or again[0] in {tables.OK, tables.TOO_LARGE}:
                     code, node = again
-            if code != tables.DONE:
+            if code != tables.OK:
                 path = program.paths[node] if node != tables.ABSENT else ""
                 if code == tables.TOO_LARGE:
                     return self._too_large(row, path)

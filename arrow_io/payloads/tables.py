@@ -171,7 +171,7 @@ RESULT_ROW, RESULT_CODE, RESULT_NODE, RESULT_OFFSET = range(4)
 
 # Codes
 
-DONE = 0
+OK = 0
 FULL = 1
 """A node has no room for all values of a payload, or for their bytes."""
 NOT_CANONICAL = 2

@@ -166,7 +166,7 @@ def test_entries_are_walked_to_the_last(build: Build) -> None:
     found = walk(build, data, first_entry_id=7, last_entry_id=8)
 
     assert [entry[layout.ENTRY_ID] for entry in found.entries] == [7, 8]
-    assert (found.status, found.position) == (layout.DONE, len(data) - len(_RICH) - 12)
+    assert (found.status, found.position) == (layout.COMPLETE, len(data) - len(_RICH) - 12)
 
 
 def test_walk_stops_when_the_table_is_full(build: Build) -> None:
@@ -175,7 +175,7 @@ def test_walk_stops_when_the_table_is_full(build: Build) -> None:
 
     found = walk(build, data, capacity=2)
 
-    assert (len(found.entries), found.status) == (2, layout.DONE)
+    assert (len(found.entries), found.status) == (2, layout.COMPLETE)
 
 
 def test_cut_entry_tells_what_it_needs(build: Build) -> None:

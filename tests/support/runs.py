@@ -44,7 +44,7 @@ def entry_run(
     builds.in_use.entries.read_entries(
         data, 0, len(data), first_entry_id, last_entry_id, table, len(entries), result
     )
-    assert list(result) == [len(entries), len(data), layout.DONE, 0]
+    assert list(result) == [len(entries), len(data), layout.COMPLETE, 0]
     return EntryRun(ledger_id, OBJECT_KEY, data, 0, table, len(entries), is_in_range)
 
 
