@@ -50,8 +50,8 @@ if TYPE_CHECKING:
     from connector.dataset import TopicDataset
     from connector.engines.duckdb_functions import register_duckdb
     from connector.lake.copy import copy_topics, plan_copy
-    from connector.lake.copy_plan import CopyPlan
-    from connector.lake.table_copy import CopySizes, TableSummary
+    from connector.lake.copy_plan import CopyPlan, CopySizes
+    from connector.lake.table_copy import TableSummary
     from connector.replay.partition_replay import ReplaySummary
     from connector.replay.replay import ReplayPlan, plan_replay, replay_topic
     from connector.topic import open_topic
@@ -61,7 +61,7 @@ else:
     _MODULES = {
         "Catalog": "catalog.catalog",
         "CopyPlan": "lake.copy_plan",
-        "CopySizes": "lake.table_copy",
+        "CopySizes": "lake.copy_plan",
         "LedgerOffloader": "writing.offloader",
         "LedgerToOffload": "writing.offloader",
         "OffloadResult": "writing.offloader",

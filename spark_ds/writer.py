@@ -37,9 +37,8 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import BucketContents
-    from connector.writing.commit import WritePlan
     from connector.writing.commit_record import CommitRecordFile
-    from connector.writing.staging import StagedWrite
+    from connector.writing.staging import StagedWrite, WritePlan
     from connector.writing.write_target import WriteTarget
     from spark_ds.write_options import SinkOptions
 

@@ -16,8 +16,8 @@ from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
 from connector.display.text import size_text
 from connector.lake.copy import copy_topics, plan_copy
+from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.evolution import TableKind  # noqa: TC001 - as above
-from connector.lake.table_copy import CopySizes
 from connector.upkeep.forecast.cost import EXAMPLE_PRICES, load_prices
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from connector.lake.copy_plan import CopyPlan
     from connector.lake.table_copy import TableSummary
 
-_SIZES = CopySizes()
 _COPIED_SCHEMA = pa.schema(
     {"table": pa.string()}
     | dict.fromkeys(("rows", "files", "bytes", "dead_letters", "commits"), pa.int64())
@@ -93,11 +92,11 @@ def copy(
     ] = None,
     file_bytes: Annotated[
         int, typer.Option(min=1, help="Bytes after which a file ends.")
-    ] = _SIZES.file_bytes,
+    ] = DEFAULT_SIZES.file_bytes,
     commit_bytes: Annotated[
         int,
         typer.Option(min=1, help="Bytes of data objects after which what was read is committed."),
-    ] = _SIZES.commit_bytes,
+    ] = DEFAULT_SIZES.commit_bytes,
     analyze: Annotated[
         bool,
         typer.Option(

@@ -19,9 +19,10 @@ from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.inputs.topic_names import TopicName, topic_names
 from connector.lake.copy_analysis import CopyAnalysis
+from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.executors import run_in_threads
 from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
-from connector.lake.table_copy import CopySizes, TableCopy
+from connector.lake.table_copy import TableCopy
 from connector.lake.table_kinds import open_table
 from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import (
@@ -55,7 +56,6 @@ MESSAGE_COLUMNS: Final = (
 """Columns that a table has by default besides those of the values."""
 DEAD_LETTERS: Final = "_dead_letters"
 """What the name of a table of dead letters ends in."""
-_SIZES: Final = CopySizes()
 _UNSAFE: Final = re.compile(r"^\.|[^\w.-]")
 """What a name of a topic may have, and a folder must not."""
 _UNSAFE_IN_ICEBERG: Final = re.compile(r"[^\w-]")
@@ -85,7 +85,7 @@ def copy_topics(
     latest_per_key: bool = False,
     target_options: Mapping[str, object] | None = None,
     table_options: Mapping[str, object] | None = None,
-    sizes: CopySizes = _SIZES,
+    sizes: CopySizes = DEFAULT_SIZES,
     analyze: bool = False,
     on_progress: ProgressCallback | None = None,
     on_table: Callable[[TableSummary], object] | None = None,
@@ -216,7 +216,7 @@ class CopyRequest:
     latest_per_key: bool = False
     target_options: Mapping[str, object] | None = field(default=None, repr=False)
     table_options: Mapping[str, object] | None = field(default=None, repr=False)
-    sizes: CopySizes = _SIZES
+    sizes: CopySizes = DEFAULT_SIZES
     analyze: bool = False
     topic_options: Mapping[str, object] = field(repr=False)
 

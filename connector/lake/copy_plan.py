@@ -2,21 +2,50 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, fields
+from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.option_values import check_whole_number
 from arrow_io.storage.trace import RequestCounts
 from connector.lake.file_writer import PART_BYTES
 from connector.scan.planned_ranges import planned_ranges
 
 if TYPE_CHECKING:
     from connector.increments.increment import Increment
-    from connector.lake.table_copy import CopySizes
 
 _UPLOAD_REQUESTS = 2
 """To begin an object that is written in parts, and to complete it."""
 _COMMIT_REQUESTS = 2
 """A progress file and an entry of a log, or less."""
+
+
+_MAX_BYTES: Final = 2**63 - 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopySizes:
+    """How much is put together.
+
+    Attributes:
+        file_bytes: Bytes of a file after which the next is begun, about.
+        task_bytes: Bytes of data objects that a task reads, about: each has files of its own.
+        commit_bytes: Bytes of data objects after which what was written is committed, about.
+
+    Raises:
+        OptionError: One is not a positive whole number.
+    """
+
+    file_bytes: int = 128 << 20
+    task_bytes: int = 256 << 20
+    commit_bytes: int = 4 << 30
+
+    def __post_init__(self) -> None:
+        """Check the sizes."""
+        for each in fields(self):
+            check_whole_number(each.name, getattr(self, each.name), 1, _MAX_BYTES)
+
+
+DEFAULT_SIZES: Final = CopySizes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,13 +9,12 @@ says that it has.
 from __future__ import annotations
 
 from contextlib import contextmanager
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
-from arrow_io.core.option_values import check_whole_number
 from arrow_io.core.wording import counted
 from arrow_io.errors import (
     ConcurrentCopyError,
@@ -26,7 +25,7 @@ from arrow_io.errors import (
 from arrow_io.read_metrics import ReadMetrics
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
-from connector.lake.copy_plan import plan_table_copy
+from connector.lake.copy_plan import DEFAULT_SIZES, plan_table_copy
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA
 from connector.lake.executors import run_in_threads
 from connector.lake.file_writer import FileSettings, delete_files, note_uncertain_files
@@ -41,7 +40,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from connector.increments.increment import Increment, Increments
     from connector.lake.copy_analysis import CopyAnalysis
-    from connector.lake.copy_plan import CopyPlan
+    from connector.lake.copy_plan import CopyPlan, CopySizes
     from connector.lake.data_file import DataFile
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
@@ -51,32 +50,6 @@ if TYPE_CHECKING:
 
     ProgressCallback = Callable[[int, int], object]
     """Hears how many bytes of data objects were copied, of how many."""
-
-
-_MAX_BYTES: Final = 2**63 - 1
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class CopySizes:
-    """How much is put together.
-
-    Attributes:
-        file_bytes: Bytes of a file after which the next is begun, about.
-        task_bytes: Bytes of data objects that a task reads, about: each has files of its own.
-        commit_bytes: Bytes of data objects after which what was written is committed, about.
-
-    Raises:
-        OptionError: One is not a positive whole number.
-    """
-
-    file_bytes: int = 128 << 20
-    task_bytes: int = 256 << 20
-    commit_bytes: int = 4 << 30
-
-    def __post_init__(self) -> None:
-        """Check the sizes."""
-        for each in fields(self):
-            check_whole_number(each.name, getattr(self, each.name), 1, _MAX_BYTES)
 
 
 @dataclass(slots=True)
@@ -143,7 +116,7 @@ class TableCopy:
     dead_letter_table: LakeTable | None = None
     latest: LatestPerKey | None = None
     partition_by: Sequence[str] | None = None
-    sizes: CopySizes = CopySizes()
+    sizes: CopySizes = DEFAULT_SIZES
     executor: Executor = run_in_threads
     on_progress: ProgressCallback | None = None
     analysis: CopyAnalysis | None = None

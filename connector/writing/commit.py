@@ -30,13 +30,12 @@ from connector.writing.ledger_ids import (
     list_names,
 )
 from connector.writing.metadata_files import MetadataFiles, check_partitions
+from connector.writing.staging import WritePlan
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
-    from uuid import UUID
 
     from arrow_io.format.object_names import LedgerObjectName
-    from arrow_io.payloads.schema_info import TopicSchema
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import BucketContents
     from connector.catalog.ledger_copy import LedgerCopy
@@ -49,25 +48,6 @@ _STALE_METADATA_WARNING: Final = (
     " messages. Give {option} to extend metadata that write made."
 )
 _FREE_RANGES: Final = 1 << 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class WritePlan:
-    """What the processes that stage a write need to know; goes to them.
-
-    Attributes:
-        mark: The mark of the write.
-        started_ms: When it began, ms since the epoch; the publish time of messages without one.
-        ids: What ids its ledgers may have.
-        schema: What values are encoded by, with all versions that the topic has.
-        warnings: What may do harm later, in words.
-    """
-
-    mark: UUID
-    started_ms: int
-    ids: IdRange
-    schema: TopicSchema | None
-    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,14 +33,33 @@ if TYPE_CHECKING:
     from types import TracebackType
     from uuid import UUID
 
-    from connector.writing.commit import WritePlan
+    from arrow_io.payloads.schema_info import TopicSchema
     from connector.writing.ledger_ids import IdRange
     from connector.writing.offloader import IndexObject, LedgerOffloader
-    from connector.writing.write_target import WriteTarget
+    from connector.writing.write_target import LedgerLimits, WriteTarget
 
 _LENGTHS = "Q"
 _EARLIEST_MS = 1
 """A broker takes a ledger that was closed at 0 to be closed when it reads that (MetaStoreImpl)."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WritePlan:
+    """What the processes that stage a write need to know; goes to them.
+
+    Attributes:
+        mark: The mark of the write.
+        started_ms: When it began, ms since the epoch; the publish time of messages without one.
+        ids: What ids its ledgers may have.
+        schema: What values are encoded by, with all versions that the topic has.
+        warnings: What may do harm later, in words.
+    """
+
+    mark: UUID
+    started_ms: int
+    ids: IdRange
+    schema: TopicSchema | None
+    warnings: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,18 +98,6 @@ class StagedWrite:
     schemas: bytes
     properties: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LedgerLimits:
-    """When a ledger is full."""
-
-    entries: int
-    """Most entries."""
-    size_bytes: int
-    """Most bytes of entries, unless it has but one."""
-    in_memory_bytes: int
-    """Bytes of entries that are kept in memory before they go to a temporary file."""
 
 
 class LedgerStager:

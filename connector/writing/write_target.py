@@ -15,7 +15,6 @@ from connector.topic import read_schema
 from connector.writing.commit_record import CommitRecordFile
 from connector.writing.ledger_ids import new_mark
 from connector.writing.offloader import LedgerOffloader
-from connector.writing.staging import LedgerLimits
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -24,6 +23,18 @@ if TYPE_CHECKING:
     from connector.options.write_request import WriteRequest
 
 _IN_MEMORY_BYTES: Final = 32 << 20
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LedgerLimits:
+    """When a ledger is full."""
+
+    entries: int
+    """Most entries."""
+    size_bytes: int
+    """Most bytes of entries, unless it has but one."""
+    in_memory_bytes: int
+    """Bytes of entries that are kept in memory before they go to a temporary file."""
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from arrow_io.errors import (
 from arrow_io.storage.location import Location
 from connector import copy_topics, open_topic, register_duckdb
 from connector.lake.copy import CopyRequest, plan_copy
+from connector.lake.copy_plan import CopySizes
 from connector.lake.delta import DeltaTable
 from connector.lake.executors import run_in_threads
 from connector.lake.parquet import ParquetTable
-from connector.lake.table_copy import CopySizes
 from tests.support.buckets import MemoryBucket
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import (

@@ -16,9 +16,9 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import copy_topics
 from connector.lake import delta, file_writer, task_writer
+from connector.lake.copy_plan import CopySizes
 from connector.lake.delta import DeltaTable
 from connector.lake.parquet import ParquetTable
-from connector.lake.table_copy import CopySizes
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.lake_copies import (

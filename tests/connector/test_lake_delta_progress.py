@@ -13,8 +13,8 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestKind
 from connector import copy_topics
 from connector.lake import delta_progress
+from connector.lake.copy_plan import CopySizes
 from connector.lake.delta import DeltaTable
-from connector.lake.table_copy import CopySizes
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.lake_copies import COLUMNS, SCHEMA, batch_rows, in_order, write_topic
 from tests.support.lake_tables import table_of

@@ -16,12 +16,12 @@ from hypothesis import HealthCheck, given, reject, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from connector.lake.copy_plan import CopySizes
 from connector.lake.delta import DeltaTable
 from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.iceberg import IcebergTable
 from connector.lake.replacement import LatestPerKey
 from connector.lake.table import Commit
-from connector.lake.table_copy import CopySizes
 from connector.lake.transforms import Partitioning
 from tests.support.buckets import MemoryBucket
 from tests.support.golden import golden_topic

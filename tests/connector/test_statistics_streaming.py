@@ -19,7 +19,7 @@ from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.location import Location
 from connector import copy_topics, open_topic
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, OffloadSegment
-from connector.lake.table_copy import CopySizes
+from connector.lake.copy_plan import CopySizes
 from connector.statistics.analysis import analyze, unknown_ledgers
 from connector.statistics.store import open_statistics
 from connector.statistics.transactions import RecordedTransactions, ZoneTransactions

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import EntryTooLargeError, StorageError
 from connector.writing.ledger_ids import IdRange, LedgerIds
-from connector.writing.staging import EntrySpool, LedgerFiller, LedgerLimits, LedgerStager
+from connector.writing.staging import EntrySpool, LedgerFiller, LedgerStager
+from connector.writing.write_target import LedgerLimits
 from tests.support.buckets import MANAGED_LEDGER
 from tests.support.offloads import entries_of, ledger_of, memory_offloader, names
 
