@@ -142,7 +142,7 @@ class EntryOrderError(FormatError):
 
 
 class CorruptSnapshotError(FormatError):
-    """A saved catalog cannot be read."""
+    """A catalog snapshot cannot be read."""
 
 
 class CorruptStatisticsError(FormatError):

@@ -103,7 +103,7 @@ def open_topic(  # noqa: D417 - the decorator describes the options
         BrokerError: The brokers cannot be asked, or refuse.
         TopicNotFoundError: No ledger in the bucket belongs to the topic, and the metadata does not
             know it; names near it are listed.
-        MissingObjectError: There is no such bucket or folder, or no such saved catalog.
+        MissingObjectError: There is no such bucket or folder, or no such catalog snapshot.
         StorageError: The bucket, the metadata or the schema cannot be read.
         SchemaError: The schema asks for what cannot be given as Arrow columns.
         PulsarOffloadError: The metadata is malformed; or a ledger of the topic is unsound, or is

@@ -31,7 +31,7 @@ class NamedObject(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class SavedPair:
+class SnapshotPair:
     """What every catalog snapshot has of a pair, whatever its kind."""
 
     location: Location
@@ -41,13 +41,13 @@ class SavedPair:
     error: PulsarOffloadError | None
 
 
-class SavedForm(Protocol[_Name_contra, _Copy]):
+class SnapshotForm(Protocol[_Name_contra, _Copy]):
     """The form in which catalog snapshots have the copies of a kind."""
 
     def to_json(self, copy: _Copy) -> dict[str, Any]:
-        """Return what a catalog snapshot has of a copy beyond `SavedPair`."""
+        """Return what a catalog snapshot has of a copy beyond `SnapshotPair`."""
 
-    def from_json(self, value: dict[str, Any], name: _Name_contra, pair: SavedPair) -> _Copy:
+    def from_json(self, value: dict[str, Any], name: _Name_contra, pair: SnapshotPair) -> _Copy:
         """Read what `to_json` returned.
 
         Raises:
@@ -70,7 +70,7 @@ class ObjectKind(Protocol[_Name, _Copy]):
     name_type: type[_Name]
 
     @property
-    def saved_form(self) -> SavedForm[_Name, _Copy] | None:
+    def snapshot_form(self) -> SnapshotForm[_Name, _Copy] | None:
         """Its form in catalog snapshots; None if they have none for it."""
 
     def parse(self, object_name: str) -> NamedObject | None:

@@ -22,7 +22,7 @@ from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.ledgers.reader import OffloadedLedger
 from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
 from connector.catalog.object_kind import NamedObject
-from connector.catalog.saved_values import (
+from connector.catalog.snapshot_values import (
     base64_text,
     read_base64,
     read_text,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.metadata.topic_metadata import LedgerInfo
-    from connector.catalog.object_kind import SavedPair
+    from connector.catalog.object_kind import SnapshotPair
     from connector.inputs.topic_names import AnyTopic, TopicName
 
 
@@ -116,7 +116,7 @@ class OffloadedCopy(LedgerCopy):
 
 
 class _SavedCopies:
-    """The form of these copies in catalog snapshots (a `SavedForm`)."""
+    """The form of these copies in catalog snapshots (a `SnapshotForm`)."""
 
     def to_json(self, copy: OffloadedCopy) -> dict[str, Any]:
         """Return what a catalog snapshot has of the index object."""
@@ -132,7 +132,7 @@ class _SavedCopies:
         }
 
     def from_json(
-        self, value: dict[str, Any], name: LedgerObjectName, pair: SavedPair
+        self, value: dict[str, Any], name: LedgerObjectName, pair: SnapshotPair
     ) -> OffloadedCopy:
         """Read what `to_json` returned.
 
@@ -169,7 +169,7 @@ class OffloadedObjects:
 
     title = "offload (PIP-17)"
     unit = "ledger"
-    saved_form = _SavedCopies()
+    snapshot_form = _SavedCopies()
     name_type = LedgerObjectName
 
     def parse(self, object_name: str) -> NamedObject | None:

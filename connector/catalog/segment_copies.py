@@ -138,7 +138,7 @@ class StreamedSegments:
 
     title = "streaming offload (PIP-76)"
     unit = "segment"
-    saved_form = None
+    snapshot_form = None
     name_type = SegmentName
 
     def parse(self, object_name: str) -> NamedObject | None:

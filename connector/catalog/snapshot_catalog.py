@@ -9,14 +9,14 @@ from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.catalog import Catalog
 from connector.catalog.shown_catalog import counted_line
-from connector.catalog.snapshot.saved_catalog import SavedBucket, SnapshotSource
+from connector.catalog.snapshot.snapshot_file import SnapshotBucket, SnapshotSource
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from arrow_io.errors import PulsarOffloadError
     from connector.catalog.catalog_options import CatalogOptions
-    from connector.catalog.snapshot.saved_catalog import SavedCatalog
+    from connector.catalog.snapshot.snapshot_file import SnapshotFile
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.inputs.topic_names import TopicName
 
@@ -32,11 +32,11 @@ class SnapshotCatalog(Catalog):
         saved: The snapshot.
     """
 
-    def __init__(self, options: CatalogOptions, saved: SavedCatalog) -> None:
+    def __init__(self, options: CatalogOptions, saved: SnapshotFile) -> None:
         self._saved = saved
         super().__init__(
             options,
-            SavedBucket(saved, None),
+            SnapshotBucket(saved, None),
             SnapshotSource(saved) if saved.has_metadata else None,
             taken=saved.taken,
             elsewhere=saved.other_buckets,

@@ -115,7 +115,7 @@ def cost(
 ) -> None:
     """Tell what reading a topic, or a query, will cost in money.
 
-    It reads only index objects; from a saved catalog, not even these. Like plan, it counts data
+    It reads only index objects; from a catalog snapshot, not even these. Like plan, it counts data
     blocks whole. A query is bound, not run: a topic counts each time that the query names it,
     within start and "end" of read_pulsar; a WHERE or a LIMIT may spare some of that. Of a topic,
     --where says what need not be read, by its position or by statistics. Three things

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.storage.redaction import redacted_urls
-from connector.catalog.snapshot.saved_catalog import SnapshotSource
+from connector.catalog.snapshot.snapshot_file import SnapshotSource
 from connector.catalog.topic_ledgers import LedgerStanding
 from connector.display.text import size_text
 from connector.inputs.topic_names import select_topics

@@ -198,7 +198,7 @@ def test_metadata_names_a_kind(bucket: MemoryBucket, tmp_path: Path) -> None:
 
 
 def test_a_catalog_snapshot_has_a_kind(bucket: MemoryBucket, tmp_path: Path) -> None:
-    """A saved catalog opens again with its ledgers, sound or not, and reads them."""
+    """A catalog snapshot opens again with its ledgers, sound or not, and reads them."""
     path = str(tmp_path / "catalog.json.gz")
     broken = BoxName(UUID(int=2**99), 25)
     bucket.put({broken.data_name: b"data", broken.index_name: b"no lid"})

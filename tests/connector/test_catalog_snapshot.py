@@ -1,4 +1,4 @@
-"""`connector.catalog.snapshot.snapshot`: a saved catalog is the catalog; other files are errors."""
+"""`connector.catalog.snapshot.snapshot`: a snapshot is the catalog; other files are errors."""
 
 from __future__ import annotations
 

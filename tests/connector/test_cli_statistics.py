@@ -177,7 +177,7 @@ def test_plan_and_cost_take_a_condition(statistics: str) -> None:
     run("plan", URL, *options, "--where", "__key__ =", ends=USAGE)
 
 
-def test_a_saved_catalog_remembers_statistics(statistics: str, tmp_path: Path) -> None:
+def test_a_catalog_snapshot_remembers_statistics(statistics: str, tmp_path: Path) -> None:
     """What reads by it goes by them without being told."""
     snapshot = str(tmp_path / "catalog.json.gz")
     with memory_bucket(golden_objects(LEDGERS)) as bucket:

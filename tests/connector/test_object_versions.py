@@ -321,7 +321,7 @@ def test_a_read_of_some_entries_is_of_one_version(store: str, last: int, server:
 
 
 @pytest.mark.parametrize("store", [*_STORES, "plain"])
-def test_a_saved_catalog_holds_the_versions_that_were_listed(
+def test_a_catalog_snapshot_holds_the_versions_that_were_listed(
     store: str, server: S3Server, tmp_path: Path
 ) -> None:
     """What was replaced since it was saved is an error, all else is read."""

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.ranges import ByteSpan
     from connector.catalog.metadata.topic_metadata import LedgerInfo
-    from connector.catalog.object_kind import SavedPair
+    from connector.catalog.object_kind import SnapshotPair
     from connector.inputs.topic_names import AnyTopic
 
 DRIVER: Final = "boxes"
@@ -245,13 +245,13 @@ class BoxCopy(LedgerCopy):
 
 
 class _SavedBoxes:
-    """Their form in catalog snapshots (a `SavedForm`)."""
+    """Their form in catalog snapshots (a `SnapshotForm`)."""
 
     def to_json(self, copy: BoxCopy) -> dict[str, Any]:
         """Return where the entries stop."""
         return {"stops": None if copy.ledger is None else copy.ledger.entries.stops}
 
-    def from_json(self, value: dict[str, Any], name: BoxName, pair: SavedPair) -> BoxCopy:
+    def from_json(self, value: dict[str, Any], name: BoxName, pair: SnapshotPair) -> BoxCopy:
         """Read what `to_json` returned."""
         ledger = None
         if value["stops"] is not None:
@@ -266,7 +266,7 @@ class Boxes:
 
     title = "the packers"
     unit = "carton"
-    saved_form = _SavedBoxes()
+    snapshot_form = _SavedBoxes()
     name_type = BoxName
 
     def parse(self, object_name: str) -> NamedObject | None:

@@ -18,8 +18,8 @@ from connector.catalog.metadata.topic_metadata import (
     OffloadContext,
     TopicMetadata,
 )
-from connector.catalog.object_kind import SavedPair
-from connector.catalog.saved_values import (
+from connector.catalog.object_kind import SnapshotPair
+from connector.catalog.snapshot_values import (
     error_json,
     info_json,
     owner_json,
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.ledger_copy import LedgerCopy
-    from connector.catalog.object_kind import SavedForm
+    from connector.catalog.object_kind import SnapshotForm
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.inputs.topic_names import TopicName
 
@@ -220,7 +220,7 @@ def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
     index = read_info(value["index"])
     name = _read_name(index, is_index=True)
     data, error = value["data"], value["error"]
-    pair = SavedPair(
+    pair = SnapshotPair(
         location,
         index,
         None if data is None else read_info(data, name.data_name),
@@ -231,8 +231,8 @@ def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
     return copy
 
 
-def _form_of(name: PairName) -> SavedForm[Any, Any]:
-    form = kind_of(name).saved_form
+def _form_of(name: PairName) -> SnapshotForm[Any, Any]:
+    form = kind_of(name).snapshot_form
     if form is None:
         message = f"catalog snapshots have no form for {name.index_name}"
         raise CorruptSnapshotError(message)

@@ -19,7 +19,7 @@ from arrow_io.errors import (
 )
 from arrow_io.storage.location import Location, folder_and_name
 from connector.catalog.snapshot.documents import MAX_SNAPSHOT_BYTES, Documents, begins_file
-from connector.catalog.snapshot.saved_catalog import SavedCatalog, file_of
+from connector.catalog.snapshot.snapshot_file import SnapshotFile, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -76,7 +76,7 @@ def load_snapshot(
     *,
     buckets: Mapping[str, str] | None = None,
     storage_options: Mapping[str, object] | None = None,
-) -> SavedCatalog:
+) -> SnapshotFile:
     """Read a snapshot: one request. What is said of a topic is parsed when it is asked for.
 
     Args:
@@ -98,7 +98,7 @@ def load_snapshot(
         content = folder.read_object(name, max_bytes=MAX_SNAPSHOT_BYTES)
     except FormatError as error:
         raise CorruptSnapshotError(error.message, object_key=name) from None
-    return SavedCatalog(Documents(content.data, name), location, buckets or {})
+    return SnapshotFile(Documents(content.data, name), location, buckets or {})
 
 
 def _place(path: str, storage_options: Mapping[str, object] | None) -> tuple[Location, str]:

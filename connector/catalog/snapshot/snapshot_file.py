@@ -23,7 +23,6 @@ from connector.catalog.bucket import Bucket, BucketContents, UnfinishedOffload
 from connector.catalog.bucket_listing import BucketListing
 from connector.catalog.kinds import kind_of, named_pairs
 from connector.catalog.ledger_pages import LedgerPages, Picked
-from connector.catalog.saved_values import base64_text, read_base64, read_text, read_time
 from connector.catalog.snapshot.documents import DocumentWriter
 from connector.catalog.snapshot.json import (
     contents_json,
@@ -34,6 +33,7 @@ from connector.catalog.snapshot.json import (
     read_ledger_json,
     read_metadata_json,
 )
+from connector.catalog.snapshot_values import base64_text, read_base64, read_text, read_time
 from connector.catalog.topic_ledgers import gathered
 from connector.inputs.topic_names import TopicName
 
@@ -117,7 +117,7 @@ def _check_savable(buckets: Iterable[BucketContents], topics: Iterable[TopicLedg
     stored = ((each.name, f"{each.index.name} is such an object") for each in pairs)
     for name, text in chain(named, stored):
         kind = kind_of(name)
-        if kind.saved_form is None:
+        if kind.snapshot_form is None:
             message = f"{kind.title} cannot be saved in a catalog: {text}"
             raise OptionError(message)
 
@@ -147,7 +147,7 @@ def _add_topic(
     return place
 
 
-class SavedCatalog:
+class SnapshotFile:
     """A catalog that was saved. Several threads may ask at once.
 
     Args:
@@ -302,7 +302,7 @@ class SavedCatalog:
     @property
     def other_buckets(self) -> Mapping[str, Bucket]:
         """The other buckets, by the metadata's names for them."""
-        return {name: SavedBucket(self, name) for name in self._locations if name is not None}
+        return {name: SnapshotBucket(self, name) for name in self._locations if name is not None}
 
     @property
     def has_nameless(self) -> bool:
@@ -344,7 +344,7 @@ class SavedCatalog:
         )
 
 
-class SavedBucket(Bucket):
+class SnapshotBucket(Bucket):
     """A bucket of which everything is known, and read from the file when it is asked for.
 
     Args:
@@ -352,7 +352,7 @@ class SavedBucket(Bucket):
         name: The metadata's name for it; None: the bucket that is read.
     """
 
-    def __init__(self, saved: SavedCatalog, name: str | None) -> None:
+    def __init__(self, saved: SnapshotFile, name: str | None) -> None:
         self._saved = saved
         self._name = name
         self._start()
@@ -403,7 +403,7 @@ class SnapshotSource:
 
     is_live = False
 
-    def __init__(self, saved: SavedCatalog) -> None:
+    def __init__(self, saved: SnapshotFile) -> None:
         self.warnings = list(saved.warnings)
         self.taken = saved.taken
         self._saved = saved
