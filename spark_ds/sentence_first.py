@@ -19,7 +19,7 @@ _HIDE_FRAMES: Final = "SPARK_HIDE_TRACEBACK"
 
 @contextmanager
 def sentence_first() -> Iterator[None]:
-    """Let Spark's worker metrics an error of ours by its sentence alone.
+    """Let Spark's worker report an error of ours by its sentence alone.
 
     By default a worker sends the whole text that Python makes of an error, frames first. Spark's
     option to leave them out (`spark.sql.execution.pyspark.udf.hideTraceback.enabled`) holds for all
