@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path  # noqa: TC003 - typer reads the annotations
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,6 +14,7 @@ import typer
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.trace import RequestTrace
+from connector.catalog.live_cluster import explaining_topic
 from connector.catalog.snapshot.snapshot import is_snapshot
 from connector.catalog.tables import counted_topics
 from connector.cli.app import ExitCode, command
@@ -292,7 +294,14 @@ def _verify_ledgers(
         if is_verbose:
             say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
 
-    for result in verify(topics, journal=journal, statistics=statistics, progress=print_ledger):
+    explaining = partial(explaining_topic, catalog.cluster(topics))
+    for result in verify(
+        topics,
+        journal=journal,
+        statistics=statistics,
+        progress=print_ledger,
+        explaining=explaining,
+    ):
         results.append(result)
         for problem in result.problems:
             yield Finding(

@@ -5,15 +5,17 @@ from __future__ import annotations
 import itertools
 import json
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from arrow_io.errors import OptionError, StorageError
+from arrow_io.errors import OptionError, StorageError, TrimmedEntriesError
 from arrow_io.format.index_block import FORMAT_VERSION_KEY
 from arrow_io.ledgers.data import LedgerData
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog
+from connector.catalog.live_cluster import explaining_topic
 from connector.statistics.store import open_statistics
 from connector.upkeep.verify import verification
 from connector.upkeep.verify.journal import VerificationJournal
@@ -27,6 +29,8 @@ from tests.support.s3_server import running_s3_server
 from tests.support.slow_store import SlowStore
 from tests.support.statistics import rows_of
 from tests.support.stopping_store import Killed, stopping
+from tests.support.trimmed_topic import TOPIC as TRIMMED_TOPIC
+from tests.support.trimmed_topic import trimmed_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -452,3 +456,19 @@ def test_entries_are_not_kept_until_their_ledger_ends(monkeypatch: pytest.Monkey
 
     assert len(held) > 10
     assert max(held) < 1000
+
+
+def test_a_ledger_that_the_cluster_trims_is_no_damage(tmp_path: Path) -> None:
+    """A lost ledger is damaged; one that retention took while others were read ends the run."""
+    with trimmed_topic(tmp_path / "bucket") as topic:
+        catalogs = [open_catalog(topic.url, metadata=topic.metadata) for _ in range(2)]
+        selected = [each.select(TRIMMED_TOPIC) for each in catalogs]
+        runs = [
+            verify(topics, explaining=partial(explaining_topic, catalog.cluster(topics)))
+            for catalog, topics in zip(catalogs, selected, strict=True)
+        ]
+        topic.lose()
+        assert [len(each.problems) for each in runs[0]] == [1, 0, 0]
+        topic.trim()
+        with pytest.raises(TrimmedEntriesError, match="open it again"):
+            list(runs[1])

@@ -21,7 +21,7 @@ from arrow_io.messages.broker_order import BrokerOrder, goes_back, order_error
 from arrow_io.read_metrics import ReadMetrics, Unit
 from connector.statistics.analysis import unknown_ledgers
 from connector.statistics.gathering import zone_row
-from connector.statistics.whole_ledgers import whole_ledgers
+from connector.statistics.whole_ledgers import unexplained, whole_ledgers
 from connector.statistics.zone_writer import ZoneWriter
 from connector.upkeep.verify.journal import VerifiedLedger
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.statistics.gathering import ZoneRow
     from connector.statistics.store import Statistics
-    from connector.statistics.whole_ledgers import WholeLedger
+    from connector.statistics.whole_ledgers import Explaining, WholeLedger
     from connector.upkeep.verify.journal import VerificationJournal
 
 
@@ -44,6 +44,7 @@ def verify(
     journal: VerificationJournal | None = None,
     statistics: Statistics | None = None,
     progress: Callable[[VerifiedLedger], None] = lambda _: None,
+    explaining: Explaining = unexplained,
 ) -> Generator[VerifiedLedger, None, None]:
     """Read every sound ledger of some topics whole, in as many threads as there are cores.
 
@@ -55,14 +56,16 @@ def verify(
             read even if the journal knows them: the run that noted them may have been stopped
             before it wrote their zones.
         progress: Called after each ledger that was read.
+        explaining: Raises another error for an object that is missing, if it is no damage.
 
     Yields:
         What was found of each ledger, those of the journal too.
 
     Raises:
         OptionError: Statistics cannot be written to their folder.
-        StorageError: A request went on failing, or the journal cannot be written; what was verified
-            until then is in it.
+        TrimmedEntriesError: The cluster trimmed a ledger before it was read; what was verified
+            until then is in the journal.
+        StorageError: A request went on failing, or the journal cannot be written; likewise.
     """
     every = [(str(topic.topic), ledger) for topic in topics for ledger in topic.ledgers]
     unknown = frozenset(() if statistics is None else _select_unknown(statistics, every))
@@ -80,7 +83,7 @@ def verify(
         writer = None
         if statistics is not None:
             writer = stack.enter_context(ZoneWriter(statistics))
-        read = stack.enter_context(closing(_read(pending, unknown, writer)))
+        read = stack.enter_context(closing(_read(pending, unknown, writer, explaining)))
         for recorded in journaled:
             result = recorded
             if result is None or result.problems:
@@ -96,6 +99,7 @@ def _read(
     ledgers: Sequence[tuple[str, OpenLedger]],
     unknown: Collection[tuple[str, int]],
     writer: ZoneWriter | None,
+    explaining: Explaining,
 ) -> Generator[VerifiedLedger, None, None]:
     """What reading ledgers whole finds; a writer is given those that are unknown."""
     pairs: list[tuple[str, Ledger]] = [(topic, ledger.data) for topic, ledger in ledgers]
@@ -103,7 +107,8 @@ def _read(
     threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
     with ExitStack() as stack:
         metadata = stack.enter_context(closing(prefetch_units(asked, threads=threads)))
-        read = stack.enter_context(closing(whole_ledgers(pairs, partial(_check_zone, unknown))))
+        check = partial(_check_zone, unknown)
+        read = stack.enter_context(closing(whole_ledgers(pairs, check, explaining=explaining)))
         for (_, ledger), whole, problems in zip(ledgers, read, metadata, strict=True):
             rows = [each.row for each in whole.zones if each.row is not None]
             if writer is not None and (whole.topic, ledger.ledger_id) in unknown:
