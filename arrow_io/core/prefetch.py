@@ -1,4 +1,4 @@
-"""Which units of work run before their consumer asks for them, and in which threads?
+"""Prefetch the results of units of work, in threads that the readers of a process share.
 
 A feed is the units of one consumer, who takes their results in order. A feed whose consumer pauses
 keeps no thread. Feeds that share have the workers in common, and what they may hold: one result
@@ -55,8 +55,7 @@ def prefetch_units(
 
     The first unit runs alone. With each result that the consumer takes, the number of units that
     are under way or wait may double, so a consumer that stops early has caused little work in vain.
-    Closing this waits for nothing that is under way, which ends by itself; nor does the
-    interpreter.
+    Closing this does not wait for units that run; nor does the interpreter when it exits.
 
     Args:
         units: The units. One thread at a time asks for the next one, and closes them.
@@ -64,8 +63,8 @@ def prefetch_units(
             consumer.
         shared: Whether these threads, and the room for results, are those of all feeds of the
             process that share: for units that keep a processor busy and can run again.
-        stop: Called when the consumer takes no more, so that whoever makes units stops soon;
-            wherever Python collects garbage, so it may wait for nothing.
+        stop: Called when the consumer takes no more, so that the source of units stops soon.
+            Garbage collection may call it anywhere, so it must not wait.
         shrink: Called when the consumer pauses, while nobody asks for units, to drop what was
             fetched for the next ones.
     """

@@ -168,18 +168,10 @@ class LedgerData:
         tally: Tally,
         *,
         verify_checksums: bool = False,
-        owned: bool = True,
+        is_in_range: bool = True,
         ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
-        """Read the entries `first_entry_id … last_entry_id` (inclusive) as the hot loop wants them.
-
-        Args:
-            first_entry_id: First entry; none is read if it is greater than the last.
-            last_entry_id: Last entry (inclusive).
-            tally: Says whether damage is raised, or counted in its metrics.
-            verify_checksums: Whether to compare the CRC32C of each entry.
-            owned: `EntryRun.is_in_range` of the runs.
-            ahead: Sends the requests; None: nothing is requested beyond these entries.
+        """Read some entries, in order; see `Ledger.entry_runs` for the arguments.
 
         Raises:
             CorruptBlockError: A block's header, lengths or ids contradict the index object.
@@ -201,7 +193,7 @@ class LedgerData:
                     last_stored,
                     tally,
                     verify_checksums=verify_checksums,
-                    owned=owned,
+                    is_in_range=is_in_range,
                     ahead=ahead,
                 )
             except MissingObjectError as missing:
@@ -219,7 +211,7 @@ class LedgerData:
         tally: Tally,
         *,
         verify_checksums: bool,
-        owned: bool,
+        is_in_range: bool,
         ahead: RangePrefetcher | None,
     ) -> Iterator[EntryRun]:
         table = self.table
@@ -244,7 +236,7 @@ class LedgerData:
                             self._check_length(length_bytes, tally)
                         if verify_checksums:
                             run.verify_checksums()
-                        run.is_in_range = owned
+                        run.is_in_range = is_in_range
                         wanted = behind
                         yield run
                 except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
@@ -261,7 +253,7 @@ class LedgerData:
                 last,
                 tally,
                 verify_checksums=verify_checksums,
-                owned=owned,
+                is_in_range=is_in_range,
                 ahead=ahead,
             )
 

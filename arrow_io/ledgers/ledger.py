@@ -144,7 +144,7 @@ class Ledger(Protocol):
         tally: Tally,
         *,
         verify_checksums: bool = False,
-        owned: bool = True,
+        is_in_range: bool = True,
         ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries, in order, as the hot loop wants them.
@@ -154,7 +154,7 @@ class Ledger(Protocol):
             last_entry_id: Last entry (inclusive).
             tally: Says whether damage is raised, or counted in its metrics.
             verify_checksums: Whether to compare the CRC32C of each entry.
-            owned: `EntryRun.is_in_range` of the runs.
+            is_in_range: See `EntryRun.is_in_range`.
             ahead: Sends the requests; None: nothing is requested beyond these entries.
 
         Raises:

@@ -43,7 +43,7 @@ _PART_WIDTH = cython.declare(cython.Py_ssize_t, 9)
 @cython.final
 @cython.cclass
 class Gatherer:
-    """Rows, in parts whose bytes stand in the same buffers.
+    """Rows, in parts whose bytes are in the same buffers.
 
     Args:
         rows: Row table, column-major.

@@ -1,4 +1,4 @@
-"""How often a request is sent and how long it may take, what was answered, what would help."""
+"""Retries of a request: how often it is sent, how long it may take, and how its attempts ended."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class Refusals:
 
 @dataclass(slots=True)
 class Attempts:
-    """The attempts at one request: their time, and what is known of them."""
+    """The attempts at one request: their number, their time and the last answer."""
 
     retry: RetryPolicy
     """What bounds them."""

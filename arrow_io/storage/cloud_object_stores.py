@@ -118,15 +118,15 @@ class GcsObjectStore(CloudObjectStore):
         names = (prefix.removeprefix(folder).rstrip("/") for prefix in page["prefixes"])
         return ListingPage([name for name in names if name and "/" not in name], count, marker)
 
-    def has_objects_from(self, key: str, pages: ListingPages, attempt: Attempt) -> bool:
+    def has_objects_from(self, key: str, attempt: Attempt) -> bool:
         """Return whether the folder has an object whose key follows another in their order.
 
         Args:
             key: The other key, with the folder; whether that exists does not matter.
-            pages: Bounds the pages that it takes.
-            attempt: The attempt to which the requests belong.
+            attempt: The attempt to which the requests belong; its policy bounds the pages.
         """
         _, folder = self._bucket_and_folder()
+        pages = ListingPages(attempt.attempts.retry)
         marker: tuple[str] | None = None
         while True:
             # A page of two has another key beside that one, unless the server makes shorter ones.

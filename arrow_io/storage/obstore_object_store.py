@@ -26,7 +26,7 @@ from arrow_io.core.wording import counted
 from arrow_io.errors import StorageError
 from arrow_io.storage.cloud_object_stores import GcsObjectStore
 from arrow_io.storage.failures import BrokenAnswerError, OtherBytesError, http_status, s3_error_code
-from arrow_io.storage.listing_pages import ListingPage, ListingPages
+from arrow_io.storage.listing_pages import ListingPage
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -219,7 +219,6 @@ class ObstoreObjectStore(ObjectStore):
         self._folder = f"{place.prefix}/" if place.prefix else ""
         self._kind = place.kind
         self._clients = _Clients(place, max_connections, retry, connect_witness)
-        self._retry = retry
 
     @property
     def is_async(self) -> bool:
@@ -284,7 +283,7 @@ class ObstoreObjectStore(ObjectStore):
         paths = [*keys, *(f"{path}/{_GREATEST}" for path in listing["common_prefixes"])]
         # The order is that of the bytes of UTF-8, which is that of code points.
         last = max(paths, default=self._folder)
-        if witness.has_objects_from(last, ListingPages(self._retry), attempt):
+        if witness.has_objects_from(last, attempt):
             message = f"the server listed {counted(len(paths), 'name')}, and there are more"
             raise BrokenAnswerError(message)
 

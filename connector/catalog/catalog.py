@@ -212,9 +212,9 @@ class Catalog:
                 written.
         """
         path = path_or_url("path", path)
-        told = self.statistics
+        statistics_place = self.statistics
         if statistics is not None:
-            told = _place_of(statistics)
+            statistics_place = _place_of(statistics)
             place = self.location
             open_existing_statistics(statistics, place.storage_options, trace=place.trace)
         # This looks into other buckets too, so that they are saved as well.
@@ -234,7 +234,7 @@ class Catalog:
             schemas,
             tuple(source.warnings) if source is not None else (),
             self.taken,
-            told,
+            statistics_place,
         )
         save_snapshot(snapshot, path, storage_options)
 

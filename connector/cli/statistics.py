@@ -1,4 +1,4 @@
-"""The command that learns what stands in each zone of topics."""
+"""The command `analyze`, which gathers statistics of topics."""
 
 from __future__ import annotations
 

@@ -121,7 +121,7 @@ class LiveTail:
         tally: Tally,
         *,
         verify_checksums: bool = False,
-        owned: bool = True,
+        is_in_range: bool = True,
         ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries; those without a message are passed over.
@@ -131,7 +131,7 @@ class LiveTail:
             last_entry_id: Last entry of the last ledger (inclusive).
             tally: Says whether it is raised, or counted, that entries were deleted meanwhile.
             verify_checksums: The client did.
-            owned: `EntryRun.is_in_range` of the runs.
+            is_in_range: See `EntryRun.is_in_range`.
             ahead: Sends no request of these.
 
         Raises:
@@ -154,7 +154,7 @@ class LiveTail:
                 and (each.place.begin >= self.first or self.adopts(*each.place.begin))
             )
             for run in self._entries(tally.metrics).runs(own):
-                run.is_in_range = owned
+                run.is_in_range = is_in_range
                 yield run
             self._check_beginning(client, tally)
 

@@ -137,7 +137,7 @@ class EntryStream:
     def _runs(self, ledger: Ledger, first: int, last: int, tally: Tally) -> Iterator[EntryRun]:
         """Entries that are looked at for the sake of the task's own, until the read is stopped."""
         for run in ledger.entry_runs(
-            first, last, tally, verify_checksums=self._verify, owned=False
+            first, last, tally, verify_checksums=self._verify, is_in_range=False
         ):
             if self._prefetch is not None:
                 self._prefetch.check_running()

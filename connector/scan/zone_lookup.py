@@ -1,4 +1,4 @@
-"""What statistics say of the zones of a topic, looked up in files side by side."""
+"""Look up the zones of a topic in several statistics files at once."""
 
 from __future__ import annotations
 

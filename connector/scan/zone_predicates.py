@@ -1,4 +1,4 @@
-"""Which entries need not be read, by what statistics say of the zones that they stand in."""
+"""Which zones can match a predicate, by their statistics?"""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KEY: Final = "__key__"
 _SPECIAL: Final = ("chunks", "encrypted", "damaged")
-"""How many entries of a zone have rows that cannot be told from it alone."""
+"""Columns that count entries whose rows the zone alone does not determine."""
 _PUBLISH_TIME: Final = "__publish_time__"
 _TIMES: Final = {
     _PUBLISH_TIME: ("min_publish_time", "max_publish_time", None),

@@ -1,4 +1,4 @@
-"""A write begins, and what was staged is published or discarded: a commit in two phases.
+"""Two-phase commit of a write: start it, then publish or discard its staged ledgers.
 
 A decision is an object of its own only if somebody may look for it: who repeats a write that has an
 id, and who finds the note of a write with metadata.

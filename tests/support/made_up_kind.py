@@ -141,7 +141,7 @@ class BoxedEntries:
         tally: Tally,
         *,
         verify_checksums: bool = False,
-        owned: bool = True,
+        is_in_range: bool = True,
         ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries by one request."""
@@ -157,7 +157,9 @@ class BoxedEntries:
         builds.in_use.entries.read_entries(
             data, 0, len(data), first_entry_id, last_entry_id, table, count, result
         )
-        run = EntryRun(self.ledger_id, self.data_name, data, start, table, count, is_in_range=owned)
+        run = EntryRun(
+            self.ledger_id, self.data_name, data, start, table, count, is_in_range=is_in_range
+        )
         if verify_checksums:
             run.verify_checksums()
         yield run

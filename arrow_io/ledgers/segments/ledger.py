@@ -203,7 +203,7 @@ class SegmentedLedger:
         tally: Tally,
         *,
         verify_checksums: bool = False,
-        owned: bool = True,
+        is_in_range: bool = True,
         ahead: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """As any ledger's.
@@ -217,7 +217,12 @@ class SegmentedLedger:
         for share, start, end in self._within(first_entry_id, last_entry_id):
             self._lose(wanted, start - 1, tally)
             for run in share.entry_runs(
-                start, end, tally, verify_checksums=verify_checksums, owned=owned, ahead=ahead
+                start,
+                end,
+                tally,
+                verify_checksums=verify_checksums,
+                is_in_range=is_in_range,
+                ahead=ahead,
             ):
                 length_bytes += run.frame_bytes
                 entries += run.count

@@ -203,30 +203,30 @@ class _RecordedLedgers:
             )
 
     def _attempt(self, attempt: Attempt[PairName]) -> Attempt[Any]:
-        """Add to an attempt what is known of its ledger."""
+        """Return an attempt with the metadata of its ledger, or why it is refused."""
         name = attempt.name
         if type(name) not in _PLANNERS or not tells_ledger(name):
             kind = kind_of(name)
             refusal = f"{kind.unit}s of {kind.title} are read, and not rebuilt"
             return replace(attempt, refusal=refusal)
-        others = [each for each in self._sound[name.ledger_id] if each.name != name]
-        known = self._owner(name, others)
-        told = [(each.name.uuid, ledger_metadata_of(each)) for each in others]
+        other_copies = [each for each in self._sound[name.ledger_id] if each.name != name]
+        owner = self._owner(name, other_copies)
+        metadata = [(each.name.uuid, ledger_metadata_of(each)) for each in other_copies]
         return replace(
             attempt,
-            topic=attempt.topic if known is None else known[0],
-            info=None if known is None else known[1],
-            other_copies=tuple((uuid, metadata) for uuid, metadata in told if metadata is not None),
-            refusal=self._refusal(attempt.data, known, others),
+            topic=attempt.topic if owner is None else owner[0],
+            info=None if owner is None else owner[1],
+            other_copies=tuple((uuid, each) for uuid, each in metadata if each is not None),
+            refusal=self._refusal(attempt.data, owner, other_copies),
         )
 
     def _owner(
-        self, name: CopyName, others: list[LedgerCopy]
+        self, name: CopyName, other_copies: list[LedgerCopy]
     ) -> tuple[TopicName, LedgerInfo] | None:
         """The topic whose metadata says that this attempt counts, or may count."""
         unnamed = self._unnamed[name.ledger_id]
         named = self._named.get((name.ledger_id, name.uuid))
-        if named is not None or len(unnamed) != 1 or others:
+        if named is not None or len(unnamed) != 1 or other_copies:
             return named
         return unnamed[0]
 
