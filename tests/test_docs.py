@@ -160,10 +160,10 @@ def test_paths_and_modules_that_a_page_names_are_there(page: Path, tree: list[st
         pkgutil.resolve_name(name)
 
 
-def test_contributing_says_where_things_are(tree: list[str]) -> None:
+def test_the_architecture_names_every_room(tree: list[str]) -> None:
     """The section names each folder of the packages, and nothing that is not there."""
-    text = CONTRIBUTING.read_text("utf-8")
-    section = text.partition("## Where things are")[2].partition("\n## ")[0]
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    section = text.partition("## Rooms")[2].partition("\n## ")[0]
     named = {name for name in _quoted(section) if re.fullmatch(r"[\w/]+", name)}
     own = [path for path in tree if path.startswith(PACKAGES)]
     sources = "".join((ROOT / path).read_text("utf-8") for path in own if path.endswith(".py"))
