@@ -1,1 +1,1 @@
-"""Copies of topics as lake tables: files are written where they are decoded, and then committed."""
+"""Copies of topics to Delta, Iceberg and Parquet tables."""

@@ -1,6 +1,6 @@
-"""What a Parquet file's footer says of its columns → statistics that tables keep.
+"""Column statistics of a Parquet file, from its footer, for the table's metadata.
 
-They are bounds: no value of the file lies outside them. Engines leave out files by them.
+They are bounds that engines prune files by: no value of the file is outside them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import pyarrow.parquet as pq
 
 _MAX_LENGTH = 64
-"""Of a text, or of bytes: a table keeps the statistics of all its files in memory."""
+"""Maximum length of a string or binary bound: tables hold the statistics of all files in memory."""
 _LAST_BEFORE_SURROGATES, _FIRST_AFTER_SURROGATES = "\ud7ff", "\ue000"
 _LAST_CHARACTER = "\U0010ffff"
 
@@ -27,7 +27,7 @@ class FileStats:
     """Statistics of one file.
 
     Args:
-        schema: Its columns.
+        schema: The file's columns.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -36,16 +36,16 @@ class FileStats:
         self._with_nan: set[str] = set()
 
     def add_rows(self, table: pa.Table) -> None:
-        """Find out what a footer does not tell: whether a column has a value that is not a number.
+        """Record which columns contain NaN, which the footer does not tell.
 
-        Parquet leaves such values out of its bounds, and engines hold them for greater than all.
+        Parquet leaves NaN out of its bounds, while engines sort it after all numbers.
         """
         for name in self._floats - self._with_nan:
             if pc.any(pc.is_nan(table.column(name))).as_py():
                 self._with_nan.add(name)
 
     def read_footer(self, footer: pq.FileMetaData) -> dict[str, ColumnStats]:
-        """The statistics of the columns whose types have an order, by name."""
+        """Return the statistics of the columns whose types have an order, by name."""
         columns: dict[str, ColumnStats] = {}
         leaf = 0
         for each in self._schema:
@@ -68,7 +68,7 @@ class FileStats:
         try:
             least = min(stats.min for stats in bounded)
             greatest = max(stats.max for stats in bounded)
-        except (OverflowError, ValueError):  # Python has no times outside of the years 1 to 9999.
+        except (OverflowError, ValueError):  # Python's times are in the years 1 to 9999.
             return ColumnStats(nulls)
         return ColumnStats(nulls, _lower_bound(least), _upper_bound(greatest))
 
@@ -87,7 +87,7 @@ def _has_order(type_: pa.DataType) -> bool:
 
 
 def _leaves(type_: pa.DataType) -> int:
-    """How many columns Parquet makes of a type."""
+    """Return the number of Parquet columns that a type takes."""
     if not pa.types.is_nested(type_):
         return 1
     children: Iterable[Any] = (type_.field(n) for n in range(type_.num_fields))
@@ -95,12 +95,12 @@ def _leaves(type_: pa.DataType) -> int:
 
 
 def _lower_bound(value: object) -> object:
-    """A bound that is short, and not above a value."""
+    """Return a short bound that is not above the value."""
     return value[:_MAX_LENGTH] if isinstance(value, str | bytes) else value
 
 
 def _upper_bound(value: object) -> object:
-    """A bound that is short, and not below a value; None if there is none."""
+    """Return a short bound that is not below the value, or None if there is none."""
     if isinstance(value, str) and len(value) > _MAX_LENGTH:
         text = value[:_MAX_LENGTH].rstrip(_LAST_CHARACTER)
         return text[:-1] + _next_character(text[-1]) if text else None

@@ -1,4 +1,4 @@
-"""`copy_topics`: what is new in topics → tables of a lake, run after run."""
+"""`copy_topics`: incremental copies of topics to Delta, Iceberg and Parquet tables."""
 
 from __future__ import annotations
 
@@ -53,21 +53,21 @@ MESSAGE_COLUMNS: Final = (
     "__batch_index__",
     "__key__",
 )
-"""Columns that a table has by default besides those of the values."""
+"""Message columns that a table has by default, in addition to the value columns."""
 DEAD_LETTERS: Final = "_dead_letters"
-"""What the name of a table of dead letters ends in."""
+"""Suffix of the name of a table of dead letters."""
 _UNSAFE: Final = re.compile(r"^\.|[^\w.-]")
-"""What a name of a topic may have, and a folder must not."""
+"""Matches what a topic name may contain and a folder name must not."""
 _UNSAFE_IN_ICEBERG: Final = re.compile(r"[^\w-]")
-"""The same of its tables, whose namespaces end at dots."""
+"""The same for Iceberg, whose namespaces are separated by dots."""
 _PLACEHOLDERS: Final = ("{tenant}", "{namespace}", "{topic}")
 _SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
     "__topic__": str,
     "__partition__": attrgetter("partition"),
 }
-"""What columns say of a topic or partition."""
+"""Columns that identify a topic or partition, and how to compute their value from its name."""
 _RUN_OPTIONS: Final = ("on_progress", "on_table", "executor")
-"""Options of a copy that say how it runs."""
+"""Options of `copy_topics` that control how it runs, and do not affect what it writes."""
 
 
 _SECRETS: Final = ("target_options", "table_options")
@@ -92,58 +92,60 @@ def copy_topics(
     executor: Executor = run_in_threads,
     **topic_options: Any,  # noqa: ANN401 - those of `open_topic`
 ) -> list[TableSummary]:
-    """Copy what is new in topics to tables of a lake.
+    """Copy the new messages of topics to lake tables.
 
-    How far a table is copied stands in the table. So each run goes on where the one before it
-    ended, or was stopped, and has each row there once; of two runs at a time, one fails.
+    A table stores how far its topics are copied. Each run resumes from there, even if an earlier
+    run was stopped, and adds each row exactly once. If two runs copy to one table at the same time,
+    one of them fails.
 
-    If topics have tables of their own, one that cannot be copied does not stop the others.
+    If each topic has its own table, a table that cannot be copied does not stop the others.
 
     Args:
-        url: Where the topics are, as in `open_topic`.
-        topic: Which topics, likewise.
-        target: URL of the table's folder; of Iceberg its name, `namespace.table`. If `{topic}`
-            stands in it, each topic gets a table of its own, else all have one; `{tenant}` and
-            `{namespace}` may stand there, too.
+        url: Location of the topics, as in `open_topic`.
+        topic: Names or patterns of the topics, as in `open_topic`.
+        target: URL of the table's folder. For Iceberg, the table's name, `namespace.table`. If it
+            contains `{topic}`, each topic gets its own table, else all topics share one. It may
+            also contain `{tenant}` and `{namespace}`.
         format: `delta`, `iceberg` or `parquet`.
         partition_by: How a new table is partitioned (`connector.lake.transforms`), such as
-            `["day(__publish_time__)", "bucket(16, customer)"]`. None: as the table is; a new one
-            is not.
-        dead_letters: Whether messages whose value cannot be decoded go to a second table, named
-            as the first with `_dead_letters` behind it. By default, the first of them is an error.
-        latest_per_key: Whether the table has, of each key of a topic partition, only the latest
-            row, and none if the value of that is null. Messages without a key are left out, and
-            counted. Not of plain Parquet, whose files stay as they are.
-        target_options: Options of the fsspec file system of the target. None: those of the topics
-            (`storage_options`) if both URLs have one scheme.
-        table_options: Of Delta, further options of `deltalake`'s own storage. Of Iceberg,
-            properties of the catalog, its name as `catalog`, and the URL of a new table's folder
-            as `location`.
-        sizes: How large files and commits are.
-        analyze: Whether the folder `statistics` gets the zones of each ledger that is copied
-            whole, unless it knows it. If it cannot be written to meanwhile, the copy goes on
-            without, and an `UnusedStatisticsWarning` tells why.
-        on_progress: Hears, task by task, how many bytes of data objects were copied, of how many.
-        on_table: Hears what was done, table by table, as soon as it is.
-        executor: What runs the tasks.
-        topic_options: Options of `open_topic`. By default, `columns` are `MESSAGE_COLUMNS` and
-            those of the values, behind `__topic__` if several topics share a table, or
-            `__partition__` if the latest rows are of a partitioned topic; and `time_unit` is `us`,
-            unless the files are plain Parquet. What lies before `start` is left out for good; `end`
-            is refused. `statistics` tell which transactions are open, and what lies before `start`,
-            without reading it; those that cannot be used are told in `notices`.
+            `["day(__publish_time__)", "bucket(16, customer)"]`. None keeps the partitioning of an
+            existing table, and creates a new one without partitions.
+        dead_letters: Whether messages whose value cannot be decoded are written to a second table,
+            whose name ends in `_dead_letters`. By default, the first such message is an error.
+        latest_per_key: Whether the table keeps only the latest row of each key of a topic
+            partition, and removes a key whose latest value is null. Messages without a key are left
+            out and counted. Not available for plain Parquet, whose files are never rewritten.
+        target_options: Options of the target's fsspec file system. None uses the topics'
+            `storage_options` if both URLs have the same scheme.
+        table_options: For Delta, additional options of `deltalake`'s own storage. For Iceberg,
+            properties of the catalog, its name as `catalog`, and the URL of a new table's folder as
+            `location`.
+        sizes: Target sizes of files, tasks and commits.
+        analyze: Whether to write the zones of each ledger that is copied from its first to its last
+            entry to the folder `statistics`, unless it has them. If the folder cannot be written,
+            the copy continues without it and issues an `UnusedStatisticsWarning`.
+        on_progress: Called after each task with the bytes of data objects that were copied, and the
+            total.
+        on_table: Called with the summary of each table as soon as its copy is finished.
+        executor: Runs the tasks.
+        topic_options: Options of `open_topic`. Messages before `start` are never copied; `end` is
+            refused. `statistics` tell which transactions are open and which entries precede
+            `start`, without reading them; `notices` names those that cannot be used. `time_unit` is
+            `us` by default, except for plain Parquet. By default, `columns` are `MESSAGE_COLUMNS`
+            and the value columns. If several topics share a table, `__topic__` comes first. With
+            `latest_per_key` and a partitioned topic, `__partition__` does.
 
     Returns:
-        What was done, table by table.
+        The summary of each table.
 
     Raises:
         OptionError: An option is not allowed, or a library is not installed.
         TopicNotFoundError: There is no such topic.
-        LakeTableError: A table cannot take the rows; nothing was written for them.
-        ConcurrentCopyError: Another run copied to a table meanwhile.
-        PulsarOffloadError: Data cannot be read, decoded or written. What was committed stays. Of
-            several tables, the error is that of the first that failed, once all others are copied;
-            a note on it names each that failed.
+        LakeTableError: A table cannot store the rows; nothing was written for them.
+        ConcurrentCopyError: Another run copied to the table at the same time.
+        PulsarOffloadError: Data cannot be read, decoded or written. Earlier commits remain. With
+            several tables, this is the error of the first table that failed, raised after all
+            others were copied; its notes name each failed table.
     """
     request = CopyRequest(**selected_options(CopyRequest.__dataclass_fields__, locals()))
     summaries: list[TableSummary] = []
@@ -160,7 +162,7 @@ def copy_topics(
                 failures[table] = error
                 continue
             summaries.append(summary)
-            # A later run copies it, so nothing is left out.
+            # What this run had to leave out is copied by a later run.
             summary.notices += summary.metrics.waiting()
             if on_table is not None:
                 on_table(summary)
@@ -170,10 +172,10 @@ def copy_topics(
 
 
 def _open_analysis(copy: TableCopy) -> CopyAnalysis:
-    """What learns from a copy; raises `OptionError` if it cannot write what it learns."""
+    """Return the analysis of a copy. Raises `OptionError` if its statistics cannot be written."""
     statistics = copy.increments.statistics
     if statistics is None:
-        message = "statistics is the folder that a copy writes to with analyze, and is not given"
+        message = "analyze needs the option statistics: the folder that zones are written to"
         raise OptionError(message)
     return CopyAnalysis(statistics)
 
@@ -185,11 +187,11 @@ def plan_copy(
     target: str,
     **options: Any,  # noqa: ANN401 - those of `copy_topics`
 ) -> list[CopyPlan]:
-    """What `copy_topics` would copy now, table by table; writes nothing.
+    """Return what `copy_topics` would copy now, table by table; write nothing.
 
     Args:
-        url: Where the topics are, as in `open_topic`.
-        topic: Which topics.
+        url: Location of the topics, as in `open_topic`.
+        topic: Names or patterns of the topics.
         target: URL of the table's folder.
         options: Options of `copy_topics`, including those of `open_topic`. `analyze`,
             `on_progress`, `on_table` and `executor` have no effect.
@@ -205,7 +207,7 @@ def plan_copy(
 
 @dataclass(frozen=True, kw_only=True)
 class CopyRequest:
-    """What is asked for; see `copy_topics`."""
+    """The arguments of `copy_topics`."""
 
     url: str
     topic: str | Sequence[str]
@@ -221,23 +223,22 @@ class CopyRequest:
     topic_options: Mapping[str, object] = field(repr=False)
 
     def copies(self) -> Iterator[tuple[str, Callable[[], TableCopy]]]:
-        """Each table, and what opens its topics for the copy to it.
+        """Yield each table's name and a function that opens its copy.
 
-        That raises `PulsarOffloadError` if an option is not allowed, or they cannot be opened.
+        The function raises `PulsarOffloadError` if an option is not allowed, or the topics cannot
+        be opened.
 
         Raises:
             PulsarOffloadError: An option is not allowed, or there are no such topics.
         """
         names = topic_names(self.topic)
         if isinstance(self.partition_by, str):
-            message = (
-                f"partition_by is a list of texts, such as [{self.partition_by!r}], not a text"
-            )
+            message = f"partition_by must be a list of strings, such as [{self.partition_by!r}]"
             raise OptionError(message)
         if self.latest_per_key and self.format == "parquet":
             message = (
-                "the latest row of each key is kept by Delta and Iceberg: files of plain Parquet"
-                " stay as they are written"
+                "latest_per_key needs a Delta or Iceberg table: the files of a plain Parquet table"
+                " are never rewritten"
             )
             raise OptionError(message)
         check_options(self.topic_options)
@@ -248,7 +249,7 @@ class CopyRequest:
         matches = catalog.select(names)
         bases = list(dict.fromkeys(each.topic.base for each in matches))
         if not any(each in self.target for each in _PLACEHOLDERS):
-            # Whoever gives a pattern may get more topics later, when the table has its columns.
+            # A pattern may match more topics later, when the table's columns can no longer change.
             is_shared = len(names) > 1 or bases != [TopicName.parse(names[0]).base]
             yield self._defer_copy(catalog, request, names, self.target, is_shared=is_shared)
             return
@@ -259,8 +260,8 @@ class CopyRequest:
             other = targets.setdefault(target, base)
             if other is not base:
                 message = (
-                    f"{base} and {other} would have one table, {redacted_urls(target)}: put"
-                    " {tenant} and {namespace} into the target too"
+                    f"{base} and {other} would share the table {redacted_urls(target)}: add"
+                    " {tenant} and {namespace} to the target"
                 )
                 raise OptionError(message)
         for target, base in targets.items():
@@ -288,9 +289,9 @@ class CopyRequest:
         is_shared: bool,
     ) -> TableCopy:
         if request.live is not None:
-            message = f"a copy takes what is offloaded: {option_name('live')} is for reads"
+            message = f"a copy reads only offloaded ledgers: leave out {option_name('live')}"
             raise OptionError(message)
-        # A copy that writes statistics makes their folder.
+        # A copy that writes statistics may create their folder.
         statistics_url = request.statistics if self.analyze else None
         folder = None if self.analyze else request.statistics
         dataset = open_request(
@@ -304,9 +305,9 @@ class CopyRequest:
             )
         options = dataset.scan.options
         if dataset.scan.view is not None:
-            message = "a copy takes all messages: latest_per_key keeps the latest in the table"
+            message = "a copy reads all messages: instead of a view, use latest_per_key"
             raise OptionError(message)
-        # Of several topics, the name has the partition.
+        # If several topics share a table, `__topic__` includes the partition.
         scope = "__topic__" if is_shared else None
         if self.latest_per_key and scope is None:
             is_partitioned = any(each.topic.partition >= 0 for each in catalog.select(topics))
@@ -338,7 +339,7 @@ class CopyRequest:
 
 
 def _raise_first(failures: Mapping[str, PulsarOffloadError], copied: int) -> None:
-    """Raise the first error, if there is one; a note names each table unless there is one alone."""
+    """Raise the first error, if any, with a note for each failed table if there are several."""
     if not failures:
         return
     first = next(iter(failures.values()))
@@ -351,23 +352,23 @@ def _raise_first(failures: Mapping[str, PulsarOffloadError], copied: int) -> Non
 def _latest_per_key(
     table: LakeTable, options: ReadOptions, scope: str | None
 ) -> tuple[LatestPerKey, ReadOptions]:
-    """How a table keeps the latest row of each key; and the options, for what is staged.
+    """Return how a table keeps the latest row of each key, and the read options of its staged rows.
 
     Raises:
-        OptionError: The table would not have the columns that tell rows apart.
+        OptionError: `columns` lacks a column that identifies rows.
     """
     column_names = {own: name for name, own in options.projection.columns}
     identity = ["__key__"] if scope is None else [scope, "__key__"]
     if missing := [each for each in identity if each not in column_names]:
         message = (
-            f"the latest row of each key is told by {' and '.join(identity)}: columns must have"
-            f" {' and '.join(missing)}, too"
+            f"latest_per_key identifies rows by {' and '.join(identity)}: add"
+            f" {' and '.join(missing)} to columns"
         )
         raise OptionError(message)
     only_staged = tuple(each for each in STAGED_COLUMNS if each not in column_names)
     names = [*(name for name, _ in options.projection.columns), *only_staged]
     staged = replace(options, projection=options.filterable.select(names))
-    # The caller has refused the kind of table whose files stay as they are.
+    # The caller has refused plain Parquet, whose files cannot be rewritten.
     rewritable = cast("RewritableTable", table)
     key = column_names["__key__"]
     if scope is None:
@@ -377,7 +378,7 @@ def _latest_per_key(
 
 
 def _add_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:
-    """The same, with the columns that a table has unless they are named."""
+    """Return the options with the columns that a table has by default."""
     message_columns = {each.name for each in ALL_COLUMNS if each.name != VALUE_COLUMN}
     values = [name for name, own in options.projection.columns if own not in message_columns]
     own_names = {own: name for name, own in options.filterable.columns}

@@ -1,4 +1,4 @@
-"""What a copy learns in passing: the tasks' parts of ledgers → whole ledgers in a folder."""
+"""Statistics that a copy collects while it reads: zones of whole ledgers, from the tasks' parts."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ _position: Final = attrgetter("topic", "ledger_id", "first_entry_id")
 
 
 class CopyAnalysis:
-    """Writes the zones of ledgers that tasks read whole; a context manager, to write the rest.
+    """A context manager that writes the zones of ledgers which a copy reads completely.
 
-    The tasks of a ledger may be of several commits. If the folder cannot be read or written to, a
-    warning says so, and nothing more is learned: what is copied does not depend on it.
+    The tasks of a ledger may belong to several commits. If the statistics cannot be read or
+    written, a warning is issued and the analysis stops: the copy does not depend on it.
 
     Args:
-        statistics: The folder.
+        statistics: The folder of statistics.
 
     Raises:
         OptionError: The folder cannot be written to.
@@ -42,18 +42,17 @@ class CopyAnalysis:
         self._has_failed = False
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Write what is left, behind an error too."""
+        """Write the remaining zones, even after an error."""
         with self._disable_on_error():
             self._writer.write()
 
     def select_ledgers(self, reads: Iterable[TopicRead]) -> dict[str, frozenset[int]]:
-        """By topic, the ledgers whose zones tasks are to make: of which nothing is known yet.
+        """Return, by topic, the ledgers whose zones the tasks must compute.
 
-        Those are left out that were not learned from their first entry on.
+        These are the ledgers without statistics whose entries before each read were all analyzed.
         """
         selected: dict[str, frozenset[int]] = {}
         for read in [] if self._has_failed else reads:
@@ -73,17 +72,17 @@ class CopyAnalysis:
         return selected
 
     def add(self, reads: Sequence[TopicRead], parts: Iterable[LedgerPart]) -> int:
-        """Take what tasks made of reads; gives how many ledgers are whole with it.
+        """Add the parts that tasks computed, and return the number of ledgers that this completed.
 
         Args:
-            reads: The reads.
-            parts: Of their ledgers, in any order.
+            reads: The reads of the tasks.
+            parts: Parts of their ledgers, in any order.
         """
         by_topic = {each.origin.topic: each for each in reads}
         whole = 0
         for part in sorted(parts, key=_position):
             if part.first_entry_id != self._next_entry_id(part.topic, part.ledger_id):
-                # What stands between was not learned.
+                # The entries in between were not analyzed.
                 continue
             ledger_parts = self._parts.setdefault((part.topic, part.ledger_id), [])
             ledger_parts.append(part)
@@ -98,21 +97,21 @@ class CopyAnalysis:
         return whole
 
     def _next_entry_id(self, topic: str, ledger_id: int) -> int:
-        """The first entry of a ledger that was not learned."""
+        """Return the first entry of a ledger that has not been analyzed."""
         parts = self._parts.get((topic, ledger_id))
         return parts[-1].last_entry_id + 1 if parts else 0
 
     @contextmanager
     def _disable_on_error(self) -> Iterator[None]:
-        """Learn nothing more behind an error of the folder."""
+        """Turn an error of the statistics into a warning, and stop the analysis."""
         try:
             yield
         except PulsarOffloadError as error:
             self._has_failed = True
-            message = f"statistics of what was copied are not written: {error}"
+            message = f"cannot write statistics of the copied ledgers: {error}"
             warn_of_read(message, UnusedStatisticsWarning)
 
 
 def _is_as_long(ledger: Ledger, parts: Iterable[LedgerPart]) -> bool:
-    """Whether all entries are together as long as the ledger was, as far as that is known."""
+    """Return whether the parts add up to the ledger's length; 0 means it is not recorded."""
     return ledger.length_bytes in {0, sum(each.length_bytes for each in parts)}

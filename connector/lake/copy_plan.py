@@ -1,4 +1,4 @@
-"""What a copy would read and write, before it does: bytes, requests, and with prices money."""
+"""The plan of a copy: the bytes and requests that it would read and write."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from connector.increments.increment import Increment
 
 _UPLOAD_REQUESTS = 2
-"""To begin an object that is written in parts, and to complete it."""
+"""Requests that start and complete a multipart upload."""
 _COMMIT_REQUESTS = 2
-"""A progress file and an entry of a log, or less."""
+"""At most a progress file and a log entry."""
 
 
 _MAX_BYTES: Final = 2**63 - 1
@@ -24,15 +24,16 @@ _MAX_BYTES: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopySizes:
-    """How much is put together.
+    """Target sizes of files, tasks and commits, in bytes.
 
     Attributes:
-        file_bytes: Bytes of a file after which the next is begun, about.
-        task_bytes: Bytes of data objects that a task reads, about: each has files of its own.
-        commit_bytes: Bytes of data objects after which what was written is committed, about.
+        file_bytes: Approximate size at which a file is completed and the next one is started.
+        task_bytes: Approximate bytes of data objects that a task reads. Each task writes its own
+            files.
+        commit_bytes: Approximate bytes of data objects that are copied between two commits.
 
     Raises:
-        OptionError: One is not a positive whole number.
+        OptionError: A size is not a positive whole number.
     """
 
     file_bytes: int = 128 << 20
@@ -54,16 +55,16 @@ class CopyPlan:
 
     Attributes:
         target: The table.
-        tasks: How many tasks it has.
-        ledgers: Of how many ledgers it reads.
-        data_bytes: Bytes of data objects that it reads, blocks taken whole.
-        commits: How many commits it makes, about.
-        reading: Requests for data, and the bytes that they bring.
-        writing: Requests that write, as though the files were as long as what is read and each
-            task had one partition: they are shorter, as a rule, and more of them if there are more
-            partitions.
+        tasks: Number of tasks.
+        ledgers: Number of ledgers to read.
+        data_bytes: Bytes of data objects to read, in whole blocks.
+        commits: Approximate number of commits.
+        reading: Range requests for data, and their bytes.
+        writing: Requests that write. The estimate assumes that files are as long as the data read,
+            and that each task writes one partition. Files are usually shorter, and there are more
+            of them if there are more partitions.
         lag_bytes: Bytes in the bucket that cannot be copied yet.
-        notices: One sentence for each thing a reader of the table must know of.
+        notices: One sentence for each fact that a reader of the table must know.
     """
 
     target: str
@@ -83,7 +84,7 @@ class CopyPlan:
 
 
 def plan_table_copy(target: str, increment: Increment, sizes: CopySizes) -> CopyPlan:
-    """The plan of a copy of all that is new; sends nothing."""
+    """Plan the copy of an increment; send no request."""
     tasks = [task for read in increment.reads for task in read.tasks(sizes.task_bytes)]
     ranges = [each for task in tasks for each in planned_ranges(task, None)]
     commits = -(-increment.data_bytes // sizes.commit_bytes)

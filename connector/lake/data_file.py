@@ -1,4 +1,4 @@
-"""One Parquet file that was written for a table, and what a table format says of it."""
+"""A Parquet file written for a table, and the statistics that table formats record of it."""
 
 from __future__ import annotations
 
@@ -11,12 +11,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ColumnStats:
-    """What is known of one column of a file.
+    """Statistics of one column of a file.
 
     Attributes:
-        nulls: How many rows are null.
-        least: The least value, as Python has it; None if it is not known, or there is no value.
-        greatest: The greatest value, likewise.
+        nulls: Number of null rows.
+        least: The minimum, as a Python value. None if it is not recorded, or the column has no
+            value.
+        greatest: The maximum, likewise.
     """
 
     nulls: int
@@ -26,16 +27,17 @@ class ColumnStats:
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file that lies where a table keeps its data, and is no part of the table until a commit.
+    """A file in a table's data folder that is not part of the table until a commit adds it.
 
-    Can be pickled, and is small: the process that writes it is not the one that commits it.
+    Small and picklable: the process that writes the file is not the one that commits it.
 
     Attributes:
-        path: Relative to the table's folder, with `/`.
+        path: Path relative to the table's folder, with `/`.
         size_bytes: Length of the file.
-        rows: How many rows it has; at least one.
-        partition: The value of each field of the partitioning, in its order; None: null.
-        stats: By name, those of the top-level columns whose types have an order.
+        rows: Number of rows, at least one.
+        partition: The value of each partition field, in the order of the fields. None stands for
+            null.
+        stats: Statistics by column name, for top-level columns whose types have an order.
     """
 
     path: str

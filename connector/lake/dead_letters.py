@@ -1,7 +1,7 @@
-"""Rows whose value cannot be decoded: where they stand, why, and their bytes.
+"""Dead letters: the position, error and bytes of each message whose value cannot be decoded.
 
-A dead letter is a message that was read soundly, and whose value or key does not fit the topic's
-schema. Damage of the bucket is none: it stops a copy, or is counted, as it is when reading.
+A dead letter is an undamaged message whose value or key does not match the topic's schema. Damage
+to the bucket is handled as in any other read: it fails the copy, or is counted.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ DEAD_LETTERS_SCHEMA: Final = pa.schema(
         (VALUE_COLUMN, pa.binary()),
     ]
 )
-"""Columns of a table of dead letters: the bytes of the value are last."""
+"""Columns of a table of dead letters. The raw value is last."""
 
 RowPosition = tuple[int, int, int]
-"""Ledger id, entry id, and batch index: −1 if it is not batched."""
+"""Ledger id, entry id and batch index, which is −1 if the message is not batched."""
 
 
 @dataclass(slots=True)
 class DeadLetterMetrics(ReadMetrics):
-    """Metrics that take values which cannot be decoded for dead letters.
+    """Read metrics that collect values which cannot be decoded, instead of counting them as lost.
 
     Attributes:
-        dead_letters: Why each value could not be decoded, by its position.
+        dead_letters: The error of each such value, by its position.
     """
 
     dead_letters: dict[RowPosition, str] = field(default_factory=dict)
@@ -73,35 +73,35 @@ class DeadLetterMetrics(ReadMetrics):
         count: int = 1,
         additional_errors: Iterable[PulsarOffloadError] = (),
     ) -> None:
-        """Keep a value as a dead letter, and count anything else."""
+        """Collect a value as a dead letter, and count any other loss."""
         if unit is not Unit.VALUE:
-            # Not by `super()`, which a dataclass with slots does not find.
+            # `super()` without arguments does not work in a dataclass with slots.
             ReadMetrics.lose(self, unit, error, count=count)
             return
         for each in (error, *additional_errors):
             self.dead_letters.setdefault(_position(each), each.message)
 
     def take_dead_letters(self, position: tuple[int, int]) -> dict[RowPosition, str]:
-        """Those that stand at a ledger and entry id or behind; the metrics forget all they have."""
+        """Return the dead letters from a ledger and entry id on, and clear the collection."""
         reasons = {key: why for key, why in self.dead_letters.items() if key[:2] >= position}
         self.dead_letters = {}
         return reasons
 
     def counts(self) -> ReadMetrics:
-        """The other counts."""
+        """Return the metrics without the dead letters."""
         return ReadMetrics(**{each.name: getattr(self, each.name) for each in fields(ReadMetrics)})
 
 
 def _position(error: PulsarOffloadError) -> RowPosition:
-    assert error.ledger_id is not None, "a row stands in a ledger"  # noqa: S101
-    assert error.entry_id is not None, "and in an entry"  # noqa: S101
+    assert error.ledger_id is not None, "every row has a ledger"  # noqa: S101
+    assert error.entry_id is not None, "and an entry"  # noqa: S101
     return error.ledger_id, error.entry_id, -1 if error.batch_index is None else error.batch_index
 
 
 def dead_letter_task(task: ScanTask) -> ScanTask:
-    """The same task, with positions of rows; values that cannot be decoded do not end it.
+    """Return the task with row positions, and so that values that cannot be decoded do not fail it.
 
-    The positions stand behind its other columns.
+    The position columns follow the task's other columns.
     """
     options = task.read.options
     names = list(options.projection.schema.names)
@@ -113,7 +113,7 @@ def dead_letter_task(task: ScanTask) -> ScanTask:
 
 
 def drop_dead_letters(batch: pa.RecordBatch, metrics: DeadLetterMetrics) -> pa.RecordBatch:
-    """The rows that are no dead letters."""
+    """Return the rows that are not dead letters."""
     if not metrics.dead_letters:
         return batch
     alive = [each not in metrics.dead_letters for each in _positions(batch)]
@@ -123,16 +123,17 @@ def drop_dead_letters(batch: pa.RecordBatch, metrics: DeadLetterMetrics) -> pa.R
 def read_dead_letters(
     task: ScanTask, dead_letters: Mapping[RowPosition, str]
 ) -> Iterator[pa.RecordBatch]:
-    """Dead letters of a task, whose entries are read once more, for the bytes.
+    """Read a task's dead letters with their raw values.
 
-    It takes at most about as many requests as to read the task did, however many letters there are.
+    Their entries are read a second time. This takes at most about as many requests as the task
+    itself, however many dead letters there are.
 
     Args:
         task: The task.
-        dead_letters: Why each value could not be decoded, by its position.
+        dead_letters: The error of each value, by its position.
 
     Raises:
-        PulsarOffloadError: They cannot be read.
+        PulsarOffloadError: The entries cannot be read.
     """
     options = task.read.options
     plain = every_column()
@@ -148,13 +149,13 @@ def read_dead_letters(
 
 
 def _plan_ranges(read: TopicRead, entries: Iterable[tuple[int, int]]) -> Iterator[EntryRange]:
-    """Ranges that have some entries, as few as it takes to read no byte twice.
+    """Plan as few entry ranges as possible that cover some entries and read no byte twice.
 
-    A block is read from its start, so those of a block are one range; so are those of blocks that
-    stand closer together than one request reaches.
+    A block is read from its start, so the entries of a block share a range. So do blocks that are
+    closer together than the size of one request.
 
     Args:
-        read: Has their ledgers.
+        read: Has the ledgers of the entries.
         entries: Ledger and entry ids, ascending.
     """
     current: EntryRange | None = None

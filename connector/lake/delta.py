@@ -1,6 +1,6 @@
-"""A Delta table, through `deltalake`: files come and go, and the progress is kept, in one commit.
+"""A Delta table, through `deltalake`: one commit changes the files and stores the progress.
 
-How far a table was copied is kept beside its log, in files that its commits name
+The progress is stored in files next to the log, and commits name them
 (`connector.lake.delta_progress`).
 """
 
@@ -58,16 +58,16 @@ _Answer = TypeVar("_Answer")
 
 _MS = timedelta(milliseconds=1)
 _REFUSALS: Final = (DeltaError, OSError, ValueError)
-"""What the library raises."""
+"""Exceptions that the library raises."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """The table as it was read.
+    """The version that was read.
 
     Attributes:
-        snapshot: Its version; what is committed is checked against all that came behind it.
-        number: The application's transaction; None: it never wrote.
+        snapshot: The version. A commit is checked against all later versions.
+        number: The application's transaction number. None if nothing was copied yet.
     """
 
     snapshot: Snapshot
@@ -79,8 +79,8 @@ class DeltaTable:
     """A Delta table.
 
     Attributes:
-        location: Its folder.
-        storage_options: Options of `deltalake`'s own, besides those that follow from its location.
+        location: The table's folder.
+        storage_options: Additional options of `deltalake`'s own storage.
     """
 
     location: Location
@@ -88,26 +88,26 @@ class DeltaTable:
     data_prefix: str = ""
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
-        """The columns of the table once it takes rows of a schema.
+        """Return the columns that the table needs so that rows of a schema fit.
 
         Raises:
-            LakeTableError: Delta cannot keep a column, or the table cannot change so.
+            LakeTableError: Delta cannot store a column, or the table cannot be changed to fit it.
         """
         storable = storable_schema(schema, "delta")
         return storable if state is None else widen_schema(state.schema, storable, "delta")
 
     def read_state(self) -> TableState | None:
-        """What the newest version is.
+        """Return the state of the newest version, or None if there is no table yet.
 
         Raises:
-            OptionError: `deltalake` cannot be given the storage options.
+            OptionError: The storage options have no counterpart in `deltalake`.
             LakeTableError: The table, or the progress of a copy to it, cannot be read.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused, or kept failing.
         """
         snapshot = self._snapshot()
         if snapshot is None:
             if ParquetTable(self.location).exists:
-                message = f"{self.location} is a table of plain Parquet: copy to it as one"
+                message = f"{self.location} is a table of plain Parquet: use format parquet"
                 raise LakeTableError(message)
             return None
         number = self._call(lambda: snapshot.transaction_version(APPLICATION))
@@ -121,7 +121,7 @@ class DeltaTable:
             return TableState(schema, partitioning, None, token)
         content = read_progress(self.location, number)
         texts = content["partitioning"]
-        # Columns that hold the values of transforms are no columns of the rows.
+        # Columns with the values of transforms are not columns of the rows.
         rows = pa.schema(
             [each for each in schema if each.name not in partition_columns or each.name in texts]
         )
@@ -132,13 +132,13 @@ class DeltaTable:
         return TableState(rows, partitioning, content["progress"], token, content["latest_per_key"])
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Add and remove files, and set the transaction to a number that names the progress.
+        """Add and remove files, and set the transaction to the number of a new progress file.
 
         Raises:
-            ConcurrentCopyError: Another run has set it since, or has changed the table so that
-                this cannot be put behind it.
+            ConcurrentCopyError: Another run has set the transaction since, or changed the table so
+                that this commit no longer applies.
             LakeTableError: The table cannot take the commit.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused, or kept failing.
         """
         token = None if state is None else state.token
         assert token is None or isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
@@ -155,10 +155,10 @@ class DeltaTable:
             else:
                 self._append(commit, number, token)
         except _REFUSALS as error:
-            # An answer may have been lost: the log alone knows whether the commit was made.
+            # The response may have been lost: only the log tells whether the commit was made.
             if self._number_now() != number:
                 raise self._commit_error(error, token) from None
-        # The commit is made, even if this fails: the next cleaning deletes what this one leaves.
+        # The commit was made, so a failure is ignored: the next cleanup deletes the leftovers.
         with suppress(PulsarOffloadError):
             delete_unneeded(self.location, number, self._number_at)
 
@@ -176,12 +176,12 @@ class DeltaTable:
         schema = Schema.from_arrow(_table_schema(commit))
         snapshot = token.snapshot
         if schema != snapshot.schema():
-            # A commit of its own, which adds no row: after a stop behind it, the next run goes on.
+            # A separate commit, which adds no row: if the run stops after it, the next one resumes.
             current_fields = {each.name: each for each in snapshot.schema().fields}
             changed = [each for each in schema.fields if current_fields.get(each.name) != each]
             version = snapshot.version()
             snapshot.alter.add_columns(changed)
-            # That went behind whatever others committed, and what follows is checked from there on.
+            # That commit was rebased on other writers' commits, so they must be checked here.
             if snapshot.transaction_version(APPLICATION) != token.number:
                 message = "rows were committed before the columns were added"
                 raise CommitFailedError(message)
@@ -207,10 +207,10 @@ class DeltaTable:
         return AddAction(file.path, file.size_bytes, values, now_ms, True, _stats(file))  # noqa: FBT003
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
-        """The files of the version that `read_state` read; see `RewritableTable`.
+        """Iterate over the files of the version that `read_state` read; see `RewritableTable`.
 
         Raises:
-            LakeTableError: They cannot be written again.
+            LakeTableError: The files cannot be rewritten.
         """
         token = state.token
         assert isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
@@ -222,7 +222,7 @@ class DeltaTable:
         file: TableFile,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one of these files; see `RewritableTable`.
+        """Read the rows of one of these files; see `RewritableTable`.
 
         Raises:
             LakeTableError: The file is malformed.
@@ -267,12 +267,12 @@ class DeltaTable:
             raise self._library_error(error) from None
 
     def _commit_error(self, error: Exception, token: _Token | None) -> Exception:
-        """The error for a commit that was not made."""
+        """Return the error for a commit that was not made."""
         is_conflict = isinstance(error, CommitFailedError)
         if is_conflict or self._number_now() != (token.number if token else None):
             message = (
-                f"another run copied to {self.location}, or changed the table, meanwhile:"
-                f" {self._error_text(error)}. Run again to go on behind it"
+                f"another run copied to {self.location}, or changed the table, at the same time:"
+                f" {self._error_text(error)}. Run again to continue from its progress"
             )
             return ConcurrentCopyError(message)
         return self._library_error(error)
@@ -282,7 +282,7 @@ class DeltaTable:
         return kind(f"Delta table at {self.location}: {self._error_text(error)}")
 
     def _error_text(self, error: Exception) -> str:
-        # Behind the first line stands where in the library's own code it happened.
+        # The lines after the first are a backtrace of the library.
         text = redacted(str(error), {**(self.location.storage_options or {}), **self._options()})
         return text.splitlines()[0] if text else type(error).__name__
 
@@ -290,14 +290,14 @@ class DeltaTable:
 def _properties(commit: Commit, number: int) -> CommitProperties:
     return CommitProperties(
         custom_metadata=dict(commit.summary),
-        # Else the library goes behind a compaction that has rewritten what is removed here.
+        # A retry would rebase on a compaction that has rewritten the files removed here.
         max_commit_retries=0 if commit.removed else None,
         app_transactions=[Transaction(APPLICATION, number)],
     )
 
 
 def _table_schema(commit: Commit) -> pa.Schema:
-    """The columns of the rows, and behind them one for each transform."""
+    """Return the columns of the rows, followed by one column for each transform."""
     schema = commit.schema
     for each in commit.partitioning.fields:
         if each.transform != "identity":
@@ -306,14 +306,14 @@ def _table_schema(commit: Commit) -> pa.Schema:
 
 
 def _transform_type(partition: PartitionField) -> pa.DataType:
-    """Buckets are numbers, days are dates, and years, months and hours are texts (`2026-01`)."""
+    """Return the column type of a transform's values; years, months and hours are texts."""
     if partition.transform == "bucket":
         return pa.int32()
     return pa.date32() if partition.transform == "day" else pa.string()
 
 
 def _stats(file: DataFile) -> str:
-    """Statistics of a file as Delta's protocol writes them."""
+    """Return the statistics of a file as JSON, as Delta's protocol defines them."""
     bounds = {
         name: (_bound(each.least), _bound(each.greatest, is_upper=True))
         for name, each in file.stats.items()
@@ -330,14 +330,14 @@ def _stats(file: DataFile) -> str:
 
 
 def _bound(value: object, *, is_upper: bool = False) -> object:
-    """A bound in JSON; None of what Delta, or JSON, keeps no bounds."""
+    """Return a bound as a JSON value, or None if Delta or JSON cannot represent it."""
     if isinstance(value, datetime):
         naive = value.replace(tzinfo=None)
         past_ms = timedelta(microseconds=naive.microsecond % 1000)
         naive -= past_ms
         try:
             naive += _MS if is_upper and past_ms else timedelta()
-        except OverflowError:  # It lies in the last ms of the year 9999.
+        except OverflowError:  # It is in the last ms of the year 9999.
             return None
         return naive.isoformat(timespec="milliseconds") + ("Z" if value.tzinfo else "")
     if isinstance(value, date):

@@ -1,4 +1,4 @@
-"""The files of a Delta table, as its log has them: what is read again, and taken from the table."""
+"""Data files of a Delta table's log: listing, reading and removing them."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ if TYPE_CHECKING:
     from connector.lake.transforms import Partitioning
 
 _PLAIN: Final = "/!$&'()+,:;=@~"
-"""What `deltalake` does not escape in paths, besides what nobody does."""
+"""Characters that `deltalake` does not escape in paths, in addition to unreserved ones."""
 _SUPPORTED_FEATURES: Final = {"timestampNtz"}
-"""Features of the protocol with which a file's rows are just what the file says."""
+"""Protocol features that do not change how a file's rows are read."""
 
 
 @dataclass(frozen=True, slots=True)
 class _LoggedFile:
-    """A file.
+    """A file in the log.
 
     Attributes:
-        path: Its path below the table's folder.
-        size_bytes: Its length.
-        values: By the names of columns, those that all its rows have, and the file has not.
+        path: Path relative to the table's folder.
+        size_bytes: Length of the file.
+        values: Values of the partition columns, by name. The file does not contain these columns.
     """
 
     path: str
@@ -47,15 +47,15 @@ class _LoggedFile:
 def data_files(
     snapshot: Snapshot, partitioning: Partitioning, columns: Sequence[str]
 ) -> Iterator[TableFile]:
-    """The files of a version of a table.
+    """Iterate over the files of a version of a table.
 
     Args:
         snapshot: The version.
-        partitioning: How the table is divided.
-        columns: Columns of which bounds are wanted.
+        partitioning: How the table is partitioned.
+        columns: Columns whose bounds are needed.
 
     Raises:
-        LakeTableError: They cannot be written again.
+        LakeTableError: The files cannot be rewritten.
     """
     _check_features(snapshot)
     actions = pa.table(snapshot.get_add_actions(flatten=True))
@@ -67,25 +67,26 @@ def data_files(
 def read_file(
     location: Location, file: TableFile, columns: Sequence[str] | None, schema: pa.Schema
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, with the columns that its partition has.
+    """Read the rows of a file, including its partition columns.
 
     Args:
         location: The table's folder.
         file: The file.
-        columns: Columns of the table; None: all that the file has.
-        schema: Columns of the table, with the types of those that were added behind the file.
+        columns: Columns of the table. None reads all columns of the file.
+        schema: Columns of the table. Columns that were added after the file was written become
+            null.
 
     Raises:
         LakeTableError: The file is malformed.
         StorageError: The store failed.
     """
     logged = file.token
-    assert isinstance(logged, _LoggedFile)  # noqa: S101 - what `data_files` gave
+    assert isinstance(logged, _LoggedFile)  # noqa: S101 - what `data_files` returned
     file_columns = (
         None if columns is None else [each for each in columns if each not in logged.values]
     )
     for batch in read_rows(location, logged.path, logged.size_bytes, file_columns):
-        # Other writers say that texts are views, which Arrow cannot filter.
+        # Some writers declare strings as views, which Arrow cannot filter.
         rows = fit_rows(batch, storable_schema(batch.schema, "delta"), "delta")
         arrays = dict(zip(rows.schema.names, rows.columns, strict=True))
         for name, value in logged.values.items():
@@ -97,7 +98,7 @@ def read_file(
 
 
 def removals(files: Sequence[TableFile]) -> list[RemoveAction]:
-    """What takes files from a table."""
+    """Return the log actions that remove files from a table."""
     logged = [each.token for each in files]
     now_ms = time_ns() // 1_000_000
     return [
@@ -114,7 +115,7 @@ def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[
     logged_path = value("path").as_py()
     path = unquote(logged_path)
     if path.startswith("/") or "://" in path or quote(path, safe=_PLAIN) != logged_path:
-        message = f"the Delta table has a file that a copy cannot write again: {logged_path}"
+        message = f"the Delta table has a file that a copy cannot rewrite: {logged_path}"
         raise LakeTableError(message)
     values = {
         each.source: value(f"partition.{each.name}")
@@ -133,7 +134,7 @@ def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[
 
 
 def _check_features(snapshot: Snapshot) -> None:
-    """Raise `LakeTableError` if rows of files are not all there is to the table."""
+    """Raise `LakeTableError` if a protocol feature changes how the files' rows are read."""
     protocol = snapshot.protocol()
     unsupported = {*(protocol.reader_features or ())} - _SUPPORTED_FEATURES
     mapping = snapshot.metadata().configuration.get("delta.columnMapping.mode", "none")
@@ -141,7 +142,7 @@ def _check_features(snapshot: Snapshot) -> None:
         unsupported.add("columnMapping")
     if unsupported:
         message = (
-            "a copy that keeps the latest row of each key cannot write files again of a Delta table"
-            f" with {', '.join(sorted(unsupported))}"
+            "latest_per_key cannot rewrite the files of a Delta table with"
+            f" {', '.join(sorted(unsupported))}"
         )
         raise LakeTableError(message)

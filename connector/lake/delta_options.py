@@ -1,4 +1,4 @@
-"""Storage options of fsspec → those of `deltalake`, which has its own way to the store."""
+"""Storage options for `deltalake`, converted from fsspec's."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
 _TRANSFER_OPTIONS: Final = TRANSFER_OPTIONS | {"config_kwargs", "use_ssl", "verify"}
-"""How s3fs sends its requests, which says nothing of where to."""
+"""Options of s3fs that control how requests are sent, not where."""
 
 
 def delta_storage_options(location: Location) -> dict[str, str]:
-    """What `deltalake` is told of a place besides its URL.
+    """Return the storage options that `deltalake` needs for a location.
 
     Raises:
-        OptionError: An option of the location has no counterpart; or the place is in memory, which
-            only this process sees.
+        OptionError: An option of the location has no counterpart, or the location is in memory,
+            which `deltalake` cannot access.
     """
     if location.url.startswith("memory:"):
-        message = "a Delta table cannot lie in memory: give a folder or a bucket"
+        message = "a Delta table cannot be stored in memory: use a folder or a bucket"
         raise OptionError(message)
     if store_kind(location.url) is not StoreKind.S3:
         return {}
@@ -41,8 +41,8 @@ def delta_storage_options(location: Location) -> dict[str, str]:
             delta_options["AWS_SKIP_SIGNATURE"] = "true" if value else "false"
         elif name not in {*_TRANSFER_OPTIONS, "client_kwargs"} and value is not None:
             message = (
-                f"the storage option {name} cannot be handed on to deltalake: give key, secret,"
-                " token and endpoint_url, or deltalake's own options as table options"
+                f"deltalake has no counterpart of the storage option {name}: use key, secret, token"
+                " and endpoint_url, or pass deltalake's own options as table options"
             )
             raise OptionError(message)
     if delta_options.get("AWS_ENDPOINT_URL", "").startswith("http://"):

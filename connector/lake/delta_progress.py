@@ -1,13 +1,13 @@
-"""Progress files of a Delta table: which of them the rows of a version go by, and which may go.
+"""Progress files of a Delta table: which one belongs to a version, and which can be deleted.
 
-A Delta log keeps one number for each application that writes to a table (a *transaction*), through
-checkpoints and the cleaning of old commits; words that stand in a commit are lost with it. So the
-progress lies in `_pulsar_offload/progress-<number>.json`, written before the commit, and the commit
-sets the number. Each attempt has a number of its own, so a file that no commit names means nothing.
-What a table keeps below a folder whose name begins with `_` is left alone when it is vacuumed.
+A Delta log keeps one number for each application that writes to a table, its *transaction*. The
+number survives checkpoints and log cleanup, while text stored in a commit does not. So the progress
+is stored in `_pulsar_offload/progress-<number>.json`, written before the commit, and the commit
+sets the number. Each attempt has its own number, so a file that no commit names has no effect.
+`VACUUM` ignores folders whose names begin with `_`.
 
-`RESTORE` brings rows back to those of an earlier version, and leaves the transaction as it is. So
-the log is read from its end, until a commit sets the number or restores another version.
+`RESTORE` restores the rows of an earlier version, but not the transaction. So the log is read
+backwards, until a commit sets the number or restores another version.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
 APPLICATION: Final = "pulsar-offload"
-"""Whose transaction it is."""
+"""The application id of the transaction."""
 
 _LOG: Final = "_delta_log"
 _RANDOM_BITS: Final = 31
@@ -39,21 +39,21 @@ _MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
 _NAME: Final = re.compile(r"progress-(\d{20})\.json")
 _CHECKPOINT: Final = re.compile(r"(\d{20})\.checkpoint\..+")
 _CLEANING_INTERVAL: Final = 100
-"""How many commits of copies there are for each that deletes progress files: as many as
-`deltalake` makes before it writes a checkpoint and cleans the log."""
+"""Progress files are deleted once in this many commits: as often as `deltalake` writes a checkpoint
+and cleans the log."""
 
 
 def next_number(previous: int | None) -> int:
-    """Return the number of an attempt to commit: it rises, and no two attempts have the same.
+    """Return a number for an attempt to commit: unique, and greater than the previous one.
 
     Args:
-        previous: The number that the table has; None: no copy wrote to it yet.
+        previous: The number that the table has. None if nothing was copied to it yet.
     """
     return ((previous or 0) >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
 
 
 def write_progress(location: Location, number: int, content: Mapping[str, object]) -> None:
-    """Write the file that a commit is to name.
+    """Write the progress file that a commit will name.
 
     Args:
         location: The table's folder.
@@ -61,18 +61,18 @@ def write_progress(location: Location, number: int, content: Mapping[str, object
         content: `progress`, `partitioning` and `latest_per_key`.
 
     Raises:
-        StorageError: The store refused, or went on failing.
+        StorageError: The store refused, or kept failing.
     """
     data = encode_state(number, content)
     location.child(STATE_FOLDER).write_object(_progress_name(number), data, user_metadata={})
 
 
 def read_progress(location: Location, number: int) -> dict[str, Any]:
-    """Return what `write_progress` wrote.
+    """Return the content of a progress file.
 
     Raises:
-        LakeTableError: It is missing, or was damaged.
-        StorageError: The store refused, or went on failing.
+        LakeTableError: The file is missing or damaged.
+        StorageError: The store refused, or kept failing.
     """
     folder = location.child(STATE_FOLDER)
     try:
@@ -86,8 +86,8 @@ def unreadable_progress_error(location: Location, number: int, error: Exception)
     """Return the error for a progress file that cannot be read."""
     name = _progress_name(number)
     message = (
-        f"the Delta table at {location} was copied to before, and how far stands in"
-        f" {STATE_FOLDER}/{name}, which cannot be read: {error}"
+        f"cannot read {STATE_FOLDER}/{name}, which has the copy progress of the Delta table at"
+        f" {location}: {error}"
     )
     return LakeTableError(message, object_key=name)
 
@@ -95,25 +95,25 @@ def unreadable_progress_error(location: Location, number: int, error: Exception)
 def find_progress_number(
     location: Location, version: int, number_at: Callable[[int], int | None]
 ) -> int | None:
-    """Return the number of the progress that the rows of a version go by; None: of none.
+    """Return the number of the progress file that belongs to a version, or None if it has none.
 
     Args:
         location: The table's folder.
         version: The version.
-        number_at: Returns the number of the transaction as a version of the log has it.
+        number_at: Returns the transaction number that the log records at a version.
 
     Raises:
         LakeTableError: The table was restored to a version that the log no longer has, or to a
-            time; or the log is malformed.
-        StorageError: The store refused, or went on failing.
+            timestamp; or the log is malformed.
+        StorageError: The store refused, or kept failing.
     """
     start = version
     while version >= 0:
         try:
             number, restored = _commit(location, version)
         except MissingObjectError:
-            # A checkpoint took its place. If somebody restored the table before that, copied
-            # nothing since, and cleaned the log, nothing says so.
+            # A checkpoint replaced the commit. A restore before it that no copy followed cannot
+            # be detected.
             return number_at(start)
         if number is not None:
             return number
@@ -129,19 +129,20 @@ def find_progress_number(
 def delete_unneeded(
     location: Location, number: int, number_at: Callable[[int], int | None]
 ) -> None:
-    """Delete the progress files that no retained version of the table needs; seldom more.
+    """Delete progress files that no retained version of the table needs.
 
-    Numbers rise from commit to commit. So versions that can be loaded, and runs that are to commit,
-    need none that is less than the number of the earliest version.
+    Numbers rise from commit to commit. So neither a version that can be loaded nor a concurrent run
+    needs a number below that of the earliest version. Most calls do nothing, since cleaning is
+    needed only rarely.
 
     Args:
         location: The table's folder.
         number: The number that the table has.
-        number_at: Returns the number of the transaction as a version of the log has it.
+        number_at: Returns the transaction number that the log records at a version.
 
     Raises:
         LakeTableError: The earliest version cannot be loaded.
-        StorageError: The store refused, or went on failing.
+        StorageError: The store refused, or kept failing.
     """
     if (number >> _RANDOM_BITS) % _CLEANING_INTERVAL:
         return
@@ -159,7 +160,7 @@ def delete_unneeded(
 
 
 def _commit(location: Location, version: int) -> tuple[int | None, int | None]:
-    """Return the number that a commit sets, and the version that it restores, if it does."""
+    """Return the number that a commit sets and the version that it restores, or None for each."""
     log, name = location.child(_LOG), _commit_name(version)
     data = log.read_object(name, max_bytes=_MAX_COMMIT_BYTES).data
     number = restored = None
@@ -184,9 +185,9 @@ def _restored_version(location: Location, version: int, parameters: object) -> i
         return int(str(parameter))
     except ValueError:
         message = (
-            f"version {version} of the Delta table at {location} restored the table as it was at"
-            " some time, which does not say how far it was copied then: restore it to the number of"
-            " a version, and copy again"
+            f"version {version} of the Delta table at {location} restored the table to a timestamp,"
+            " so the copy progress of the restored rows is unknown: restore it to a version number,"
+            " and copy again"
         )
         raise LakeTableError(message) from None
 

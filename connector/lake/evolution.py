@@ -1,15 +1,15 @@
-"""Which types each kind of table keeps, and how its columns change when the rows do.
+"""Schema evolution: which types each kind of table stores, and how its columns may change.
 
-Columns and fields that are added may be null, as all that readers give: rows from before and after
-a change stand together.
+New columns and fields are nullable, like all columns of a read, since rows from before and after a
+change share the table.
 
 | Arrow | Delta | Iceberg | Parquet |
 |---|---|---|---|
-| bool, int32, int64, float, double, date32 | itself | itself | itself |
-| int8, int16 | itself | int32 | itself |
-| uint8; uint16; uint32 | int16; int32; int64 | int32; int32; int64 | itself |
-| uint64 | decimal128(20, 0) | decimal128(20, 0) | itself |
-| half float | float | float | itself |
+| bool, int32, int64, float, double, date32 | unchanged | unchanged | unchanged |
+| int8, int16 | unchanged | int32 | unchanged |
+| uint8; uint16; uint32 | int16; int32; int64 | int32; int32; int64 | unchanged |
+| uint64 | decimal128(20, 0) | decimal128(20, 0) | unchanged |
+| half float | float | float | unchanged |
 | decimal of up to 38 digits | decimal128 | decimal128 | decimal128 |
 | timestamp, with a time zone: UTC | µs | µs | µs, or ns |
 | time of day | int64 (µs since midnight) | time64[us] | time64: µs, or ns |
@@ -17,14 +17,13 @@ a change stand together.
 | string and binary of every layout; dictionary | string, binary; its values | likewise | likewise |
 | list of every layout, map, struct | itself, of these types | likewise | likewise |
 
-There is no place for null, duration and interval, for decimals of more digits or with a negative
-scale, nor for a struct without fields. Delta tells names apart without regard to case.
+Not supported are null, duration and interval, decimals with more digits or a negative scale, and
+structs without fields. Delta's column names are case-insensitive.
 
-A table gets further columns and further fields of structs, at any depth except in the keys of maps.
-An Iceberg table and Parquet also widen int32 to int64 (Parquet: every integer to a wider one of its
-sign), float to double, and a decimal to more digits at the same scale. The files of a Delta table
-have to hold the types that it has: widened ones are a feature (`typeWidening`) that `deltalake`
-does not write.
+A table can get new columns and new struct fields, at any depth except in the keys of maps. Iceberg
+and Parquet tables also widen int32 to int64 (Parquet: every integer to a wider one of the same
+sign), float to double, and a decimal to more digits at the same scale. Delta tables do not:
+widening needs the feature `typeWidening`, which `deltalake` does not write.
 """
 
 from __future__ import annotations
@@ -72,7 +71,7 @@ _BY_KIND: Final[dict[TableKind, dict[pa.DataType, pa.DataType]]] = {
         )
     },
 }
-"""How a kind of table keeps numbers that not all kinds have."""
+"""Storage types of numbers that not all kinds of tables support."""
 _KIND_NAMES: Final[dict[TableKind, str]] = {
     "delta": "a Delta table",
     "iceberg": "an Iceberg table",
@@ -81,10 +80,10 @@ _KIND_NAMES: Final[dict[TableKind, str]] = {
 
 
 def storable_schema(schema: pa.Schema, kind: TableKind) -> pa.Schema:
-    """The same columns with the types in which a kind of table keeps them.
+    """Return the schema with the types in which a kind of table stores its columns.
 
     Raises:
-        LakeTableError: It cannot keep a column or field; the message names it.
+        LakeTableError: The table kind cannot store a column or field. The message names it.
     """
     _check_names(schema, kind, "")
     return pa.schema(
@@ -93,19 +92,18 @@ def storable_schema(schema: pa.Schema, kind: TableKind) -> pa.Schema:
 
 
 def widen_schema(current: pa.Schema, requested: pa.Schema, kind: TableKind) -> pa.Schema:
-    """The columns that a table must have so that further rows fit too.
+    """Return the columns that a table needs so that additional rows fit too.
 
     Args:
-        current: Its columns now.
-        requested: Columns of the rows, with the types in which the kind of table keeps them.
-        kind: What it is.
+        current: The table's current columns.
+        requested: Columns of the rows, with the types in which the table stores them.
+        kind: The table's format.
 
     Returns:
-        The standing columns in their order, which may have got wider types; behind them the new
-        ones.
+        The current columns in their order, widened if needed, followed by the new ones.
 
     Raises:
-        LakeTableError: This kind of table cannot change so; the message names the field.
+        LakeTableError: This kind of table cannot be changed to fit. The message names the field.
     """
     fields = _widen_fields(current, requested, kind, "")
     _check_names(fields, kind, "")
@@ -113,17 +111,16 @@ def widen_schema(current: pa.Schema, requested: pa.Schema, kind: TableKind) -> p
 
 
 def fit_rows(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.RecordBatch:
-    """The rows with the columns of a table.
+    """Return the rows with the columns of a table.
 
     Args:
-        batch: Rows whose columns the kind of table can keep (`storable_schema`).
-        schema: The table's columns, widened so that the rows fit. Those that the rows have not
-            become null.
-        kind: What the table is.
+        batch: Rows whose columns the kind of table can store (`storable_schema`).
+        schema: The table's columns, widened so that the rows fit. Columns that the rows lack become
+            null.
+        kind: The table's format.
 
     Raises:
-        LakeTableError: A value does not fit the column's type without loss, or there is no column
-            or field for it.
+        LakeTableError: A value cannot be cast without loss, or the table lacks a column or field.
     """
     _check_fields_exist(pa.struct(list(batch.schema)), pa.struct(list(schema)), "")
     places = {name: place for place, name in enumerate(batch.schema.names)}
@@ -140,12 +137,12 @@ def fit_rows(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.Re
 
 
 def _to_storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
-    """The type in which a kind of table keeps another.
+    """Return the type in which a kind of table stores a type.
 
     Args:
-        type_: Any type of Arrow's.
-        kind: What the table is.
-        path: The field, from the outermost in, with dots; for errors.
+        type_: Any Arrow type.
+        kind: The table's format.
+        path: The field's dotted path, for errors.
     """
     types = pa.types
     if isinstance(type_, pa.BaseExtensionType):
@@ -168,7 +165,7 @@ def _to_storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
 def _convert_nested(
     type_: pa.DataType, path: str, change: Callable[[pa.DataType, str], pa.DataType]
 ) -> pa.DataType:
-    """The same list, map or struct of types that are made from its own."""
+    """Return the list, map or struct with its child types converted."""
     types = pa.types
 
     def change_field(field: pa.Field, name: str) -> pa.Field:
@@ -214,7 +211,7 @@ def _convert_temporal(type_: pa.DataType, kind: TableKind) -> pa.DataType | None
 
 
 def _check_names(fields: Iterable[pa.Field], kind: TableKind, path: str) -> None:
-    """Raise `LakeTableError` if a table could not tell two fields apart."""
+    """Raise `LakeTableError` if two fields have the same name in this kind of table."""
     names: dict[str, str] = {}
     for field in fields:
         name = field.name.lower() if kind == "delta" else field.name
@@ -233,13 +230,15 @@ def _check_names(fields: Iterable[pa.Field], kind: TableKind, path: str) -> None
 def _widen_fields(
     current: Iterable[pa.Field], requested: Iterable[pa.Field], kind: TableKind, path: str
 ) -> list[pa.Field]:
-    """The fields that a table or struct stands with, and behind them the new ones."""
+    """Return the current fields of a table or struct, widened, followed by the new ones."""
     new = {field.name: field for field in requested}
     fields = []
     for field in current:
         other = new.pop(field.name, None)
         if not field.nullable and (other is None or other.nullable):
-            message = f"column {path}{field.name} of the table must not be null, and rows may be"
+            message = (
+                f"column {path}{field.name} of the table is not nullable, and rows may be null"
+            )
             raise LakeTableError(message)
         if other is not None:
             type_ = _widen_type(field.type, other.type, kind, f"{path}{field.name}")
@@ -276,7 +275,7 @@ def _widen_type(
 
 
 def _wider(one: pa.DataType, other: pa.DataType) -> pa.DataType | None:
-    """The one of two types that has all values of both; None if neither has."""
+    """Return the one of two types that can hold all values of both, or None."""
     types = pa.types
     for is_alike in (types.is_signed_integer, types.is_unsigned_integer, types.is_floating):
         if is_alike(one) and is_alike(other):
@@ -302,7 +301,7 @@ def _fit_column(column: pa.Array, field: pa.Field, kind: TableKind) -> pa.Array:
         return column
     try:
         if kind == "delta":
-            # As a number, a time of day would keep its own unit.
+            # Casting a time of day to int64 keeps its unit, and Delta stores µs.
             column = column.cast(_to_microseconds(column.type, field.name))
         return column.cast(field.type)
     except pa.ArrowException as error:
@@ -317,7 +316,7 @@ def _to_microseconds(type_: pa.DataType, path: str) -> pa.DataType:
 
 
 def _check_fields_exist(source: pa.DataType, target: pa.DataType, path: str) -> None:
-    """Raise `LakeTableError` if a field has no place: a cast would leave it out."""
+    """Raise `LakeTableError` if a field is missing in the target: a cast would drop it."""
     types = pa.types
     if types.is_struct(source) and types.is_struct(target):
         places = {field.name: field.type for field in target}

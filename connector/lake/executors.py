@@ -1,4 +1,4 @@
-"""What runs the tasks of a copy: threads of this process, unless an engine does."""
+"""Executors of a copy's tasks: threads of this process by default, or an engine."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ if TYPE_CHECKING:
     from connector.scan.topic_read import ScanTask
 
     Executor: TypeAlias = Callable[[TaskWriter, Sequence[ScanTask]], Iterator[WrittenTask]]
-    """Runs a writer on each task, and gives what came of them, in any order.
+    """Runs a writer on each task, and yields the results in any order.
 
-    If a task fails, it gives what came of all others that it has begun, and raises then: files that
-    nobody was told of would be left. If it is closed before its end, it discards what it has not
-    given.
+    If a task fails, it yields the results of all other tasks that it started, and then raises: the
+    caller can only delete files that it was given. If it is closed early, it discards the results
+    that it has not yielded.
     """
 
 
 def run_in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
-    """Run tasks in as many threads as there are processors for this process; see `Executor`."""
+    """Run tasks in one thread for each available processor; see `Executor`."""
     failure: BaseException | None = None
     with ThreadPoolExecutor(min(len(tasks), processor_count()) or 1) as pool:
-        # In the caller's context, which says how errors call options.
+        # The caller's context holds the spelling of options in error messages.
         futures = {pool.submit(copy_context().run, write, each) for each in tasks}
         try:
             while futures:
@@ -38,12 +38,12 @@ def run_in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[Wri
                         result = each.result()
                     except BaseException as error:  # noqa: BLE001 - raised below
                         failure = failure or error
-                        # Whoever waits for one that is cancelled before it ran waits for ever.
+                        # `wait` never returns a future that was cancelled before it ran.
                         futures -= {other for other in tuple(futures) if other.cancel()}
                         continue
                     yield result
         except BaseException as error:
-            # Whoever took the others will not hear of these.
+            # The caller cannot delete the files of results that it was not given.
             pool.shutdown(cancel_futures=True)
             for each in futures:
                 if not each.cancelled() and each.exception() is None:

@@ -1,4 +1,4 @@
-"""A Parquet file of a table → its rows."""
+"""Rows of one Parquet file of a table."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ if TYPE_CHECKING:
 def read_rows(
     location: Location, path: str, size_bytes: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a file, in their order there. The file is held in memory, the rows are not.
+    """Read the rows of a file in order.
+
+    The whole file is held in memory; its rows are decoded in batches.
 
     Args:
         location: The table's folder.
-        path: Of the file, below it.
+        path: Path of the file, relative to the folder.
         size_bytes: Length of the file.
-        columns: Which columns; None: all.
+        columns: Columns to read. None reads all.
 
     Raises:
-        LakeTableError: It is no sound Parquet file.
-        PulsarOffloadError: It cannot be read.
+        LakeTableError: The file is not a valid Parquet file.
+        PulsarOffloadError: The file cannot be read.
     """
     data = location.read_object(path, max_bytes=size_bytes).data
     try:
-        # Other writers have times in 96 bits.
+        # Some writers, such as Spark, store timestamps as INT96.
         source = pa.BufferReader(data)
         with pq.ParquetFile(source, coerce_int96_timestamp_unit="us") as file:
             yield from file.iter_batches(columns=None if columns is None else list(columns))

@@ -1,9 +1,8 @@
-"""Rows of a task → Parquet files of a wanted size, written where the rows are decoded.
+"""The writer of a task's rows: splits them into Parquet files of a target size.
 
-What is held at once is bounded: the rows that wait for their row group, by twice `waiting_bytes`,
-whatever the number and the sizes of the partitions; and the files that are open, by `open_files`.
-A file that is small goes to the store in one request, a large one in parts, each as soon as it is
-full.
+Memory is bounded, whatever the number of partitions: rows that wait for their row group take at
+most twice `waiting_bytes`, and at most `open_files` files are open. A small file is uploaded in one
+request. A large one is uploaded in parts, each as soon as it is full.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ if TYPE_CHECKING:
     from connector.lake.transforms import Partitioning
 
 PART_BYTES = 8 << 20
-"""S3 wants 5 MiB at least, and no more than 10,000 of them."""
+"""Size of an uploaded part. S3 requires at least 5 MiB, and at most 10,000 parts an object."""
 
 _MAX_BUFFER_RATIO = 2
-"""How many times the bytes of rows that wait may be held for them; else they are copied."""
+"""A batch whose buffers exceed its rows by this factor is copied to release the buffers."""
 
 _MAX_NAMES = 20
-"""A commit may have thousands of files."""
+"""Maximum number of files that an error names: a commit may have thousands."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +46,15 @@ class FileSettings:
 
     Attributes:
         location: The table's folder.
-        data_prefix: Where in it the files lie: empty, or ends in `/`.
-        schema: Columns of the table, and their types.
-        partitioning: How the rows are divided into files.
-        kind: What the table is.
-        file_bytes: Bytes of a file after which the next is begun, about.
-        row_group_bytes: Bytes of a row group in Arrow's memory, about.
-        row_group_rows: Most rows of a row group.
-        waiting_bytes: Most bytes of rows that wait for their row group, in Arrow's memory.
-        open_files: Most files that are open at once.
+        data_prefix: The folder of the files below it: empty, or ends in `/`.
+        schema: The table's columns and their types.
+        partitioning: How rows are split into files.
+        kind: The table's format.
+        file_bytes: Approximate size at which a file is completed and the next one is started.
+        row_group_bytes: Approximate size of a row group in Arrow's memory.
+        row_group_rows: Maximum number of rows of a row group.
+        waiting_bytes: Maximum size of rows that wait for their row group, in Arrow's memory.
+        open_files: Maximum number of files open at once.
         compression: Parquet's name of the codec.
     """
 
@@ -72,16 +71,16 @@ class FileSettings:
     compression: str = "zstd"
 
     def __post_init__(self) -> None:
-        """Refuse what the table cannot be partitioned by.
+        """Check that this kind of table can be partitioned by these fields.
 
         Raises:
-            OptionError: By `check_partitioning`.
+            OptionError: See `check_partitioning`.
         """
         check_partitioning(self.partitioning, self.schema, self.kind)
 
     @property
     def file_schema(self) -> pa.Schema:
-        """The columns that a file has: of Delta's, not those that its partition has."""
+        """The columns of a file. Delta keeps partition columns in its log only."""
         if self.kind != "delta":
             return self.schema
         names = {each.name for each in self.partitioning.fields}
@@ -89,10 +88,10 @@ class FileSettings:
 
 
 class FileWriter:
-    """Writes files while it is a context manager; an error that leaves it removes them all.
+    """A context manager that writes files, and deletes them all if an error leaves the block.
 
     Args:
-        settings: How they are written.
+        settings: How the files are written.
     """
 
     def __init__(self, settings: FileSettings) -> None:
@@ -108,24 +107,24 @@ class FileWriter:
     def __exit__(self, kind: object, error: BaseException | None, traceback: object) -> None:
         if error is None:
             return
-        # All at once: what Arrow has open is closed as it is collected, and must send nothing then.
+        # Stop all files first: garbage collection closes Arrow's writers, which must send nothing.
         for each in self._open.values():
             each.stop()
         for each in self._open.values():
             each.abort(error)
-        # The store may have got a file, though it did not say so.
+        # The store may have stored a file although its response was lost.
         open_files = (each.file for each in self._open.values())
         delete_files(self._settings.location, [*self._files, *open_files], error)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Take rows.
+        """Add rows.
 
         Args:
-            batch: Has the columns of `FileSettings.schema`, of types that can be cast to those.
+            batch: Has the columns of `FileSettings.schema`, with types that can be cast to theirs.
 
         Raises:
-            LakeTableError: A value does not fit the type that the table has for it.
-            StorageError: The store refused, or went on failing.
+            LakeTableError: A value does not fit the table's type.
+            StorageError: The store refused, or kept failing.
         """
         typed = fit_rows(batch, self._settings.schema, self._settings.kind)
         for values, rows in self._settings.partitioning.split(typed):
@@ -141,10 +140,10 @@ class FileWriter:
             self._flush(max(self._pending, key=lambda each: self._pending[each].size_bytes))
 
     def finish(self) -> tuple[DataFile, ...]:
-        """Write what waits, and complete all files.
+        """Write all rows that wait, complete the open files, and return all files.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused, or kept failing.
         """
         for values in list(self._pending):
             self._flush(values)
@@ -153,10 +152,10 @@ class FileWriter:
         return tuple(self._files)
 
     def _flush(self, values: tuple[object, ...]) -> None:
-        """Write the rows of a partition that wait, as a row group."""
+        """Write the waiting rows of a partition as a row group."""
         pending = self._pending.pop(values)
         self._pending_bytes -= pending.size_bytes
-        # Taken out while it is written to: what is put back is the last used.
+        # Removed and put back, so that the dictionary is in order of last use.
         open_file = self._open.pop(values, None)
         if open_file is None:
             while len(self._open) >= self._settings.open_files:
@@ -173,7 +172,7 @@ class FileWriter:
 
 
 def delete_files(location: Location, files: Sequence[DataFile], error: BaseException) -> None:
-    """Delete files that no table names, because of an error that gets a note if some are left."""
+    """Delete files that no table lists, after an error. If this fails, add a note to the error."""
     try:
         location.delete_objects(each.path for each in files)
     except PulsarOffloadError as failure:
@@ -184,7 +183,7 @@ def delete_files(location: Location, files: Sequence[DataFile], error: BaseExcep
 def note_uncertain_files(
     location: Location, files: Sequence[DataFile], error: BaseException
 ) -> None:
-    """Note on the error of a commit that its files are kept, because it may have been made."""
+    """Add a note to the error of a commit that may have been made: its files are kept."""
     if files:
         message = f"it is not known whether the table at {location} has these files"
         error.add_note(f"{message}, so they are kept: {_list_names(files)}")
@@ -207,7 +206,7 @@ class _PendingRows:
     def add(self, batch: pa.RecordBatch) -> None:
         self.rows += batch.num_rows
         self.size_bytes += batch.nbytes
-        # A slice keeps all that it was cut from.
+        # A slice keeps the whole buffers of its parent alive.
         is_copied = batch.get_total_buffer_size() > _MAX_BUFFER_RATIO * batch.nbytes
         self.batches.append(pa.concat_batches([batch]) if is_copied else batch)
 
@@ -216,7 +215,7 @@ class _PendingRows:
 
 
 class _OpenFile:
-    """A file that is being written, of one partition."""
+    """A file of one partition, while it is written."""
 
     def __init__(self, settings: FileSettings, values: tuple[object, ...]) -> None:
         folder = settings.data_prefix + partition_folder(
@@ -239,16 +238,16 @@ class _OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """How long it is until now."""
+        """Bytes written so far."""
         return self._parts.tell()
 
     def write(self, table: pa.Table) -> None:
-        """Write rows, as one row group or more."""
+        """Write rows as one or more row groups."""
         self._stats.add_rows(table)
         self._writer.write_table(table, self._row_group_rows)
 
     def complete(self) -> DataFile:
-        """Write what is behind the rows, and publish the file."""
+        """Write the footer, and publish the file."""
         self._writer.close()
         [footer] = self._footers
         self._parts.complete()
@@ -260,23 +259,23 @@ class _OpenFile:
         )
 
     def stop(self) -> None:
-        """Take nothing more; sends nothing."""
+        """Ignore all further bytes, so that closing the Parquet writer sends nothing."""
         self._parts.is_stopped = True
-        # There is no footer of a file that broke off.
+        # Arrow may fail to write the footer of an incomplete file.
         with contextlib.suppress(pa.ArrowException, RuntimeError):
             self._writer.close()
 
     def abort(self, error: BaseException) -> None:
-        """Remove what was written."""
+        """Cancel the upload."""
         self._parts.abort(error)
 
 
 class _Parts:
-    """A file to Arrow, whose bytes are sent to a store.
+    """A file object for Arrow that uploads the bytes written to it.
 
     Args:
         location: Folder of the object.
-        name: Its name there.
+        name: Name of the object in the folder.
     """
 
     def __init__(self, location: Location, name: str) -> None:
@@ -289,7 +288,7 @@ class _Parts:
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Take bytes; whole parts are sent."""
+        """Buffer bytes, and upload each full part."""
         if not self.is_stopped:
             self._buffer += data
             self._size_bytes += len(data)
@@ -299,18 +298,16 @@ class _Parts:
         return len(data)
 
     def tell(self) -> int:
-        """How many bytes were written."""
         return self._size_bytes
 
     def flush(self) -> None:
-        """Parts are sent when they are full."""
+        """Do nothing: a part is sent once it is full."""
 
     def close(self) -> None:
-        """Arrow writes no more."""
         self.closed = True
 
     def complete(self) -> None:
-        """Send what is left, and publish the object."""
+        """Upload the remaining bytes, and publish the object."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         if self._upload is None:
@@ -321,7 +318,7 @@ class _Parts:
         upload.__exit__(None, None, None)
 
     def abort(self, error: BaseException) -> None:
-        """Remove what was sent."""
+        """Cancel the upload."""
         self._buffer.clear()
         if self._upload is not None:
             upload, self._upload = self._upload, None

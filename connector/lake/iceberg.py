@@ -1,14 +1,15 @@
-"""An Iceberg table that topics are copied to, in any catalog that PyIceberg knows.
+"""An Iceberg table that topics are copied to, in any catalog that PyIceberg supports.
 
-The progress of the copy is kept twice. Each commit's snapshot has it in its summary, so a table
-that is rolled back goes back to the progress that it had then. A property of the table has the
-newest, which stays when snapshots expire or when others compact the table. So the nearest ancestor
-of the current snapshot that has one is right. If none is left, the property is, unless an ancestor
-is older than the commit that wrote it: then the table was rolled back to before that, and nothing
-says how far it was copied.
+The progress of the copy is stored twice. The summary of each commit's snapshot has it, so that a
+rollback of the table also restores the progress. A table property has the newest progress, which
+survives when snapshots expire or another writer compacts the table.
 
-Optimistic concurrency: a commit is made on the snapshot whose progress was looked at, or not at
-all. If others (a compaction, say) were quicker, it is looked at again.
+The progress of the nearest ancestor of the current snapshot that has one is used. If no ancestor
+has one, the property is used, unless an ancestor is older than the commit that wrote it. In that
+case the table was rolled back to before that commit, and its progress is unknown.
+
+Concurrency is optimistic: a commit is based on the snapshot whose progress was checked, or fails.
+If another writer, such as a compaction, committed first, the progress is checked again.
 """
 
 from __future__ import annotations
@@ -63,31 +64,31 @@ if TYPE_CHECKING:
     from connector.lake.table import Commit, TableFile
 
 PROGRESS: Final = "pulsar-offload.progress"
-"""The property of tables and of snapshots that has the progress."""
+"""The property of tables and snapshots that stores the progress."""
 LATEST_PER_KEY: Final = "pulsar-offload.latest-per-key"
 """The property of tables that keep the latest row of each key."""
 PROGRESS_SEQUENCE_NUMBER: Final = "pulsar-offload.progress-sequence-number"
-"""The property of tables that says which snapshot the progress came with."""
+"""The property of tables with the sequence number of the snapshot that stored the progress."""
 
 _COMMIT_ATTEMPTS: Final = 10
-"""How often other writers may be quicker before a commit is given up."""
+"""Number of attempts after which a commit fails because other writers keep committing first."""
 _NEW_TABLE_PROPERTIES: Final = {
-    # A commit a day, for years, would else leave as many manifests for each query to open.
+    # Otherwise each commit adds a manifest, and every query opens all of them.
     TableProperties.MANIFEST_MERGE_ENABLED: "true",
-    # Each commit writes the progress that every retained snapshot has into one more of them.
+    # Each metadata file repeats the progress of every retained snapshot.
     TableProperties.METADATA_DELETE_AFTER_COMMIT_ENABLED: "true",
 }
 
 
 @dataclass(frozen=True)
 class IcebergTable:
-    """A table of an Iceberg catalog; it is created by the first commit.
+    """A table of an Iceberg catalog. The first commit creates it.
 
     Attributes:
-        catalog: Knows the table.
-        identifier: Its name there, `namespace.table`.
-        url: Where a new table lies; None: where the catalog puts it.
-        storage_options: Options of the fsspec file system that data files are written with; the
+        catalog: The catalog.
+        identifier: The table's name in the catalog, `namespace.table`.
+        url: URL of a new table's folder. None: the catalog chooses it.
+        storage_options: Options of the fsspec file system that data files are written with. The
             catalog has its own for metadata.
     """
 
@@ -106,24 +107,24 @@ class IcebergTable:
         url: str | None = None,
         storage_options: Mapping[str, object] | None = None,
     ) -> IcebergTable:
-        """A table of a catalog that PyIceberg finds by its name.
+        """Return a table of a catalog that PyIceberg finds by its name.
 
         Args:
             identifier: The table's name in the catalog, `namespace.table`.
             catalog: The catalog's name in PyIceberg's configuration (`.pyiceberg.yaml`, or
-                variables `PYICEBERG_CATALOG__…`); None: `default`.
-            properties: Properties of the catalog, which go before its configuration's.
-            url: As for the class.
-            storage_options: As for the class.
+                environment variables `PYICEBERG_CATALOG__…`). None means `default`.
+            properties: Properties of the catalog, which override its configuration.
+            url: See the class.
+            storage_options: See the class.
 
         Raises:
-            OptionError: The name is not that of a table.
+            OptionError: `identifier` is not the name of a table.
             LakeTableError: There is no such catalog.
         """
         if "." not in identifier.strip(".") or "/" in identifier:
             message = (
                 f"an Iceberg table is named namespace.table, not {redacted_urls(identifier)!r};"
-                " where a new one lies is said by location, among the options of the table"
+                " set the folder of a new table with location, a table option"
             )
             raise OptionError(message)
         try:
@@ -136,7 +137,7 @@ class IcebergTable:
 
     @property
     def data_prefix(self) -> str:
-        """Where data files lie in the table's folder, as other writers have it."""
+        """The folder of data files below the table's folder, as other writers use it."""
         return "data/"
 
     @cached_property
@@ -144,15 +145,14 @@ class IcebergTable:
         """The table's folder.
 
         Raises:
-            LakeTableError: The table is not there yet, and neither is its namespace, which would
-                say where it will lie.
+            LakeTableError: Neither the table nor its namespace exists, so its location is unknown.
             StorageError: The catalog failed.
         """
         return Location(_fsspec_url(self._url), self.storage_options)
 
     @cached_property
     def _url(self) -> str:
-        """The table's folder as Iceberg names it."""
+        """The table's folder, with the scheme that the catalog uses."""
         with self._catalog_errors():
             table = self._table()
             if table is not None:
@@ -164,22 +164,22 @@ class IcebergTable:
             return url.rstrip("/")
 
     def _default_url(self) -> str:
-        """Where the catalog would put a new table."""
+        """Return the folder that the catalog chooses for a new table."""
         try:
             created = self.catalog.create_table_transaction(self.identifier, pa.schema([]))
         except NoSuchNamespaceError:
             message = (
                 f"the Iceberg catalog {self.catalog.name} has no namespace for {self.identifier}:"
-                " create it, or say where the table shall lie"
+                " create it, or set the table option location"
             )
             raise LakeTableError(message) from None
         return created.table_metadata.location
 
     def read_state(self) -> TableState | None:
-        """What the table is now; None: there is none yet.
+        """Return the table's state, or None if the table does not exist yet.
 
         Raises:
-            LakeTableError: It has columns or partitions that a copy cannot write.
+            LakeTableError: The table has columns or partitions that a copy cannot write.
             StorageError: The catalog failed.
         """
         with self._catalog_errors():
@@ -195,7 +195,7 @@ class IcebergTable:
         )
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
-        """The files of the snapshot that `read_state` read; see `RewritableTable`.
+        """Iterate over the files of the snapshot that `read_state` read; see `RewritableTable`.
 
         Raises:
             StorageError: The catalog failed.
@@ -210,10 +210,10 @@ class IcebergTable:
     def read_file(
         self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of one of these files; see `RewritableTable`.
+        """Read the rows of one of these files; see `RewritableTable`.
 
         Raises:
-            StorageError: The file, or what others deleted of it, cannot be read.
+            StorageError: The file, or a delete file that applies to it, cannot be read.
         """
         table = _table_from_state(state)
         schema = table.schema() if columns is None else table.schema().select(*columns)
@@ -223,14 +223,14 @@ class IcebergTable:
             )
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
-        """The columns that the table has once it takes rows of a schema, with their numbers.
+        """Return the columns, with field ids, that the table needs so that rows of a schema fit.
 
         Args:
             schema: Columns of the rows.
-            state: What the table is; None: there is none yet.
+            state: The table's state. None if the table does not exist yet.
 
         Raises:
-            LakeTableError: Iceberg cannot keep a column, or cannot change so that it fits.
+            LakeTableError: Iceberg cannot store a column, or the table cannot be changed to fit it.
             StorageError: The catalog failed.
         """
         storable = storable_schema(schema, "iceberg")
@@ -240,7 +240,7 @@ class IcebergTable:
         return _evolve(cast("Table", state.token).transaction(), columns)
 
     def _new_columns(self, columns: pa.Schema) -> pa.Schema:
-        """The columns of a new table, with the numbers that it will have for them."""
+        """Return the columns of a new table, with the field ids that the catalog will assign."""
         with self._catalog_errors():
             try:
                 created = self._create_transaction(columns)
@@ -252,17 +252,17 @@ class IcebergTable:
             return arrow_schema(created.table_metadata.schema())
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Create the table, or widen it; add and remove files; keep the progress: in one step.
+        """Create or widen the table, add and remove files, and store the progress, atomically.
 
         Args:
-            commit: What changes; its schema is what `storable` gave.
-            state: What the table was when the copy began.
+            commit: The change. Its schema is the result of `storable`.
+            state: The table's state when the copy started.
 
         Raises:
-            ConcurrentCopyError: The table's progress is no longer `commit.before`; or others
-                changed its columns or partitions meanwhile.
+            ConcurrentCopyError: The table's progress is no longer `commit.before`, or another
+                writer changed its columns or partitions.
             LakeTableError: The table cannot take the commit.
-            StorageError: The catalog failed; the commit may have been made.
+            StorageError: The catalog failed. The commit may have been made.
         """
         snapshot_id: int | None = None
         for _ in range(_COMMIT_ATTEMPTS):
@@ -273,7 +273,7 @@ class IcebergTable:
                     and snapshot_id is not None
                     and table.snapshot_by_id(snapshot_id)
                 ):
-                    return  # It was made, and the answer that said so was lost.
+                    return  # The commit was made, but its response was lost.
                 self._check_progress(table, commit)
                 if commit.removed:
                     self._check_same_files(table, state)
@@ -285,13 +285,13 @@ class IcebergTable:
                     continue
                 return
         message = (
-            f"others committed to the Iceberg table {self.identifier} before each of"
-            f" {_COMMIT_ATTEMPTS} attempts: run again when they are done"
+            f"other writers committed to the Iceberg table {self.identifier} before each of"
+            f" {_COMMIT_ATTEMPTS} attempts: run again when they have finished"
         )
         raise StorageError(message)
 
     def _prepare(self, table: Table | None, commit: Commit) -> Transaction:
-        """All of a commit but the step that makes it."""
+        """Return the transaction of a commit, ready to be committed."""
         if table is None:
             schema = pyarrow_to_schema(commit.schema)
             spec = partition_spec(commit.partitioning, schema)
@@ -299,16 +299,16 @@ class IcebergTable:
         else:
             if partitioning_from_spec(table.spec(), table.schema()) != commit.partitioning:
                 message = (
-                    f"the partitions of the Iceberg table {self.identifier} were changed meanwhile."
-                    " Run again to write by them"
+                    f"the partitions of the Iceberg table {self.identifier} changed during the"
+                    " copy. Run again to use the new ones"
                 )
                 raise ConcurrentCopyError(message)
             transaction = _OneAttempt(table)
         changed = find_misnumbered_field(commit.schema, _evolve(transaction, commit.schema))
         if changed is not None:
             message = (
-                f"column {changed} of the Iceberg table {self.identifier} is not the one that files"
-                " were written for: its columns were changed meanwhile. Run again to write by them"
+                f"column {changed} of the Iceberg table {self.identifier} changed during the copy,"
+                " after files were written for it. Run again to use the new columns"
             )
             raise ConcurrentCopyError(message)
         metadata = transaction.table_metadata
@@ -344,7 +344,7 @@ class IcebergTable:
     def _create_transaction(
         self, columns: pa.Schema | Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
     ) -> Transaction:
-        """The table as it would be created."""
+        """Return the transaction that creates the table."""
         return self.catalog.create_table_transaction(
             self.identifier, columns, self._url, spec, properties=_NEW_TABLE_PROPERTIES
         )
@@ -352,24 +352,24 @@ class IcebergTable:
     def _check_progress(self, table: Table | None, commit: Commit) -> None:
         if (None if table is None else _progress(table)) != commit.before:
             message = (
-                f"another run copied to the Iceberg table {self.identifier} meanwhile."
-                " Run again to go on behind it"
+                f"another run copied to the Iceberg table {self.identifier} at the same time."
+                " Run again to continue from its progress"
             )
             raise ConcurrentCopyError(message)
 
     def _check_same_files(self, table: Table | None, state: TableState | None) -> None:
-        """Refuse to remove files that others may have changed, or deleted rows of, meanwhile."""
+        """Raise `ConcurrentCopyError` if the table changed since the files to remove were read."""
         before = None if state is None else _table_from_state(state).current_snapshot()
         if table is None or table.current_snapshot() != before:
             message = (
-                f"others changed the Iceberg table {self.identifier} meanwhile, whose files were to"
-                " be written again. Run again to go on behind that"
+                f"another writer changed the Iceberg table {self.identifier} while its files were"
+                " rewritten. Run again to continue from the new version"
             )
             raise ConcurrentCopyError(message)
 
     @contextmanager
     def _catalog_errors(self) -> Iterator[None]:
-        """Let every failure of a catalog leave as an error of this project."""
+        """Convert every exception of the catalog to an error of this project."""
         try:
             yield
         except PulsarOffloadError:
@@ -381,10 +381,10 @@ class IcebergTable:
 
 
 class _OneAttempt(Transaction):
-    """A transaction that is made as it was prepared, or not at all.
+    """A transaction that is committed on the snapshot it was prepared for, or fails.
 
-    The library's own goes on with the same files on top of whatever others committed meanwhile,
-    another copy of the same rows among them.
+    The library's own transaction retries on top of other writers' commits, which may include
+    another copy of the same rows.
     """
 
     def commit_transaction(self) -> Table:
@@ -396,10 +396,10 @@ class _OneAttempt(Transaction):
 
 
 def _evolve(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
-    """Widen a table so that columns fit; all that it has then, with their numbers.
+    """Widen a table in a transaction so that columns fit; return all its columns, with field ids.
 
     Raises:
-        LakeTableError: They do not fit.
+        LakeTableError: The columns do not fit.
     """
     try:
         with transaction.update_schema() as update:
@@ -416,10 +416,11 @@ def _table_from_state(state: TableState) -> Table:
 
 
 def _progress(table: Table) -> str | None:
-    """How far topics were copied to a table.
+    """Return how far topics were copied to a table, or None if nothing was copied.
 
     Raises:
-        LakeTableError: It was rolled back to before its last copy, and no snapshot says.
+        LakeTableError: The table was rolled back to before its last copy, and no snapshot has the
+            progress.
     """
     sequence_number = _sequence_number(table)
     current = table.current_snapshot()
@@ -433,32 +434,32 @@ def _progress(table: Table) -> str | None:
     if rolled_back and progress is not None:
         message = (
             f"the Iceberg table {'.'.join(table.name())} was rolled back to before its last copy,"
-            " and no snapshot says how far it was copied then: to copy all again, remove its"
-            f" property {PROGRESS}"
+            " and no snapshot has its progress: remove its property"
+            f" {PROGRESS} to copy everything again"
         )
         raise LakeTableError(message)
     return progress
 
 
 def _sequence_number(table: Table) -> int:
-    """The sequence number of the snapshot that the newest progress came with."""
+    """Return the sequence number of the snapshot that stored the newest progress."""
     text = table.properties.get(PROGRESS_SEQUENCE_NUMBER, "0")
     try:
         return int(text)
     except ValueError:
         message = (
             f"the property {PROGRESS_SEQUENCE_NUMBER} of the Iceberg table"
-            f" {'.'.join(table.name())} is no number: {text!r:.100}"
+            f" {'.'.join(table.name())} is not a number: {text!r:.100}"
         )
         raise LakeTableError(message) from None
 
 
 def _fsspec_url(url: str) -> str:
-    """Hadoop has names of its own for S3."""
+    """Replace Hadoop's schemes for S3."""
     scheme, separator, rest = url.partition("://")
     return f"s3://{rest}" if separator and scheme in {"s3a", "s3n"} else url
 
 
 def _error_text(error: Exception, properties: Mapping[str, str]) -> str:
-    """What a library's error says, without what only the catalog should be told."""
+    """Return the text of a library's error, without secrets of the catalog."""
     return redacted(str(error), properties) or type(error).__name__

@@ -1,4 +1,4 @@
-"""The files of an Iceberg table: as its manifests have them, and as its snapshots change them."""
+"""Data files of an Iceberg table: entries of its manifests, and snapshots that replace them."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ if TYPE_CHECKING:
     from connector.lake.data_file import ColumnStats, DataFile
 
 _BOUND_LENGTH: Final = 16
-"""Of a longer text or of longer bytes, so many characters or bytes are kept as a bound: Iceberg's
-default (`write.metadata.metrics.default`)."""
+"""Maximum length of a string bound in characters, or a binary one in bytes: Iceberg's default
+(`write.metadata.metrics.default`)."""
 _EXACT: Final = Context(prec=38)
 _SURROGATES: Final = re.compile("[\ud800-\udfff]")
-"""What a bound may become when its last character is raised by one, and no text can hold."""
+"""Matches a bound that became invalid when its last character was incremented."""
 
 
 def iceberg_file(file: DataFile, url: str, spec: PartitionSpec, schema: Schema) -> IcebergFile:
-    """A file as Iceberg's manifests hold it.
+    """Return a file as an entry of Iceberg's manifests.
 
     Args:
-        file: What its writer knows of it.
-        url: Where it lies.
-        spec: How the table is partitioned; its fields are those of the file's partition.
+        file: The file and its statistics.
+        url: The file's URL.
+        spec: The table's partition spec. Its fields match the file's partition.
         schema: Columns of the table.
     """
     nulls: dict[int, int] = {}
@@ -62,7 +62,7 @@ def iceberg_file(file: DataFile, url: str, spec: PartitionSpec, schema: Schema) 
         nulls[field.field_id] = stats.nulls
         least, greatest = _bounds(cast("PrimitiveType", field.field_type), stats)
         if least is not None and isinstance(field.field_type, FloatType | DoubleType):
-            nans[field.field_id] = 0  # Else there would be no bounds.
+            nans[field.field_id] = 0  # Without a NaN count, bounds are ignored.
         if least is not None:
             lower[field.field_id] = least
         if greatest is not None:
@@ -84,10 +84,10 @@ def iceberg_file(file: DataFile, url: str, spec: PartitionSpec, schema: Schema) 
 
 
 class ReplaceFiles(_OverwriteFiles, _MergeAppendFiles):
-    """Adds and removes files in one snapshot.
+    """A snapshot that adds and removes files.
 
-    Of the library's two ways to do so, an overwrite keeps a manifest for each commit for good, even
-    one that names nothing but files that were removed, and an append removes nothing.
+    Neither of the library's own producers suffices. An overwrite keeps one manifest per commit
+    forever, even if it lists only removed files. An append removes nothing.
     """
 
     def __init__(self, table: Table, transaction: Transaction, summary: Mapping[str, str]) -> None:
@@ -96,7 +96,7 @@ class ReplaceFiles(_OverwriteFiles, _MergeAppendFiles):
         )
 
     def _existing_manifests(self) -> list[ManifestFile]:
-        """Those that name files which the table has."""
+        """Return the manifests that list files of the current snapshot."""
         manifests = super()._existing_manifests()
         return [each for each in manifests if each.has_added_files() or each.has_existing_files()]
 
@@ -104,19 +104,19 @@ class ReplaceFiles(_OverwriteFiles, _MergeAppendFiles):
 def table_file(
     task: FileScanTask, schema: Schema, spec: PartitionSpec, columns: Sequence[str]
 ) -> TableFile:
-    """A file as the table's manifests have it.
+    """Return a file of the table's manifests.
 
     Args:
-        task: The file, and what was deleted of it.
+        task: The file and the deletes that apply to it.
         schema: Columns of the table.
-        spec: How the file's rows were divided.
-        columns: Columns of which bounds are wanted.
+        spec: Partition spec that the file was written with.
+        columns: Columns whose bounds are needed.
     """
     try:
         fields = partitioning_from_spec(spec, schema).fields
         values: Sequence[Any] = [task.file.partition[n] for n in range(len(fields))]
         partition = {str(each): value for each, value in zip(fields, values, strict=True)}
-    except LakeTableError:  # It was written when others divided the table, as no copy can.
+    except LakeTableError:  # Written by others, with a partitioning that no copy supports.
         partition = {}
     bounds = {}
     for name in columns:
@@ -133,13 +133,13 @@ def table_file(
 
 
 def scan_task_from_file(file: TableFile) -> FileScanTask:
-    """The file as the library has it."""
-    assert isinstance(file.token, FileScanTask)  # noqa: S101 - what `table_file` gave
+    """Return the library's object for a file that `table_file` returned."""
+    assert isinstance(file.token, FileScanTask)  # noqa: S101 - what `table_file` returned
     return file.token
 
 
 def _partition(file: DataFile, spec: PartitionSpec, schema: Schema) -> Record:
-    """The partition's values as Iceberg keeps them: times and dates as numbers."""
+    """Return the partition's values as Iceberg stores them: dates and times as numbers."""
     return Record(
         *(
             partition_record_value(field, value, schema)
@@ -151,17 +151,17 @@ def _partition(file: DataFile, spec: PartitionSpec, schema: Schema) -> Record:
 
 
 def _bounds(type_: PrimitiveType, stats: ColumnStats) -> tuple[bytes | None, bytes | None]:
-    """The least and the greatest value as Iceberg keeps them; None: not known."""
+    """Return the minimum and maximum as Iceberg stores them. None if one is not recorded."""
     least: Any = stats.least
     greatest: Any = stats.greatest
     if least is None or greatest is None:
         return None, None
     if isinstance(type_, DecimalType):
-        # Which is refused with another scale than the type's.
+        # `to_bytes` rejects a scale other than the type's.
         unit = Decimal((0, (1,), -type_.scale))
         least, greatest = (_EXACT.quantize(each, unit) for each in (least, greatest))
     elif isinstance(least, float):
-        # Engines hold the negative zero for less; which of the two a footer has is not told.
+        # Engines order -0.0 before 0.0, and Parquet footers do not tell which zero a bound is.
         least, greatest = least or -0.0, greatest or 0.0
     elif isinstance(least, str):
         least = least[:_BOUND_LENGTH]

@@ -1,8 +1,8 @@
-"""An Iceberg table's columns and partitions as a copy sees them, and back.
+"""Conversion of an Iceberg table's columns and partitions to and from those of a copy.
 
-Iceberg knows a column by its number. Files say it as metadata of each field of their schema
-(`PARQUET:field_id`, the outermost and the innermost alike), so a column may be renamed, and
-another may take its name, without a file being written again.
+Iceberg identifies a column by its field id. Files store it in the metadata of each field of their
+schema, at every depth (`PARQUET:field_id`). So a column can be renamed, and another can take its
+name, without rewriting files.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ _TRANSFORM: Final = re.compile(r"(identity|year|month|day|hour)|bucket\[(\d+)\]"
 
 
 def arrow_schema(schema: Schema) -> pa.Schema:
-    """The columns of a table with the types in which copies write them, and their numbers.
+    """Return a table's columns with the types in which copies write them, and their field ids.
 
     Raises:
-        LakeTableError: A column has a type that Arrow has not.
+        LakeTableError: A column has a type that Arrow lacks.
     """
     try:
         columns = schema_to_pyarrow(schema, include_field_ids=True)
@@ -46,10 +46,10 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def partitioning_from_spec(spec: PartitionSpec, schema: Schema) -> Partitioning:
-    """How a table's files are divided.
+    """Return the partitioning that a partition spec describes.
 
     Raises:
-        LakeTableError: A copy cannot divide files so; the message names the partition field.
+        LakeTableError: A copy does not support a partition field. The message names it.
     """
     fields = []
     for field in spec.fields:
@@ -67,11 +67,11 @@ def partitioning_from_spec(spec: PartitionSpec, schema: Schema) -> Partitioning:
 
 
 def partition_spec(partitioning: Partitioning, schema: Schema) -> PartitionSpec:
-    """The same for a new table.
+    """Return the partition spec of a new table.
 
     Args:
-        partitioning: How its files are divided.
-        schema: Its columns.
+        partitioning: The table's partitioning.
+        schema: The table's columns.
     """
     fields = []
     for number, field in enumerate(partitioning.fields, PARTITION_FIELD_ID_START):
@@ -87,11 +87,11 @@ def partition_spec(partitioning: Partitioning, schema: Schema) -> PartitionSpec:
 
 
 def find_misnumbered_field(files: pa.Schema, table: pa.Schema) -> str | None:
-    """A field that files and table do not know by the same number; None if there is none.
+    """Return a field whose id differs between files and table, or None if there is none.
 
     Args:
-        files: Columns of the files, with numbers.
-        table: Columns of the table, with numbers.
+        files: Columns of the files, with field ids.
+        table: Columns of the table, with field ids.
     """
     numbers = dict(_field_ids(table))
     for path, number in _field_ids(files):
@@ -103,7 +103,7 @@ def find_misnumbered_field(files: pa.Schema, table: pa.Schema) -> str | None:
 def _field_ids(
     fields: Iterable[pa.Field], path: tuple[str, ...] = ()
 ) -> Iterator[tuple[tuple[str, ...], bytes | None]]:
-    """The number of each field at any depth, by its names from the outermost in."""
+    """Yield the path of names and the id of each field, at every depth."""
     types = pa.types
     for field in fields:
         field_path = (*path, field.name)

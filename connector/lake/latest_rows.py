@@ -1,8 +1,8 @@
-"""Of rows in any order the latest of each key, and which files of a table may have older ones.
+"""The latest row of each key in an increment, and the files of a table that may have older ones.
 
-A key is one of one topic partition, as in Pulsar's own compaction, and the position of a message
-there decides. All keys of an increment are held at once, with the place of their latest row; of the
-rows, no more than those of one file.
+As in Pulsar's compaction, a key belongs to one topic partition, and the row with the greatest
+position is the latest. All keys of an increment are held in memory, with the location of their
+latest row. Rows are held for one file at a time.
 """
 
 from __future__ import annotations
@@ -23,21 +23,22 @@ if TYPE_CHECKING:
     from connector.lake.transforms import Partitioning
 
 NULL_VALUE: Final = "__null_value__"
-"""The column that says which rows remove that of their key."""
+"""The column that marks rows which delete their key."""
 _TEXT: Final = pa.large_string()
-"""The texts of an increment may have more than 2 GiB together."""
+"""Large strings: the identities of an increment may exceed 2 GiB."""
 _END: Final = "\n"
-"""Stands between the number of a topic partition and a key, of which the number has none."""
+"""Separates the number of a topic partition, which cannot contain it, from a key."""
 
 
 @dataclass(slots=True)
 class Identity:
-    """What a row is told apart by, as a text: rows have the same if one replaces the other.
+    """The identity of a row, as a string: a row replaces an older one that has the same identity.
 
     Attributes:
-        key: Name of the column that has the keys.
-        scope: Of the one that has topics or partitions; None: all rows are of one topic partition.
-        numbers: A number for each topic partition that rows were staged of.
+        key: Name of the key column.
+        scope: Name of the column of topics or partitions. None: all rows are of one topic
+            partition.
+        numbers: A number for each topic partition that has staged rows.
     """
 
     key: str
@@ -46,17 +47,17 @@ class Identity:
 
     @property
     def columns(self) -> list[str]:
-        """Columns of the table that it is made of."""
+        """Columns of the table that the identity is computed from."""
         return [self.key] if self.scope is None else [self.scope, self.key]
 
     def learn(self, rows: pa.Table) -> None:
-        """Number the topic partitions of staged rows."""
+        """Assign numbers to the topic partitions of staged rows."""
         if self.scope is not None:
             for each in rows.column(self.scope).unique().to_pylist():
                 self.numbers.setdefault(each, len(self.numbers))
 
     def texts(self, rows: pa.Table) -> pa.LargeStringArray:
-        """Those of rows; null if there is no key, or nothing was staged of the topic partition."""
+        """Return the identity of each row, or null if it has no key or its scope has no number."""
         keys = rows.column(self.key).cast(_TEXT).combine_chunks()
         if self.scope is None:
             return keys
@@ -66,15 +67,15 @@ class Identity:
         return pc.binary_join_element_wise(texts.take(scopes.indices), keys, pa.scalar(_END, _TEXT))
 
     def keys(self, texts: pa.LargeStringArray) -> pa.LargeStringArray:
-        """The keys of texts."""
+        """Return the keys of identities."""
         if self.scope is None or not len(texts):
             return texts
         return pc.list_element(pc.split_pattern(texts, _END, max_splits=1), 1)
 
     def ranges(self, file: TableFile) -> Iterable[tuple[str, str, str | None]]:
-        """For each topic partition that a file may have rows of: a prefix, and bounds behind it.
+        """Yield a prefix and the key bounds of each topic partition that a file may have rows of.
 
-        They are those of the keys; the upper one is None if it is not known.
+        The lower bound is empty if it is not recorded, and the upper one is None.
         """
         keys = file.bounds.get(self.key, (None, None))
         low, high = (each if isinstance(each, str) else None for each in keys)
@@ -83,7 +84,7 @@ class Identity:
             return
         least, greatest = file.bounds.get(self.scope, (None, None))
         for value, number in self.numbers.items():
-            # Of one type, which the column has.
+            # Both values have the type of the column.
             is_below = least is not None and value < least  # type: ignore[operator]
             is_above = greatest is not None and value > greatest  # type: ignore[operator]
             if not is_below and not is_above:
@@ -91,13 +92,13 @@ class Identity:
 
 
 class LatestRows:
-    """Of staged rows, the latest of each key.
+    """The latest row of each key among staged rows.
 
     Args:
-        identity: What tells rows apart.
+        identity: Identifies rows.
 
     Attributes:
-        keyless: How many rows have no key: they are none of these.
+        keyless: Number of rows without a key, which are left out.
     """
 
     def __init__(self, identity: Identity) -> None:
@@ -107,15 +108,15 @@ class LatestRows:
 
     @property
     def staged_columns(self) -> list[str]:
-        """What `add_file` has to be given of each row."""
+        """Columns of the rows that `add_file` takes."""
         return [*dict.fromkeys([*self._identity.columns, *POSITION_COLUMNS, NULL_VALUE])]
 
     def add_file(self, file: int, rows: pa.Table) -> None:
-        """Take the rows of a file, in their order there.
+        """Add the rows of a file, in their order.
 
         Args:
             file: Number of the file.
-            rows: Its `staged_columns`.
+            rows: The `staged_columns` of its rows.
         """
         self._identity.learn(rows)
         texts = self._identity.texts(rows)
@@ -128,23 +129,23 @@ class LatestRows:
         columns["#row"] = _count_up(len(rows))
         table = pa.table(columns)
         self._tables.append(_keep_latest(table.filter(pc.is_valid(table.column("#text")))))
-        # Sorted when it has doubled, each row is sorted a few times at the most.
+        # Merging only when the size has doubled bounds how often a row is sorted.
         first, *rest = self._tables
         if sum(map(len, rest)) >= len(first):
             self._merge()
 
     def _merge(self) -> pa.Table:
-        """All that was looked at, of which there is something, as one table."""
+        """Merge all tables into one and return it. There must be at least one."""
         if len(self._tables) > 1:
             self._tables = [_keep_latest(pa.concat_tables(self._tables))]
         return self._tables[0]
 
     def select_rows(self, file: int, rows: int) -> pa.BooleanArray:
-        """Which rows of a file the table gets.
+        """Return which rows of a file the table gets.
 
         Args:
             file: Number of the file.
-            rows: How many rows it has.
+            rows: Number of its rows.
         """
         latest = self._merge()
         is_selected = pc.and_not(pc.equal(latest.column("#file"), file), latest.column(NULL_VALUE))
@@ -152,10 +153,10 @@ class LatestRows:
         return pc.is_in(_count_up(rows), value_set=row_indices)
 
     def keys(self, partitioning: Partitioning) -> KeySet:
-        """All keys that were staged, be it to be removed.
+        """Return all staged keys, including those to delete.
 
         Args:
-            partitioning: How the table is divided.
+            partitioning: The table's partitioning.
         """
         column = self._merge().column("#text") if self._tables else pa.chunked_array([], _TEXT)
         texts = column.combine_chunks()
@@ -163,12 +164,12 @@ class LatestRows:
 
 
 class KeySet:
-    """Keys whose rows in a table are replaced, or removed.
+    """Keys whose rows in a table are replaced or removed.
 
     Args:
-        identity: What tells rows apart.
-        texts: Those of the keys, ascending, each once.
-        partitioning: How the table is divided.
+        identity: Identifies rows.
+        texts: Identities of the keys, ascending and unique.
+        partitioning: The table's partitioning.
     """
 
     def __init__(
@@ -194,7 +195,7 @@ class KeySet:
         return len(self._texts)
 
     def may_match(self, file: TableFile) -> bool:
-        """Whether a file may have rows of these keys, by what the table says of it."""
+        """Return whether a file's bounds and partition allow rows of these keys."""
         texts = self._texts_for_file(file)
         for prefix, low, high in self._identity.ranges(file):
             index = bisect_left(range(len(texts)), prefix + low, key=lambda n: texts[n].as_py())
@@ -208,11 +209,11 @@ class KeySet:
         return False
 
     def match_rows(self, file: TableFile, rows: pa.Table) -> pa.BooleanArray:
-        """Which rows of a file have one of these keys.
+        """Return which rows of a file have one of these keys.
 
         Args:
             file: The file.
-            rows: The columns of the identity.
+            rows: The identity's columns of its rows.
         """
         return pc.is_in(self._identity.texts(rows), value_set=self._texts_for_file(file))
 
@@ -223,16 +224,16 @@ class KeySet:
 
 
 def _count_up(count: int) -> pa.Int64Array:
-    """0, 1, 2 and so on."""
+    """Return 0, 1, 2, …."""
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
 
 
 def _keep_latest(rows: pa.Table) -> pa.Table:
-    """The last row of each text by its position, in the order of the texts."""
+    """Return the row with the greatest position for each identity, sorted by identity."""
     order = [(each, "ascending") for each in ("#text", *POSITION_COLUMNS)]
     ordered = rows.sort_by(order).combine_chunks()
     texts = ordered.column("#text")
-    if len(texts) < 2:  # noqa: PLR2004 - no two to be compared
+    if len(texts) < 2:  # noqa: PLR2004 - nothing to compare
         return ordered
     is_last = pc.not_equal(texts[:-1], texts[1:]).combine_chunks()
     return ordered.filter(pa.concat_arrays([is_last, pa.array([True])]))

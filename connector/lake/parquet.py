@@ -1,9 +1,10 @@
-"""A table of files and manifests: one a commit, numbered, and written only if its name is free.
+"""A plain Parquet table: files, and numbered manifests that list them, one per commit.
 
-`_pulsar_offload/manifest-<number>.json` names the files that its commit added. The last one says
-what the table is, too: columns, partitioning, progress. Those before it are written again without
-that. The table's files are those that all manifests name together. A file that none names was left
-by a run that was stopped; it may be deleted once no run is under way.
+`_pulsar_offload/manifest-<number>.json` lists the files that its commit added, and is written only
+if the name is free. The last manifest also has the table's columns, partitioning and progress,
+which are then removed from the one before it. The table's files are those that all manifests list
+together. A file that no manifest lists was left by a run that was stopped, and may be deleted while
+no copy runs.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ _LAST_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ParquetTable:
-    """Files below a folder, and the manifests that name them.
+    """Parquet files in a folder, and the manifests that list them.
 
     Attributes:
         location: The folder.
@@ -56,21 +57,21 @@ class ParquetTable:
     data_prefix: str = ""
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
-        """The columns of the table once it takes rows of a schema.
+        """Return the columns that the table needs so that rows of a schema fit.
 
         Raises:
-            LakeTableError: Parquet cannot keep a column, or the table cannot change so.
+            LakeTableError: Parquet cannot store a column, or the table cannot be changed to fit it.
         """
         storable = storable_schema(schema, "parquet")
         return storable if state is None else widen_schema(state.schema, storable, "parquet")
 
     def read_state(self) -> TableState | None:
-        """What the last manifest says.
+        """Return the state that the last manifest describes, or None if there is no table yet.
 
         Raises:
-            OptionError: The store is not known to keep two runs from writing one manifest.
-            LakeTableError: The folder has a table of another kind, or the manifest is malformed.
-            StorageError: The store refused, or went on failing.
+            OptionError: The store is not known to reject the second of two writers of one object.
+            LakeTableError: The folder has another kind of table, or the manifest is malformed.
+            StorageError: The store refused, or kept failing.
         """
         self.location.check_writes_new_objects()
         number = 0
@@ -78,10 +79,10 @@ class ParquetTable:
             manifest = self._manifest(number)
             if "progress" in manifest:
                 return self._state_from_manifest(number, manifest)
-            # It was the last one when they were listed, and is no more.
+            # Another run wrote a later manifest after the listing: list again.
         if number:
             raise self._malformed_error(
-                number, ValueError("it is the last one, and has no progress")
+                number, ValueError("it is the last manifest, and has no progress")
             )
         self._check_no_other_table()
         return None
@@ -99,8 +100,8 @@ class ParquetTable:
         """Write the next manifest.
 
         Raises:
-            ConcurrentCopyError: There is one of its number already.
-            StorageError: The store refused, or went on failing.
+            ConcurrentCopyError: The manifest already exists.
+            StorageError: The store refused, or kept failing.
         """
         number = 1 + (state.token if state and isinstance(state.token, int) else 0)
         manifest = {
@@ -114,30 +115,32 @@ class ParquetTable:
         }
         data = encode_state(number, manifest)
         is_new = self._folder.write_new_object(_manifest_name(number), data)
-        # After a lost answer it may be ours, and written again by the run that came after it.
+        # If the response was lost, the manifest may be ours, possibly shortened by a later run.
         if not is_new and self._manifest(number)["id"] != manifest["id"]:
             message = (
-                f"another run copied to {self.location} meanwhile: its manifest {number} is there."
-                " Run again to go on behind it"
+                f"another run copied to {self.location} at the same time and wrote manifest"
+                f" {number}. Run again to continue from its progress"
             )
             raise ConcurrentCopyError(message, object_key=_manifest_name(number))
-        # The commit is made, even if this fails: what the other manifest says is of no use then.
+        # The commit was made, so a failure is ignored: no reader uses the rest of that manifest.
         with suppress(PulsarOffloadError):
             self._shorten(number - 1)
 
     def _shorten(self, number: int) -> None:
-        """Leave out of a manifest what only the last one is read for: the progress is long."""
+        """Remove from a manifest what only the last one needs: the progress may be large."""
         if number:
             manifest = self._manifest(number)
             data = encode_state(number, {name: manifest[name] for name in _MEMBERS})
             self._folder.write_object(_manifest_name(number), data, user_metadata={})
 
     def files(self) -> Iterator[DataFile]:
-        """The table's files, oldest first; without statistics, and partitions as texts.
+        """Iterate over the table's files, oldest first.
+
+        They have no statistics, and their partition values are texts.
 
         Raises:
             LakeTableError: A manifest is malformed.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused, or kept failing.
         """
         for number in self._numbers():
             for each in self._manifest(number)["files"]:
@@ -150,19 +153,21 @@ class ParquetTable:
                     }:
                         yield DataFile(path, size_bytes, rows, tuple(values.values()))
                     case _:
-                        raise self._malformed_error(number, ValueError(f"{each!r:.100} is no file"))
+                        raise self._malformed_error(
+                            number, ValueError(f"{each!r:.100} does not describe a file")
+                        )
 
     def find_unnamed_files(self) -> list[str]:
-        """Files that no manifest names: runs left them that were killed, or write them just now.
+        """Return the Parquet files that no manifest lists: leftovers, or files of a running copy.
 
         Returns:
-            Their paths below the folder, for `location.delete_objects`.
+            Their paths relative to the folder, for `location.delete_objects`.
 
         Raises:
             LakeTableError: A manifest is malformed.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused, or kept failing.
         """
-        # What is named meanwhile was not unnamed.
+        # Listed before the manifests are read: files committed in between are not reported.
         paths = list(_parquet_files(self.location))
         named = {each.path for each in self.files()}
         return [each for each in paths if each not in named]
@@ -172,7 +177,7 @@ class ParquetTable:
         """Whether the folder has a manifest.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused, or kept failing.
         """
         return bool(self._numbers())
 
@@ -181,7 +186,7 @@ class ParquetTable:
         return self.location.child(STATE_FOLDER)
 
     def _numbers(self) -> list[int]:
-        """The numbers of the manifests: from 1 on, none is missing."""
+        """Return the numbers of the manifests. They must be consecutive from 1 on."""
         try:
             infos = self._folder.list_objects()
         except MissingObjectError:
@@ -192,7 +197,7 @@ class ParquetTable:
             if number != expected:
                 name = _manifest_name(expected)
                 message = (
-                    f"{STATE_FOLDER}/{name} is missing at {self.location}, and later ones are not"
+                    f"{STATE_FOLDER}/{name} is missing at {self.location}, but later ones exist"
                 )
                 raise LakeTableError(message, object_key=name)
         return numbers
@@ -210,7 +215,9 @@ class ParquetTable:
         except MissingObjectError:
             return
         if "_delta_log" in folders:
-            message = f"{self.location} is a Delta table: copy to it as one, or to another folder"
+            message = (
+                f"{self.location} is a Delta table: use format delta, or copy to another folder"
+            )
             raise LakeTableError(message)
 
     def _malformed_error(self, number: int, error: Exception) -> LakeTableError:

@@ -1,9 +1,9 @@
-"""Folders of partitions, below a table's own.
+"""Names of partition folders, below a table's folder.
 
-Only Delta's have a meaning: Polars takes the values of partitions from them, as Hive wrote them,
-and not from the log. Of plain files, those of transforms are named so too, because a reader has
-their values from nowhere else; a column itself stands in the files, and needs no second reading of
-a text.
+In a Delta table they are significant: Polars reads partition values from Hive-style folder names,
+not from the log. In plain Parquet, transforms use Hive-style names too, because their values are
+stored nowhere else. A source column is stored in the files, so its folder has a name that readers
+do not parse.
 """
 
 from __future__ import annotations
@@ -23,16 +23,17 @@ if TYPE_CHECKING:
 
 _NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 _MAX_NAME_LENGTH: Final = 200
-"""Of a folder; a local disk takes 255 bytes."""
+"""Maximum length of a folder name; a local disk allows 255 bytes."""
 _UNSAFE: Final = re.compile(r"[^A-Za-z0-9_.=-]")
-"""What a URL, a file system or a table format may spell in another way."""
+"""Characters that a URL, a file system or a table format may escape."""
 
 
 def check_partitioning(partitioning: Partitioning, schema: pa.Schema, kind: TableKind) -> None:
-    """Refuse what a kind of table cannot be partitioned by.
+    """Check that a kind of table can be partitioned by some fields.
 
     Raises:
-        OptionError: Readers of Delta do not agree on how bytes are written in its log.
+        OptionError: A Delta table would be partitioned by bytes, which its readers decode
+            differently.
     """
     for each in partitioning.fields:
         is_bytes = pa.types.is_binary(schema.field(each.source).type)
@@ -47,11 +48,11 @@ def check_partitioning(partitioning: Partitioning, schema: pa.Schema, kind: Tabl
 def partition_folder(
     partitioning: Partitioning, values: tuple[object, ...], kind: TableKind
 ) -> str:
-    """The folder of a partition: empty, or ends in `/`.
+    """Return the folder of a partition: empty, or ends in `/`.
 
     Raises:
-        LakeTableError: A value of a partition of a Delta table is too long for a name, or would be
-            read as null.
+        LakeTableError: A partition value of a Delta table is too long for a name, or would be read
+            as null.
 
     Example:
         >>> from connector.lake.transforms import PartitionField, Partitioning
@@ -67,10 +68,10 @@ def partition_folder(
 
 
 def delta_text(field: PartitionField, value: object) -> str:
-    """A value as Delta's protocol writes those of partitions; not for null.
+    """Return a partition value as Delta's protocol writes it. It must not be null.
 
     Raises:
-        LakeTableError: It would be read as null.
+        LakeTableError: The value would be read as null.
     """
     if field.transform == "identity" and isinstance(value, datetime):
         return value.replace(tzinfo=None).isoformat(" ", "microseconds")
@@ -99,5 +100,5 @@ def _hive_name(field: PartitionField, value: object) -> str:
 def _plain_name(field: PartitionField, value: object) -> str:
     sign = "-" if field.transform == "identity" else "="
     text = _NULL if value is None else field.text(value)
-    # Two values may share a folder: files are told apart by names that nothing else has.
+    # Two values may share a folder: file names are unique.
     return _UNSAFE.sub("_", f"{field.name}{sign}{text}")[:_MAX_NAME_LENGTH]

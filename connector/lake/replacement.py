@@ -1,8 +1,9 @@
-"""Staged rows of an increment → the files that they make of a table which has each key once.
+"""The change that an increment makes to a table that keeps the latest row of each key.
 
-Tasks stage all rows, in files that no table names. Of those only the latest of each key go on, and
-the files of the table that have an older one are written again without it. A row of the table is
-older than each of the increment: those of a topic partition follow each other.
+Tasks first write all rows to staged files, which no table lists. Only the latest row of each key is
+then copied to files of the table. Files of the table that have an older row of such a key are
+rewritten without it. Every row of the table is older than the rows of the increment, because
+increments of a topic partition are in order.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from connector.lake.table import RewritableTable, TableFile, TableState
 
 STAGED_COLUMNS = (*POSITION_COLUMNS, NULL_VALUE)
-"""What is staged of each row besides its columns in the table."""
+"""Columns that staged files have in addition to the table's."""
 
 
 def _one_scope(_topic: TopicName) -> object:
@@ -43,11 +44,11 @@ class LatestPerKey:
 
     Attributes:
         table: The table.
-        key: Name of its column of keys.
-        scope: Name of the column that has the topic partitions which a key is one of: topics or
-            partitions. None: there is but one.
-        only_staged: Those of `STAGED_COLUMNS` that the table does not have.
-        to_scope: Gives what stands in the column `scope` of a topic or partition.
+        key: Name of its key column.
+        scope: Name of the column of topics or partitions, to which keys belong. None: the table has
+            a single topic partition.
+        only_staged: Those of `STAGED_COLUMNS` that the table lacks.
+        to_scope: Returns the value of the column `scope` for a topic or partition.
     """
 
     table: RewritableTable
@@ -57,27 +58,27 @@ class LatestPerKey:
     to_scope: Callable[[TopicName], object] = _one_scope
 
     def check_topics(self, topics: Iterable[TopicName]) -> None:
-        """Check that the table can tell rows of different topics and partitions apart.
+        """Check that the table can distinguish rows of different topics and partitions.
 
         Args:
-            topics: All that the table has rows of, or gets.
+            topics: All topics that the table has rows of, or will get.
 
         Raises:
-            OptionError: It cannot: rows of one would take the place of rows of the other.
+            OptionError: It cannot: rows of one would replace rows of another.
         """
         topics_by_scope: dict[object, TopicName] = {}
         for topic in topics:
             other = topics_by_scope.setdefault(self.to_scope(topic), topic)
             if other != topic:
                 message = (
-                    f"{self.table.location} cannot tell keys of {topic} from those of {other}: copy"
-                    " one of them to another table, or both at once to a new one"
+                    f"{self.table.location} cannot distinguish keys of {topic} from those of"
+                    f" {other}: copy one of them to another table, or both in one copy to a new one"
                 )
                 raise OptionError(message)
 
     @property
     def columns(self) -> list[str]:
-        """Those that the table must have."""
+        """Columns that the table must have."""
         return self._identity.columns
 
     @property
@@ -85,14 +86,14 @@ class LatestPerKey:
         return Identity(self.key, self.scope)
 
     def staging(self, settings: FileSettings) -> FileSettings:
-        """How rows are staged.
+        """Return how rows are staged.
 
         Args:
             settings: How files of the table are written.
         """
         schema = settings.schema
         for each in STAGED_COLUMNS:
-            # The table may stand with a column that others copied.
+            # An existing table may already have one of these columns.
             if each not in schema.names:
                 type_ = pa.bool_() if each == NULL_VALUE else DEAD_LETTERS_SCHEMA.field(each).type
                 schema = schema.append(pa.field(each, type_))
@@ -101,17 +102,17 @@ class LatestPerKey:
     def write_replacement(
         self, staged: Sequence[DataFile], settings: FileSettings, state: TableState | None
     ) -> Replacement:
-        """Write what the table gets; whatever happens, nothing is staged then.
+        """Write the new files of the table, and delete the staged files, even if this fails.
 
         Args:
-            staged: Files that were written by `staging`.
+            staged: Files that were written as `staging` says.
             settings: How files of the table are written.
-            state: What the table is; None: there is none yet.
+            state: The table's state. None if the table does not exist yet.
 
         Raises:
-            LakeTableError: A file of the table cannot be read, or not be written again.
-            PulsarOffloadError: Rows cannot be read or written. Nothing of it is left in the store
-                then, unless a note on the error says so.
+            LakeTableError: A file of the table cannot be read or rewritten.
+            PulsarOffloadError: Rows cannot be read or written. No written file is left in the
+                store, unless a note on the error names it.
         """
         try:
             with FileWriter(settings) as writer:
@@ -152,10 +153,10 @@ class LatestPerKey:
     def _rewrite_files(
         self, keys: KeySet, writer: FileWriter, state: TableState | None
     ) -> Iterator[tuple[TableFile, int]]:
-        """Write the rows beside those of some keys, of each file that has such.
+        """Rewrite each file that has rows of some keys, without these rows.
 
         Returns:
-            These files, and how many rows of the keys each has.
+            The replaced files, and the number of these rows in each.
         """
         if state is None or not len(keys):
             return
@@ -180,14 +181,14 @@ class LatestPerKey:
 
 @dataclass(frozen=True, slots=True)
 class Replacement:
-    """What an increment makes of a table.
+    """How an increment changes the files of a table.
 
     Attributes:
-        files: Files that come to it.
-        rows: How many rows are new.
-        removed: Files that go.
-        replaced: How many rows of the table these stand for, or are removed.
-        keyless: How many messages were left out because they have no key.
+        files: Files to add.
+        rows: Number of new rows.
+        removed: Files to remove.
+        replaced: Number of rows of the table that are replaced or removed.
+        keyless: Number of messages left out because they have no key.
     """
 
     files: tuple[DataFile, ...]
@@ -200,7 +201,7 @@ class Replacement:
 def _filter_rows(
     batches: Iterable[pa.RecordBatch], is_selected: pa.BooleanArray
 ) -> Iterator[pa.RecordBatch]:
-    """Some of the rows that batches have together."""
+    """Filter the rows of consecutive batches by a mask over all of them."""
     first = 0
     for batch in batches:
         selected = batch.filter(is_selected.slice(first, batch.num_rows))

@@ -1,11 +1,11 @@
-"""State files of a table: JSON objects that carry a number, the one in their name, and a checksum.
+"""State files of a table: JSON objects with a number, which their name repeats, and a checksum.
 
 ```
 {"format": 1, "number": 2, "progress": "…", …, "crc32": 2774351021}
 ```
 
-`crc32` is that of all other members. So a file that was cut, changed or copied to another name is
-refused, and no copy goes by it.
+`crc32` is the checksum of all other members. A copy refuses a file that was truncated, changed or
+copied to another name.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 STATE_FOLDER: Final = "_pulsar_offload"
-"""Where they are, below the folder of the table."""
+"""The folder of state files, below the table's folder."""
 _FORMAT: Final = 1
 
 
@@ -38,24 +38,24 @@ def decode_state(data: bytes, number: int, members: Mapping[str, type]) -> dict[
     """Return the members of a state file.
 
     Args:
-        data: Its bytes.
+        data: The file's bytes.
         number: The number in its name.
-        members: Members that it must have, with their types.
+        members: Required members and their types.
 
     Raises:
-        ValueError: It was cut or changed, or is another file.
+        ValueError: The file was truncated or changed, or is a copy of another file.
     """
     try:
         body: Any = json.loads(data)
         checksum = body.pop("crc32", None) if isinstance(body, dict) else None
         expected = json_crc32(body)
     except (ValueError, RecursionError) as error:
-        raise ValueError(f"it was cut or changed: {error}") from None
+        raise ValueError(f"it was truncated or changed: {error}") from None
     if checksum is None:
         raise ValueError("it has no checksum (crc32): this release did not write it")
-    # Nor is a bool a number here, though it is an `int`.
+    # `type`, not `isinstance`: a bool is an `int` too.
     if type(checksum) is not int or checksum != expected:
-        raise ValueError("it was cut or changed: its checksum is not that of its content")
+        raise ValueError("it was truncated or changed: its checksum does not match its content")
     if body.get("format") != _FORMAT:
         raise ValueError(f"its format is {body.get('format')!r}, and this release reads {_FORMAT}")
     if body.get("number") != number:
@@ -65,11 +65,11 @@ def decode_state(data: bytes, number: int, members: Mapping[str, type]) -> dict[
 
 
 def check_members(content: Mapping[str, object], members: Mapping[str, type]) -> None:
-    """Check the types of members of a state file.
+    """Check the types of a state file's members.
 
     Raises:
-        ValueError: One is missing, or has another type.
+        ValueError: A member is missing, or has another type.
     """
     for name, member_type in members.items():
         if type(content.get(name)) is not member_type:
-            raise ValueError(f"its {name} is not as it was written: {content.get(name)!r:.100}")
+            raise ValueError(f"its {name} is malformed: {content.get(name)!r:.100}")

@@ -1,7 +1,7 @@
-"""What every kind of table offers to a copy: what it is now, and one step that changes its files.
+"""The interface that every kind of table offers to a copy: its state, and an atomic commit.
 
-The files of a commit are written before it, and no table names them until it. So whatever stops a
-copy before the commit leaves garbage, and never half a commit.
+Data files are written before the commit that adds them. A copy that stops before the commit leaves
+unreferenced files, never half a commit.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class TableState:
-    """What a table is now.
+    """The current version of a table.
 
     Attributes:
-        schema: Its columns.
-        partitioning: How its files are split.
-        progress: How far it was copied to, as the last commit said; None: nothing was copied yet.
-        token: What the kind of table knows its version by; for its own methods alone.
-        latest_per_key: Whether it keeps the latest row of each key, and no other.
+        schema: The table's columns.
+        partitioning: How its rows are partitioned.
+        progress: How far its topics are copied, according to the last commit. None if nothing was
+            copied yet.
+        token: The table kind's own handle of the version; only for the methods of the table that
+            returned it.
+        latest_per_key: Whether the table keeps only the latest row of each key.
     """
 
     schema: pa.Schema
@@ -40,12 +42,13 @@ class TableState:
 
 @dataclass(frozen=True, slots=True)
 class TableFile:
-    """A file of a table, as the table stands.
+    """A data file of a table's current version.
 
     Attributes:
-        token: What the kind of table knows it by; for its own methods alone.
-        bounds: For columns that were asked for, the least and the greatest value; None: not known.
-        partition: The value of each field of the partitioning, by the field's text; None: null.
+        token: The table kind's own handle of the file; only for the methods of the table that
+            returned it.
+        bounds: The minimum and maximum of each requested column. None if a bound is not recorded.
+        partition: The value of each partition field, by the field's text. None stands for null.
     """
 
     token: object
@@ -55,17 +58,18 @@ class TableFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What is added to a table, and taken from it, in one step.
+    """The files that one atomic step adds to a table and removes from it.
 
     Attributes:
-        files: Files that lie at the table's location already.
-        schema: The columns that the table has then: what it stood with, perhaps widened.
-        partitioning: How the files are split.
-        before: The progress that the table must have.
-        after: The progress that it has then.
-        summary: Further words for people, which the table keeps with the commit if it can.
-        removed: Files of the table, as it stood when the copy began, that it has no more then.
-        latest_per_key: See `TableState`; the same in each commit to a table.
+        files: Data files that are already stored in the table's folder.
+        schema: The table's columns after the commit: the current ones, possibly widened, then new
+            ones.
+        partitioning: How the rows are partitioned.
+        before: The progress that the table must have before the commit.
+        after: The progress that the commit stores.
+        summary: Additional text for people, stored with the commit if the table kind supports it.
+        removed: Files that the commit removes; they were part of the table when the copy started.
+        latest_per_key: See `TableState`. It is the same in each commit to a table.
     """
 
     files: tuple[DataFile, ...]
@@ -79,79 +83,79 @@ class Commit:
 
 
 class LakeTable(Protocol):
-    """A table that files can be added to."""
+    """A table that data files can be added to."""
 
     @property
     def location(self) -> Location:
-        """The table's folder, which the paths of its files are relative to."""
+        """The table's folder. Paths of its files are relative to it."""
 
     @property
     def data_prefix(self) -> str:
-        """Where in its folder new files lie: empty, or ends in `/`."""
+        """The folder of new files below `location`: empty, or ends in `/`."""
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
-        """The columns of the table once it takes rows of a schema, as its files have to hold them.
+        """Return the columns that the table needs so that rows of a schema fit.
 
-        They are those that it stands with, widened, and behind them the new ones; each with the
-        type in which this kind of table keeps it. Rows are cast to them, without loss, before they
-        are written (`connector.lake.evolution.fit_rows`).
+        These are the current columns, widened if needed, followed by the new ones. Each has the
+        type in which this kind of table stores it. `connector.lake.evolution.fit_rows` casts rows
+        to these types, without loss, before they are written.
 
         Args:
             schema: Columns of the rows.
-            state: What the table is; None: there is none yet.
+            state: The table's state. None if the table does not exist yet.
 
         Raises:
-            LakeTableError: This kind of table cannot keep a column, or cannot change so that it
-                fits; the message names it.
+            LakeTableError: This kind of table cannot store a column, or cannot be changed to fit
+                it. The message names the column.
         """
 
     def read_state(self) -> TableState | None:
-        """What the table is now; None: there is none yet.
+        """Return the table's state, or None if the table does not exist yet.
 
         Raises:
-            LakeTableError: What stands there is no table that can be copied to.
+            LakeTableError: The location has something other than a table that can be copied to.
             StorageError: The store or the catalog failed.
         """
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Create the table, or widen it, if needed; add the files; keep the progress: in one step.
+        """Create or widen the table if needed, change its files and store the progress, atomically.
 
         Args:
-            commit: What is added.
-            state: What the table was when the copy began, by `read_state`.
+            commit: The change.
+            state: The table's state when the copy started, from `read_state`.
 
         Raises:
-            ConcurrentCopyError: The table's progress is no longer `commit.before`; or others
-                changed it so that what is removed is not what was read.
+            ConcurrentCopyError: The table's progress is no longer `commit.before`, or another
+                writer changed files that the commit removes.
             LakeTableError: The table cannot take the commit.
-            StorageError: The store or the catalog failed; the commit may have been made.
+            StorageError: The store or the catalog failed. The commit may or may not have been made.
         """
 
 
 class RewritableTable(LakeTable, Protocol):
-    """A table whose files can be read, and be taken from it in a commit."""
+    """A table whose files can be read, and be removed by a commit."""
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
-        """The files that a table has.
+        """Iterate over the table's data files.
 
         Args:
-            state: What the table is.
-            columns: Columns of it, of which bounds are wanted.
+            state: The table's state.
+            columns: Columns of the table whose bounds are needed.
 
         Raises:
-            LakeTableError: It has files that cannot be written again.
+            LakeTableError: The table has files that cannot be rewritten.
             StorageError: The store or the catalog failed.
         """
 
     def read_file(
         self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """The rows of a file, in the same order each time; columns as the file has them.
+        """Read the rows of a file, in the same order each time, with the columns of the file.
 
         Args:
-            state: What the table is.
-            file: One of its `data_files`.
-            columns: Columns of the table; None: all.
+            state: The table's state.
+            file: One of the table's `data_files`.
+            columns: Columns of the table to read. None reads all.
 
         Raises:
             LakeTableError: The file is malformed.

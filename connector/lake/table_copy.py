@@ -1,9 +1,9 @@
-"""The copy of topics to one table: increments, each written and then committed, until all is there.
+"""The copy of topics to one table, in steps: each step writes an increment and commits it.
 
-A step begins where the table says that the one before it ended, so it does not matter who made
-that, or what stopped whom. Dead letters are committed before the rows. If a run is stopped between
-the two, the next one meets the same letters again, and leaves out what the table of dead letters
-says that it has.
+Each step resumes from the progress stored in the table, so a run can be stopped at any point and
+continued by any engine. Dead letters are committed before the rows. If a run stops between these
+two commits, the next run decodes the same dead letters again, and leaves out those that their table
+already has.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from connector.lake.task_writer import WrittenTask
 
     ProgressCallback = Callable[[int, int], object]
-    """Hears how many bytes of data objects were copied, of how many."""
+    """Called with the bytes of data objects that were copied, and the total."""
 
 
 @dataclass(slots=True)
@@ -58,21 +58,21 @@ class TableSummary:
 
     Attributes:
         target: The table.
-        rows: Rows that were added.
-        replaced: Rows that they stand for, or that were removed, of a table that keeps the latest
-            row of each key.
+        rows: Rows added.
+        replaced: Older rows that were replaced or removed, if the table keeps the latest row of
+            each key.
         keyless: Messages without a key, which such a table leaves out.
-        files: Files that were added.
-        written_bytes: Length of these files.
-        dead_letters: Rows that were added to the table of dead letters.
-        data_bytes: Bytes of data objects that were read.
-        commits: How many commits were made.
-        analyzed_ledgers: Ledgers that were read whole, and are new in the statistics.
-        progress: How far the topics are copied; None: nothing of them is.
-        lag_bytes: Bytes of data objects that could not be copied yet: what stands behind an open
+        files: Files added.
+        written_bytes: Total length of these files.
+        dead_letters: Rows added to the table of dead letters.
+        data_bytes: Bytes of data objects read.
+        commits: Number of commits.
+        analyzed_ledgers: Ledgers that were read completely and added to the statistics.
+        progress: How far the topics are copied. None if nothing is.
+        lag_bytes: Bytes of data objects that cannot be copied yet, because they follow an open
             transaction or a missing ledger.
-        metrics: Counts of what was met besides rows.
-        notices: One sentence for each thing a reader of the table must know of.
+        metrics: Read metrics.
+        notices: One sentence for each fact that a reader of the table must know.
     """
 
     target: str
@@ -93,21 +93,22 @@ class TableSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class TableCopy:
-    """What is copied, and to where.
+    """The copy of one or more topics to one table.
 
     Attributes:
-        increments: Say what is new.
+        increments: Finds the new entries of the topics.
         kind: Format of the tables.
         table: The table.
-        dead_letter_table: The table of dead letters; None: a value that cannot be decoded is an
+        dead_letter_table: The table of dead letters. None: a value that cannot be decoded is an
             error.
-        latest: How the table keeps the latest row of each key; None: it keeps all rows.
-        partition_by: How a new table is partitioned; None: as it stands, or not at all.
-        sizes: How much is put together.
-        executor: What runs the tasks.
-        on_progress: Hears how far it came.
-        analysis: Learns the ledgers that are read whole; None: nothing does.
-        source: What is copied, for people who look at the table's history.
+        latest: How the table keeps the latest row of each key. None: it keeps all rows.
+        partition_by: How a new table is partitioned. None keeps the partitioning of an existing
+            table.
+        sizes: Target sizes of files, tasks and commits.
+        executor: Runs the tasks.
+        on_progress: Called after each task.
+        analysis: Collects statistics of ledgers that are read completely. None: no statistics.
+        source: Description of the topics, for the table's history.
     """
 
     increments: Increments
@@ -123,10 +124,10 @@ class TableCopy:
     source: str = ""
 
     def plan(self) -> CopyPlan:
-        """What would be copied now; writes nothing.
+        """Return what a copy would do now; write nothing.
 
         Raises:
-            PulsarOffloadError: As `copy`, as far as that can be told.
+            PulsarOffloadError: See `copy`, for errors that occur before data is read.
         """
         state = self.table.read_state()
         self._settings(state)
@@ -135,8 +136,8 @@ class TableCopy:
         if self.latest is None:
             return plan
         notice = (
-            "rows are written twice, and so are files of the table that have older rows of their"
-            " keys: neither is counted here, for nobody knows yet which these are"
+            "rows are written twice, and files of the table with older rows of their keys are"
+            " rewritten: neither is included here, because the affected files are not known yet"
         )
         return replace(plan, notices=(*plan.notices, notice))
 
@@ -144,19 +145,19 @@ class TableCopy:
         """Copy all that is new, commit by commit.
 
         Raises:
-            OptionError: Columns to partition by are not there, or the table is partitioned in
-                another way; or it is to have the latest row of each key, and cannot tell keys of
-                these topics apart.
-            LakeTableError: The table cannot take the rows; nothing was written of this step.
-            ConcurrentCopyError: Another run copied to the table; what this one committed before
-                stays.
+            OptionError: A partition column does not exist, the table is partitioned differently, or
+                the table keeps the latest row of each key and cannot distinguish the keys of these
+                topics.
+            LakeTableError: The table cannot store the rows; nothing was written in this step.
+            ConcurrentCopyError: Another run copied to the table. Earlier commits of this run
+                remain.
             PulsarOffloadError: Data cannot be read, decoded or written.
         """
         summary = TableSummary(str(self.table.location))
         total = 0
         while True:
             state = self.table.read_state()
-            # What cannot be kept is told before anything is written, be there rows or not.
+            # Fails before anything is written, even if there are no new rows.
             settings = self._settings(state)
             before = _read_progress(str(self.table.location), state)
             summary.progress = None if state is None else state.progress
@@ -178,14 +179,14 @@ class TableCopy:
         if before != Progress() or not self.increments.options.bounds.has_start:
             return increment
         notice = (
-            "what lies before the start is not copied by a later run either: each goes on where the"
-            " one before it ended"
+            "messages before the start are not copied by later runs either: each run resumes where"
+            " the previous one ended"
         )
         return replace(increment, notices=(notice, *increment.notices))
 
     def _report_progress(self, total_bytes: int, copied_bytes: int) -> None:
         if self.on_progress is not None:
-            # A block that two increments share is counted by both.
+            # The sum may exceed the total: a block that two increments share is counted twice.
             self.on_progress(copied_bytes, max(total_bytes, copied_bytes))
 
     def _step(
@@ -196,7 +197,6 @@ class TableCopy:
         summary: TableSummary,
         on_progress: Callable[[int], object],
     ) -> None:
-        """Write an increment, and commit it."""
         dead_letters = (
             None
             if self.dead_letter_table is None
@@ -256,7 +256,7 @@ class TableCopy:
         read_bytes: int,
         on_progress: Callable[[int], object],
     ) -> list[WrittenTask]:
-        """What came of all tasks; of none, if one fails."""
+        """Run all tasks and return their results. If one fails, delete all files and re-raise."""
         tasks = [task for each in increment.reads for task in each.tasks(self.sizes.task_bytes)]
         results: list[WrittenTask] = []
         try:
@@ -278,7 +278,7 @@ class TableCopy:
         return pa.schema([each for each in rows if each.name not in only_staged])
 
     def _settings(self, state: TableState | None) -> FileSettings:
-        """How files are written; raises `LakeTableError` or `OptionError`."""
+        """Return how files are written. Raises `LakeTableError` or `OptionError`."""
         if state is not None and (state.latest_per_key or state.progress is not None):
             self._check_same_rows(state)
         if state is not None and self.latest is not None:
@@ -292,31 +292,31 @@ class TableCopy:
             if partition_texts is not None and tuple(partition_texts) != partitioning.texts:
                 current = ", ".join(partitioning.texts) or "nothing"
                 message = (
-                    f"{self.table.location} is partitioned by {current}, which a copy does not"
-                    " change: leave partition_by out, or copy to another table"
+                    f"{self.table.location} is partitioned by {current}, and a copy cannot change"
+                    " that: leave out partition_by, or copy to another table"
                 )
                 raise OptionError(message)
         return self._file_settings(self.table, schema, partitioning)
 
     def _check_same_rows(self, state: TableState) -> None:
-        """Refuse a table that was copied to in the other way."""
+        """Raise `OptionError` if the table and the copy disagree on `latest_per_key`."""
         if state.latest_per_key != (self.latest is not None):
-            has, other = "each row", "without it"
+            has, other = "every row", "without"
             if state.latest_per_key:
-                has, other = "the latest row of each key", "with it"
+                has, other = "the latest row of each key", "with"
             message = (
-                f"{self.table.location} has {has}, which a copy does not change: copy to it"
-                f" {other} (latest_per_key), or to another table"
+                f"{self.table.location} keeps {has}, and a copy cannot change that: copy to it"
+                f" {other} latest_per_key, or copy to another table"
             )
             raise OptionError(message)
 
     def _check_columns(self, state: TableState, latest: LatestPerKey) -> None:
-        """Refuse a table whose rows do not say which of them the new ones replace."""
+        """Raise `LakeTableError` if the table lacks a column that identifies rows."""
         for each in latest.columns:
             if each not in state.schema.names:
                 message = (
-                    f"{self.table.location} has no column {each}, which is needed to tell rows"
-                    " apart: copy to another table"
+                    f"{self.table.location} has no column {each}, which latest_per_key needs to"
+                    " identify rows: copy to another table"
                 )
                 raise LakeTableError(message)
 
@@ -345,13 +345,13 @@ class TableCopy:
 
 @dataclass(frozen=True, slots=True)
 class _DeadLetterTable:
-    """The table of dead letters, as it stands.
+    """The current version of the table of dead letters.
 
     Attributes:
         table: The table.
-        state: What it is.
+        state: Its state. None if it does not exist yet.
         settings: How its files are written.
-        progress: It has the letters of all rows before.
+        progress: The position up to which it has the dead letters of all rows.
     """
 
     table: LakeTable
@@ -360,12 +360,12 @@ class _DeadLetterTable:
     progress: Progress
 
     def writer(self, settings: FileSettings) -> TaskWriter:
-        """What writes rows by some settings, and letters that the table has not."""
+        """Return a writer of rows, and of the dead letters that the table lacks."""
         positions = {str(topic): each.next for topic, each in self.progress.topics.items()}
         return TaskWriter(settings, self.settings, positions)
 
     def commit(self, files: Sequence[DataFile], after: Progress, summary: dict[str, str]) -> None:
-        """Add letters."""
+        """Commit files of dead letters."""
         commit = Commit(
             tuple(files),
             self.settings.schema,
@@ -379,12 +379,12 @@ class _DeadLetterTable:
 
 
 _REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
-"""Errors of a commit that was surely not made; after any other, it may have been."""
+"""Errors after which a commit was certainly not made. After any other error, it may have been."""
 
 
 @contextmanager
 def _delete_on_error(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
-    """Delete files if an error leaves the block."""
+    """Delete files if the block raises."""
     try:
         yield
     except BaseException as error:
@@ -394,7 +394,7 @@ def _delete_on_error(location: Location, files: Sequence[DataFile]) -> Iterator[
 
 @contextmanager
 def _delete_on_refusal(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
-    """Delete the files of a commit that is refused, and name those of one that may be made."""
+    """Delete the files of a refused commit, or note them on the error if it may have been made."""
     try:
         yield
     except _REFUSALS as error:
@@ -411,12 +411,12 @@ def _read_progress(target: str, state: TableState | None) -> Progress:
     try:
         return Progress.from_json(state.progress)
     except CorruptProgressError as error:
-        message = f"how far topics were copied to {target} cannot be read: {error.message}"
+        message = f"cannot read the progress stored in {target}: {error.message}"
         raise CorruptProgressError(message) from None
 
 
 def _merge_progress(one: Progress, other: Progress) -> Progress:
-    """Of each topic, the progress that reaches further."""
+    """Return the later progress of each topic."""
     topics = dict(one.topics)
     for topic, each in other.topics.items():
         if topic not in topics or topics[topic].next < each.next:

@@ -1,4 +1,4 @@
-"""A format's name and a place → the table there."""
+"""The table kinds that topics can be copied to, and how to open a table of each."""
 
 from __future__ import annotations
 
@@ -27,18 +27,20 @@ def open_table(
     storage_options: Mapping[str, object] | None,
     table_options: Mapping[str, object] | None,
 ) -> LakeTable:
-    """A table, which need not be there yet. Sends nothing, but for an Iceberg catalog.
+    """Return a table, which need not exist yet. Sends no request, except to an Iceberg catalog.
 
     Args:
-        kind: Its format.
-        target: URL of its folder; of Iceberg its name in the catalog, `namespace.table`.
-        storage_options: Options of the fsspec file system that files are written with.
-        table_options: Of Delta, options of `deltalake`'s own storage. Of Iceberg, the properties of
-            the catalog, its name as `catalog`, and the URL of a new table's folder as `location`.
+        kind: The table's format.
+        target: URL of the table's folder. For Iceberg, the table's name in the catalog,
+            `namespace.table`.
+        storage_options: Options of the fsspec file system that data files are written with.
+        table_options: For Delta, options of `deltalake`'s own storage. For Iceberg, the properties
+            of the catalog, its name as `catalog`, and the URL of a new table's folder as
+            `location`.
 
     Raises:
-        OptionError: There is no such format, its library is not installed, or options do not go
-            with it.
+        OptionError: The format is unknown, its library is not installed, or the options do not
+            apply to it.
     """
     texts = {name: str(value) for name, value in (table_options or {}).items()}
     if kind not in KINDS:

@@ -1,4 +1,4 @@
-"""A scan task → the files of its rows: what runs in a thread, or in another process."""
+"""The writer of one scan task's files, which runs in a thread or in another process."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ if TYPE_CHECKING:
     from connector.statistics.ledger_parts import LedgerPart
 
 MAX_BUFFERED_DEAD_LETTERS: Final = 1 << 18
-"""Positions and reasons of dead letters that a task holds, some 64 MiB; and those of a batch."""
+"""Dead letters that a task holds before it writes them: some 64 MiB, plus those of one batch."""
 _OUTER_UNITS: Final = frozenset({Unit.BLOCK, Unit.LEDGER})
 
 
 @dataclass(frozen=True, slots=True)
 class WrittenTask:
-    """What came of a task. Can be pickled.
+    """The files and metrics of a finished task. Can be pickled.
 
     Attributes:
         files: Files of the table.
         dead_letter_files: Files of the table of dead letters.
-        metrics: What was met besides rows.
-        data_bytes: Bytes of data objects that the task is of.
-        parts: What was learned of the ledgers that are to be analyzed.
+        metrics: The task's read metrics.
+        data_bytes: Bytes of data objects that the task covers.
+        parts: Zones of the analyzed ledgers.
     """
 
     files: tuple[DataFile, ...]
@@ -50,15 +50,15 @@ class WrittenTask:
 
 @dataclass(frozen=True, slots=True)
 class TaskWriter:
-    """Writes the rows of tasks. Can be pickled, as tasks can.
+    """Writes the rows of a task. Can be pickled, like the task.
 
     Attributes:
         settings: How files of the table are written.
-        dead_letter_settings: How those of the table of dead letters are; None: a value that
-            cannot be decoded stops the task.
-        dead_letters_from: By topic, the ledger and entry id before which that table has all of
-            them.
-        analyzed_ledgers: By topic, the ledgers whose zones are made in passing.
+        dead_letter_settings: How files of the table of dead letters are written. None: a value that
+            cannot be decoded fails the task.
+        dead_letters_from: By topic, the first ledger and entry id whose dead letters that table
+            lacks.
+        analyzed_ledgers: By topic, the ledgers whose zones are computed while they are read.
     """
 
     settings: FileSettings
@@ -67,11 +67,11 @@ class TaskWriter:
     analyzed_ledgers: Mapping[str, Container[int]] = field(default_factory=dict)
 
     def __call__(self, task: ScanTask) -> WrittenTask:
-        """Read a task, and write its rows.
+        """Read a task and write its rows.
 
         Raises:
-            PulsarOffloadError: It cannot be read, decoded or written; nothing of it is left in the
-                store then, unless a note on the error says so.
+            PulsarOffloadError: The task cannot be read, decoded or written. Its files are deleted,
+                unless a note on the error names some that are left.
         """
         topic = task.read.origin.topic
         ledger_ids = self.analyzed_ledgers.get(topic)
@@ -80,7 +80,7 @@ class TaskWriter:
             result = self._write_rows(task, gatherer)
         else:
             result = self._write_rows_and_dead_letters(task, self.dead_letter_settings, gatherer)
-        # What lies around entries is in no zone, and makes all of a ledger's doubtful.
+        # A lost block or ledger belongs to no zone, so none of the ledger's zones can be trusted.
         if gatherer is None or any(unit in _OUTER_UNITS for unit, _ in result.metrics.lost):
             return result
         return replace(result, parts=tuple(gatherer.parts))
@@ -93,7 +93,7 @@ class TaskWriter:
             return WrittenTask(writer.finish(), (), metrics, task.data_bytes)
 
     def discard(self, result: WrittenTask, error: BaseException) -> None:
-        """Delete the files of a task because of an error, which gets a note if some are left."""
+        """Delete a task's files after an error. If this fails, add a note to the error."""
         delete_files(self.settings.location, result.files, error)
         if self.dead_letter_settings is not None:
             delete_files(self.dead_letter_settings.location, result.dead_letter_files, error)
@@ -117,7 +117,7 @@ class TaskWriter:
     def _write_dead_letters(
         self, task: ScanTask, metrics: DeadLetterMetrics, writer: FileWriter
     ) -> None:
-        """Write the letters that metrics have, unless their table has them, and forget them."""
+        """Write the collected dead letters that the table lacks, and clear the collection."""
         origin = task.read.origin.topic
         reasons = metrics.take_dead_letters(self.dead_letters_from.get(origin, (0, 0)))
         for batch in read_dead_letters(task, reasons) if reasons else ():

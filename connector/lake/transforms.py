@@ -1,7 +1,7 @@
-"""How the rows of a table are divided into partitions: the transforms of Iceberg's specification.
+"""Partitioning of a table's rows, by the transforms of Iceberg's specification.
 
-Every kind of table is partitioned by them, so a partition has the same name and the same values in
-each. Times are those of UTC.
+Every kind of table uses these transforms, so partitions have the same names and values in each.
+Times are in UTC.
 
 | text | column of | value | partition field |
 |---|---|---|---|
@@ -12,7 +12,7 @@ each. Times are those of UTC.
 | `hour(x)` | timestamp | hours since 1970-01-01 00:00 | `x_hour` |
 | `bucket(16, x)` | integer, decimal, string, binary, date, time, timestamp | 0 … 15 | `x_bucket` |
 
-A null belongs to the partition null.
+Null values belong to the partition null.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 Transform: TypeAlias = Literal["identity", "year", "month", "day", "hour", "bucket"]
 
 MAX_PARTITIONS: Final = 1_000
-"""Into how many partitions one record batch may fall: for each of them a file is open."""
+"""Maximum number of partitions in a record batch: each needs a file."""
 
 _SPELLINGS: Final = (
     "a column, year(column), month(column), day(column), hour(column), bucket(16, column)"
@@ -53,17 +53,17 @@ _DAY_SECONDS: Final = 86_400
 _HOUR_SECONDS: Final = 3_600
 _MICROSECONDS: Final = 1_000_000
 _TICKS: Final = {"s": 1, "ms": 1_000, "us": _MICROSECONDS, "ns": 1_000_000_000}
-"""Units of Arrow's times, in a second."""
+"""Ticks per second of each of Arrow's time units."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionField:
-    """One value by which rows are divided.
+    """One value that rows are partitioned by.
 
     Attributes:
-        source: The column that it is computed from.
-        transform: How.
-        buckets: Into how many buckets values are hashed; 0 for the other transforms.
+        source: The column that the value is computed from.
+        transform: The transform that computes it.
+        buckets: Number of buckets; 0 for other transforms.
     """
 
     source: str
@@ -72,39 +72,39 @@ class PartitionField:
 
     @property
     def name(self) -> str:
-        """Its name, as Iceberg's specification gives it."""
+        """The field's name, as Iceberg's specification defines it."""
         return self.source if self.transform == "identity" else f"{self.source}_{self.transform}"
 
     def __str__(self) -> str:
-        """The text that `Partitioning.parse` reads."""
+        """Return the text that `Partitioning.parse` reads."""
         if self.transform == "identity":
             return self.source
         argument = f"{self.buckets}, {self.source}" if self.transform == "bucket" else self.source
         return f"{self.transform}({argument})"
 
     def result_type(self, source_type: pa.DataType) -> pa.DataType:
-        """The type of a column that holds its values.
+        """Return the type of a column that holds the field's values.
 
-        That of `day` is a date, as Iceberg shows it; a number of days has the same bytes.
+        For `day` this is a date, as Iceberg displays it; its bytes are those of a number of days.
 
         Args:
-            source_type: Type of the column that it is computed from.
+            source_type: Type of the source column.
         """
         if self.transform == "identity":
             return source_type
         return pa.date32() if self.transform == "day" else pa.int32()
 
     def values(self, column: pa.Array) -> pa.Array:
-        """Its values for all rows, int32 except for a column itself.
+        """Return the field's value in each row: int32, except for `identity`.
 
         Raises:
-            LakeTableError: A time does not lie in the years 1 to 9999.
+            LakeTableError: A time is not in the years 1 to 9999.
         """
         try:
             return self._values(column)
         except _OutOfYearsError as error:
             message = (
-                f"cannot partition by {self}: a time in column {self.source} lies outside the years"
+                f"cannot partition by {self}: column {self.source} has a time outside the years"
                 " 1 to 9999"
             )
             raise LakeTableError(message) from error
@@ -123,7 +123,7 @@ class PartitionField:
         return days if self.transform == "day" else _calendar_units(days, self.transform)
 
     def text(self, value: Any) -> str:  # noqa: ANN401 - of the column's type
-        """One of its values as Iceberg shows it to people, and names folders; not for null.
+        """Return one of the field's values, not null, as Iceberg displays it and names folders.
 
         Example:
             >>> PartitionField("at", "month").text(575)
@@ -142,27 +142,27 @@ class PartitionField:
 
 @dataclass(frozen=True, slots=True)
 class Partitioning:
-    """How the rows of a table are divided.
+    """The fields that a table's rows are partitioned by.
 
     Attributes:
-        fields: By what, the outermost first; none: the table is not divided.
+        fields: The fields, outermost first. Empty if the table is not partitioned.
     """
 
     fields: tuple[PartitionField, ...] = ()
 
     @classmethod
     def parse(cls, texts: Iterable[str], schema: pa.Schema) -> Partitioning:
-        """Read what a user gave.
+        """Parse the partition fields that a user specified.
 
-        A column that has just the name that is asked for goes before a transform.
+        If a text is the name of a column, it means that column and not a transform.
 
         Args:
-            texts: Such as `day(__publish_time__)`, `bucket(16, customer)` or `country`.
+            texts: Texts such as `day(__publish_time__)`, `bucket(16, customer)` or `country`.
             schema: Columns of the table.
 
         Raises:
-            OptionError: A text is none of these, names no column, asks for what the column's type
-                does not allow, or for a field that is there already.
+            OptionError: A text is malformed, names no column, does not suit the column's type, or
+                repeats a field.
         """
         fields: list[PartitionField] = []
         for text in texts:
@@ -174,22 +174,22 @@ class Partitioning:
 
     @property
     def texts(self) -> tuple[str, ...]:
-        """What `parse` reads."""
+        """The texts that `parse` reads."""
         return tuple(map(str, self.fields))
 
     def split(self, batch: pa.RecordBatch) -> list[tuple[tuple[Any, ...], pa.RecordBatch]]:
-        """Divide the rows.
+        """Split rows by partition.
 
         Args:
             batch: Has the columns of the table.
 
         Returns:
-            For each partition its values, one a field (None: null), and its rows in their order.
-            The partitions stand in the order in which they first appear.
+            For each partition its values, one per field (None: null), and its rows in their order.
+            Partitions are in order of first appearance.
 
         Raises:
-            LakeTableError: The rows fall into more than `MAX_PARTITIONS`; or a time does not lie in
-                the years 1 to 9999.
+            LakeTableError: The rows belong to more than `MAX_PARTITIONS`, or a time is not in the
+                years 1 to 9999.
         """
         if not self.fields:
             return [((), batch)]
@@ -200,15 +200,15 @@ class Partitioning:
         sizes = groups.value_counts().field("counts").to_pylist()
         if len(sizes) > MAX_PARTITIONS:
             message = (
-                f"a record batch falls into more partitions than the {MAX_PARTITIONS} allowed, by"
-                f" {', '.join(self.texts)}: choose what divides less"
+                f"the rows of a record batch belong to more than {MAX_PARTITIONS} partitions by"
+                f" {', '.join(self.texts)}: choose coarser partitions"
             )
             raise LakeTableError(message)
         bounds = [0]
         for size in sizes:
             bounds.append(bounds[-1] + size)
         firsts = pa.array(bounds[:-1], pa.uint64())
-        # Rows in the order of time are in that of their partitions too, and need no copy.
+        # Rows in order of time are usually in order of partition too, and need no copy.
         if not pc.all(pc.less_equal(groups[:-1], groups[1:]), min_count=0).as_py():
             order = pc.sort_indices(groups)  # which is stable
             batch, firsts = batch.take(order), order.take(firsts)
@@ -218,7 +218,7 @@ class Partitioning:
 
 
 class _OutOfYearsError(ValueError):
-    """A time that no calendar of Python, DuckDB or Spark has."""
+    """A time that Python, DuckDB and Spark have no date for."""
 
 
 def _parse_field(text: str, schema: pa.Schema) -> PartitionField:
@@ -229,7 +229,7 @@ def _parse_field(text: str, schema: pa.Schema) -> PartitionField:
         elif match := _BUCKET_TRANSFORM.fullmatch(text):
             field = PartitionField(match[2].strip(), "bucket", int(match[1]))
             if find_spec("mmh3") is None:
-                message = f"to partition by {text} needs mmh3: {install_command('delta')}"
+                message = f"partitioning by {text} needs mmh3: {install_command('delta')}"
                 raise OptionError(message)
             if not 1 <= field.buckets <= _MAX_BUCKETS:
                 message = f"cannot partition by {text}: buckets are 1 to {_MAX_BUCKETS}"
@@ -246,7 +246,7 @@ def _parse_field(text: str, schema: pa.Schema) -> PartitionField:
 
 
 def _check_type(field: PartitionField, type_: pa.DataType) -> None:
-    """Raise `OptionError` unless the transform takes values of a type."""
+    """Raise `OptionError` if the transform does not support a type."""
     types = pa.types
     has_date = types.is_date32(type_) or types.is_timestamp(type_)
     if field.transform == "hour":
@@ -254,7 +254,7 @@ def _check_type(field: PartitionField, type_: pa.DataType) -> None:
     elif field.transform in {"year", "month", "day"}:
         allowed = has_date
     else:
-        # Python's times have no nanoseconds.
+        # Partition values are Python objects, whose times have no nanoseconds.
         exact = field.transform == "bucket" or getattr(type_, "unit", "us") != "ns"
         allowed = exact and (
             has_date
@@ -273,27 +273,27 @@ def _check_type(field: PartitionField, type_: pa.DataType) -> None:
 def _check_other_fields(
     field: PartitionField, earlier: Sequence[PartitionField], schema: pa.Schema
 ) -> None:
-    """Raise `OptionError` if a field cannot stand beside those before it."""
+    """Raise `OptionError` if a field conflicts with an earlier one or with a column."""
     time_transforms = {"year", "month", "day", "hour"}
     for other in earlier:
         are_both_time = {field.transform, other.transform} <= time_transforms
         if other.name == field.name or (other.source == field.source and are_both_time):
-            message = f"cannot partition by {field} and by {other}: one says what the other says"
+            message = f"cannot partition by {field} and by {other}: one follows from the other"
             raise OptionError(message)
     if field.transform != "identity" and field.name in schema.names:
-        message = f"cannot partition by {field}: a column has the name {field.name} of its field"
+        message = f"cannot partition by {field}: the table already has a column {field.name}"
         raise OptionError(message)
 
 
 def _number_groups(columns: Sequence[pa.Array]) -> pa.Int32Array:
-    """For each row the number of its partition, which count by first appearance."""
+    """Return the partition number of each row, counted by first appearance."""
     groups: pa.Array | None = None
     for column in columns:
         encoded = column.dictionary_encode(null_encoding="encode")
         if groups is None:
             groups = encoded.indices
         else:
-            # Both are less than the number of rows, so the product fits.
+            # Both numbers are at most the number of rows, so the product fits 64 bits.
             pairs = pc.add(
                 pc.multiply(groups.cast(pa.int64()), len(encoded.dictionary)), encoded.indices
             )
@@ -317,12 +317,12 @@ def _date(days: int) -> date:
 
 
 def _per_second(column: pa.Array) -> int:
-    """Ticks of a column of timestamps, in a second."""
+    """Return the ticks per second of a timestamp column."""
     return _TICKS[column.type.unit]
 
 
 def _days(column: pa.Array) -> pa.Int32Array:
-    """Days since 1970 of dates or timestamps; raises `_OutOfYearsError`."""
+    """Return the days since 1970 of dates or timestamps. Raises `_OutOfYearsError`."""
     if pa.types.is_date(column.type):
         days = column.view(pa.int32())
         _check_range(days, _FIRST_DAY, _STOP_DAY)
@@ -331,7 +331,7 @@ def _days(column: pa.Array) -> pa.Int32Array:
 
 
 def _calendar_units(days: pa.Int32Array, transform: Transform) -> pa.Int32Array:
-    """Years or months since 1970."""
+    """Return years or months since 1970."""
     dates = days.view(pa.date32())
     years = pc.subtract(pc.year(dates), _EPOCH.year)
     if transform == "month":
@@ -340,7 +340,7 @@ def _calendar_units(days: pa.Int32Array, transform: Transform) -> pa.Int32Array:
 
 
 def _ticks(column: pa.Array) -> pa.Int64Array:
-    """Timestamps as numbers of their unit since 1970; raises `_OutOfYearsError`."""
+    """Return timestamps as ticks since 1970. Raises `_OutOfYearsError`."""
     ticks = column.view(pa.int64())
     a_day = _per_second(column) * _DAY_SECONDS
     if column.type.unit != "ns":  # whose 64 bits reach from 1677 to 2262
@@ -355,7 +355,10 @@ def _check_range(numbers: pa.Array, start: int, stop: int) -> None:
 
 
 def _floor_divide(numbers: pa.Int64Array, divisor: int) -> pa.Int64Array:
-    """Arrow's division is towards zero, which would put the last day of 1969 into 1970."""
+    """Divide and round down.
+
+    Arrow rounds towards zero, which would move the last day of 1969 to 1970.
+    """
     quotients = pc.divide(numbers, divisor)
     below = pc.less(numbers, pc.multiply(quotients, divisor))
     return pc.subtract(quotients, below.cast(pa.int64()))
@@ -365,7 +368,7 @@ def _floor_divide(numbers: pa.Int64Array, divisor: int) -> pa.Int64Array:
 
 
 def _hash_to_buckets(column: pa.Array, buckets: int) -> pa.Int32Array:
-    """Iceberg's buckets: Murmur3 of 32 bits (x86) over bytes that the specification lays down.
+    """Return Iceberg's bucket of each value: its 32-bit Murmur3 hash (x86) modulo `buckets`.
 
     Each distinct value is hashed once.
     """
@@ -378,9 +381,10 @@ def _hash_to_buckets(column: pa.Array, buckets: int) -> pa.Int32Array:
 
 
 def _hashed_values(values: pa.Array) -> tuple[pa.Array, Callable[[Any], bytes | str]]:
-    """What is hashed instead of each value, and how it becomes bytes.
+    """Return the values to hash, and the function that converts one to bytes.
 
-    Whole numbers and times of every width hash alike: as 64 bits, times in µs.
+    As the specification requires, integers and times of every width are hashed as 64-bit numbers,
+    times in µs.
     """
     type_ = values.type
     if pa.types.is_timestamp(type_):
@@ -403,7 +407,7 @@ def _long_bytes(number: int) -> bytes:
 
 
 def _decimal_bytes(number: Decimal) -> bytes:
-    """The unscaled value, in as few bytes of two's complement as it takes, highest first."""
+    """Return the unscaled value as a minimal big-endian two's complement number."""
     sign, digits, _ = number.as_tuple()
     unscaled = int("".join(map(str, digits))) * (-1 if sign else 1)
     size = (unscaled if unscaled >= 0 else ~unscaled).bit_length() // 8 + 1

@@ -327,7 +327,7 @@ class TestTargets:
         write_topic(bucket.url, range(2), "persistent://a/b/orders")
         write_topic(bucket.url, range(2), "persistent://a/c/orders", first_ledger_id=100)
         topics = ["persistent://a/b/orders", "persistent://a/c/orders"]
-        with pytest.raises(OptionError, match="would have one table"):
+        with pytest.raises(OptionError, match="would share the table"):
             copy_topics(bucket.url, topics, str(tmp_path / "{topic}"), schema=SCHEMA)
 
 
@@ -495,7 +495,7 @@ class TestOptions:
         [summary] = copy_topics(bucket.url, "orders", target, **options)
         assert summary.rows == 6
         [notice] = summary.notices
-        assert "is not copied by a later run either" in notice
+        assert "are not copied by later runs either" in notice
         assert list(plan.notices) == [notice]
         for later in (options, {"schema": SCHEMA}):
             [summary] = copy_topics(bucket.url, "orders", target, **later)

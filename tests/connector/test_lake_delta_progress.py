@@ -214,7 +214,7 @@ def test_a_table_restored_to_a_time_is_refused(source: MemoryBucket, tmp_path: P
     path.write_text(text.replace('"version":"3"', '"timestamp":"2026-11-21 10:00:00"'))
     assert path.read_text() != text
 
-    with pytest.raises(LakeTableError, match="restore it to the number of a version"):
+    with pytest.raises(LakeTableError, match="restore it to a version number"):
         copy(source, folder)
 
     deltalake.DeltaTable(str(folder)).restore(3)

@@ -295,7 +295,7 @@ def test_a_required_column() -> None:
 
     assert widen_schema(standing, pa.schema([required]), "iceberg") == standing
     for wanted in (pa.schema({"a": pa.int32()}), pa.schema({"b": pa.int32()})):
-        with pytest.raises(LakeTableError, match="column a of the table must not be null"):
+        with pytest.raises(LakeTableError, match="column a of the table is not nullable"):
             widen_schema(standing, wanted, "iceberg")
 
 

@@ -190,7 +190,7 @@ def test_others_are_always_quicker(catalog: WatchedCatalog) -> None:
 
     with (
         mock.patch.object(catalog, "commit_table", side_effect=error) as commit_table,
-        pytest.raises(StorageError, match=r"others committed to the Iceberg table shop\.orders"),
+        pytest.raises(StorageError, match=r"writers committed to the Iceberg table shop\.orders"),
     ):
         _run(catalog)
 
@@ -219,5 +219,5 @@ def test_columns_without_numbers(catalog: WatchedCatalog) -> None:
     standing = table.read_state()
     schema = pa.schema({"n": pa.int32()})
 
-    with pytest.raises(ConcurrentCopyError, match=r"column n of .* is not the one"):
+    with pytest.raises(ConcurrentCopyError, match=r"column n of .* changed during the copy"):
         table.commit(Commit((), schema, Partitioning(), "2", "3"), standing)

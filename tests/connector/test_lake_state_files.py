@@ -200,7 +200,7 @@ def _of_another_number(content: dict[str, Any]) -> dict[str, Any]:
     ("change", "says"),
     [
         (_without_checksum, "it has no checksum"),
-        (lambda content: content | {"format": 0}, "its checksum is not that of its content"),
+        (lambda content: content | {"format": 0}, "its checksum does not match its content"),
         (_of_another_number, "it is a copy of another file"),
     ],
     ids=["none", "wrong", "moved"],
@@ -317,7 +317,7 @@ def test_the_last_manifest_cannot_be_lost(tmp_path: Path) -> None:
     table = _parquet_table(tmp_path, 3)
     (tmp_path / "_pulsar_offload" / f"manifest-{3:020}.json").unlink()
 
-    with pytest.raises(LakeTableError, match=f"manifest-{2:020}.json .* is the last one"):
+    with pytest.raises(LakeTableError, match=f"manifest-{2:020}.json .* is the last manifest"):
         table.read_state()
 
 
