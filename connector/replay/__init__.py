@@ -1,1 +1,1 @@
-"""Replay: what a bucket has of a topic is sent to a live topic, each message once."""
+"""Replay of offloaded topics to live topics, with each message sent exactly once."""

@@ -1,13 +1,14 @@
-"""A producer whose batches end where its user says, each with one sequence id.
+"""A producer whose caller decides where batches end, with one sequence id per batch.
 
-The broker compares of a batch the sequence id of its first message, and remembers that one. All
-messages of a batch have the same here, so what it remembers is known to be there to the last
-message. The client must never end a batch by itself: the rest would be of the same id, and be
-dropped as sent before. So its own limits are out of reach, and `end_batch` has it sent.
+To deduplicate a batch, the broker compares the sequence id of its first message, and remembers that
+id. All messages of a batch have the same id here, so if the broker remembers an id, it has the
+whole batch. The client must never end a batch on its own: the rest would have the same id and be
+dropped as a duplicate. So the client's own limits are set too high to matter, and `send` flushes
+each batch.
 
-The library's `Producer.send_async` refuses ordering keys that are not UTF-8 and drops empty keys,
-and `flush` waits for the broker. So this uses what stands below it (`_pulsar`), as `pulsar.asyncio`
-does.
+The library's `Producer.send_async` rejects ordering keys that are not UTF-8 and drops empty keys,
+and `flush` waits for the broker. So this module uses the layer below (`_pulsar`), like
+`pulsar.asyncio`.
 """
 
 from __future__ import annotations
@@ -22,12 +23,12 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import SchemaInfo
     from connector.inputs.topic_names import TopicName
     from connector.live.broker import Client
-    from connector.replay.outgoing import Outgoing
+    from connector.replay.outgoing import OutgoingMessage
 
 BATCH_BYTES: Final = 128 << 10
-"""Bytes of messages after which a batch ends, as by default in Pulsar's clients."""
+"""Maximum size of a batch's messages, as by default in Pulsar's clients."""
 LARGE_BYTES: Final = 1 << 20
-"""A longer message is sent by itself, in chunks if the broker allows none of its size."""
+"""A larger message is sent alone, in chunks if it exceeds the broker's limit."""
 
 _NEVER_MS: Final = (1 << 31) - 1
 _NEVER_BYTES: Final = 4 << 20
@@ -40,11 +41,11 @@ class BatchProducer:
 
     Args:
         client: The client.
-        topic: Where to.
-        name: Name of the producer, by which the broker remembers sequence ids.
-        schema: What the messages are registered with; None: nothing.
+        topic: The target.
+        name: Name of the producer. The broker remembers sequence ids by this name.
+        schema: Schema to register with the topic. None: no schema.
         compression: `none`, `lz4`, `zlib`, `zstd` or `snappy`.
-        in_chunks: Whether each message is sent by itself, longer ones in chunks.
+        in_chunks: Whether to send each message alone, and large ones in chunks.
 
     Raises:
         BrokerError: The broker refuses, or a producer of this name is connected.
@@ -69,7 +70,7 @@ class BatchProducer:
             topic,
             producer_name=name,
             schema=library_schema(schema),
-            # A message that fails while those behind it come through would be lost for good.
+            # If a message timed out but later ones were persisted, no run could send it again.
             send_timeout_millis=0,
             compression_type=_codec(_pulsar.CompressionType, compression),
             max_pending_messages=_UNBOUNDED,
@@ -81,26 +82,26 @@ class BatchProducer:
         )
 
     def last_sequence_id(self) -> int | None:
-        """The last sequence id that the broker remembered when this was made; None: it knew none.
+        """Return the sequence id that the broker remembered when the producer was created, or None.
 
-        After something was sent, what the library says is not what a broker would remember.
+        Call it before `send`: afterwards, the library does not return the broker's value.
         """
         sequence_id: int = self._producer.last_sequence_id()
         return None if sequence_id < 0 else sequence_id
 
     def send(
         self,
-        messages: Sequence[Outgoing],
+        messages: Sequence[OutgoingMessage],
         sequence_id: int,
         on_acknowledged: Callable[[str | None], None],
     ) -> None:
-        """Send a batch, without waiting for it.
+        """Send a batch without waiting for the acknowledgement.
 
         Args:
-            messages: Its messages; one, if the producer sends in chunks.
-            sequence_id: That of the batch, 1 or more.
-            on_acknowledged: Called in another thread, once: with None if it is persisted, else
-                with the reason.
+            messages: The messages; exactly one if the producer sends in chunks.
+            sequence_id: Sequence id of the batch, 1 or more.
+            on_acknowledged: Called once, in another thread: with None if the batch is persisted,
+                otherwise with the reason.
         """
         library = self._library
         send, make = self._producer._producer.send_async, library.MessageBuilder  # noqa: SLF001
@@ -132,17 +133,17 @@ class BatchProducer:
         self._producer._producer.flush_async(_ignore)  # noqa: SLF001
 
     def close(self) -> None:
-        """Close it; all that it sent has to be acknowledged, or is given up.
+        """Close the producer. Batches that are not acknowledged yet are abandoned.
 
         Raises:
-            BrokerError: The broker cannot be asked.
+            BrokerError: The broker cannot be reached.
         """
         with self._client.translate_errors(f"the end of a producer of {self._topic}"):
             self._producer.close()
 
 
 def _ignore(_result: object) -> None:
-    """The batch itself tells what became of it."""
+    """Do nothing: the callback of the last message reports the result of the batch."""
 
 
 def _codec(codecs: object, name: str) -> object:

@@ -1,4 +1,4 @@
-"""What was sent and is not acknowledged yet: bounded, watched, and stopped at the first failure."""
+"""Batches that were sent and not acknowledged yet, with bounds, a timeout and the first failure."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _MAX_MESSAGES: Final = 50_000
 
 
 class InFlight:
-    """Batches on their way. One thread sends; acknowledgements come in others.
+    """Batches in flight. One thread sends, and other threads acknowledge.
 
     Args:
-        timeout_s: Longest time without an acknowledgement while there are some to come, in seconds.
+        timeout_s: Maximum time without an acknowledgement while batches are in flight, in seconds.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -31,21 +31,20 @@ class InFlight:
         self._failure: tuple[str, str] | None = None
         self._acknowledged_after = 0
 
-    def begin(
-        self, description: str, messages: int, size_bytes: int
-    ) -> Callable[[str | None], None]:
-        """Wait until there is room for a batch, and count it.
+    def add(self, description: str, messages: int, size_bytes: int) -> Callable[[str | None], None]:
+        """Wait until the bounds allow another batch, and add it.
 
         Args:
-            description: Names it in errors.
-            messages: How many messages it has.
-            size_bytes: How many bytes they have.
+            description: Describes the batch in errors.
+            messages: Number of messages.
+            size_bytes: Total size of the messages.
 
         Returns:
-            To be called when it is acknowledged, with None; or has failed, with the reason.
+            A callback for the acknowledgement, to be called with None, or with the reason of a
+            failure.
 
         Raises:
-            BrokerError: A batch has failed, or nothing was acknowledged for too long.
+            BrokerError: A batch has failed, or nothing was acknowledged before the timeout.
         """
         self._wait(
             lambda: (
@@ -78,10 +77,10 @@ class InFlight:
         return acknowledge
 
     def finish(self) -> None:
-        """Wait until all is acknowledged.
+        """Wait until all batches are acknowledged.
 
         Raises:
-            BrokerError: See `begin`.
+            BrokerError: See `add`.
         """
         self._wait(lambda: not self._batches)
 
@@ -91,7 +90,7 @@ class InFlight:
                 self._wait_a_while()
             if self._failure is None:
                 return
-            # What came through behind it tells whether another run can send it.
+            # Whether another run can resend it depends on whether later batches were persisted.
             while self._batches:
                 self._wait_a_while()
             raise self._error(*self._failure)
@@ -104,7 +103,7 @@ class InFlight:
         if self._failure is not None:
             raise self._error(*self._failure)
         message = (
-            f"nothing was acknowledged for {self._timeout_s:g} s;"
+            f"the broker acknowledged nothing for {self._timeout_s:g} s;"
             f" {counted(self._messages, 'message')} may or may not be in the topic: run it again"
         )
         raise BrokerError(message)
@@ -114,7 +113,7 @@ class InFlight:
         if not later:
             return BrokerError(f"{description}: {reason}")
         return BrokerError(
-            f"{description}: {reason}; of what was sent behind it {counted(later, 'message')}"
-            f" {agreeing(later, 'is', 'are')} in the topic already, so another run of this replay"
-            " leaves out what failed: replay into a new topic"
+            f"{description}: {reason}; {counted(later, 'message')} sent after the failed one"
+            f" {agreeing(later, 'is', 'are')} in the topic already, so another run would not resend"
+            " what failed: replay into a new topic"
         )

@@ -1,8 +1,8 @@
-"""Record batches of a topic → messages as they are sent.
+"""Messages to send, from record batches of a topic.
 
-What no producer can set is carried as properties by choice: `CARRIED` has the columns, and
-`property_name` the names. Times are ms since 1970, as Pulsar counts them; the others are text as
-in the column.
+Message fields that a producer cannot set can be sent as properties: `CARRYABLE_COLUMNS` lists their
+columns, and `property_name` returns the property names. Times are sent in ms since 1970, as in
+Pulsar, and other values as text.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 Properties: TypeAlias = "Sequence[tuple[str, str]]"
-Outgoing: TypeAlias = (
+OutgoingMessage: TypeAlias = (
     "tuple[int, int, int | None, bytes | None, str | None, bytes | None, Properties, int]"
 )
-"""Place, bytes, schema version, value (None: a null value), key, ordering key, properties, and
-event time in ms (0: none) of a message. A tuple, for there are hundreds of thousands in a second.
+"""Place, size in bytes, schema version, value (None: a null value), key, ordering key, properties
+and event time in ms (0: none) of a message. A tuple, because there may be 100,000 a second.
 """
 
-CARRIED: Final = tuple(
+CARRYABLE_COLUMNS: Final = tuple(
     each.name
     for each in ALL_COLUMNS
     if each.name
@@ -46,7 +46,7 @@ CARRIED: Final = tuple(
         "__txn_id__",
     }
 )
-"""Columns that can be carried as properties."""
+"""Columns that can be sent as properties."""
 
 _SENT: Final = (
     *POSITION_COLUMNS,
@@ -62,7 +62,7 @@ _MS: Final = pa.timestamp("ms", "UTC")
 
 
 def property_name(column: str) -> str:
-    """The property that carries a column.
+    """Return the name of the property that a column is sent as.
 
     Example:
         >>> property_name("__publish_time__")
@@ -72,26 +72,28 @@ def property_name(column: str) -> str:
 
 
 def check_carried(columns: Sequence[str]) -> tuple[str, ...]:
-    """The columns to be carried, each once.
+    """Return the columns to send as properties, without duplicates.
 
     Raises:
-        OptionError: One cannot be carried, or is no column.
+        OptionError: A column does not exist, or cannot be sent as a property.
     """
-    unknown = [each for each in columns if each not in CARRIED]
+    unknown = [each for each in columns if each not in CARRYABLE_COLUMNS]
     if isinstance(columns, str) or unknown:
         wrong = columns if isinstance(columns, str) else unknown[0]
-        message = f"carry is a list of columns among {', '.join(CARRIED)}, not {wrong!r}"
+        message = (
+            f"carry must be a list of columns among {', '.join(CARRYABLE_COLUMNS)}, not {wrong!r}"
+        )
         raise OptionError(message)
     return tuple(dict.fromkeys(columns))
 
 
 def sent_columns(carried: Sequence[str]) -> list[str]:
-    """The columns that `outgoing` needs."""
+    """Return the columns that `outgoing_messages` needs."""
     return list(dict.fromkeys((*_SENT, *carried)))
 
 
-def outgoing(batch: pa.RecordBatch, carried: Sequence[str]) -> Iterator[Outgoing]:
-    """The messages of a record batch with `sent_columns`, in order.
+def outgoing_messages(batch: pa.RecordBatch, carried: Sequence[str]) -> Iterator[OutgoingMessage]:
+    """Yield the messages of a record batch with `sent_columns`, in order.
 
     Raises:
         UnsupportedFormatError: See `places_from_batch`.
@@ -113,14 +115,14 @@ def outgoing(batch: pa.RecordBatch, carried: Sequence[str]) -> Iterator[Outgoing
     )
 
 
-def base64_keys(batch: pa.RecordBatch) -> int:
-    """How many messages have a key of bytes, which is sent as the Base64 text of it."""
+def count_base64_keys(batch: pa.RecordBatch) -> int:
+    """Return how many messages have a key of bytes, which is sent as Base64 text."""
     keys = batch.column("__key__").cast(pa.binary())
     return pc.sum(pc.not_equal(keys, batch.column("__key_bytes__"))).as_py() or 0
 
 
 def _sizes(arrays: Sequence[pa.Array], properties: Sequence[Properties]) -> list[int]:
-    """About how many bytes each message has; a character of a property counts as one."""
+    """Return the approximate size of each message; a character of a property counts as one byte."""
     lengths = [pc.fill_null(pc.binary_length(each), 0).cast(pa.int64()) for each in arrays]
     sizes: list[int] = reduce(pc.add, lengths).to_pylist()
     return [

@@ -1,4 +1,4 @@
-"""How fast messages are sent: at most so many a second, evenly."""
+"""The rate limit of a replay."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _BATCHES_A_SECOND: Final = 10
-"""At a given rate batches are so short that there are as many of them."""
+"""With a rate limit, batches are so small that this many are sent per second."""
 
 
 class Pace:
-    """Waits until it is time to send.
+    """A rate limit: spreads messages evenly over time.
 
     Args:
-        rate: Most messages a second; None: any number.
-        clock: Gives seconds, which only grow.
-        sleep: Waits for so many seconds.
+        rate: Maximum number of messages per second. None: unlimited.
+        clock: Returns a monotonic time in seconds.
+        sleep: Sleeps for a number of seconds.
 
     Raises:
         OptionError: The rate is not a number above 0.
@@ -35,21 +35,21 @@ class Pace:
     ) -> None:
         is_number = isinstance(rate, int | float) and not isinstance(rate, bool)
         if rate is not None and not (is_number and 0 < rate < math.inf):
-            message = f"rate is a number of messages a second above 0, not {rate!r}"
+            message = f"rate must be a number of messages per second above 0, not {rate!r}"
             raise OptionError(message)
         self._rate = rate
         self._clock = clock
         self._sleep = sleep
         self._due: float | None = None
 
-    def most_together(self, most: int) -> int:
-        """How many messages may be sent at once, of so many."""
+    def max_batch_messages(self, most: int) -> int:
+        """Return how many messages may be sent at once, up to a maximum."""
         if self._rate is None:
             return most
         return max(1, min(most, int(self._rate / _BATCHES_A_SECOND)))
 
     def wait(self, messages: int) -> None:
-        """Wait until it is time for the next messages; what was late is not made up for."""
+        """Wait until the next messages may be sent. Time lost earlier is not made up for."""
         if self._rate is None:
             return
         now = self._clock()

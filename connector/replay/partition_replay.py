@@ -1,4 +1,4 @@
-"""The replay of one topic partition: what the bucket has of it, behind what the target has."""
+"""The replay of one topic partition, from the last message that the target already has."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from arrow_io.errors import OpenTransactionError
 from arrow_io.read_metrics import ReadMetrics
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.replay import places
-from connector.replay.outgoing import base64_keys, outgoing
+from connector.replay.outgoing import count_base64_keys, outgoing_messages
 from connector.replay.places import entry_from_place, eras_from_ledgers, message_id_from_place
 from connector.replay.routes import choose_partition
 from connector.replay.sender import Sender
@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.increment import Increment, Increments
     from connector.inputs.topic_names import TopicName
-    from connector.replay.outgoing import Outgoing
-    from connector.replay.sender import Sending
+    from connector.replay.outgoing import OutgoingMessage
+    from connector.replay.sender import SenderContext
     from connector.scan.topic_read import TopicRead
 
 
@@ -36,18 +36,18 @@ class ReplaySummary:
 
     Attributes:
         topic: The topic or partition.
-        targets: The topics or partitions that it went to.
-        messages: Messages that were sent.
-        value_bytes: Bytes of their values and keys.
-        base64_keys: Messages with a key of bytes, whose key is the Base64 text of it now.
-        resumed_after: Message id of the last message that an earlier run had sent; None: there was
-            none. If keys choose the partition, the least of those of all partitions.
-        sent_to: Message id of the last message that was sent; None: none was.
-        data_bytes: Bytes of data objects that were read.
-        lag_bytes: Bytes of data objects that could not be replayed yet: what stands behind an
-            open transaction or a missing ledger.
-        metrics: Counts of what was met besides messages.
-        notices: One sentence for each thing that whoever replays must know of.
+        targets: The topics or partitions that messages were sent to.
+        messages: Messages sent.
+        value_bytes: Approximate bytes of their values, keys and properties.
+        base64_keys: Messages whose key is bytes, and was sent as Base64 text.
+        resumed_after: Message id of the last message that an earlier run had sent, or None. If keys
+            choose the partition, the lowest of all target partitions.
+        sent_to: Message id of the last message sent, or None.
+        data_bytes: Bytes of data objects read.
+        lag_bytes: Bytes of data objects that cannot be replayed yet, because they follow an open
+            transaction or a missing ledger.
+        metrics: Read metrics.
+        notices: One sentence for each fact that the user must know.
     """
 
     topic: str
@@ -65,14 +65,14 @@ class ReplaySummary:
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionReplay:
-    """What is replayed, and to where.
+    """The replay of one topic partition to its targets.
 
     Attributes:
         topic: The topic or partition, with its ledgers.
-        increments: Say what of it is settled.
-        targets: The partitions that it goes to; one, unless keys choose.
-        name: What the names of its producers begin with.
-        carried: Columns that are carried as properties.
+        increments: Finds its settled entries.
+        targets: The target partitions; only one unless keys choose.
+        name: Prefix of the names of its producers.
+        carried: Columns to send as properties.
     """
 
     topic: TopicLedgers
@@ -82,10 +82,11 @@ class PartitionReplay:
     carried: Sequence[str] = ()
 
     def increment(self, after: int = 0) -> Increment:
-        """What there is to be replayed.
+        """Return the settled entries to replay.
 
         Args:
-            after: Place of a message: what lies before its entry is left out; 0: nothing is.
+            after: Place of a message. Entries before the one of this message are left out; 0 leaves
+                out none.
 
         Raises:
             PulsarOffloadError: Ledgers cannot be read.
@@ -93,21 +94,21 @@ class PartitionReplay:
         progress = TopicProgress.at(Position(*entry_from_place(after)))
         return self.increments.next_increment(Progress({self.topic.topic: progress}))
 
-    def replay(self, sending: Sending, on_progress: Callable[[int], object]) -> ReplaySummary:
-        """Send all that the target has not.
+    def replay(self, context: SenderContext, on_progress: Callable[[int], object]) -> ReplaySummary:
+        """Send all messages that the target lacks.
 
         Args:
-            sending: What all senders share.
-            on_progress: Hears how many messages were sent, again and again.
+            context: Shared by all senders.
+            on_progress: Called repeatedly with the number of messages sent.
 
         Raises:
-            BrokerError: A message could not be sent; or the broker does not deduplicate.
-            OpenTransactionError: A transaction without outcome came to light behind messages that
-                were sent already.
+            BrokerError: A message could not be sent, or the broker does not deduplicate.
+            OpenTransactionError: A transaction turned out to have no outcome after later messages
+                had been sent.
             PulsarOffloadError: Data cannot be read or decoded.
         """
         summary = ReplaySummary(str(self.topic.topic), tuple(map(str, self.targets)))
-        with self._senders(sending) as senders:
+        with self._senders(context) as senders:
             resume_place = min(each.sent_to for each in senders)
             summary.resumed_after = message_id_from_place(resume_place) if resume_place else None
             increment = self.increment(resume_place)
@@ -118,28 +119,28 @@ class PartitionReplay:
                 summary.data_bytes += read.data_bytes
             for each in senders:
                 each.flush()
-            sending.in_flight.finish()
+            context.in_flight.finish()
             _count(summary, senders)
             on_progress(summary.messages)
         if summary.base64_keys:
             keys = counted(summary.base64_keys, "message")
             summary.notices.append(
                 f"{self.topic.topic}: {keys} {agreeing(summary.base64_keys, 'has', 'have')} a key"
-                " of bytes, which Pulsar's client for Python sends as its Base64 text"
+                " of bytes, which Pulsar's Python client sends as Base64 text"
             )
         return summary
 
     @contextmanager
-    def _senders(self, sending: Sending) -> Iterator[list[Sender]]:
+    def _senders(self, context: SenderContext) -> Iterator[list[Sender]]:
         eras = eras_from_ledgers(each.ledger_id for each in self.topic.ledgers)
-        senders = [Sender(sending, target, self.name, eras) for target in self.targets]
+        senders = [Sender(context, target, self.name, eras) for target in self.targets]
         yield senders
-        # At an error the client ends them all, with what they have in flight.
+        # After an error, closing the client closes all producers.
         for each in senders:
             each.close()
 
     def _reads(self, increment: Increment) -> Iterator[TopicRead]:
-        """What has to be read of this partition: its name may select others, too."""
+        """Yield the reads of this partition: the name may match other topics, too."""
         for read in increment.reads:
             if read.origin.topic == str(self.topic.topic):
                 yield read
@@ -152,23 +153,23 @@ class PartitionReplay:
         summary: ReplaySummary,
         on_progress: Callable[[int], object],
     ) -> None:
-        # In one task: a message in chunks is given by the task where it begins, and stands where
-        # it ends, which would be out of order between two.
+        # A single task: a chunked message belongs to the task of its first chunk, but its place is
+        # that of the last one, so several tasks could return messages out of order.
         with closing(prefetch_rows([read.task(read.ranges)], summary.metrics)) as batches:
             for batch in (places.rows_after(each, resume_place) for each in batches):
-                summary.base64_keys += base64_keys(batch)
+                summary.base64_keys += count_base64_keys(batch)
                 self._send_batch(batch, senders)
                 _count(summary, senders)
                 on_progress(summary.messages)
         if summary.metrics.open_messages:
             message = (
                 f"{self.topic.topic}: a transaction has no outcome in the offloaded ledgers yet,"
-                " and messages behind it were sent already: another run does not send its own"
+                " and later messages were sent already: another run would not send its messages"
             )
             raise OpenTransactionError(message)
 
     def _send_batch(self, batch: pa.RecordBatch, senders: Sequence[Sender]) -> None:
-        messages: Iterator[Outgoing] = outgoing(batch, self.carried)
+        messages: Iterator[OutgoingMessage] = outgoing_messages(batch, self.carried)
         if len(senders) == 1:
             [sender] = senders
             for message in messages:

@@ -1,10 +1,10 @@
-"""Places of messages, and the sequence ids that stand for them.
+"""Places: message positions packed into integers, and the sequence ids derived from them.
 
-A place is a number: 16 bits say where in its entry the message is (from 1), the 26 bits above them
-its entry, and all above these its ledger. So places are ordered as messages are, and stay what they
-are whatever retention deletes. A sequence id has 63 bits: it is the lower part of a place. What is
-above, the era, changes once in two million ledgers of a cluster. It goes into the name of the
-producer, for brokers remember sequence ids by that name (PIP-6).
+The lowest 16 bits of a place are the message's number in its entry (from 1), the next 26 bits are
+the entry id, and the rest is the ledger id. So places are in message order, and do not change when
+retention deletes ledgers. A sequence id is the low 63 bits of a place. The bits above are the
+place's *era*, which changes once in two million ledger ids. The era is part of the producer's name,
+by which brokers remember sequence ids (PIP-6).
 """
 
 from __future__ import annotations
@@ -29,17 +29,16 @@ _MEMBER_MASK: Final = (1 << _MEMBER_BITS) - 1
 _ENTRY_MASK: Final = (1 << _ENTRY_BITS) - 1
 
 MAX_ENTRY_ID: Final = _ENTRY_MASK
-"""Greatest entry id that there is room for."""
+"""Greatest entry id that fits a place."""
 MAX_BATCH_INDEX: Final = _MEMBER_MASK - 1
-"""Greatest batch index that there is room for."""
+"""Greatest batch index that fits a place."""
 
 
 def places_from_batch(batch: pa.RecordBatch) -> list[int]:
-    """The places of messages, from the columns `POSITION_COLUMNS`.
+    """Return the places of messages, from the columns `POSITION_COLUMNS`.
 
     Raises:
-        UnsupportedFormatError: A ledger has more entries, or an entry more messages, than there is
-            room for.
+        UnsupportedFormatError: An entry id or batch index does not fit a place.
     """
     ledgers, lower = _split(batch)
     return [
@@ -49,7 +48,7 @@ def places_from_batch(batch: pa.RecordBatch) -> list[int]:
 
 
 def rows_after(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
-    """The messages of a record batch that stand behind a place.
+    """Return the messages of a record batch after a place.
 
     Raises:
         UnsupportedFormatError: See `places_from_batch`.
@@ -67,38 +66,38 @@ def rows_after(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
 
 
 def place_from_sequence_id(era: int, sequence_id: int) -> int:
-    """The place that a sequence id of an era stands for."""
+    """Return the place of a sequence id in an era."""
     return era << _SEQUENCE_BITS | sequence_id
 
 
 def era_from_place(place: int) -> int:
-    """The era of a place, 0 or more."""
+    """Return the era of a place, 0 or more."""
     return place >> _SEQUENCE_BITS
 
 
 def sequence_id_from_place(place: int) -> int:
-    """The sequence id of a place in its era, 1 or more and below 2^63."""
+    """Return the sequence id of a place in its era, 1 or more and below 2^63."""
     return place & ((1 << _SEQUENCE_BITS) - 1)
 
 
 def entry_from_place(place: int) -> tuple[int, int]:
-    """The ledger and the entry of a place."""
+    """Return the ledger id and entry id of a place."""
     return place >> _LEDGER_SHIFT, place >> _MEMBER_BITS & _ENTRY_MASK
 
 
 def message_id_from_place(place: int) -> str:
-    """The place as `start` takes it: `(ledger,entry,batch)`; 0 if the message is in no batch."""
+    """Return a place in the spelling of `start`: `(ledger,entry,batch)`; 0 if not batched."""
     ledger_id, entry_id = entry_from_place(place)
     return f"({ledger_id},{entry_id},{(place & _MEMBER_MASK) - 1})"
 
 
 def eras_from_ledgers(ledger_ids: Iterable[int]) -> list[int]:
-    """The eras of some ledgers, ascending; the first if there are no ledgers."""
+    """Return the eras of ledger ids, ascending. Without ledgers, return the first era."""
     return sorted({era_from_place(each << _LEDGER_SHIFT) for each in ledger_ids}) or [0]
 
 
 def _split(batch: pa.RecordBatch) -> tuple[pa.Int64Array, pa.Int64Array]:
-    """The ledgers of messages, and the lower parts of their places."""
+    """Return the ledger ids of messages, and the bits of their places below the ledger id."""
     ledgers, entries, members = (batch.column(name) for name in POSITION_COLUMNS)
     _check(entries, MAX_ENTRY_ID, "entries of a ledger", ledgers)
     _check(members, MAX_BATCH_INDEX, "messages of an entry", ledgers)
@@ -109,5 +108,5 @@ def _split(batch: pa.RecordBatch) -> tuple[pa.Int64Array, pa.Int64Array]:
 def _check(numbers: pa.Array, greatest: int, noun: str, ledgers: pa.Int64Array) -> None:
     most = pc.max(numbers).as_py()
     if most is not None and most > greatest:
-        message = f"sequence ids have no room for {most + 1} {noun}, but for {greatest + 1}"
+        message = f"{most + 1} {noun} do not fit sequence ids: at most {greatest + 1} do"
         raise UnsupportedFormatError(message, ledger_id=pc.max(ledgers).as_py())

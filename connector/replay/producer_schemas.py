@@ -1,4 +1,4 @@
-"""Schemas of a topic → those that its replay is produced with, version by version."""
+"""Schemas that a replay's producers register with the target, by schema version."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ _UNKNOWN_TO_CLIENT: Final = frozenset(
     }
 )
 _NEEDS_PROPERTIES: Final = "KEY_VALUE"
-"""What its parts are stands in the properties of the schema, and the client sends none."""
+"""A type whose key and value schemas are in schema properties, which the client does not send."""
 
 
 class ProducerSchemas:
-    """Chooses the schema of messages.
+    """Chooses the schema that messages are sent with.
 
     Args:
-        schema: What is known of the topic's schemas; None: nothing, so messages are sent without.
+        schema: The topic's schemas. None: messages are sent without a schema.
     """
 
     def __init__(self, schema: TopicSchema | None) -> None:
@@ -42,45 +42,45 @@ class ProducerSchemas:
 
     @property
     def first(self) -> SchemaInfo | None:
-        """The oldest one, by which a topic is opened; None if there is none."""
+        """The oldest schema, which the first producer registers, or None."""
         return next(iter(self._versions.values()), self._reader)
 
     def schema_for_version(self, version: int | None) -> SchemaInfo | None:
-        """The schema of messages of a version; None: they are sent without.
+        """Return the schema of messages of a version. None: they are sent without a schema.
 
-        Messages without a version are of the reader's schema, and so are all if no version is
-        known.
+        Messages without a version have the reader's schema, and so have all if no version is
+        recorded.
 
         Raises:
-            UnknownSchemaVersionError: Versions are known, and this one is not.
+            UnknownSchemaVersionError: Versions are recorded, but not this one.
         """
         if version is None or not self._versions:
             return self._reader
         if version not in self._versions:
             message = (
-                f"schema version {version} is not among the versions known:"
+                f"unknown schema version {version}; the topic has the versions"
                 f" {', '.join(map(str, self._versions))}"
             )
             raise UnknownSchemaVersionError(message)
         return self._versions[version]
 
     def notices(self) -> Iterator[str]:
-        """What cannot be registered with the topic."""
+        """Yield a sentence for each schema type that the client cannot register."""
         infos = {self._reader, *self._versions.values()}
         for kind in sorted({each.type for each in infos if each and not is_registered(each)}):
             yield (
-                f"Pulsar's client for Python registers no schema of type {kind}: messages are sent"
-                " without; post the schema to the topic's admin API before"
+                f"Pulsar's Python client cannot register schemas of type {kind}: messages are sent"
+                " without a schema; post it to the target's admin API first"
             )
 
 
 def is_registered(info: SchemaInfo | None) -> bool:
-    """Whether a producer registers a schema with its topic; bytes need none."""
+    """Return whether a producer can register a schema; bytes need no registration."""
     return info is None or info.type not in {*_UNKNOWN_TO_CLIENT, _NEEDS_PROPERTIES}
 
 
 def library_schema(info: SchemaInfo | None) -> pulsar.schema.Schema:
-    """A schema as the library wants it; it encodes nothing, for payloads are sent as they are."""
+    """Return the library's schema object. Its values are bytes, so payloads are sent unchanged."""
     import _pulsar  # noqa: PLC0415 - of the same extra
     from pulsar.schema import BytesSchema  # noqa: PLC0415 - an extra
 

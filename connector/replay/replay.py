@@ -1,4 +1,4 @@
-"""`replay_topic`: a topic in a bucket → a live topic, each message once; and what it would send."""
+"""`replay_topic`: send an offloaded topic to a live topic, each message exactly once."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from connector.replay.pace import Pace
 from connector.replay.partition_replay import PartitionReplay
 from connector.replay.producer_schemas import ProducerSchemas
 from connector.replay.routes import Routes
-from connector.replay.sender import Sending
+from connector.replay.sender import SenderContext
 from connector.scan.execution import warn_incomplete
 from connector.topic import open_request, read_schema
 
@@ -49,10 +49,10 @@ class ReplayPlan:
 
     Attributes:
         topic: The topic or partition.
-        ledgers: Of how many ledgers it reads.
-        data_bytes: Bytes of data objects that it reads, blocks taken whole.
+        ledgers: Number of ledgers to read.
+        data_bytes: Bytes of data objects to read, in whole blocks.
         lag_bytes: Bytes in the bucket that cannot be replayed yet.
-        notices: One sentence for each thing that whoever replays must know of.
+        notices: One sentence for each fact that the user must know.
     """
 
     topic: str
@@ -80,43 +80,43 @@ def replay_topic(
     on_partition: Callable[[ReplaySummary], object] | None = None,
     **topic_options: Any,  # noqa: ANN401 - those of `open_topic`
 ) -> list[ReplaySummary]:
-    """Send what a bucket has of a topic to a live topic.
+    """Send the offloaded messages of a topic to a live topic.
 
-    Values, keys, ordering keys, properties, event times, null values and schemas are kept, and the
-    order within a partition. Publish times and message ids are new. The brokers of the target have
-    to deduplicate: then each message is there once, whatever stops a run and however often it is
-    run again. Partitions are replayed one after another.
+    The replay preserves values, keys, ordering keys, properties, event times, null values, schemas,
+    and the order within a partition. Publish times and message ids are new. The target's brokers
+    must have deduplication enabled. Then each message is sent exactly once, however often a run is
+    stopped or repeated. Partitions are replayed one after another.
 
     Args:
         url: See `open_topic`.
         topic: Name of the topic, or of one partition.
         to: URL of the brokers, `pulsar://host:6650` or `pulsar+ssl://host:6651`.
-        to_topic: Name of the target; None: that of the topic.
-        to_options: How the brokers are reached (`connector.live.broker.LiveOptions`).
-        by_key: Whether a message's key chooses its partition, as Pulsar's producers do. Else each
-            partition goes to that of the same number, which has to be there.
-        keep_batches: Whether each entry is one batch, as it was. Else batches are filled.
-        carry: Columns that are carried as properties, among `connector.replay.outgoing.CARRIED`:
+        to_topic: Name of the target topic. None uses the name of the source topic.
+        to_options: How to connect to the brokers (`connector.live.broker.LiveOptions`).
+        by_key: Whether a message's key chooses its partition, as in Pulsar's producers. Otherwise
+            each partition is sent to the target partition of the same number, which must exist.
+        keep_batches: Whether each entry is sent as one batch. Otherwise batches are filled up.
+        carry: Columns to send as properties, among `connector.replay.outgoing.CARRYABLE_COLUMNS`:
             `__publish_time__` as `pulsar-offload.publish-time`, and so on.
         compression: Codec of the batches: `none`, `lz4`, `zlib`, `zstd` or `snappy`.
-        rate: Most messages a second; None: any number.
-        replay_id: A name of this replay for the target: what was replayed under it once is never
-            replayed again. None: the topic's own name is enough.
-        on_progress: Hears how many messages of a partition were sent.
-        on_partition: Hears what was done, partition by partition, as soon as it is.
-        topic_options: Options of `open_topic`, except those that decide how rows look. `start` and
+        rate: Maximum number of messages per second. None: unlimited.
+        replay_id: Identifies this replay in the target. Messages that were replayed under an id are
+            not sent again under it. None: the source topic's name is the only identification.
+        on_progress: Called with the number of messages of the current partition that were sent.
+        on_partition: Called with the summary of each partition as soon as it is finished.
+        topic_options: Options of `open_topic`, except those that control how rows look. `start` and
             `end` bound what is replayed.
 
     Returns:
-        What was done, partition by partition.
+        The summary of each partition.
 
     Raises:
-        OptionError: An option is not allowed, or a library is not installed; or the target has no
-            partition of a number that the topic has.
+        OptionError: An option is not allowed, a library is not installed, or the target lacks a
+            partition of the source.
         TopicNotFoundError: There is no such topic.
-        BrokerError: The brokers cannot be reached, or refuse, or do not deduplicate.
-        PulsarOffloadError: Data cannot be read. What was sent stays, and another run goes on
-            behind it.
+        BrokerError: The brokers cannot be reached, refuse a request, or do not deduplicate.
+        PulsarOffloadError: Data cannot be read. Messages that were sent remain, and the next run
+            resumes after them.
     """
     request = ReplayRequest(**selected_options(ReplayRequest.__dataclass_fields__, locals()))
     return request.replay(on_progress or _ignore, on_partition or _ignore)
@@ -124,7 +124,7 @@ def replay_topic(
 
 @takes_options(OPTIONS)
 def plan_replay(url: str, topic: str, **topic_options: Any) -> list[ReplayPlan]:  # noqa: ANN401
-    """What a first replay of a topic would read now, partition by partition; asks no broker.
+    """Return what a first replay of a topic would read now, for each partition; contact no broker.
 
     Args:
         url: See `replay_topic`.
@@ -154,7 +154,7 @@ def plan_replay(url: str, topic: str, **topic_options: Any) -> list[ReplayPlan]:
 
 @dataclass(frozen=True, kw_only=True)
 class ReplayRequest:
-    """What is asked for; see `replay_topic`."""
+    """The arguments of `replay_topic`."""
 
     url: str
     topic: str
@@ -172,7 +172,7 @@ class ReplayRequest:
     def replay(
         self, on_progress: Callable[[int], object], on_partition: Callable[[ReplaySummary], object]
     ) -> list[ReplaySummary]:
-        """Carry it out; see `replay_topic`."""
+        """Run the replay; see `replay_topic`."""
         check_flag("by_key", self.by_key)
         check_flag("keep_batches", self.keep_batches)
         check_one_of(get_args(Compression), "compression", self.compression)
@@ -183,7 +183,7 @@ class ReplayRequest:
         schemas = ProducerSchemas(source.schema())
         summaries = []
         with brokers.connect() as client:
-            sending = Sending(
+            context = SenderContext(
                 client,
                 InFlight(brokers.options.timeout_s),
                 pace,
@@ -194,7 +194,7 @@ class ReplayRequest:
             routes = Routes(
                 client.partitions(source.base if target is None else target), self.by_key
             )
-            # Before anything is sent.
+            # Check all partitions before anything is sent.
             targets = [routes.targets_for(each.topic) for each in source.partitions]
             for each, chosen in zip(source.partitions, targets, strict=True):
                 one = PartitionReplay(
@@ -204,7 +204,7 @@ class ReplayRequest:
                     name=f"{replay_id}:{each.topic}{':by-key' if self.by_key else ''}",
                     carried=carried,
                 )
-                summary = one.replay(sending, on_progress)
+                summary = one.replay(context, on_progress)
                 summary.notices += schemas.notices()
                 summaries.append(summary)
                 on_partition(summary)
@@ -217,7 +217,7 @@ class ReplayRequest:
         if not _ID_TEXT.fullmatch(str(self.replay_id)):
             message = (
                 "replay_id must be at most 200 letters, digits, dots, hyphens and underscores, and"
-                f" begin with a letter or digit, not {self.replay_id!r}"
+                f" start with a letter or digit, not {self.replay_id!r}"
             )
             raise OptionError(message)
         return self.replay_id
@@ -225,7 +225,7 @@ class ReplayRequest:
 
 @dataclass(frozen=True)
 class _Source:
-    """The topic that is replayed, opened."""
+    """The source topic, opened."""
 
     catalog: Catalog
     url: str
@@ -234,18 +234,19 @@ class _Source:
 
     @classmethod
     def open(cls, url: str, topic: object, options: Mapping[str, Any]) -> _Source:
-        """Open it.
+        """Open the topic.
 
         Raises:
-            PulsarOffloadError: An option is not allowed, or there is no such topic, or several.
+            PulsarOffloadError: An option is not allowed, or the name does not select exactly one
+                topic.
         """
         check_options(options)
         refused = [name for name in FIXED_BY_REPLAY if name in options]
         if refused:
-            message = f"a replay has no option {refused[0]}: what is offloaded is sent as it is"
+            message = f"a replay has no option {refused[0]}: messages are sent unchanged"
             raise OptionError(message)
         if not isinstance(topic, str):
-            message = f"one topic is replayed at a time: give its name, not {topic!r}"
+            message = f"one topic is replayed at a time: pass its name, not {topic!r}"
             raise OptionError(message)
         request = TopicRequest(**options)
         check_with_catalog(url, request)
@@ -259,11 +260,11 @@ class _Source:
 
     @property
     def base(self) -> TopicName:
-        """The topic, without a partition."""
+        """The topic's name without a partition."""
         return self.partitions[0].topic.base
 
     def schema(self) -> TopicSchema | None:
-        """What is known of its schemas; None: nothing is."""
+        """Return the topic's schemas, or None if none is available."""
         options = self.catalog.location.storage_options
         schema = read_schema(self.request.schema, self.request.schema_version, options)
         if schema is None:
@@ -271,7 +272,7 @@ class _Source:
         return schema
 
     def increments(self, partition: TopicLedgers, columns: Sequence[str]) -> Increments:
-        """What says what there is of a partition."""
+        """Return the settled entries of a partition, as increments."""
         request = replace(self.request, catalog=self.catalog, value="raw", columns=tuple(columns))
         name = str(partition.topic)
         scan = open_request(self.url, name, request).scan
@@ -279,4 +280,4 @@ class _Source:
 
 
 def _ignore(_: object) -> None:
-    """Hears nothing."""
+    """Do nothing: the default callback."""

@@ -1,4 +1,4 @@
-"""Which partition of the target a message goes to, the same in every run."""
+"""The target partition of each message, which is the same in every run."""
 
 from __future__ import annotations
 
@@ -14,23 +14,25 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from connector.inputs.topic_names import TopicName
-    from connector.replay.outgoing import Outgoing
+    from connector.replay.outgoing import OutgoingMessage
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Where the messages of a topic go.
+    """The target partitions that messages are sent to.
 
     Attributes:
-        targets: The partitions of the target, by number; a topic without partitions by itself.
-        by_key: Whether the key chooses the partition; else it is that of the source.
+        targets: The partitions of the target, by number, or the topic itself if it is not
+            partitioned.
+        by_key: Whether the key chooses the partition. Otherwise the number of the source partition
+            does.
     """
 
     targets: Sequence[TopicName]
     by_key: bool
 
     def targets_for(self, source: TopicName) -> Sequence[TopicName]:
-        """The partitions that messages of a source partition may go to.
+        """Return the target partitions that messages of a source partition may be sent to.
 
         Raises:
             OptionError: The target has no such partition.
@@ -45,16 +47,16 @@ class Routes:
         has = "no partitions" if self.targets[0].partition < 0 else counted(count, "partition")
         is_one = "has none" if source.partition < 0 else f"is partition {source.partition}"
         message = (
-            f"partitions are kept, and {base} has {has}, while {source} {is_one}: make it fit"
-            " before, or choose partitions by key (by_key)"
+            f"partitions are kept, but {base} has {has}, while {source} {is_one}: create matching"
+            " partitions first, or choose them by key (by_key)"
         )
         raise OptionError(message)
 
 
-def choose_partition(message: Outgoing, partitions: int) -> int:
-    """The partition, of so many, that a key chooses: as Pulsar's producers do by default, in Java.
+def choose_partition(message: OutgoingMessage, partitions: int) -> int:
+    """Return the number of the partition that a key chooses, as Java producers do by default.
 
-    Messages without a key are spread entry by entry.
+    Messages without a key are distributed by entry id.
     """
     place, _, _, _, key, *_ = message
     return (entry_from_place(place)[1] if key is None else java_string_hash(key)) % partitions

@@ -43,8 +43,8 @@ def test_a_plan_tells_what_has_to_wait() -> None:
     [
         ([], "--to is missing"),
         (["--to", "http://localhost"], "is not the URL of brokers"),
-        (["--to", NOWHERE, "--rate", "0"], "rate is a number of messages a second above 0"),
-        (["--to", NOWHERE, "--carry", "__value__"], "carry is a list of columns among"),
+        (["--to", NOWHERE, "--rate", "0"], "rate must be a number of messages per second above 0"),
+        (["--to", NOWHERE, "--carry", "__value__"], "carry must be a list of columns among"),
         (["--to", NOWHERE, "--replay-id", "a b"], "replay_id must be at most 200 letters"),
         (["--to", NOWHERE, "--to-topic", "a/b"], "is not 'name', 'tenant/namespace/name'"),
         (["--to", NOWHERE, "--to-option", "x=y"], "unknown live option 'x'"),
@@ -87,5 +87,5 @@ def test_wrong_options_of_python_are_refused(options: dict[str, Any], said: str)
     """Each is an OptionError that says what is allowed."""
     with pytest.raises(OptionError, match=said):
         replay_topic(URL, "json-orders", to=NOWHERE, **options)
-    with pytest.raises(OptionError, match="one topic is replayed at a time: give its name"):
+    with pytest.raises(OptionError, match="one topic is replayed at a time: pass its name"):
         replay_topic(URL, ["json-orders"], to=NOWHERE)  # type: ignore[arg-type]

@@ -11,10 +11,10 @@ from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from connector import Message, open_topic, write_messages
 from connector.inputs.topic_names import TopicName
 from connector.replay.outgoing import (
-    CARRIED,
-    base64_keys,
+    CARRYABLE_COLUMNS,
     check_carried,
-    outgoing,
+    count_base64_keys,
+    outgoing_messages,
     property_name,
     sent_columns,
 )
@@ -39,8 +39,8 @@ def sent(folder: Path, *carried: str) -> list[Any]:
     write_messages(str(folder), "sent", MESSAGES)
     dataset = open_topic(str(folder), "sent", value="raw", columns=sent_columns(carried))
     [batch] = dataset.to_batches()
-    assert base64_keys(batch) == 1
-    return [message[1:] for message in outgoing(batch, carried)]
+    assert count_base64_keys(batch) == 1
+    return [message[1:] for message in outgoing_messages(batch, carried)]
 
 
 def test_messages_are_sent_as_they_are(tmp_path: Path) -> None:
@@ -71,14 +71,14 @@ def test_columns_are_carried_behind_own_properties(tmp_path: Path) -> None:
 
 def test_every_column_that_is_carried_has_a_name_of_its_own() -> None:
     """Names are those of the columns, with hyphens."""
-    assert len({property_name(each) for each in CARRIED}) == len(CARRIED)
+    assert len({property_name(each) for each in CARRYABLE_COLUMNS}) == len(CARRYABLE_COLUMNS)
     assert property_name("__txn_id__") == "pulsar-offload.txn-id"
 
 
 @pytest.mark.parametrize("wrong", ["__topic__", ["__value__"], ["x"]])
 def test_what_cannot_be_carried_is_refused(wrong: Any) -> None:  # noqa: ANN401
     """A text is no list, and what a message has already is not carried."""
-    with pytest.raises(OptionError, match="carry is a list of columns among __"):
+    with pytest.raises(OptionError, match="carry must be a list of columns among __"):
         check_carried(wrong)
 
 
@@ -147,7 +147,7 @@ def test_each_version_has_its_schema() -> None:
     assert (known.first, unversioned.first, ProducerSchemas(None).first) == (OLD, NEW, None)
     assert [unversioned.schema_for_version(each) for each in (7, None)] == [NEW, NEW]
     assert ProducerSchemas(None).schema_for_version(3) is None
-    with pytest.raises(UnknownSchemaVersionError, match=r"version 2 is not .*: 0, 4"):
+    with pytest.raises(UnknownSchemaVersionError, match=r"version 2; .* versions 0, 4"):
         known.schema_for_version(2)
 
 
@@ -192,8 +192,8 @@ def test_a_rate_is_kept_evenly() -> None:
     pace.wait(5)
 
     assert clock.slept == pytest.approx([0.1, 0.2, 0.1])
-    assert [pace.most_together(most) for most in (1000, 3)] == [5, 3]
-    assert Pace(0.5).most_together(1000) == 1
+    assert [pace.max_batch_messages(most) for most in (1000, 3)] == [5, 3]
+    assert Pace(0.5).max_batch_messages(1000) == 1
 
 
 def test_no_rate_waits_for_nothing() -> None:
@@ -204,11 +204,11 @@ def test_no_rate_waits_for_nothing() -> None:
     pace.wait(10**9)
 
     assert clock.slept == []
-    assert pace.most_together(1000) == 1000
+    assert pace.max_batch_messages(1000) == 1000
 
 
 @pytest.mark.parametrize("rate", [0, -1, float("nan"), float("inf"), "5", True])
 def test_rates_that_are_none_are_refused(rate: Any) -> None:  # noqa: ANN401
     """A rate is a number above 0."""
-    with pytest.raises(OptionError, match="rate is a number of messages a second above 0"):
+    with pytest.raises(OptionError, match="rate must be a number of messages per second above 0"):
         Pace(rate)

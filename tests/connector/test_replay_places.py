@@ -89,8 +89,8 @@ def test_all_is_behind_no_place() -> None:
 @pytest.mark.parametrize(
     ("position", "what"),
     [
-        ((7, MAX_ENTRY_ID + 1, None), "67108865 entries of a ledger, but for 67108864"),
-        ((7, 0, MAX_BATCH_INDEX + 1), "65536 messages of an entry, but for 65535"),
+        ((7, MAX_ENTRY_ID + 1, None), "67108865 entries of a ledger do not fit .* 67108864"),
+        ((7, 0, MAX_BATCH_INDEX + 1), "65536 messages of an entry do not fit .* 65535"),
     ],
 )
 def test_positions_without_room_are_refused(

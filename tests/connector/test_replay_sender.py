@@ -21,12 +21,12 @@ from connector.replay.in_flight import InFlight
 from connector.replay.pace import Pace
 from connector.replay.places import entry_from_place, era_from_place, eras_from_ledgers
 from connector.replay.producer_schemas import ProducerSchemas
-from connector.replay.sender import BATCH_MESSAGES, Sender, Sending
+from connector.replay.sender import BATCH_MESSAGES, Sender, SenderContext
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from connector.replay.outgoing import Outgoing
+    from connector.replay.outgoing import OutgoingMessage
 
 TARGET: Final = TopicName.parse("target")
 NAME: Final = "replay:source"
@@ -53,7 +53,7 @@ class Brokers:
     """
 
     deduplicates: bool = True
-    batches: list[tuple[str, _Producer, list[Outgoing]]] = field(default_factory=list)
+    batches: list[tuple[str, _Producer, list[OutgoingMessage]]] = field(default_factory=list)
     last: dict[str, int] = field(default_factory=dict)
     connected: set[str] = field(default_factory=set)
     kill_at: int | None = None
@@ -74,7 +74,7 @@ class Brokers:
         return self.kill_at == -1
 
     @property
-    def messages(self) -> list[Outgoing]:
+    def messages(self) -> list[OutgoingMessage]:
         """What the target has, in order."""
         return [each for _, _, batch in self.batches for each in batch]
 
@@ -96,7 +96,10 @@ class _Producer:
         return self._at_start
 
     def send(
-        self, messages: Sequence[Outgoing], sequence_id: int, done: Callable[[str | None], None]
+        self,
+        messages: Sequence[OutgoingMessage],
+        sequence_id: int,
+        done: Callable[[str | None], None],
     ) -> None:
         brokers = self._brokers
         is_killed = brokers.request()
@@ -117,10 +120,10 @@ class _Producer:
 
 
 def run(
-    brokers: Brokers, messages: Sequence[Outgoing], *, keeps_batches: bool = False
+    brokers: Brokers, messages: Sequence[OutgoingMessage], *, keeps_batches: bool = False
 ) -> Sender | None:
     """One run of a replay; None: it was killed, so nobody is connected."""
-    sending = Sending(
+    context = SenderContext(
         brokers,  # type: ignore[arg-type]
         InFlight(60),
         Pace(None),
@@ -136,11 +139,11 @@ def run(
             lambda client, _topic, name, **form: client.create(name=name, **form),
         )
         try:
-            sends = Sender(sending, TARGET, NAME, eras)
+            sends = Sender(context, TARGET, NAME, eras)
             for each in messages:
                 sends.put(each)
             sends.flush()
-            sending.in_flight.finish()
+            context.in_flight.finish()
             sends.close()
         except KilledError:
             brokers.connected.clear()
@@ -149,13 +152,13 @@ def run(
         return sends
 
 
-def message(place: int, size_bytes: int = 10, version: int | None = None) -> Outgoing:
+def message(place: int, size_bytes: int = 10, version: int | None = None) -> OutgoingMessage:
     """A message of a place."""
     return place, size_bytes, version, b"", None, None, (), 0
 
 
 @st.composite
-def topics(draw: st.DrawFn) -> list[Outgoing]:
+def topics(draw: st.DrawFn) -> list[OutgoingMessage]:
     """Messages of a few ledgers, of two eras at the most."""
     ledgers = draw(st.lists(st.sampled_from([0, 1, 2**21 - 1, 2**21]), min_size=1, unique=True))
     sizes = st.sampled_from([1, BATCH_BYTES // 2, LARGE_BYTES + 1])
@@ -169,7 +172,7 @@ def topics(draw: st.DrawFn) -> list[Outgoing]:
     ]
 
 
-def moments(messages: Sequence[Outgoing]) -> Iterator[int]:
+def moments(messages: Sequence[OutgoingMessage]) -> Iterator[int]:
     """The requests of a whole run, by number."""
     brokers = Brokers(kill_at=1 << 30)
     run(brokers, messages)
@@ -179,7 +182,7 @@ def moments(messages: Sequence[Outgoing]) -> Iterator[int]:
 
 @given(topics(), st.booleans())
 def test_each_message_is_there_once_wherever_a_run_is_killed(
-    messages: list[Outgoing], is_persisted: bool
+    messages: list[OutgoingMessage], is_persisted: bool
 ) -> None:
     """At every request, be what it sends persisted or not; the next run sends the rest."""
     for moment in moments(messages):
@@ -195,7 +198,7 @@ def test_each_message_is_there_once_wherever_a_run_is_killed(
 
 
 @given(topics(), st.booleans())
-def test_batches_are_of_one_kind(messages: list[Outgoing], keeps_batches: bool) -> None:
+def test_batches_are_of_one_kind(messages: list[OutgoingMessage], keeps_batches: bool) -> None:
     """Of one schema, one era, and no longer than they may be; a large message goes alone."""
     brokers = Brokers()
     run(brokers, messages, keeps_batches=keeps_batches)
@@ -241,7 +244,7 @@ def test_a_message_out_of_order_is_an_error() -> None:
     brokers = Brokers()
     run(brokers, [message(1 << 16 | 1)])
 
-    with pytest.raises(FormatError, match=r"behind \(0,3,0\)") as raised:
+    with pytest.raises(FormatError, match=r"after \(0,3,0\)") as raised:
         run(brokers, [message(number << 16 | 1) for number in (1, 3, 2)])
 
     assert (raised.value.ledger_id, raised.value.entry_id) == (0, 2)
