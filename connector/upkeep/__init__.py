@@ -1,1 +1,1 @@
-"""For the owner of a bucket: what lies in it, what it costs, what settings do to it."""
+"""Tools for the owner of a bucket: audit, repair, verification, forecasts and attachment."""

@@ -1,7 +1,7 @@
-"""Whether a topic that was written without a broker can be given to a cluster, and how.
+"""Checks and steps for attaching a topic that was written without a broker to a cluster.
 
-The cluster is asked over its admin API, and nothing is changed. What goes wrong with attached
-topics was tried with Pulsar 4.0: docs/attach.md tells it.
+The cluster is queried over its admin API, and nothing is changed. docs/attach.md describes what can
+go wrong, as observed with Pulsar 4.0.
 """
 
 from __future__ import annotations
@@ -37,23 +37,23 @@ _STORES: Final = ("brokers", "internal-configuration")
 
 
 class Verdict(StrEnum):
-    """What a check came to."""
+    """The result of a check."""
 
     OK = "ok"
     PROBLEM = "problem"
-    """The topic, or messages of it, would be lost or unreadable."""
+    """The topic or some of its messages would be lost or unreadable."""
     UNKNOWN = "unknown"
-    """Nothing that was asked tells it."""
+    """The available answers do not decide it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that must be so before a topic is attached.
+    """One precondition of attaching a topic.
 
     Attributes:
-        subject: What is looked at.
-        verdict: What it came to.
-        text: Why, in words.
+        subject: Name of the precondition.
+        verdict: Result of the check.
+        text: Reason for the result.
     """
 
     subject: str
@@ -63,11 +63,11 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """What stands in the way of attaching a topic, and the steps that attach it.
+    """The checks before attaching a topic, and the steps that attach it.
 
     Attributes:
-        checks: What was looked at.
-        steps: What to do, in this order, in words and commands.
+        checks: The preconditions.
+        steps: Instructions and commands, in order.
     """
 
     checks: tuple[Check, ...]
@@ -75,30 +75,30 @@ class Attachment:
 
     @property
     def has_problems(self) -> bool:
-        """Whether the topic, or messages of it, would be lost or unreadable."""
+        """Whether the topic or some of its messages would be lost or unreadable."""
         return any(each.verdict is Verdict.PROBLEM for each in self.checks)
 
 
 def check_attachment(catalog: Catalog, name: str, cluster: AdminApi, *, now_ms: int) -> Attachment:
-    """Look at a topic, and at the cluster that it is to be given to.
+    """Check a topic and the cluster that it is to be attached to.
 
     Args:
         catalog: The bucket, with the metadata that was written with the topic.
         name: Name of the topic.
         cluster: The cluster's admin API.
-        now_ms: The time, ms since the epoch.
+        now_ms: The current time, in ms since the epoch.
 
     Raises:
-        OptionError: The name selects no single topic, or the metadata does not have it.
-        TopicNotFoundError: It selects none.
+        OptionError: The name selects several topics, or the metadata lacks the topic.
+        TopicNotFoundError: The name selects no topic.
         PulsarOffloadError: The bucket or the metadata cannot be read.
-        StorageError: The cluster cannot be reached, or does not let its topics be listed.
+        StorageError: The cluster cannot be reached, or refuses to list its topics.
     """
-    # Not what a salvaging read makes of them.
+    # `salvage` only makes `select` tolerant: the ledgers are read without it.
     topics = catalog.ledgers_of([each.topic for each in catalog.select(name, salvage=True)])
     bases = {each.topic.base for each in topics}
     if len(bases) > 1 or any(each.metadata is None for each in topics):
-        message = f"{name} must be one topic, of which the metadata that was written is given"
+        message = f"{name} must select one topic, with the metadata that was written with it"
         raise OptionError(message)
     (base,) = bases
     schema = catalog.schema([base])
@@ -119,16 +119,16 @@ def _infos(topics: Sequence[TopicLedgers]) -> list[LedgerInfo]:
 
 
 def _check_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
-    """What the bucket and the metadata say of each other."""
+    """Compare the bucket with the metadata."""
     problems = [str(error) for each in topics for error in each.problems]
     problems += [
-        f"ledger {ledger.ledger_id} of {each.topic} is in BookKeeper alone"
+        f"ledger {ledger.ledger_id} of {each.topic} is only in BookKeeper"
         for each in topics
         for ledger in each.pending
     ]
     problems += [
-        f"ledger {ledger.ledger_id} of {each.topic} is in the bucket, and the metadata does not"
-        " have it as offloaded"
+        f"ledger {ledger.ledger_id} of {each.topic} is in the bucket, but the metadata does not"
+        " list it as offloaded"
         for each in topics
         for ledger in each.unread
         if ledger.state.is_stray
@@ -139,28 +139,30 @@ def _check_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[C
     numbers = sorted(each.topic.partition for each in topics)
     is_whole = numbers in ([-1], [*range(len(numbers))])
     text = "not partitioned" if numbers == [-1] else counted(len(numbers), "partition")
-    lacking = f"there are the partitions {', '.join(map(str, numbers))} alone"
+    lacking = f"only the partitions {', '.join(map(str, numbers))} exist"
     yield _make_check("partitions", [] if is_whole else [lacking], text)
     offloads = [info.offload for info in _infos(topics) if info.offload]
     url = catalog.location.url
     bucket, prefix = url.partition("://")[2].partition("/")[0], prefix_in_store(url)
-    wrong = []
+    problems = []
     if any(each.driver is None for each in offloads):
-        wrong.append("the ledgers were written to a place that no broker reads: give it a bucket")
+        problems.append("no broker can read the location of the ledgers: write them to a bucket")
     elif prefix:
-        wrong.append(f"brokers look at the root of a bucket, and the ledgers are below {prefix}")
-    # Azure's URLs have the account behind the container.
-    wrong += [
-        f"brokers will look at the bucket {each}, which the metadata names, and not at {bucket}"
+        problems.append(f"brokers read the root of a bucket, but the ledgers are below {prefix}")
+    # In Azure's URLs, the account follows the container.
+    problems += [
+        f"brokers will read the bucket {each}, which the metadata names, and not {bucket}"
         for each in sorted({str(each.bucket) for each in offloads})
         if each != bucket.partition("@")[0]
     ]
-    yield _make_check("bucket", wrong, "the ledgers are at the root of the bucket that they name")
+    yield _make_check(
+        "bucket", problems, "the ledgers are at the root of the bucket that they name"
+    )
 
 
 def _check_absence(cluster: AdminApi, base: TopicName) -> Check:
-    there = [each for each in cluster.topics([base.full_namespace]) if each.base == base]
-    problems = [f"the cluster has {there[0]}"] if there else []
+    existing = [each for each in cluster.topics([base.full_namespace]) if each.base == base]
+    problems = [f"the cluster has {existing[0]}"] if existing else []
     answer = cluster.answer(
         "persistent", *base.full_namespace.split("/"), base.local_name, "partitions"
     )
@@ -174,7 +176,9 @@ def _check_ledger_ids(cluster: AdminApi, topics: Sequence[TopicLedgers]) -> Iter
     try:
         owners = cluster.ledger_owners()
     except (StorageError, CorruptMetadataError) as error:
-        yield Check("ledger ids", Verdict.UNKNOWN, f"not all topics can be asked: {error}")
+        yield Check(
+            "ledger ids", Verdict.UNKNOWN, f"not all topics of the cluster can be checked: {error}"
+        )
         return
     problems = [f"{owners[each]} has ledger {each}" for each in own if each in owners]
     if len(own) != len(set(own)):
@@ -184,11 +188,11 @@ def _check_ledger_ids(cluster: AdminApi, topics: Sequence[TopicLedgers]) -> Iter
     )
     last, greatest = max(own, default=-1), max(owners, default=-1)
     is_below = last < greatest
-    text = f"ledger {greatest} of {owners.get(greatest)} is newer than all of these"
+    text = f"ledger {greatest} of {owners.get(greatest)} has a higher id than all of these"
     if not is_below:
         text = (
-            f"nothing tells whether BookKeeper has given {last} yet: if it has not, the ledgers are"
-            " lost at once"
+            f"it is unknown whether BookKeeper has assigned the id {last} yet: if not, the ledgers"
+            " are lost at once"
         )
     yield Check("next ledger id", Verdict.OK if is_below else Verdict.UNKNOWN, text)
 
@@ -199,40 +203,40 @@ def _check_cluster_name(settings: _Settings, topics: Sequence[TopicLedgers]) -> 
     named = {told_cluster(ledger.user_metadata) for ledger in ledgers if ledger is not None}
     own = settings.configuration.get("clusterName")
     if own is None:
-        return settings.unknown_check("cluster", "the cluster does not tell its name")
+        return settings.unknown_check("cluster", "the cluster does not report its name")
     if None in named:
-        text = "the objects do not name it: audits cannot tell whose they are"
+        text = "the objects name no cluster: an audit cannot tell which cluster owns them"
         return Check("cluster", Verdict.UNKNOWN, text)
-    wrong = [
-        f"the objects are said to be of the cluster {other!r}, not {own!r}"
+    problems = [
+        f"the objects name the cluster {other!r}, not {own!r}"
         for other in sorted(each for each in named - {own} if each is not None)
     ]
-    return _make_check("cluster", wrong, f"the objects are said to be of {own!r}")
+    return _make_check("cluster", problems, f"the objects name the cluster {own!r}")
 
 
 @dataclass(frozen=True, slots=True)
 class _Settings:
-    """What the brokers, and the policies of the namespace, are set to."""
+    """Settings of the brokers and policies of the namespace."""
 
     namespace: str
     policies: Mapping[str, object] | None
     configuration: Mapping[str, object]
     refusals: tuple[str, ...]
-    """What the cluster refused to tell, and why."""
+    """Errors of the requests that the cluster refused."""
 
     @classmethod
     def from_cluster(cls, cluster: AdminApi, base: TopicName) -> _Settings:
-        """Ask for them; what the cluster refuses to tell is not known."""
+        """Request the settings. Those that the cluster refuses to return are unknown."""
         refusals: list[str] = []
         policies = _request_json(cluster, ("namespaces", *base.full_namespace.split("/")), refusals)
         configuration = None
         if not refusals:
-            # Whatever the brokers are set to, a policy may say otherwise.
+            # Policies override the brokers' configuration, which means nothing without them.
             configuration = _request_json(cluster, _CONFIGURATION, refusals)
         return cls(base.full_namespace, policies, configuration or {}, tuple(refusals))
 
     def checks(self, topics: Sequence[TopicLedgers], now_ms: int) -> Iterator[Check]:
-        """What the settings would do to the topic."""
+        """Check how the settings affect the topic."""
         if self.policies is None and not self.refusals:
             text = f"the cluster has no namespace {self.namespace}"
             yield Check("namespace", Verdict.PROBLEM, text)
@@ -241,7 +245,7 @@ class _Settings:
         yield self._check_retention(topics, now_ms)
 
     def unknown_check(self, subject: str, text: str) -> Check:
-        """That something is not known, and what the cluster said when it was asked, if anything."""
+        """Return a check with an unknown result, and the cluster's error if there was one."""
         return Check(subject, Verdict.UNKNOWN, next(iter(self.refusals), text))
 
     def _check_driver(self, topics: Sequence[TopicLedgers]) -> Check:
@@ -252,12 +256,12 @@ class _Settings:
         )
         driver = policy_driver or self.configuration.get("managedLedgerOffloadDriver")
         if not self.configuration and driver is None:
-            return self.unknown_check("offload driver", "the brokers do not tell theirs")
-        wrong = [
+            return self.unknown_check("offload driver", "the brokers do not report theirs")
+        problems = [
             f"the brokers use {driver or 'none'}, the ledgers need {each}"
             for each in sorted(own - {driver})
         ]
-        return _make_check("offload driver", wrong, f"{driver}")
+        return _make_check("offload driver", problems, f"{driver}")
 
     def _check_retention(self, topics: Sequence[TopicLedgers], now_ms: int) -> Check:
         retention = _mapping(self.policies, "retention_policies")
@@ -267,7 +271,7 @@ class _Settings:
             defaults = ("defaultRetentionTimeInMinutes", "defaultRetentionSizeInMB")
             settings = {name: self.configuration.get(name) for name in defaults}
         if None in settings.values():
-            return self.unknown_check("retention", "the brokers do not tell their default")
+            return self.unknown_check("retention", "the brokers do not report their default")
         try:
             policy = OffloadPolicy.parse(settings)
         except OptionError as error:
@@ -277,14 +281,14 @@ class _Settings:
             trim for metadata in metadata_list for trim in _find_trims(metadata, policy, now_ms)
         ]
         settings_text = ", ".join(f"{name} {value}" for name, value in settings.items())
-        wrong = [
-            f"once all is consumed, {counted(len(trims), 'ledger')} would go ({settings_text})"
+        problems = [
+            f"{counted(len(trims), 'ledger')} would be deleted once consumed ({settings_text})"
         ]
-        return _make_check("retention", wrong if trims else [], settings_text)
+        return _make_check("retention", problems if trims else [], settings_text)
 
 
 def _find_trims(metadata: TopicMetadata, policy: OffloadPolicy, now_ms: int) -> list[int]:
-    """The ledgers that a broker deletes as soon as every subscription has read them."""
+    """Return the ledgers that a broker deletes once every subscription has read them."""
     fates = apply_policy(metadata, policy, at_ms=now_ms)
     return [each.ledger_id for each in fates if each.action is Action.TRIM and each.is_due]
 
@@ -293,11 +297,11 @@ def _check_schema(cluster: AdminApi, base: TopicName, schema: TopicSchema | None
     versions = registered_versions(schema)
     answer = cluster.schema_source(base)
     cluster_versions = None if answer is None else registered_versions(load_schema(answer))
-    wrong = []
+    problems = []
     if [number for number, _ in versions] != [*range(len(versions))]:
-        wrong.append("the versions do not begin with 0, or one is missing: they cannot be posted")
+        problems.append("the versions do not start at 0, or one is missing: they cannot be posted")
     elif cluster_versions and cluster_versions != versions:
-        wrong.append(
+        problems.append(
             f"the cluster has {counted(len(cluster_versions), 'version')} of another schema"
         )
     text = (
@@ -305,7 +309,7 @@ def _check_schema(cluster: AdminApi, base: TopicName, schema: TopicSchema | None
         if cluster_versions
         else f"{counted(len(versions), 'version')} to post"
     )
-    return _make_check("schema", wrong, text if versions else "none")
+    return _make_check("schema", problems, text if versions else "none")
 
 
 def _steps(
@@ -314,7 +318,7 @@ def _steps(
     topics: Sequence[TopicLedgers],
     schema: TopicSchema | None,
 ) -> Iterator[str]:
-    """What is to be done, as docs/attach.md tells it."""
+    """Yield the steps that docs/attach.md describes."""
     stores = _request_json(cluster, _STORES, []) or {}
     store = stores.get("metadataStoreUrl") or "the metadata store"
     yield (
@@ -322,11 +326,11 @@ def _steps(
         f" {shlex.quote(base.full_namespace)} --time -1 --size -1"
     )
     if topics[0].topic.partition >= 0:
-        place = f"/admin/partitioned-topics/{base.managed_ledger_name}"
-        yield f"in {store}, create {place} with {json.dumps({'partitions': len(topics)})}"
+        store_path = f"/admin/partitioned-topics/{base.managed_ledger_name}"
+        yield f"in {store}, create {store_path} with {json.dumps({'partitions': len(topics)})}"
     for each in topics:
-        place = f"/managed-ledgers/{each.topic.managed_ledger_name}"
-        yield f"in {store}, create {place} with the managed-ledger-info.bin of {each.topic}"
+        store_path = f"/managed-ledgers/{each.topic.managed_ledger_name}"
+        yield f"in {store}, create {store_path} with the managed-ledger-info.bin of {each.topic}"
     names = (*base.full_namespace.split("/"), base.local_name)
     path = "/".join(quote(each, safe="") for each in names)
     answer = json.loads(schemas_json(schema, timestamp_ms=0)) if schema else {}
@@ -337,7 +341,7 @@ def _steps(
             " -H 'Content-Type: application/json'"
             f" -d {shlex.quote(json.dumps(body))} {cluster.url}/admin/v2/schemas/{path}/schema"
         )
-    yield f"look: pulsar-admin topics stats-internal {shlex.quote(str(topics[0].topic))}"
+    yield f"check it: pulsar-admin topics stats-internal {shlex.quote(str(topics[0].topic))}"
 
 
 _SCHEMA_BODY: Final = {"type": "type", "schema": "data", "properties": "properties"}

@@ -235,7 +235,7 @@ def test_journal_is_opened_before_anything_is_read(tmp_path: Path) -> None:
     for path, said in (
         (tmp_path, "Is a directory"),
         (tmp_path / "no" / "such" / "journal", "No such file or directory"),
-        (bad, "is not a journal"),
+        (bad, "is not a verification journal"),
     ):
         result = run("audit", nowhere, "--verify", "--journal", str(path), ends=USAGE)
         assert said in result.stderr
@@ -297,9 +297,9 @@ def test_clean_tells_each_thing_that_it_keeps(bucket: OwnedBucket) -> None:
     for line, (what, why) in zip(
         told,
         [
-            (f"{double.index_name}, {double.data_name}", "nothing proves that the metadata is"),
+            (f"{double.index_name}, {double.data_name}", "the metadata is not proven"),
             (f"{OTHER_UUID}-ledger-99999", "nothing names its topic"),
-            ("backup.tar", "no offloader of Pulsar names an object so"),
+            ("backup.tar", "Pulsar's offloaders do not use this object name"),
         ],
         strict=True,
     ):

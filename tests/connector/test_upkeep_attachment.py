@@ -279,12 +279,12 @@ def test_checks_say_what_they_go_by(sales: Written, written: Written, cluster: A
     cluster.answers[store] = b'{"metadataStoreUrl": "zk:one:2181"}'
     found = sales.checked(cluster)
     texts = {each.subject: each.text for each in found.checks}
-    assert texts["cluster"] == "the objects are said to be of 'standalone'"
-    assert texts["next ledger id"].endswith("is newer than all of these")
+    assert texts["cluster"] == "the objects name the cluster 'standalone'"
+    assert texts["next ledger id"].endswith("has a higher id than all of these")
     assert found.steps[1].startswith("in zk:one:2181, create /admin/partitioned-topics/")
     written.write(first_ledger_id=1000)
     texts = {each.subject: each.text for each in written.checked(cluster).checks}
-    assert "nothing tells whether BookKeeper has given 100" in texts["next ledger id"]
+    assert "unknown whether BookKeeper has assigned the id 100" in texts["next ledger id"]
 
 
 def test_objects_that_a_broker_would_not_find(written: Written, cluster: AdminServer) -> None:

@@ -433,7 +433,7 @@ def test_metadata_that_is_not_proven_whole_deletes_nothing(bucket: OwnedBucket) 
     bucket.unprove(CHUNKED.name)
     (finding,) = bucket.audited().findings
     assert finding.doubt is not None
-    assert finding.doubt.startswith("nothing proves that the metadata is whole")
+    assert finding.doubt.startswith("the metadata is not proven complete")
 
     info = "internal-info.json"
     shutil.copy(CHUNKED.folder / info, bucket.metadata / CHUNKED.folder.name / info)

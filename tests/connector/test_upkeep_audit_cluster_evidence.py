@@ -90,7 +90,7 @@ def test_upload_is_kept_where_clusters_share_the_bucket() -> None:
 
     doubt = scene.doubt_of_upload()
 
-    assert doubt == "ledgers of several clusters lie in the bucket, and an upload names none"
+    assert doubt == "the bucket has ledgers of several clusters, and an upload names none"
 
 
 @pytest.mark.parametrize("scene", [double, orphan])
@@ -172,9 +172,9 @@ def _other_topic() -> TopicLedgers:
 @pytest.mark.parametrize(
     ("change", "doubt"),
     [
-        (_in_other_bookies, "it was in bookies that no ledger of the cluster was in"),
-        (_created(-_DAY_MS), "its ledger was not created between those before and behind it"),
-        (_created(_DAY_MS), "its ledger was not created between those before and behind it"),
+        (_in_other_bookies, "it was stored on bookies that no ledger of the cluster used"),
+        (_created(-_DAY_MS), "its ledger was not created between the previous and the next ledger"),
+        (_created(_DAY_MS), "its ledger was not created between the previous and the next ledger"),
     ],
     ids=["bookies", "created before", "created later"],
 )
@@ -201,7 +201,7 @@ def test_double_is_of_the_very_ledger(change: Callable[[OffloadedCopy], Offloade
     scene.is_one_cluster = True
     scene.subject = change(scene.subject)
 
-    told_doubt = "it is of another ledger than the copy that counts: another cluster's, perhaps"
+    told_doubt = "it is of another ledger than the copy that counts, perhaps another cluster's"
     assert scene.doubt() == told_doubt
 
 
@@ -223,7 +223,7 @@ def test_trimmed_ledger_was_not_created_behind_the_first() -> None:
     """BookKeeper gives out ids in the order of time."""
     scene = orphan()
     scene.subject = _created(_DAY_MS)(scene.subject)
-    assert scene.doubt() == "its ledger was not created between those before and behind it"
+    assert scene.doubt() == "its ledger was not created between the previous and the next ledger"
 
 
 def test_one_ledger_behind_is_enough() -> None:
@@ -233,7 +233,7 @@ def test_one_ledger_behind_is_enough() -> None:
     scene = Scene(subject, own=[witness], infos=infos, is_live=True, last=None)
     assert scene.doubt() is None
     scene.subject = _created(_DAY_MS)(subject)
-    assert scene.doubt() == "its ledger was not created between those before and behind it"
+    assert scene.doubt() == "its ledger was not created between the previous and the next ledger"
 
 
 @pytest.mark.parametrize("whose", ["subject", "own"])
@@ -254,7 +254,7 @@ def test_times_of_closing_tell_where_ledgers_do_not_tell_when_they_were_created(
     scene.own = [changed(copy, ctime_ms=None) for copy in scene.own]
     scene.subject = _created(_DAY_MS)(scene.subject)
 
-    assert scene.doubt() == "its ledger was not created between those before and behind it"
+    assert scene.doubt() == "its ledger was not created between the previous and the next ledger"
 
 
 def test_times_of_messages_are_no_times_of_closing() -> None:
@@ -288,7 +288,7 @@ def test_bookie_of_what_was_written_offline_is_none() -> None:
     scene = of_deleted_topic()
     scene.subject = named(changed(scene.subject, segments=(segment,)), None)
 
-    told_doubt = "it names no bookie, and the cluster's ledgers do"
+    told_doubt = "it names no bookie, unlike the cluster's ledgers"
     assert scene.doubt() == told_doubt
     scene.others = [
         replace(
@@ -347,7 +347,7 @@ def test_ledger_between_those_of_the_metadata_is_kept() -> None:
     scene = Scene(subject, own=own, infos=list(map(told, own)), is_one_cluster=True)
 
     for doubt in (scene.doubt(), scene.doubt_of_data(), scene.doubt_of_upload()):
-        assert doubt == "the metadata lacks it between ledgers that it has"
+        assert doubt == "the metadata has earlier and later ledgers, but not this one"
 
 
 @pytest.mark.parametrize("is_one_cluster", [True, False])

@@ -107,7 +107,7 @@ def test_times_of_the_future_tell_nothing(scene: Callable[[], Scene]) -> None:
     [
         (OTHER_UUID, True, "complete"),
         (OTHER_UUID, False, "under way, or failed"),
-        (OTHER_UUID, None, "begun"),
+        (OTHER_UUID, None, "started"),
     ],
 )
 def test_attempt_that_the_metadata_names_is_kept(
@@ -205,14 +205,14 @@ def test_metadata_that_is_not_proven_whole_deletes_nothing(
 
     for doubt in (unproven.doubt(), unproven.doubt_of_data(), unproven.doubt_of_upload()):
         assert doubt is not None
-        assert doubt.startswith("nothing proves that the metadata is whole")
+        assert doubt.startswith("the metadata is not proven complete")
     unproven.proven_to = 17
     assert unproven.doubt() is None
 
 
 def test_copy_is_kept_where_none_that_is_named_can_be_read() -> None:
     """It may be the only one left."""
-    kept = "no copy that the metadata names can be read in its place"
+    kept = "no copy that the metadata names can be read instead"
     scene = double()
     scene.own.remove(golden()[3])
     assert scene.doubt() == kept

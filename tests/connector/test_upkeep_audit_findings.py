@@ -83,7 +83,7 @@ def test_finding_tells_topic_bytes_and_time_of_its_objects(
             assert (each.stored_bytes, each.modified) == (0, _modified(bucket, (aside,)))
         elif each.kind == FindingKind.EXTRA_BYTES:
             assert (each.stored_bytes, each.modified) == (6, LONG_AGO)
-            assert each.text.startswith("6 bytes behind")
+            assert each.text.startswith("6 bytes after the end")
         else:
             assert each.stored_bytes == _size(bucket, each.objects)
             assert each.modified == _modified(bucket, each.objects)
@@ -94,28 +94,38 @@ def test_finding_tells_topic_bytes_and_time_of_its_objects(
 
 
 _SINCE: Final = "it may have been written after the metadata"
-_ONLY: Final = "no copy that the metadata names can be read in its place"
+_ONLY: Final = "no copy that the metadata names can be read instead"
 _NAMED: Final = "the metadata names it: complete"
 
 
 @pytest.mark.parametrize(
     ("fault", "kind", "words", "doubt"),
     [
-        (copied, FindingKind.DOUBLE, "a further copy: the one under", None),
-        (copied_since, FindingKind.DOUBLE, "a further copy: the one under", _SINCE),
+        (copied, FindingKind.DOUBLE, "an additional copy: the one with uuid", None),
+        (copied_since, FindingKind.DOUBLE, "an additional copy: the one with uuid", _SINCE),
         (index_alone, FindingKind.INDEX_WITHOUT_DATA, "an index object without its data", None),
-        (index_removed, FindingKind.DATA_WITHOUT_INDEX, "the data object is there, its", _NAMED),
+        (index_removed, FindingKind.DATA_WITHOUT_INDEX, "the data object exists, but its", _NAMED),
         (replaced_by_another_attempt, FindingKind.UNLISTED, "the metadata, which may be", _ONLY),
         (data_left_of_another_attempt, FindingKind.DATA_WITHOUT_INDEX, "the data object", _ONLY),
         (never_offloaded, FindingKind.UNLISTED, "the metadata says it is not offloaded", _ONLY),
-        (trimmed, FindingKind.ORPHAN, "the topic does not have the ledger any more", None),
+        (trimmed, FindingKind.ORPHAN, "the topic no longer has the ledger", None),
         (newer_than_the_metadata, FindingKind.UNLISTED, "the ledger is newer than the", None),
         (attached_under_another_name, FindingKind.ORPHAN, "a ledger of a topic that", _NAMED),
-        (upload_left, FindingKind.UNFINISHED_UPLOAD, "an upload was begun, and neither", None),
-        (upload_under_way, FindingKind.UNFINISHED_UPLOAD, "an upload was begun", _SINCE),
-        (extra_bytes, FindingKind.EXTRA_BYTES, "6 bytes behind what the index object", None),
-        (lost_from_the_list, FindingKind.UNLISTED, "the metadata lacks the ledger between", None),
-        (foreign_file, FindingKind.FOREIGN, "no offloader of Pulsar names an object so", None),
+        (upload_left, FindingKind.UNFINISHED_UPLOAD, "an upload that was neither", None),
+        (upload_under_way, FindingKind.UNFINISHED_UPLOAD, "an upload that was neither", _SINCE),
+        (extra_bytes, FindingKind.EXTRA_BYTES, "6 bytes after the end that the index object", None),
+        (
+            lost_from_the_list,
+            FindingKind.UNLISTED,
+            "the metadata has earlier and later ledgers",
+            None,
+        ),
+        (
+            foreign_file,
+            FindingKind.FOREIGN,
+            "Pulsar's offloaders do not use this object name",
+            None,
+        ),
         (streaming_object, FindingKind.STREAMING, "an object of streaming offload", None),
     ],
 )
@@ -143,7 +153,7 @@ def test_ledger_between_those_of_the_list_is_never_newer(
     (finding,) = bucket.audited().findings
 
     assert (finding.kind, finding.ledger_id) == (FindingKind.UNLISTED, ledger.ledger_id)
-    assert finding.text.startswith("the metadata lacks the ledger between ledgers that it has")
+    assert finding.text.startswith("the metadata has earlier and later ledgers, but not")
     assert not finding.deletable
 
 

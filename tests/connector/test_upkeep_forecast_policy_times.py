@@ -84,7 +84,7 @@ def test_what_is_never_trimmed_holds_back_what_is_behind_it() -> None:
     fates = apply_policy(topic(closed(1), closed(2, MAX_LONG), closed(3)), policy, at_ms=T + 1)
 
     assert [each.action for each in fates] == [Action.TRIM, *[Action.KEEP] * 3]
-    assert fates[2].reason.startswith("retention keeps an older one")
+    assert fates[2].reason.startswith("retention keeps an older ledger")
 
 
 _ANY_TIME: Final = st.none() | st.integers(0, MAX_LONG) | st.integers(LAST_MS - 9, LAST_MS + 9)

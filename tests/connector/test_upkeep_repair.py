@@ -119,7 +119,7 @@ def test_with_another_copy_each_golden_index_is_the_brokers(tmp_path: Path, set_
     found = [each for each in repair(catalog.location, plan_repair(catalog)) if each.index]
 
     assert {each.ledger and each.ledger.metadata_from for each in found} == {
-        f"the copy under the uuid {OTHER_UUID}"
+        f"the copy with uuid {OTHER_UUID}"
     }
     assert indexes == {name: (bucket.objects / name).read_bytes() for name in indexes}
 
@@ -191,7 +191,7 @@ def test_a_sound_bucket_has_nothing_to_repair(scene: RepairScene) -> None:
     (found,) = scene.repaired(scene.name.ledger_id)
     assert found.index is None
     assert found.error is None
-    assert found.refusal == "the index object says what the data object has"
+    assert found.refusal == "the index object matches the data object"
 
 
 def test_planning_writes_nothing(scene: RepairScene) -> None:
@@ -236,7 +236,7 @@ def test_a_cut_between_blocks_shows_without_numbers(tmp_path: Path) -> None:
             _refused(scene, TruncatedObjectError)
         # What is left of the index object says so too.
         scene.sound.bucket.put({scene.data_name: data[: table.block_start(1)]})
-        _refused(scene, CorruptIndexError, "the index object is of 9 entries, the data object has")
+        _refused(scene, CorruptIndexError, "the index object has 9 entries, the data object has")
         scene.lose_index()
         (found,) = scene.repaired()
         assert found.ledger is not None
@@ -246,9 +246,17 @@ def test_a_cut_between_blocks_shows_without_numbers(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "error", "text"),
     [
-        (lambda info: replace(info, entries=1), CorruptBlockError, "object, 1 by the metadata"),
+        (
+            lambda info: replace(info, entries=1),
+            CorruptBlockError,
+            "object, 1 according to the metadata",
+        ),
         (lambda info: replace(info, entries=99), MissingEntriesError, "9 entries in the data"),
-        (lambda info: replace(info, size_bytes=1), CorruptBlockError, "bytes, 1 by the metadata"),
+        (
+            lambda info: replace(info, size_bytes=1),
+            CorruptBlockError,
+            "bytes, 1 according to the metadata",
+        ),
     ],
     ids=["fewer", "more", "shorter"],
 )
@@ -534,7 +542,7 @@ def test_a_ledger_without_data_is_told(scene: RepairScene) -> None:
     """Its index object alone is nothing to rebuild."""
     scene.sound.bucket.delete(scene.data_name)
     (found,) = plan_repair(scene.catalog())
-    assert found.refusal == "its data object is not there"
+    assert found.refusal == "its data object is missing"
     assert found.error is None
 
 

@@ -323,7 +323,7 @@ def test_file_that_is_no_journal_is_left_alone(text: bytes, tmp_path: Path) -> N
     path = tmp_path / "journal.jsonl"
     for content in (text, _line() + text):
         path.write_bytes(content)
-        with pytest.raises(OptionError, match="is not a journal of a verification"):
+        with pytest.raises(OptionError, match="is not a verification journal"):
             VerificationJournal(path)
         assert path.read_bytes() == content
 
@@ -347,7 +347,7 @@ def test_journal_is_made_at_once(bucket: OwnedBucket, tmp_path: Path) -> None:
 def test_place_where_no_journal_can_be(tmp_path: Path) -> None:
     """A folder, or a path in none, is told before anything is read."""
     for path in (tmp_path, tmp_path / "no" / "such" / "journal"):
-        with pytest.raises(OptionError, match="no journal can be kept in"):
+        with pytest.raises(OptionError, match="cannot be opened"):
             VerificationJournal(path)
 
 

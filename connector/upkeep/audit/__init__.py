@@ -1,1 +1,1 @@
-"""Audit of a bucket: findings, and what may be deleted."""
+"""Audit of a bucket: findings, and which objects can be deleted."""

@@ -1,7 +1,7 @@
-"""What lies in a bucket and should not, and what should lie there and does not.
+"""The audit of a bucket: unexpected objects, and expected objects that are missing.
 
-A topic is compared with what its cluster's metadata says of it. Without metadata, only what the
-bucket alone shows is found, and nothing can be shown to be superfluous.
+Topics are compared with their cluster's metadata. Without metadata, the audit reports only
+contradictions within the bucket, and no object can be shown to be unnecessary.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What an audit found.
+    """The result of an audit.
 
     Attributes:
-        findings: Ordered by topic and ledger; what belongs to no topic comes last.
-        has_metadata: Whether there was metadata to compare with.
+        findings: Sorted by topic and ledger. Findings without a topic are last.
+        has_metadata: Whether the bucket was compared with metadata.
         listed_at: When the bucket was listed.
-        segment_ledgers: How many ledgers the bucket has of scalable topics (Pulsar 5.0), which are
-            not compared with anything.
-        streaming_ledgers: How many ledgers it has in segments of streaming offload (PIP-76), whose
+        segment_ledgers: Number of ledgers of scalable topics (Pulsar 5.0), which are not compared
+            with anything.
+        streaming_ledgers: Number of ledgers in segments of streaming offload (PIP-76), whose
             objects are always kept.
     """
 
@@ -63,7 +63,7 @@ class Audit:
 
     @property
     def losses(self) -> tuple[Finding, ...]:
-        """Findings by which messages cannot be read."""
+        """Findings because of which messages cannot be read."""
         return tuple(each for each in self.findings if each.is_loss)
 
 
@@ -77,14 +77,14 @@ def audit(
     """Compare a bucket with its metadata.
 
     Args:
-        catalog: The bucket, with the metadata if there is any.
+        catalog: The bucket, with metadata if available.
         deletion_lag: How long after an offload BookKeeper's copy is due for deletion
-            (`managedLedgerOffloadDeletionLagMs`); None: such copies are not looked for.
-        uploads: Uploads that were begun and not completed (`Location.unfinished_uploads`).
-        is_one_cluster: Whether all that lies in the bucket is of the metadata's cluster, with the
-            topics that it does not have any more. If not, what does not name its cluster is never
-            said to be deletable, because another cluster may have topics of the same name. Nothing
-            names it in a folder, in copies of other tools and in buckets of older releases.
+            (`managedLedgerOffloadDeletionLagMs`). None: overdue copies are not reported.
+        uploads: Unfinished uploads (`Location.unfinished_uploads`).
+        is_one_cluster: Whether the whole bucket belongs to the metadata's cluster, including topics
+            that it no longer has. Otherwise objects that do not name their cluster are never
+            deletable, because another cluster may have topics with the same names. Objects in a
+            folder, copies made by other tools, and objects of older releases do not name it.
 
     Raises:
         PulsarOffloadError: The metadata or an object cannot be read.
@@ -108,15 +108,15 @@ def audit(
 
 
 def _sort_key(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
-    """Where it stands among others: what belongs to no topic comes behind all topics."""
+    """Return the position of a finding. Findings without a topic come last."""
     ledger_id = -1 if finding.ledger_id is None else finding.ledger_id
     return str(finding.topic or "~"), ledger_id, finding.objects
 
 
 def _keep_objects_of_lossy_topics(findings: list[Finding]) -> list[Finding]:
-    """Keep all objects of topics with losses: their metadata may be of something else.
+    """Keep all objects of topics with losses: their metadata may belong to something else.
 
-    What would be deleted may be all that is left to mend the topic with.
+    The objects may be all that is left to repair the topic with.
     """
     lossy = {
         each.topic.base for each in findings if each.is_loss and isinstance(each.topic, TopicName)
@@ -145,7 +145,7 @@ class _Auditor:
         self.deletability = Deletability(catalog, topics, is_one_cluster=is_one_cluster)
 
     def report_topic(self, topic: TopicLedgers) -> Iterator[Finding]:
-        """What is wrong with the ledgers of a topic."""
+        """Yield the problems of a topic's ledgers."""
         if topic.metadata_error is not None:
             yield Finding(
                 kind=FindingKind.METADATA,
@@ -163,7 +163,7 @@ class _Auditor:
                 copies = (ledger.copy, *ledger.others)
             elif ledger.copy is not None:
                 yield from _report_extra_bytes(topic, ledger.copy)
-            # Segments are kept: other ledgers may need what this one does not.
+            # Segments are kept: they are shared with other ledgers, which may need them.
             for copy in (each for each in copies if not each.is_shared):
                 if is_unknown or (ledger.info is None and ledger.state.is_stray):
                     yield self._report_stray(topic, copy)
@@ -200,20 +200,22 @@ class _Auditor:
         return replace(finding, ledger_id=ledger.ledger_id, is_loss=True)
 
     def _report_stray(self, topic: TopicLedgers, copy: LedgerCopy) -> Finding:
-        """A copy of a ledger that the metadata does not list."""
+        """Report a copy of a ledger that the metadata does not list."""
         listed = topic.metadata.ledgers if topic.metadata else ()
         if listed and copy.name.ledger_id > listed[-1].ledger_id:
-            text = "the ledger is newer than the topic's last in the metadata, which may be older"
+            text = (
+                "the ledger is newer than the topic's last in the metadata, which may be outdated"
+            )
             return _make_finding(FindingKind.UNLISTED, text, copy, topic.topic)
         if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
             text = (
-                "the metadata lacks the ledger between ledgers that it has: the metadata is"
+                "the metadata has earlier and later ledgers, but not this one: the metadata is"
                 " damaged, or the ledger is another cluster's"
             )
             return _make_finding(FindingKind.UNLISTED, text, copy, topic.topic)
-        text = "the topic does not have the ledger any more"
+        text = "the topic no longer has the ledger"
         if topic.metadata is None:
-            text = "a ledger of a topic that the metadata does not know"
+            text = "a ledger of a topic that the metadata lacks"
         finding = _make_finding(FindingKind.ORPHAN, text, copy, topic.topic)
         return judge(
             finding, lambda: self.deletability.doubt_of_copy(topic, copy, finding.modified)
@@ -222,13 +224,13 @@ class _Auditor:
     def _report_other_copy(
         self, topic: TopicLedgers, ledger: TopicLedger, copy: LedgerCopy
     ) -> Finding:
-        """A copy of a ledger that is not the one that counts, or not yet."""
-        kind, text = FindingKind.UNLISTED, "the metadata, which may be older, has another copy"
+        """Report a copy of a ledger that is not, or not yet, the one that counts."""
+        kind, text = FindingKind.UNLISTED, "the metadata, which may be outdated, names another copy"
         if copy.data is None:
             kind, text = FindingKind.INDEX_WITHOUT_DATA, "an index object without its data object"
         elif ledger.copy is not None and (ledger.state.is_readable or ledger.info is None):
             kind = FindingKind.DOUBLE
-            text = f"a further copy: the one under {ledger.copy.name.uuid} counts"
+            text = f"an additional copy: the one with uuid {ledger.copy.name.uuid} counts"
         elif ledger.info is not None and not ledger.info.is_offloaded:
             text = "the metadata says it is not offloaded, but may be older than the copy"
         if copy.error is not None:
@@ -263,7 +265,7 @@ class _Auditor:
         )
 
     def report_unowned(self, uploads: Sequence[UnfinishedUpload]) -> Iterator[Finding]:
-        """Objects that nothing says belong to a topic."""
+        """Report objects that cannot be assigned to a topic."""
         listed = {
             copy.name
             for topic in self._topics.values()
@@ -279,15 +281,15 @@ class _Auditor:
                 kind = FindingKind.INDEX_WITHOUT_DATA
             finding = _make_finding(kind, str(copy.error), copy, copy.topic)
             yield replace(finding, is_loss=self._catalog.source is None)
-        # What an upload to a folder writes aside is reported with the uploads.
+        # Temporary files of uploads to a folder are reported with the uploads.
         aside = {aside_path(each.name, each.upload_id) for each in uploads}
         for info in self._catalog.contents.foreign:
             if info.name not in aside and not self._is_snapshot(info):
-                text = "no offloader of Pulsar names an object so"
+                text = "Pulsar's offloaders do not use this object name"
                 yield finding_from_objects(FindingKind.FOREIGN, text, (info,), None)
 
     def report_nameless_pairs(self) -> Iterator[Finding]:
-        """Pairs whose ledgers, or the topic of these, nothing tells."""
+        """Report pairs of objects whose ledgers or topic are unknown."""
         has_metadata = self._catalog.source is not None
         for pair in self._catalog.contents.pairs:
             if tells_ledger(pair.name):
@@ -299,23 +301,23 @@ class _Auditor:
                 object_kind = kind_of(pair.name)
                 kind = FindingKind.STREAMING
                 what = f"a {object_kind.unit} of {object_kind.title}"
-                text = f"{what} of which nothing names the topic"
+                text = f"{what}, whose topic is unknown"
             finding = finding_from_objects(kind, text, pair.objects, pair.topic)
             yield replace(finding, is_loss=not has_metadata)
 
     def _is_snapshot(self, info: ObjectInfo) -> bool:
-        """Whether an object is a catalog that was saved into the bucket."""
+        """Return whether an object is a catalog snapshot."""
         return is_snapshot(info.name) and begins_snapshot(self._catalog.location, info.name)
 
     def report_unfinished(self, offload: UnfinishedOffload) -> Finding:
-        """A data object without an index object."""
+        """Report a data object without an index object."""
         name = offload.name
         if not tells_ledger(name):
             text = f"an object of {kind_of(name).title} without its index object"
             return finding_from_objects(FindingKind.STREAMING, text, (offload.data,), None)
         finding = Finding(
             kind=FindingKind.DATA_WITHOUT_INDEX,
-            text="the data object is there, its index object is not",
+            text="the data object exists, but its index object is missing",
             objects=(name.data_name,),
             ledger_id=name.ledger_id,
             stored_bytes=offload.data.size_bytes,
@@ -333,7 +335,7 @@ class _Auditor:
         finding = replace(finding, topic=topic)
         topic_ledgers = self._topics.get(topic) if isinstance(topic, TopicName) else None
         if isinstance(topic, ForeignTopic):
-            return mark_doubtful(finding, "it is of a scalable topic (Pulsar 5.0)")
+            return mark_doubtful(finding, "it belongs to a scalable topic (Pulsar 5.0)")
         if topic_ledgers is None:
             return finding if self._catalog.source is None else mark_doubtful(finding, NO_TOPIC)
         repairable = replace(finding, text=f"{finding.text}; {REPAIRABLE}")
@@ -348,12 +350,12 @@ class _Auditor:
         return judge(finding, doubt)
 
     def report_upload(self, upload: UnfinishedUpload) -> Finding:
-        """An upload that was neither completed nor aborted."""
+        """Report an upload that was neither completed nor aborted."""
         parsed = parse_name(upload.name)
         name = parsed.name if parsed else None
         finding = Finding(
             kind=FindingKind.UNFINISHED_UPLOAD,
-            text="an upload was begun, and neither completed nor aborted",
+            text="an upload that was neither completed nor aborted",
             objects=(upload.name,),
             ledger_id=name.ledger_id if name else None,
             modified=upload.initiated,
@@ -371,12 +373,12 @@ class _Auditor:
 
 
 def _report_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
-    """What lies behind the data that the index object describes, in the copy that counts."""
+    """Report bytes after the data that the index object describes, in the copy that counts."""
     if copy.data is not None and copy.extra_bytes:
         extra = counted(copy.extra_bytes, "byte")
-        text = f"{extra} behind what the index object describes, which nothing reads"
-        found = _make_finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
-        yield replace(found, objects=(copy.data.name,), stored_bytes=copy.extra_bytes)
+        text = f"{extra} after the end that the index object gives, which no reader uses"
+        finding = _make_finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
+        yield replace(finding, objects=(copy.data.name,), stored_bytes=copy.extra_bytes)
 
 
 def _make_finding(

@@ -1,4 +1,4 @@
-"""Deletes what an audit found to be superfluous, and nothing else."""
+"""Deletion of objects that an audit found to be unnecessary."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from connector.upkeep.audit.findings import Finding
 
 DEFAULT_SAFETY_AGE = timedelta(days=7)
-"""An offload takes hours at most, and what is younger may belong to one."""
+"""An offload takes hours at most; younger objects may belong to one in progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """What is to be done about one finding.
+    """The decision about one finding.
 
     Attributes:
-        finding: What was found.
-        refusal: Why its objects stay; None if they are deleted.
+        finding: The finding.
+        refusal: Why its objects are kept. None if they are deleted.
     """
 
     finding: Finding
@@ -36,22 +36,22 @@ class Deletion:
 def plan_cleaning(
     audit: Audit, *, now: datetime, safety_age: timedelta = DEFAULT_SAFETY_AGE
 ) -> list[Deletion]:
-    """Say what may be deleted; sends no request.
+    """Decide which objects can be deleted; send no request.
 
     Args:
-        audit: What was found, with the metadata.
-        now: The time, with time zone.
-        safety_age: How old the newest of a finding's objects must be at least.
+        audit: The audit, made with metadata.
+        now: The current time, with time zone.
+        safety_age: Minimum age of a finding's newest object.
 
     Returns:
-        One for each finding that has objects. Objects that nothing needs, and that are old enough,
-        are deleted; for all others it says why they stay.
+        One decision for each finding that has objects. Unneeded objects that are old enough are
+        deleted. The others have the reason for keeping them.
 
     Raises:
-        OptionError: There was no metadata: nothing says what is needed.
+        OptionError: The audit had no metadata, so it is unknown which objects are needed.
     """
     if not audit.has_metadata:
-        message = "nothing is deleted without metadata, which says what is needed: give metadata"
+        message = "nothing is deleted without metadata, which says what is needed: pass metadata"
         raise OptionError(message)
     return [
         Deletion(each, _refusal(each, now, safety_age)) for each in audit.findings if each.objects
@@ -71,17 +71,17 @@ def _refusal(finding: Finding, now: datetime, safety_age: timedelta) -> str | No
 def clean(location: Location, plan: list[Deletion]) -> Iterator[Deletion]:
     """Carry out a plan.
 
-    Index objects go first: an index object without data is what a reader must never find.
+    Index objects are deleted first: a reader must never find an index object without data.
 
     Args:
         location: The bucket.
-        plan: What `plan_cleaning` gave.
+        plan: The result of `plan_cleaning`.
 
     Yields:
-        Each deletion when it is done.
+        Each deletion when it is finished.
 
     Raises:
-        StorageError: The store refused, or went on failing.
+        StorageError: The store refused, or kept failing.
     """
     for each in plan:
         if each.refusal is not None:

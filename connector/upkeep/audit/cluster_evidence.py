@@ -1,14 +1,18 @@
-"""Whether what lies in a bucket is of the cluster whose metadata is given.
+"""Whether objects in a bucket belong to the cluster whose metadata is used.
 
-Two clusters may write into one bucket, and have topics of one name, ledgers of one id, and one name
-themselves. Three things distinguish them: the cluster's name in the user metadata; and in the index
-object the names of the bookies, and when the ledger was created, since BookKeeper gives out its ids
-in order. Clusters that were installed alike, as on Kubernetes, may share all names. Then only ids
-and times are left. If these prove that one ledger is another cluster's, no ledger that looks like
-it is taken to be the cluster's own.
+Two clusters may share a bucket, and may have the same topic names, ledger ids and cluster name.
+Three facts distinguish them:
 
-A copy that is there as the metadata says, uuid and all, is the cluster's own. All others are
-compared with such copies.
+- the cluster's name in the user metadata
+- the names of the bookies in the index object
+- the creation time in the index object, since BookKeeper assigns ids in order of creation
+
+Clusters that were installed alike, as on Kubernetes, may share all names. Then only ids and times
+are left. If these prove that one ledger is another cluster's, ledgers with the same names are not
+assumed to be the cluster's own.
+
+A copy that matches the metadata, including its uuid, is the cluster's own. All others are compared
+with such copies.
 """
 
 from __future__ import annotations
@@ -30,21 +34,21 @@ if TYPE_CHECKING:
     from connector.catalog.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedgers
 
-_OTHER_BOOKIES: Final = "it was in bookies that no ledger of the cluster was in"
-_NO_BOOKIES: Final = "it names no bookie, and the cluster's ledgers do"
+_OTHER_BOOKIES: Final = "it was stored on bookies that no ledger of the cluster used"
+_NO_BOOKIES: Final = "it names no bookie, unlike the cluster's ledgers"
 _SEVERAL: Final = (
     "the bucket may hold ledgers of several clusters, and nothing says which wrote this one"
 )
 
 
 class ClusterEvidence:
-    """Tells why an offload attempt may be another cluster's.
+    """Decides whether an offload attempt may be another cluster's, and why.
 
     Args:
         catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
-        is_one_cluster: Whether the user says that all that lies in the bucket is of the metadata's
-            cluster. What speaks against it counts nevertheless.
+        is_one_cluster: Whether the user asserts that the whole bucket belongs to the metadata's
+            cluster. Contrary evidence still counts.
     """
 
     def __init__(
@@ -70,15 +74,15 @@ class ClusterEvidence:
         self._bookies = {bookie for copy in self._all_own for bookie in bookies_of(copy)}
 
     def doubt_of_copy(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
-        """Why a copy may be another cluster's; None if it is surely not.
+        """Return why a copy may be another cluster's, or None if it certainly is not.
 
         Args:
-            topic: The topic that it belongs to, with metadata or without.
+            topic: The topic of the copy, with or without metadata.
             copy: The copy.
 
         Raises:
-            MissingObjectError: It was deleted since the bucket was listed.
-            StorageError: The user metadata of an object cannot be asked for.
+            MissingObjectError: An object was deleted since the bucket was listed.
+            StorageError: The user metadata of an object cannot be read.
         """
         return (
             self._contradiction(topic, copy)
@@ -91,39 +95,39 @@ class ClusterEvidence:
         )
 
     def doubt_of_data(self, topic: TopicLedgers, name: str | None) -> str | None:
-        """As `doubt_of_copy`, for what has no index object.
+        """Do the same as `doubt_of_copy` for objects without an index object.
 
         Args:
-            topic: The topic that it belongs to.
-            name: Name of its cluster; None if nothing names it.
+            topic: The topic of the objects.
+            name: Name of their cluster. None if they do not have it.
 
         Raises:
-            StorageError: The user metadata of an object cannot be asked for.
+            StorageError: The user metadata of an object cannot be read.
         """
         return self._doubt_of_name(topic, name, is_proven=False) or (
             _SEVERAL if self._strangers else None
         )
 
     def doubt_of_upload(self, topic: TopicLedgers) -> str | None:
-        """As `doubt_of_data`, for an upload, which names neither its topic nor its cluster."""
+        """Do the same as `doubt_of_data` for an upload, which names no topic and no cluster."""
         names = {
             told_cluster(each.ledger.user_metadata)
             for each in self._catalog.contents.copies
             if each.ledger is not None
         }
         if len(names) > 1:
-            return "ledgers of several clusters lie in the bucket, and an upload names none"
+            return "the bucket has ledgers of several clusters, and an upload names none"
         return self.doubt_of_data(topic, next(iter(names), None))
 
     def _doubt_of_name(
         self, topic: TopicLedgers, name: str | None, *, is_proven: bool
     ) -> str | None:
-        """What the cluster's name says.
+        """Return the doubt that follows from the cluster's name.
 
         Args:
             topic: The topic.
-            name: The name that the attempt gives.
-            is_proven: Whether anything else shows that the cluster wrote it.
+            name: The name that the attempt has.
+            is_proven: Whether other evidence shows that the cluster wrote it.
         """
         own = self._own[topic.topic] if topic.metadata is not None else self._all_own
         if not own:
@@ -134,43 +138,43 @@ class ClusterEvidence:
         own_name = self._cluster_name(own[-1])
         if None not in (name, own_name):
             return None if name == own_name else "it is another cluster's"
-        # Of a topic that it does not have, the cluster must be known by its bookies.
+        # For a topic that the cluster lacks, only its bookies can prove that it wrote the copy.
         if self._is_one_cluster and (topic.metadata is not None or is_proven):
             return None
         return "nothing says which cluster wrote it"
 
     def _contradiction(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
-        """What in the index object a ledger of the cluster would not have; None if nothing."""
+        """Return what in the index object contradicts the cluster's ledgers, or None."""
         metadata = ledger_metadata_of(copy)
         if metadata is None:
-            # Nothing in it can be compared, so no other ledger may be a stranger's.
+            # It cannot be compared, so it is trusted only if no other ledger is a stranger's.
             return _SEVERAL if self._strangers else None
         if topic.metadata is not None and topic.metadata.lacks(copy.name.ledger_id):
-            return "the metadata lacks its ledger between ledgers that it has"
+            return "the metadata has earlier and later ledgers, but not this one"
         same = self._own_by_name.get((topic.topic, copy.name.ledger_id), metadata)
         if same != metadata:
-            return "it is of another ledger than the copy that counts: another cluster's, perhaps"
+            return "it is of another ledger than the copy that counts, perhaps another cluster's"
         if self._bookies and self._bookies.isdisjoint(bookies_of(copy)):
             return _OTHER_BOOKIES if bookies_of(copy) else _NO_BOOKIES
-        # Ledgers of a topic that the cluster lacks are judged by those of all others.
+        # Ledgers of a topic that the cluster lacks are compared with those of all topics.
         times = [self._times.get(topic.topic, self._all_times)]
         if bookies_of(copy):
             times.append(self._bookkeeper_times)
         if not all(each.allow(copy.name.ledger_id, metadata.ctime_ms) for each in times):
-            return "its ledger was not created between those before and behind it"
+            return "its ledger was not created between the previous and the next ledger"
         return None
 
     @cached_property
     def _bookkeeper_times(self) -> LedgerTimes:
-        """When the cluster's ledgers of all topics were created, in the order of their ids.
+        """Creation times of the cluster's ledgers of all topics, in the order of their ids.
 
-        Ledgers that were written without BookKeeper are left out: their ids have another order.
+        Ledgers that were written without BookKeeper are left out: their ids are in another order.
         """
         return LedgerTimes([copy for copy in self._all_own if bookies_of(copy)], ())
 
     @cached_property
     def _strangers(self) -> list[tuple[TopicLedgers, LedgerCopy]]:
-        """The copies in the bucket that have what a ledger of the cluster would not have."""
+        """The copies in the bucket that contradict the cluster's ledgers."""
         own = {copy.name for copy in self._all_own}
         return [
             (topic, copy)
@@ -182,14 +186,14 @@ class ClusterEvidence:
         ]
 
     def _doubt_of_lookalikes(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
-        """Whether the copy may be of a cluster that only ids and times of other ledgers show."""
+        """Return why a cluster with the same names may have written the copy."""
         if self._is_double(topic, copy) or not self._has_lookalike:
             return None
         return "another cluster of the same name and bookies seems to write into the bucket too"
 
     @cached_property
     def _has_lookalike(self) -> bool:
-        """Whether neither names nor bookies distinguish a stranger from the cluster."""
+        """Whether a stranger has the same cluster name and bookies as the cluster."""
         return any(
             not self._is_double(topic, copy)
             and (not self._bookies or not self._bookies.isdisjoint(bookies_of(copy)))
@@ -200,7 +204,7 @@ class ClusterEvidence:
         )
 
     def _is_double(self, topic: TopicLedgers, copy: LedgerCopy) -> bool:
-        """Whether a copy is of one of the cluster's ledgers; its bookies may have changed."""
+        """Return whether a copy is of a ledger of the cluster; its bookies may have changed."""
         own = self._own_by_name.get((topic.topic, copy.name.ledger_id))
         metadata = ledger_metadata_of(copy)
         return own is not None and metadata is not None and own.ctime_ms == metadata.ctime_ms
@@ -211,7 +215,7 @@ class ClusterEvidence:
             ledger = copy.ledger or copy.cut
             metadata = None if ledger is None else ledger.user_metadata
             if metadata is None:
-                # Some stores give it only in answer to another request.
+                # Some stores return user metadata only in response to a separate request.
                 location = self._catalog.location if ledger is None else ledger.location
                 metadata = location.user_metadata(key)
             self._names[key] = told_cluster(metadata)

@@ -1,7 +1,7 @@
-"""Whether objects of an offload attempt are needed, as far as a topic's metadata can say.
+"""Whether objects of an offload attempt are still needed, according to the topic's metadata.
 
-Every doubt keeps an object: keeping one costs money, but deleting one that a broker reads loses
-messages.
+In case of doubt an object is kept: keeping it costs money, but deleting an object that a broker
+reads loses messages.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
 CLOCK_DIFFERENCE = timedelta(hours=1)
-"""How far the clocks of a store and of a broker may be apart."""
+"""Maximum difference between the clocks of a store and of a broker."""
 
 
 class Deletability:
-    """Tells why an offload attempt may be needed.
+    """Decides whether an offload attempt may still be needed, and why.
 
     Args:
         catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
-        is_one_cluster: Whether what names no cluster is of the metadata's cluster. Then topics that
-            the metadata does not know are the cluster's too, and were deleted.
+        is_one_cluster: Whether objects that name no cluster belong to the metadata's cluster. Then
+            a topic that the metadata lacks is the cluster's too, and was deleted.
     """
 
     def __init__(
@@ -63,23 +63,23 @@ class Deletability:
     def doubt_of_copy(
         self, topic: TopicLedgers, copy: LedgerCopy, modified: datetime | None
     ) -> str | None:
-        """Why an attempt that has an index object may be needed; None if nothing needs it.
+        """Return why an attempt with an index object may be needed, or None if it is not.
 
         Args:
-            topic: The topic that it belongs to.
+            topic: The topic of the attempt.
             copy: The attempt.
             modified: When the newer of its objects was written.
 
         Raises:
-            MissingObjectError: It was deleted since the bucket was listed.
-            StorageError: The user metadata of an object cannot be asked for.
+            MissingObjectError: An object was deleted since the bucket was listed.
+            StorageError: The user metadata of an object cannot be read.
         """
         return self._doubt(topic, copy.name, modified) or self._evidence.doubt_of_copy(topic, copy)
 
     def doubt_of_data(
         self, topic: TopicLedgers, name: CopyName, modified: datetime | None
     ) -> str | None:
-        """As `doubt_of_copy`, for a data object without an index object."""
+        """Do the same as `doubt_of_copy` for a data object without an index object."""
         return self._doubt(topic, name, modified) or self._evidence.doubt_of_data(
             topic, told_cluster(self._catalog.unfinished.user_metadata(name))
         )
@@ -87,7 +87,7 @@ class Deletability:
     def doubt_of_upload(
         self, topic: TopicLedgers, name: CopyName, initiated: datetime | None
     ) -> str | None:
-        """As `doubt_of_copy`, for an upload, which names neither its topic nor its cluster."""
+        """Do the same as `doubt_of_copy` for an upload, which names no topic and no cluster."""
         return self._doubt(topic, name, initiated) or self._evidence.doubt_of_upload(topic)
 
     def _doubt(self, topic: TopicLedgers, name: CopyName, modified: datetime | None) -> str | None:
@@ -102,18 +102,18 @@ class Deletability:
         if name.ledger_id > metadata.last_ledger_id:
             return "the ledger is newer than the topic's last in the metadata"
         if metadata.lacks(name.ledger_id):
-            return "the metadata lacks it between ledgers that it has"
+            return "the metadata has earlier and later ledgers, but not this one"
         state = self._states.get((topic.topic, name.ledger_id))
         doubt = _doubt_of_place(state)
         if doubt is None and name.ledger_id > metadata.proven_to_ledger_id:
             doubt = (
-                "nothing proves that the metadata is whole: a live cluster, a second file that"
-                " agrees, or a manifest would"
+                "the metadata is not proven complete: a live cluster, a second file that agrees, or"
+                " a manifest would prove it"
             )
         return doubt or _doubt_of_age(modified, self._times.get(topic.topic))
 
     def _doubt_of_deletion(self, topic: TopicName) -> str | None:
-        """Whether the cluster may have a topic, though its metadata does not know it."""
+        """Return why the cluster may have a topic that its metadata lacks."""
         source = self._catalog.source
         if not self._is_one_cluster:
             return "the topic may be another cluster's"
@@ -126,22 +126,22 @@ class Deletability:
         return None
 
     def _metadata_time(self, ledgers: Iterable[TopicLedger]) -> datetime | None:
-        """A time at which the metadata was surely made, or later, by the store's clock."""
+        """Return a time, by the store's clock, that is not after the metadata was made."""
         listed_at, source = self._catalog.taken, self._catalog.source
         if source is not None and source.is_live:
             return listed_at
         times_ms = (time_ms for each in ledgers for time_ms in _noted_times(each) if time_ms)
-        # What lies in the future was noted by a clock that proves nothing.
+        # A time in the future comes from a wrong clock.
         past = [time for time in map(time_of, times_ms) if time is not None and time <= listed_at]
         return max(past) - CLOCK_DIFFERENCE if past else None
 
 
 def _noted_times(ledger: TopicLedger) -> Iterator[int | None]:
-    """When the cluster noted something of a ledger, ms since the epoch.
+    """Yield when the cluster recorded something about a ledger, in ms since the epoch.
 
     A program that writes messages without a broker chooses their publish times, and the last one
-    becomes the time of closing. So the time of closing counts only for ledgers that are seen to
-    have been in BookKeeper.
+    becomes the ledger's closing time. So a closing time counts only if the ledger has evidently
+    been in BookKeeper.
     """
     info = ledger.info
     if info is None:
@@ -153,11 +153,11 @@ def _noted_times(ledger: TopicLedger) -> Iterator[int | None]:
 
 
 def _doubt_of_age(modified: datetime | None, metadata_time: datetime | None) -> str | None:
-    """Whether an attempt may be newer than the metadata.
+    """Return why an attempt may be newer than the metadata.
 
     Args:
-        modified: When it was written; None if the store does not say.
-        metadata_time: When the metadata was surely made, or later; None if it is not known.
+        modified: When the attempt was written. None if the store does not report it.
+        metadata_time: A time that is not after the metadata was made. None if it is unknown.
     """
     if modified is None:
         return "the store does not say when it was written"
@@ -167,25 +167,25 @@ def _doubt_of_age(modified: datetime | None, metadata_time: datetime | None) -> 
 
 
 def _doubt_of_place(state: TopicLedger | None) -> str | None:
-    """Whether an attempt may be the only one left of a ledger that the topic has."""
+    """Return why an attempt may be the only readable one of a ledger that the topic has."""
     if state is None or state.info is None:
         return None
     if not state.state.is_readable:
-        return "no copy that the metadata names can be read in its place"
+        return "no copy that the metadata names can be read instead"
     if state.info.offload is None or not state.info.offload.uuids:
         return "the metadata does not say which copy counts"
     if state.copy is not None and state.copy.may_lack_entries:
-        return "the copy that counts may lack entries, which its writer lost"
+        return "the copy that counts may lack entries that its writer lost"
     return None
 
 
 def _named_attempts(info: LedgerInfo) -> Iterator[tuple[UUID, str]]:
-    """The attempts that the metadata names for a ledger, and what it says of them."""
+    """Yield the attempts that the metadata names for a ledger, and their state."""
     offload = info.offload
     if offload is None:
         return
     for uuid in offload.other_uuids:
         yield uuid, "another answer of the same cluster names this uuid"
-    state = {True: "complete", False: "under way, or failed", None: "begun"}
+    state = {True: "complete", False: "under way, or failed", None: "started"}
     for uuid in offload.uuids:
         yield uuid, state[offload.complete]

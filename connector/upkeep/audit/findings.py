@@ -1,4 +1,4 @@
-"""What an audit finds, and why objects of it are kept."""
+"""The findings of an audit, and the reasons for keeping their objects."""
 
 from __future__ import annotations
 
@@ -20,77 +20,76 @@ if TYPE_CHECKING:
 
 
 class FindingKind(StrEnum):
-    """What is wrong."""
+    """The kind of a finding."""
 
     MISSING = "missing"
-    """The metadata says that a ledger is offloaded, and objects of it are not there."""
+    """Objects of a ledger are missing that the metadata lists as offloaded."""
     SIZE_MISMATCH = "size mismatch"
-    """Sizes or numbers of entries contradict each other: an object is cut, or the metadata is of
-    another ledger."""
+    """Sizes or entry counts disagree: an object is truncated, or the metadata is another ledger's.
+    """
     FORMAT_MISMATCH = "format mismatch"
-    """An index object that cannot be read, or that is of another format."""
+    """An index object cannot be read, or has another format."""
     DAMAGE = "damage"
-    """Reading a ledger whole found bytes that cannot be right."""
+    """Verification of a ledger found damaged bytes."""
     GAP = "gap"
-    """A ledger is only in BookKeeper, and ledgers behind it are offloaded."""
+    """A ledger is only in BookKeeper, and later ledgers are offloaded."""
     METADATA = "metadata"
-    """The metadata of a topic is malformed, so nothing says what should be there."""
+    """The metadata of a topic is malformed, so its expected ledgers are unknown."""
     UNLISTED = "unlisted"
-    """A ledger in the bucket that the metadata of its topic does not call offloaded, or of which it
-    names another copy that is not there: the metadata may be older than this one."""
+    """A ledger that the metadata does not list as offloaded, or of which it names another, missing
+    copy."""
     AMBIGUOUS = "ambiguous"
-    """Different ledgers under one id, and nothing says which one is the topic's."""
+    """Several different ledgers have one id, and it is unknown which one is the topic's."""
     OTHER_NAME = "other name"
-    """A ledger that the metadata of one topic names, and whose index object names another topic."""
+    """The metadata of one topic names a ledger whose index object names another topic."""
     EXTRA_BYTES = "extra bytes"
-    """A data object that is longer than its index object says: nothing reads the rest."""
+    """A data object is longer than its index object says. No reader uses the rest."""
     ORPHAN = "orphan"
-    """Objects of a ledger that its topic does not have any more, or of a topic that the metadata
-    does not know."""
+    """Objects of a ledger that its topic no longer has, or of a topic that the metadata lacks."""
     DOUBLE = "double"
-    """A further copy of a ledger, beside the one that counts."""
+    """An additional copy of a ledger, besides the one that counts."""
     DATA_WITHOUT_INDEX = "data without index"
     """An offload that never completed."""
     INDEX_WITHOUT_DATA = "index without data"
-    """An index object alone."""
+    """An index object without its data object."""
     UNFINISHED_UPLOAD = "unfinished upload"
-    """A multipart upload that was begun, and neither completed nor aborted."""
+    """A multipart upload that was neither completed nor aborted."""
     BOOKKEEPER_COPY = "bookkeeper copy"
     """BookKeeper still has a ledger whose deletion lag has passed."""
     STREAMING = "streaming"
-    """Objects of streaming offload (PIP-76) of which nothing names the topic, or data alone."""
+    """Objects of streaming offload (PIP-76) whose topic is unknown, or a lone data object."""
     FOREIGN = "foreign"
-    """An object with a name that no offloader of Pulsar gives."""
+    """An object whose name is not one that Pulsar's offloaders use."""
 
 
 NO_TOPIC: Final = "nothing names its topic"
-REPAIRABLE: Final = "repair rebuilds the index object, if the data object is whole"
-"""What helps if a ledger lacks a sound index object."""
+REPAIRABLE: Final = "repair can rebuild the index object if the data object is complete"
+"""Advice for a ledger without a sound index object."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing that was found."""
+    """One finding of an audit."""
 
     kind: FindingKind
     text: str
-    """What it is, in words."""
+    """Description of the finding."""
     objects: tuple[str, ...] = ()
-    """Names of the objects that it is about, the index object first."""
+    """Names of the objects concerned, index object first."""
     topic: AnyTopic | None = None
     ledger_id: int | None = None
     stored_bytes: int = 0
-    """Bytes of these objects."""
+    """Total size of these objects."""
     modified: datetime | None = None
-    """When the newest of these objects was written, as far as the store says."""
+    """When the newest of these objects was written, if the store reports it."""
     upload_id: str | None = None
     """The store's id of an unfinished upload; None for other findings."""
     is_loss: bool = False
-    """Whether it keeps messages from being read; others only cost money, or ask for a look."""
+    """Whether messages cannot be read because of it. Other findings cost money or need a look."""
     deletable: bool = False
-    """Whether nothing needs the objects: the metadata, which is newer than they are, says so."""
+    """Whether the metadata, which is newer than the objects, shows that they are not needed."""
     doubt: str | None = None
-    """Why they may be needed, if it was asked; None if they are deletable."""
+    """Why the objects may be needed. None if they are deletable, or this was not determined."""
 
 
 FINDING_SCHEMA = pa.schema(
@@ -109,7 +108,7 @@ FINDING_SCHEMA = pa.schema(
 
 
 def findings_table(findings: Iterable[Finding]) -> pa.Table:
-    """Findings as rows of `FINDING_SCHEMA`."""
+    """Return findings as rows of `FINDING_SCHEMA`."""
     rows = [
         {
             "kind": each.kind.value,
@@ -128,16 +127,16 @@ def findings_table(findings: Iterable[Finding]) -> pa.Table:
 
 
 def judge(finding: Finding, find_doubt: Callable[[], str | None]) -> Finding:
-    """A finding with what the metadata says: whether anything may need its objects."""
+    """Return a finding with the decision whether its objects can be deleted."""
     try:
         doubt = find_doubt()
     except MissingObjectError:
-        doubt = "something was deleted since the bucket was listed"
+        doubt = "an object was deleted since the bucket was listed"
     return replace(finding, deletable=True) if doubt is None else mark_doubtful(finding, doubt)
 
 
 def mark_doubtful(finding: Finding, doubt: str) -> Finding:
-    """A finding whose objects are kept, and why."""
+    """Return a finding whose objects are kept, with the reason."""
     text = f"{finding.text}; kept, because {doubt}"
     return replace(finding, deletable=False, doubt=doubt, text=text)
 
@@ -148,7 +147,7 @@ def finding_from_objects(
     infos: Sequence[ObjectInfo],
     topic: AnyTopic | None,
 ) -> Finding:
-    """A finding about some objects, index object first."""
+    """Return a finding about some objects, index object first."""
     times = [info.modified for info in infos if info.modified is not None]
     return Finding(
         kind=kind,

@@ -1,1 +1,1 @@
-"""What a policy of retention or storage would cost."""
+"""Forecasts of the cost of reads, and of the effects of offload and retention policies."""

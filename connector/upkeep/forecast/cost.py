@@ -1,14 +1,17 @@
-"""What a read will cost before it reads: requests, bytes, and money by a price table.
+"""The cost of a read before it runs: requests, bytes, and money according to a price table.
 
-In come scans, whose plan knows the data blocks that they take, and what a bucket holds; out come
-`RequestCounts`, the very numbers that a `RequestTrace` counts of a real read, and their price.
-Nothing here sends a request.
+The inputs are scans, whose plans know the data blocks to read, and the contents of a bucket. The
+outputs are `RequestCounts`, which a `RequestTrace` of the real read would count as well, and their
+price. Nothing here sends a request.
 
-Data blocks are counted whole. A read takes less if its bounds cut a block, if it stops early
-(LIMIT), if a range of bytes is nothing but padding, and if this process still knows where an entry
-begins. It takes more in two cases that no index shows: if a message in chunks or a transaction is
-open at its end, it goes on until that is closed; and requests that fail are sent again. Columns
-make no difference, for an entry holds whole messages.
+Data blocks are counted whole. A read takes less if its bounds fall into a block, if it stops early
+(LIMIT), if a byte range is only padding, or if this process has cached entry positions. A read
+takes more in two cases that no index shows:
+
+- A chunked message or a transaction is open at its end: it continues until that is closed.
+- A request fails and is sent again.
+
+Projections make no difference, because an entry contains whole messages.
 """
 
 from __future__ import annotations
@@ -35,23 +38,23 @@ if TYPE_CHECKING:
     from connector.scan.topic_scan import Scan
 
 LIST_PAGE_KEYS = 1000
-"""Most keys that S3's ListObjectsV2 gives in one answer."""
+"""Maximum number of keys in one response of S3's ListObjectsV2."""
 _GB_BYTES = 1 << 30
 """What object stores bill as one GB."""
 _MAX_PRICES_BYTES = 1 << 16
 _MAX_PRICE = 1_000_000_000
-"""Highest price (inclusive), whatever the currency."""
+"""Maximum price (inclusive), whatever the currency."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Money:
-    """A price and its parts, all in the currency of the table."""
+    """A price and its parts, in the currency of the table."""
 
     list_requests: Decimal = Decimal(0)
     get_requests: Decimal = Decimal(0)
     """GET and HEAD."""
     put_requests: Decimal = Decimal(0)
-    """PUT, and what begins and completes an object that is written in parts."""
+    """PUT, and the requests that start and complete a multipart upload."""
     egress: Decimal = Decimal(0)
 
     @property
@@ -62,7 +65,7 @@ class Money:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PriceTable:
-    """What a store charges.
+    """The prices of a store.
 
     The defaults are an EXAMPLE: the list prices of S3 Standard in us-east-1, first tier, without
     tax, free quota or discount. Take your own from the bill (`load_prices`).
@@ -73,7 +76,7 @@ class PriceTable:
 
     currency: str = "USD"
     as_of: date = date(2025, 11, 1)
-    """When the prices were looked up."""
+    """Date of the prices."""
     list_per_1000: Decimal = Decimal("0.005")
     """1,000 listings, each of up to 1,000 keys."""
     get_per_1000: Decimal = Decimal("0.0004")
@@ -81,9 +84,9 @@ class PriceTable:
     put_per_1000: Decimal = Decimal("0.005")
     """1,000 requests that write an object or a part of one."""
     egress_per_gb: Decimal = Decimal("0.09")
-    """2^30 bytes to the internet. Within the bucket's region it is 0."""
+    """2^30 bytes sent to the internet. Within the bucket's region it is 0."""
     stored_per_gb_month: Decimal = Decimal("0.023")
-    """2^30 bytes kept for a month."""
+    """2^30 bytes stored for a month."""
 
     def __post_init__(self) -> None:
         names = (field.name for field in fields(self))
@@ -91,12 +94,12 @@ class PriceTable:
             price: object = getattr(self, name)
             if isinstance(price, Decimal) and price.is_finite() and 0 <= price <= _MAX_PRICE:
                 continue
-            # What was given may be too long to be shown.
+            # The value is not shown: it may be very long.
             message = f"{name} must be a decimal number in 0 … {_MAX_PRICE:,}"
             raise OptionError(message)
 
     def money(self, counts: RequestCounts) -> Money:
-        """What requests, and the bytes that they bring, cost; what is sent or deleted is free."""
+        """Return the price of requests and received bytes. Sent and deleted bytes are free."""
         gets = counts.head_requests + counts.index_requests + counts.range_requests
         puts = counts.put_requests + counts.upload_requests + counts.part_requests
         return Money(
@@ -107,7 +110,7 @@ class PriceTable:
         )
 
     def stored_per_month(self, size_bytes: int) -> Decimal:
-        """What keeping bytes costs, each month."""
+        """Return the monthly price of storing bytes."""
         return self.stored_per_gb_month * size_bytes / _GB_BYTES
 
 
@@ -116,13 +119,13 @@ EXAMPLE_PRICES = PriceTable()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadCost:
-    """What opening a bucket, and reading topics of it, costs.
+    """The cost of opening a bucket and reading topics of it.
 
     Attributes:
-        tasks: How many tasks the reads have.
-        ranges: What they read, in their order.
+        tasks: Number of tasks of the reads.
+        ranges: The byte ranges that they read, in order.
         opening: Requests before the first byte of data.
-        prices: What they are charged by.
+        prices: The price table.
     """
 
     tasks: int
@@ -132,7 +135,7 @@ class ReadCost:
 
     @property
     def reading(self) -> RequestCounts:
-        """Requests for data, and the bytes that they bring."""
+        """Range requests for data, and their bytes."""
         return RequestCounts(
             range_requests=sum(each.requests for each in self.ranges),
             range_bytes=sum(each.bytes for each in self.ranges),
@@ -156,22 +159,22 @@ def read_cost(
     task_bytes: int = DEFAULT_TASK_BYTES,
     prices: PriceTable = EXAMPLE_PRICES,
 ) -> ReadCost:
-    """What scans will cost, each read once and whole.
+    """Return the cost of reading scans, each once and completely.
 
     Args:
-        scans: The scans; one that is read twice is given twice.
-        openings: How buckets are opened for them, if that is to be counted too.
-        range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
-            opened.
-        task_bytes: About how many bytes a task reads; a cut between tasks can add a request.
-        prices: What requests and bytes cost.
+        scans: The scans. Pass a scan twice if it is read twice.
+        openings: How the buckets are opened, to include that cost.
+        range_bytes: Maximum size of one range request, in bytes. None: the setting of the opened
+            ledgers.
+        task_bytes: Approximate size of a task, in bytes. A split between tasks can add a request.
+        prices: Prices of requests and bytes.
 
     Raises:
-        OptionError: `range_bytes` is not positive; or a scan has a view, of which only reading
-            tells what it has.
+        OptionError: `range_bytes` is not positive, or a scan has a view, whose cost is unknown
+            before it is read.
     """
     if any(scan.view is not None for scan in scans):
-        message = "what a view takes to read shows only when it is read"
+        message = "the cost of a view is unknown before it is read: pass scans without a view"
         raise OptionError(message)
     if range_bytes is not None and range_bytes < 1:
         message = f"range_bytes must be at least 1, not {range_bytes}"
@@ -186,11 +189,11 @@ def read_cost(
 
 
 def opening_requests(opening: Opening) -> RequestCounts:
-    """What it takes to open a bucket once more, and choose the same topics.
+    """Return the requests that open a bucket again and select the same topics.
 
-    A listing of 1,000 keys is one request, as it is billed; a `RequestTrace` counts all pages
-    together as one. If an index object does not name its topic, a HEAD is sent. If a topic without
-    metadata is chosen, one is sent for each offload that never completed.
+    Each 1,000 keys of a listing are one request, as they are billed; a `RequestTrace` counts all
+    pages as one. An index object that does not name its topic takes a HEAD request. If a topic
+    without metadata is selected, each offload that never completed takes one, too.
     """
     nameless = sum(
         copy.ledger is not None
@@ -208,12 +211,12 @@ def opening_requests(opening: Opening) -> RequestCounts:
 
 
 def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None = None) -> int:
-    """How many bytes a bucket keeps, index objects and all copies of a ledger included.
+    """Return the stored bytes of a bucket, including index objects and all copies of a ledger.
 
     Args:
-        contents: What the bucket holds.
-        topics: Whose ledgers are counted, partitions each by itself. None: everything, foreign
-            objects and offloads that never completed included.
+        contents: Contents of the bucket.
+        topics: Topics or partitions to count. None: everything, including foreign objects and
+            offloads that never completed.
     """
     if topics is not None:
         return stored_bytes_for_topics(topics, contents.copies)
@@ -223,17 +226,17 @@ def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None 
 
 
 def stored_bytes_for_topics(topics: Collection[TopicName], copies: Iterable[LedgerCopy]) -> int:
-    """How many bytes topics keep, partitions each by itself, with all copies of their ledgers.
+    """Return the stored bytes of topics or partitions, including all copies of their ledgers.
 
     Args:
-        topics: The topics.
-        copies: Copies of them, and of others.
+        topics: The topics or partitions.
+        copies: Copies of their ledgers, and of others.
     """
     return sum(copy.stored_bytes for copy in copies if copy.topic in topics)
 
 
 def load_prices(path: str | Path) -> PriceTable:
-    """Read a price table: a TOML file with each of these, and nothing else.
+    """Read a price table: a TOML file with exactly these keys.
 
     ```toml
     currency = "EUR"
@@ -246,7 +249,7 @@ def load_prices(path: str | Path) -> PriceTable:
     ```
 
     Raises:
-        OptionError: There is no such file, it is not TOML, or a price is missing, unknown, or not a
+        OptionError: The file is missing or is not TOML, or a price is missing, unknown, or not a
             number in 0 … 10^9.
     """
     try:
@@ -264,16 +267,16 @@ def load_prices(path: str | Path) -> PriceTable:
         message = f"{path} is not TOML: {error}"
         raise OptionError(message) from None
     except (InvalidOperation, RecursionError):
-        message = f"{path} has a number that is out of all bounds, or is nested too deeply"
+        message = f"{path} has a number that is out of range, or is nested too deeply"
         raise OptionError(message) from None
     names = {field.name for field in fields(PriceTable)}
     if members.keys() != names:
-        message = f"{path} must have each of {', '.join(sorted(names))}, and nothing else"
+        message = f"{path} must have exactly the keys {', '.join(sorted(names))}"
         raise OptionError(message)
     currency, as_of = members.pop("currency"), members.pop("as_of")
-    # A TOML time with a date is a datetime, which is a date to Python.
+    # `type`, not `isinstance`: a TOML date-time is a `datetime`, a subclass of `date`.
     if not isinstance(currency, str) or type(as_of) is not date:
-        message = f"{path}: currency must be a text, and as_of a date"
+        message = f"{path}: currency must be a string, and as_of a date"
         raise OptionError(message)
     # Other numbers are Decimals already; a bool is an int too, but not a price.
     prices = {

@@ -1,23 +1,22 @@
-"""What offload and retention settings would do to a topic: which ledgers go, when, and why.
+"""The effects of offload and retention settings on a topic: the next action on each ledger.
 
-In come a topic's ledgers as its cluster knows them (`TopicMetadata`) and an `OffloadPolicy`; out
-comes one row a ledger: what a broker would do to it next. The rules are those of Pulsar's
-`ManagedLedgerImpl`, read at Pulsar 4.0:
+The inputs are a topic's ledgers in the cluster's metadata (`TopicMetadata`) and an `OffloadPolicy`.
+The output is the next action of a broker on each ledger, when, and why. The rules are those of
+Pulsar's `ManagedLedgerImpl` in Pulsar 4.0:
 
-* `maybeOffload`: sizes are added up from the newest closed ledger to the oldest, offloaded ones
-  included. Each ledger at which the sum exceeds the size threshold is offloaded, and so is each
-  that was closed `threshold_s` ago. Either is enough.
-* `isOffloadedNeedsDelete`: once an offload is complete for longer than the deletion lag,
-  BookKeeper's copy goes (never for a negative lag: PIP-350).
+* `maybeOffload`: sizes are added up from the newest closed ledger to the oldest, including
+offloaded ones. Each ledger at which the sum exceeds the size threshold is offloaded, and so is each
+that was closed `threshold_s` ago. Either is enough.
+* `isOffloadedNeedsDelete`: once an offload has been complete for longer than the deletion lag,
+BookKeeper's copy is deleted (never for a negative lag: PIP-350).
 * `internalTrimLedgers`: ledgers that every subscription has read are trimmed from BookKeeper and
-  bucket, the oldest first. One is trimmed if it was closed longer ago than the retention time, *or*
-  if the ledgers behind it still have the retention size. Trimming ends at the first ledger that is
-  not trimmed, and at the one that is written to. A setting of 0 keeps nothing, and a negative one
-  everything. So a retention time keeps nothing while the size is 0, which is its default.
+the bucket, oldest first. A ledger is trimmed if it was closed longer ago than the retention time,
+*or* if the ledgers after it still have the retention size. Trimming ends at the first ledger that
+is not trimmed, and at the open ledger. A setting of 0 keeps nothing, and a negative one everything.
+So a retention time keeps nothing while the size is 0, which is its default.
 
-The topic is taken as it stands: as though nothing more was written to it. A broker acts when a
-ledger is closed, and trims every `retentionCheckIntervalInSeconds` too; the times here are the
-earliest.
+The forecast assumes that nothing more is written to the topic. A broker acts when a ledger is
+closed, and also trims every `retentionCheckIntervalInSeconds`; the times here are the earliest.
 """
 
 from __future__ import annotations
@@ -47,34 +46,36 @@ class Action(StrEnum):
     """What a broker does to a ledger."""
 
     TRIM = "trim"
-    """Delete it everywhere, its objects in the bucket included."""
+    """Delete it from BookKeeper and from the bucket."""
     OFFLOAD = "offload"
     """Copy it to the bucket."""
     DELETE_COPY = "delete BookKeeper copy"
-    """Leave it in the bucket alone."""
+    """Delete BookKeeper's copy, and keep the one in the bucket."""
     KEEP = "keep"
-    """Nothing, as the topic stands."""
+    """Do nothing while the topic does not change."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerFate:
-    """What happens next to one ledger."""
+    """The next action on one ledger."""
 
     ledger_id: int
     action: Action
     when_ms: int | None
-    """When it can happen first, ms since the epoch; in the past if it is overdue. None if the
-    ledger is kept, or kept until a time that no calendar has."""
+    """The earliest time of the action, in ms since the epoch; in the past if it is overdue.
+
+    None if the ledger is kept, or the time is after the year 9999.
+    """
     is_due: bool
-    """Whether that has come."""
+    """Whether that time has come."""
     size_bytes: int | None
-    """Sum of the lengths of its entries; None if the metadata does not give it."""
+    """Total length of its entries. None if the metadata does not have it."""
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """One thing that a rule says of one ledger; `when_ms` is None only if it says to keep it."""
+    """The result of one rule for one ledger. `when_ms` is None only if the ledger is kept."""
 
     action: Action
     when_ms: int | None
@@ -88,23 +89,22 @@ def apply_policy(
     at_ms: int,
     consumed_to: tuple[int, int] | None = None,
 ) -> list[LedgerFate]:
-    """What a broker with this policy would do to a topic.
+    """Return what a broker with a policy would do to a topic.
 
     Args:
-        metadata: The topic's ledgers. The one that is written to counts as empty, because its size
-            is not known.
+        metadata: The topic's ledgers. The open ledger counts as empty, because its size is unknown.
         policy: The settings.
-        at_ms: The time that counts as now, ms since the epoch.
+        at_ms: The time of the forecast, in ms since the epoch.
         consumed_to: Mark-delete position of the slowest subscription: the ledger and entry id
-            (inclusive) up to which it has acknowledged everything. None: the lowest one that the
-            metadata gives; if it gives none, every subscription has read everything.
+            (inclusive) up to which it has acknowledged everything. None: the lowest position in the
+            metadata. If the metadata has none, everything counts as consumed.
 
     Returns:
-        A row for each ledger, in the topic's order.
+        The next action on each ledger, in the topic's order.
 
     Raises:
-        OptionError: A setting counts bytes, and the metadata does not give the size of a ledger; or
-            the topic has no such position as `consumed_to`.
+        OptionError: A setting depends on sizes, and the metadata lacks the size of a ledger; or the
+            topic has no position `consumed_to`.
     """
     if consumed_to is None:
         consumed_to = min(metadata.cursors.values(), default=None)
@@ -124,10 +124,10 @@ def apply_policy(
 
 
 def bucket_metadata(topic: TopicLedgers) -> TopicMetadata:
-    """What the bucket alone says of a topic, for `apply_policy`.
+    """Return metadata of a topic for `apply_policy`, derived from the bucket alone.
 
-    Each ledger in it was offloaded when its index object was written. When it was closed, whether
-    BookKeeper has it still, and which ledgers are not offloaded yet, is not known.
+    The offload time of a ledger is when its index object was written. Unknown are closing times,
+    whether BookKeeper still has a ledger, and ledgers that are not offloaded yet.
     """
     ledgers = []
     for copy in (each.copy for each in topic.states):
@@ -147,9 +147,9 @@ def bucket_metadata(topic: TopicLedgers) -> TopicMetadata:
 
 
 def _is_open(metadata: TopicMetadata, ledger: LedgerInfo) -> bool:
-    """Whether messages are, or would next be, written to it: the last one, while it has no size.
+    """Return whether a ledger is open for writes: the last ledger, while it has no size.
 
-    A broker that loads a topic gives the new, empty ledger a closing time already.
+    A broker that loads a topic sets the closing time of the new, empty ledger already.
     """
     if ledger is not metadata.ledgers[-1] or ledger.offload is not None:
         return False
@@ -178,12 +178,12 @@ def _check_position(metadata: TopicMetadata, position: tuple[int, int]) -> None:
 def _check_sizes(ledgers: list[LedgerInfo]) -> None:
     for ledger in ledgers:
         if ledger.size_bytes is None:
-            message = "the metadata does not give the size of a ledger, and a setting counts bytes"
+            message = "the metadata lacks the size of a ledger, and a setting depends on sizes"
             raise OptionError(message, ledger_id=ledger.ledger_id)
 
 
 def _fate(ledger: LedgerInfo, steps: list[_Step], at_ms: int) -> LedgerFate:
-    """The step that comes first; of those that are due, trimming makes the others pointless."""
+    """Return the earliest step, or the first that is due: trimming precedes the others."""
     timed = [(each.when_ms, each) for each in steps if each.when_ms is not None]
     due = [each for when_ms, each in timed if when_ms <= at_ms]
     if due:
@@ -192,7 +192,7 @@ def _fate(ledger: LedgerInfo, steps: list[_Step], at_ms: int) -> LedgerFate:
         step = min(timed, key=lambda pair: pair[0])[1]
     else:
         reasons = "; ".join(each.reason for each in steps)
-        step = _Step(Action.KEEP, None, reasons or "messages are written to it")
+        step = _Step(Action.KEEP, None, reasons or "it is open for writes")
     return LedgerFate(
         ledger_id=ledger.ledger_id,
         action=step.action,
@@ -210,14 +210,14 @@ def _trims(
     at_ms: int,
     consumed_to: tuple[int, int] | None,
 ) -> Iterator[_Step]:
-    """What retention does to each ledger, the oldest first: no ledger goes before an older one."""
+    """Yield what retention does to each ledger, oldest first; none before an older one."""
     left_bytes = sum(each.size_bytes or 0 for each in metadata.ledgers)
     earliest_ms = 0
     step: _Step | None = None
     for ledger in ledgers:
         left_bytes -= ledger.size_bytes or 0
         if step is not None and step.when_ms is None:
-            step = _keep("retention keeps an older one")
+            step = _keep("retention keeps an older ledger")
         elif _is_consumed(ledger, consumed_to):
             step = _trim(ledger, left_bytes, policy, at_ms)
         else:
@@ -235,31 +235,31 @@ def _is_consumed(ledger: LedgerInfo, consumed_to: tuple[int, int] | None) -> boo
 
 
 def _trim(ledger: LedgerInfo, left_bytes: int, policy: OffloadPolicy, at_ms: int) -> _Step:
-    """What retention would do to a ledger if no older one were there.
+    """Return what retention would do to a ledger if it were the oldest.
 
     Args:
         ledger: The ledger.
-        left_bytes: Size of the topic behind it.
+        left_bytes: Size of the ledgers after it.
         policy: The settings.
-        at_ms: The time that counts as now.
+        at_ms: The time of the forecast.
     """
     if policy.retention_mb == 0:
-        return _Step(Action.TRIM, at_ms, "a retention size of 0 keeps nothing that all have read")
+        return _Step(Action.TRIM, at_ms, "a retention size of 0 keeps nothing that is consumed")
     if 0 < policy.retention_mb * _MB_BYTES <= left_bytes:
         fill = agreeing(left_bytes, "fills", "fill")
-        reason = f"{counted(left_bytes, 'byte')} behind it {fill} the retention size"
+        reason = f"{counted(left_bytes, 'byte')} after it {fill} the retention size"
         return _Step(Action.TRIM, at_ms, reason)
     if policy.retention_minutes < 0:
         return _keep("retention keeps it")
     if ledger.timestamp_ms is None:
-        return _keep("nothing says when it was closed, for the retention time")
+        return _keep("its closing time is unknown, so the retention time does not apply")
     # Longer ago than the retention time, so 1 ms more.
     expired_ms = ledger.timestamp_ms + policy.retention_minutes * _MS_PER_MINUTE + 1
-    return _step_at(Action.TRIM, expired_ms, "the retention time since it was closed")
+    return _step_at(Action.TRIM, expired_ms, "the retention time after it was closed")
 
 
 def _offloads(ledgers: list[LedgerInfo], policy: OffloadPolicy, at_ms: int) -> list[_Step]:
-    """What the thresholds, or for offloaded ledgers the deletion lag, do to each closed ledger."""
+    """Return what the offload thresholds or the deletion lag do to each closed ledger."""
     newest_first = ledgers[::-1]
     sums = accumulate(each.size_bytes or 0 for each in newest_first)
     steps = [
@@ -277,38 +277,38 @@ def _offload(ledger: LedgerInfo, newer_bytes: int, policy: OffloadPolicy, at_ms:
     missing_bytes = policy.threshold_bytes - newer_bytes
     if policy.threshold_bytes >= 0 > missing_bytes:
         has = counted(newer_bytes, "byte")
-        reason = f"from it on the topic has {has}, above the offload threshold"
+        reason = f"it and newer ledgers have {has}, above the offload threshold"
         return _Step(Action.OFFLOAD, at_ms, reason)
     if policy.threshold_s < 0:
         by_size = (
             f"it is offloaded once more than {counted(missing_bytes, 'byte')}"
             f" {agreeing(missing_bytes, 'follows', 'follow')}"
         )
-        return _keep(by_size if policy.threshold_bytes >= 0 else "nothing asks for its offload")
+        return _keep(by_size if policy.threshold_bytes >= 0 else "no offload threshold is set")
     if ledger.timestamp_ms is None:
-        return _keep("nothing says when it was closed, for the offload threshold")
+        return _keep("its closing time is unknown, so the offload threshold does not apply")
     when_ms = ledger.timestamp_ms + policy.threshold_s * _MS_PER_S
-    return _step_at(Action.OFFLOAD, when_ms, "the offload threshold since it was closed")
+    return _step_at(Action.OFFLOAD, when_ms, "the offload threshold after it was closed")
 
 
 def _deletion(offload: OffloadContext, policy: OffloadPolicy) -> _Step:
-    """What the deletion lag does to BookKeeper's copy of a ledger, if it is offloaded."""
+    """Return what the deletion lag does to BookKeeper's copy of an offloaded ledger."""
     if offload.complete is None:
-        return _keep("nothing says whether its offload is complete")
+        return _keep("it is unknown whether its offload is complete")
     if offload.bookkeeper_deleted:
-        return _keep("it is in the bucket alone")
+        return _keep("it is only in the bucket")
     if policy.deletion_lag_ms < 0:
         return _keep("BookKeeper's copy is never deleted")
     if offload.timestamp_ms is None:
-        return _keep("nothing says when it was offloaded, for the deletion lag")
-    unsure = "" if offload.bookkeeper_deleted is False else ", if BookKeeper has it still"
+        return _keep("its offload time is unknown, so the deletion lag does not apply")
+    unsure = "" if offload.bookkeeper_deleted is False else ", if BookKeeper still has it"
     # Longer ago than the lag, so 1 ms more.
     when_ms = offload.timestamp_ms + policy.deletion_lag_ms + 1
-    return _step_at(Action.DELETE_COPY, when_ms, f"the deletion lag since its offload{unsure}")
+    return _step_at(Action.DELETE_COPY, when_ms, f"the deletion lag after its offload{unsure}")
 
 
 def _step_at(action: Action, when_ms: int, reason: str) -> _Step:
-    """What happens at a time; nothing if no calendar has it: Long.MAX_VALUE stands for never."""
+    """Return an action at a time, or none after the year 9999: Long.MAX_VALUE means never."""
     if time_of(when_ms) is None:
         return _keep(f"not before the year 10000: {reason}")
     return _Step(action, when_ms, reason)

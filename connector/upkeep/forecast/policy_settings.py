@@ -1,4 +1,4 @@
-"""Offload and retention settings: broker.conf's names, or those of namespace policies → numbers.
+"""Offload and retention settings, parsed from broker.conf or from namespace policies.
 
 The names are those of Pulsar's ServiceConfiguration (broker.conf), OffloadPoliciesImpl
 (`pulsar-admin namespaces get-offload-policies`) and RetentionPolicies (`… get-retention`).
@@ -32,13 +32,13 @@ _TIME_MS = {
 
 
 class _Setting(NamedTuple):
-    """Which number a name sets.
+    """The number that a setting's name stands for.
 
     Attributes:
-        field: Its field of `OffloadPolicy`.
-        units: Suffixes that a text may have, in bytes or in ms.
-        own_unit: What a number without a suffix counts, likewise.
-        own_unit_name: That unit, in words.
+        field: The field of `OffloadPolicy` that it sets.
+        units: Suffixes that a text may have, in bytes or ms.
+        own_unit: The unit of a number without a suffix, in bytes or ms.
+        own_unit_name: The name of that unit.
     """
 
     field: str
@@ -69,42 +69,42 @@ _WITH_DEFAULTS = (
     "defaultRetentionTimeInMinutes",
     "defaultRetentionSizeInMB",
 )
-"""Names of the settings whose default does something."""
+"""Names of the settings whose default has an effect."""
 _SHOWN_CHARACTERS = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OffloadPolicy:
-    """When ledgers are offloaded, leave BookKeeper, and are trimmed; -1: never.
+    """When ledgers are offloaded, deleted from BookKeeper, and trimmed; -1 means never.
 
-    A setting that is not given is a broker's default (ServiceConfiguration): a deletion lag of 4
-    hours, and no retention. So a retention time keeps nothing unless a size is given too.
+    The defaults are those of a broker (ServiceConfiguration): a deletion lag of 4 hours, and no
+    retention. So a retention time has no effect unless a retention size is set too.
     """
 
     threshold_bytes: int = -1
-    """Size of the topic's newest ledgers that stay; 0: each ledger is offloaded once closed."""
+    """Size of the topic's newest ledgers that are not offloaded; 0: each ledger is, once closed."""
     threshold_s: int = -1
-    """How long after a ledger was closed it is offloaded, in s."""
+    """Time from closing a ledger to its offload, in s."""
     deletion_lag_ms: int = 14_400_000
-    """How long after its offload BookKeeper's copy goes, in ms."""
+    """Time from a ledger's offload to the deletion of BookKeeper's copy, in ms."""
     retention_minutes: int = 0
-    """How long after it was closed a ledger that all have read is kept, in minutes."""
+    """How long a consumed ledger is kept after it was closed, in minutes."""
     retention_mb: int = 0
-    """How much of the topic's newest ledgers is kept though all have read it, in 2^20 bytes."""
+    """Size of the topic's newest ledgers that are kept although consumed, in 2^20 bytes."""
 
     @classmethod
     def parse(cls, settings: Mapping[str, object], base: Self | None = None) -> Self:
-        """Read settings.
+        """Parse settings.
 
         Args:
-            settings: Numbers or texts by name; a number without a suffix counts what the name
-                says. Sizes may have k, m, g or t (of 1024), times s, m, h, d, w or y, in either
-                case. None is as though the name were not there.
-            base: The policy for what is not given.
+            settings: Numbers or texts by name. A number without a suffix is in the unit of the
+                name. Sizes may end in k, m, g or t (powers of 1024), times in s, m, h, d, w or y,
+                in either case. None is ignored.
+            base: The policy to take other settings from.
 
         Raises:
-            OptionError: A name is unknown, a value is not such a number or not a whole one in the
-                setting's unit, or two names set the same to different values.
+            OptionError: A name is unknown, a value is malformed or not a whole number of the
+                setting's unit, or two names set one field to different values.
 
         Example:
             >>> OffloadPolicy.parse({"managedLedgerOffloadDeletionLagMs": "4h"}).deletion_lag_ms
@@ -114,7 +114,7 @@ class OffloadPolicy:
         for name, value in settings.items():
             setting = _SETTINGS.get(name)
             if setting is None:
-                message = f"no offload or retention setting {name!r}; there are: "
+                message = f"unknown offload or retention setting {name!r}; allowed are: "
                 raise OptionError(message + ", ".join(SETTING_NAMES))
             if value is None:
                 continue
@@ -127,7 +127,7 @@ class OffloadPolicy:
 
 
 def _number(name: str, setting: _Setting, value: object) -> int:
-    """A value in the setting's own unit; -1 for every negative one."""
+    """Return a value in the setting's unit; -1 for all negative values."""
     text = str(value) if type(value) is int else value
     match = _VALUE.fullmatch(text.strip()) if isinstance(text, str) else None
     unit = match[2].lower() if match else ""
@@ -157,10 +157,10 @@ def _value_text(value: object) -> str:
 
 
 def broker_defaults(names: Iterable[str]) -> dict[str, int]:
-    """Names and values of the settings that a broker takes from its defaults.
+    """Return the names and values of the settings that take a broker's defaults.
 
     Args:
-        names: Names of the settings that are given.
+        names: Names of the settings that are set.
 
     Example:
         >>> broker_defaults(["retentionTimeInMinutes", "managedLedgerOffloadDeletionLagMs"])
@@ -176,10 +176,11 @@ def broker_defaults(names: Iterable[str]) -> dict[str, int]:
 
 
 def parse_conf(text: str) -> dict[str, str]:
-    """The offload and retention settings in a broker.conf; all others are passed over.
+    """Return the offload and retention settings of a broker.conf; ignore all others.
 
     Args:
-        text: The file: `name=value` lines, `#` before comments. The last line of a name counts.
+        text: The file: `name=value` lines, and comments that start with `#`. The last line of a
+            name counts.
     """
     settings = {}
     for line in text.splitlines():

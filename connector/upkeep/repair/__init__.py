@@ -1,1 +1,1 @@
-"""Repair of index objects."""
+"""Repair of missing and damaged index objects."""

@@ -1,7 +1,8 @@
-"""Rebuilds the index object of an offloaded ledger (PIP-17) from its data object.
+"""Rebuilding the index object of an offloaded ledger (PIP-17) from its data object.
 
-The data object says where each entry stands. What else an index object has is BookKeeper's metadata
-of the ledger: what is left of it in the damaged index object, or another copy's, or a new one.
+The data object tells the position of each entry. The rest of an index object is BookKeeper's
+metadata of the ledger. It is taken from the damaged index object or from another copy of the
+ledger, or is created anew.
 """
 
 from __future__ import annotations
@@ -51,10 +52,10 @@ if TYPE_CHECKING:
 _Name = TypeVar("_Name", bound="PairName")
 
 REBUILT: Final = "made anew"
-"""Where the metadata of a ledger comes from if nothing has it: see docs/command-line.md."""
+"""The source of the ledger's metadata if it exists nowhere: see docs/command-line.md."""
 FROM_DAMAGED: Final = "the damaged index object"
 _FROM_METADATA: Final = "the metadata"
-_IS_SOUND: Final = "the index object says what the data object has"
+_IS_SOUND: Final = "the index object matches the data object"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,14 +64,15 @@ class Attempt(Generic[_Name]):
 
     Attributes:
         name: Names of its objects.
-        data: What the listing said of its data object; None if there is none.
-        index: What it said of its index object; None likewise.
-        ledger_ids: The ledgers that it has entries of, as far as they are known.
-        problem: What is wrong with the index object, in words; None if nothing is known to be.
-        topic: The topic that has its ledgers, as far as the metadata or the index object says it.
-        info: What the metadata says of its ledger.
-        other_copies: Metadata of the ledger in other copies of it, whose index objects are sound.
-        refusal: Why its index object is not to be rebuilt; None if it is.
+        data: Listing entry of the data object. None if it is missing.
+        index: Listing entry of the index object. None if it is missing.
+        ledger_ids: Ledgers that it has entries of, as far as they are known.
+        problem: What is wrong with the index object. None if no problem is known.
+        topic: Topic of the ledgers, if the metadata or the index object names it.
+        info: The metadata of the ledger.
+        other_copies: Metadata of the ledger in other copies with a sound index object, by their
+            uuid.
+        refusal: Why the index object is not rebuilt. None if it is.
     """
 
     name: _Name
@@ -84,7 +86,7 @@ class Attempt(Generic[_Name]):
     refusal: str | None = None
 
     def old_index(self, location: Location) -> ObjectContent | None:
-        """The index object that is there; None if there is none, or one that none can be."""
+        """Return the existing index object. None if it is missing, or too large to be one."""
         if self.index is None or self.index.size_bytes > MAX_INDEX_OBJECT_BYTES:
             return None
         return location.read_object(
@@ -98,9 +100,9 @@ class RebuiltLedger:
 
     Attributes:
         ledger_id: BookKeeper ledger id.
-        entries: How many entries of it the data object has.
-        blocks: How many data blocks of it.
-        metadata_from: Where its metadata in the new index object comes from, in words.
+        entries: Number of its entries in the data object.
+        blocks: Number of its data blocks.
+        metadata_from: The source of its metadata in the new index object.
     """
 
     ledger_id: int
@@ -111,14 +113,14 @@ class RebuiltLedger:
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What is to be done about one offload attempt.
+    """The repair of one offload attempt.
 
     Attributes:
         attempt: The attempt, and what is wrong with its index object.
-        index: The index object that is to be written; None if none is.
-        ledger: What the data object has of the ledger; None if that was not found out.
-        error: Why no index object can be made of what is there; None if one can, or need not be.
-        refusal: Why none is written, in words; None if one is.
+        index: The index object to write. None if none is written.
+        ledger: The ledger as found in the data object. None if it was not read.
+        error: Why no index object can be rebuilt. None if one can, or need not be.
+        refusal: Why no index object is written. None if one is.
     """
 
     attempt: Attempt[Any]
@@ -131,35 +133,35 @@ class Repair:
 def planned_ledger(
     location: Location, attempt: Attempt[LedgerObjectName], data: ObjectInfo, *, verify: bool
 ) -> Repair:
-    """Rebuild the index object of a ledger, without writing it.
+    """Rebuild the index object of a ledger in memory, without writing it.
 
     Args:
         location: The bucket.
         attempt: The attempt.
         data: Its data object.
-        verify: Whether to read all entries by the new index object, and compare their checksums.
+        verify: Whether to read all entries with the new index object, and compare their checksums.
 
     Raises:
-        FormatError: What is there contradicts itself, or lacks something.
+        FormatError: The objects contradict each other, or are incomplete.
         MissingObjectError: An object was deleted since the bucket was listed.
-        ObjectChangedError: One was replaced since.
-        StorageError: The store refused, or went on failing.
+        ObjectChangedError: An object was replaced since the bucket was listed.
+        StorageError: The store refused, or kept failing.
     """
     reader = RangeReader(location, attempt.name.data_name, data.size_bytes, data.version)
-    walked = walk_data_object(reader, attempt.name.ledger_id)
-    return _IndexRebuilder(location, attempt, walked).plan(verify=verify)
+    walk = walk_data_object(reader, attempt.name.ledger_id)
+    return _IndexRebuilder(location, attempt, walk).plan(verify=verify)
 
 
 class _IndexRebuilder:
-    """Makes the index object of a data object that was walked."""
+    """Rebuilds the index object of a data object that was read completely."""
 
     def __init__(
-        self, location: Location, attempt: Attempt[LedgerObjectName], walked: WalkedObject
+        self, location: Location, attempt: Attempt[LedgerObjectName], walk: WalkedObject
     ) -> None:
         self._location = location
         self._attempt = attempt
         self._name = name = attempt.name
-        self._walked = walked
+        self._walk = walk
         self._old = attempt.old_index(location)
         self._damaged = DamagedIndex() if self._old is None else read_damaged_index(self._old.data)
         self._user_metadata = location.user_metadata(name.data_name)
@@ -167,12 +169,12 @@ class _IndexRebuilder:
         self._managed_ledger = self._owner()
 
     def plan(self, *, verify: bool) -> Repair:
-        """What is to be done.
+        """Return the repair.
 
         Raises:
-            FormatError: What is there contradicts itself, or lacks something.
+            FormatError: The objects contradict each other, or are incomplete.
         """
-        table = self._walked.table
+        table = self._walk.table
         topic = managed_ledger_owner(self._managed_ledger)
         attempt = replace(self._attempt, topic=topic)
         ledger = RebuiltLedger(self._name.ledger_id, table.entry_count, table.block_count)
@@ -193,103 +195,107 @@ class _IndexRebuilder:
         return Repair(attempt, index, replace(ledger, metadata_from=source))
 
     def _owner(self) -> str:
-        """The managed ledger."""
+        """Return the name of the managed ledger."""
         topic, info = self._attempt.topic, self._attempt.info
         topic_name = None if topic is None else topic.managed_ledger_name
         own = (self._user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
         if None not in (info, own) and topic_name != own:
-            message = f"the data object is of managed ledger {own!r}, its topic's is {topic_name!r}"
+            message = (
+                f"the data object is of managed ledger {own!r}, but its topic's is {topic_name!r}"
+            )
             raise CorruptBlockError(message)
         damaged = self._damaged.ledger_metadata
         name = own or topic_name or (damaged and _name_in(damaged))
         if not name:
-            message = "nothing tells which topic the ledger belongs to: metadata would"
+            message = "the topic of the ledger is unknown: pass metadata, which names it"
             raise CorruptIndexError(message, object_key=self._name.index_name)
         return name
 
     def _metadata(self) -> tuple[LedgerMetadata, str]:
-        """The ledger's metadata, and where it comes from."""
+        """Return the ledger's metadata and its source."""
         damaged = self._damaged.ledger_metadata
-        if damaged is not None and (fitting := self._fit(damaged, most_wrong=1)):
-            return fitting, FROM_DAMAGED
+        if damaged is not None and (candidate := self._fit(damaged, max_wrong=1)):
+            return candidate, FROM_DAMAGED
         for uuid, other in self._attempt.other_copies:
-            if (fitting := self._fit(other, most_wrong=0)) is not None:
-                return fitting, f"the copy under the uuid {uuid}"
-        # When the ledger was created, nothing says: readers would skip ledgers by a wrong time.
+            if (candidate := self._fit(other, max_wrong=0)) is not None:
+                return candidate, f"the copy with uuid {uuid}"
+        # The creation time is unknown, and readers would skip ledgers because of a wrong one.
         new = new_ledger_metadata(
-            [self._walked.length_bytes], managed_ledger=self._managed_ledger, ctime_ms=0
+            [self._walk.length_bytes], managed_ledger=self._managed_ledger, ctime_ms=0
         )
-        last_entry_id = self._walked.table.last_entry_id
+        last_entry_id = self._walk.table.last_entry_id
         return replace(new, last_entry_id=last_entry_id, ctime_ms=None), REBUILT
 
-    def _fit(self, metadata: LedgerMetadata, *, most_wrong: int) -> LedgerMetadata | None:
-        """The metadata with the right name and numbers; None if it is another ledger's.
+    def _fit(self, metadata: LedgerMetadata, *, max_wrong: int) -> LedgerMetadata | None:
+        """Return the metadata with corrected name and numbers, or None if it is another ledger's.
 
         Args:
             metadata: The metadata.
-            most_wrong: How many of its numbers may be wrong.
+            max_wrong: How many of its numbers may be wrong.
         """
-        last_entry_id, length_bytes = self._walked.table.last_entry_id, self._walked.length_bytes
+        last_entry_id, length_bytes = self._walk.table.last_entry_id, self._walk.length_bytes
         wrong = (metadata.last_entry_id != last_entry_id) + (metadata.length_bytes != length_bytes)
         name = _name_in(metadata)
-        if wrong > most_wrong or name not in {None, self._managed_ledger}:
+        if wrong > max_wrong or name not in {None, self._managed_ledger}:
             return None
         if wrong:
             metadata = replace(metadata, last_entry_id=last_entry_id, length_bytes=length_bytes)
-        # Ledgers of older releases have the name in the user metadata alone.
+        # Older releases store the name only in the user metadata.
         if name is None and self._user_metadata is None:
             named = {MANAGED_LEDGER_KEY: self._managed_ledger.encode()}
             metadata = replace(metadata, custom_metadata={**metadata.custom_metadata, **named})
         return metadata
 
     def _check_counts(self) -> None:
-        """Compare what the data object has with what is known of the ledger."""
+        """Compare the data object with the recorded entry count and length of the ledger."""
         info = self._attempt.info
         expected = [
-            (f"the copy under the uuid {uuid}", each.last_entry_id + 1, each.length_bytes)
+            (f"the copy with uuid {uuid}", each.last_entry_id + 1, each.length_bytes)
             for uuid, each in self._attempt.other_copies
         ]
         if info is not None and info.entries is not None:
             expected = [(_FROM_METADATA, info.entries, info.size_bytes or 0)]
-        walked, count = self._walked, self._walked.table.entry_count
+        walk, count = self._walk, self._walk.table.entry_count
         for who, entries, length_bytes in expected:
             if count != entries:
-                message = f"{counted(count, 'entry')} in the data object, {entries} by {who}"
+                message = (
+                    f"{counted(count, 'entry')} in the data object, {entries} according to {who}"
+                )
                 raise (MissingEntriesError if count < entries else CorruptBlockError)(message)
-            if length_bytes not in {0, walked.length_bytes}:
-                have = counted(walked.length_bytes, "byte")
-                message = f"the entries have {have}, {length_bytes} by {who}"
+            if length_bytes not in {0, walk.length_bytes}:
+                have = counted(walk.length_bytes, "byte")
+                message = f"the entries have {have}, {length_bytes} according to {who}"
                 raise CorruptBlockError(message)
         if not expected:
             self._check_without_counts()
 
     def _check_without_counts(self) -> None:
-        """Look for signs that entries are missing, if only the objects themselves could say it."""
-        walked, damaged = self._walked, self._damaged
+        """Look for signs of missing entries if no other source has the ledger's counts."""
+        walk, damaged = self._walk, self._damaged
         metadata = damaged.ledger_metadata
         if metadata is None:
-            if not walked.shows_its_end:
+            if not walk.shows_its_end:
                 message = (
-                    "nothing says how many entries the ledger has, and the object does not look"
-                    " like a whole one: there may have been blocks behind its last"
+                    "the number of entries of the ledger is unknown, and the data object does not"
+                    " look complete: blocks after its last one may be missing"
                 )
                 raise TruncatedObjectError(message)
             return
         wrong = (
-            damaged.data_object_length_bytes != walked.table.data_object_length_bytes,
-            metadata.last_entry_id != walked.table.last_entry_id,
-            metadata.length_bytes not in {0, walked.length_bytes},
+            damaged.data_object_length_bytes != walk.table.data_object_length_bytes,
+            metadata.last_entry_id != walk.table.last_entry_id,
+            metadata.length_bytes not in {0, walk.length_bytes},
         )
-        # One of them may be what is damaged.
+        # A single difference may be damage to the index object.
         if sum(wrong) > 1:
             message = (
-                f"the index object is of {counted(metadata.last_entry_id + 1, 'entry')}, the data"
-                f" object has {walked.table.entry_count}"
+                f"the index object has {counted(metadata.last_entry_id + 1, 'entry')}, the data"
+                f" object has {walk.table.entry_count}"
             )
             raise CorruptIndexError(message, object_key=self._name.index_name)
 
     def _is_sound(self) -> bool:
-        """Whether the index object that is there says the same."""
+        """Return whether the existing index object already matches the data object."""
         if self._old is None:
             return False
         try:
@@ -298,18 +304,18 @@ class _IndexRebuilder:
         except FormatError:
             return False
         if name is None:
-            # It may be in the user metadata, which not every store gives with the bytes.
+            # It may be in the user metadata, which not every store returns with the object.
             user_metadata = self._old.user_metadata
             user_metadata = self._user_metadata if user_metadata is None else user_metadata
             name = (user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
         return (
             name == self._managed_ledger
-            and old.ledger_metadata.length_bytes in {0, self._walked.length_bytes}
-            and old.block_table == self._walked.table
+            and old.ledger_metadata.length_bytes in {0, self._walk.length_bytes}
+            and old.block_table == self._walk.table
         )
 
     def _check_readable(self, data: bytes, *, verify: bool) -> None:
-        """Read entries by the new index object."""
+        """Read entries with the new index object."""
         name, info = self._name, self._attempt.data
         index = read_index_block(data, object_key=name.index_name, ledger_id=name.ledger_id)
         versions = ObjectVersions(None, None if info is None else info.version)
@@ -319,7 +325,7 @@ class _IndexRebuilder:
             _check_entries(ledger, 0, last_entry_id, verify=True)
             return
         ends = [-1]
-        for block, position in enumerate(self._walked.last_positions):
+        for block, position in enumerate(self._walk.last_positions):
             ends.append(ledger.table.block_last_entry_id(block))
             ledger.remember(ends[-1], position)
         for end in ends:
@@ -338,7 +344,7 @@ def _check_entries(
         verify: Whether to compare their checksums.
 
     Raises:
-        PulsarOffloadError: What `LedgerData.entry_runs` raises, or says of an entry.
+        PulsarOffloadError: See `LedgerData.entry_runs`; or an entry is damaged.
     """
     for run in ledger.entry_runs(first_entry_id, last_entry_id, Tally(), verify_checksums=verify):
         if verify:
@@ -347,7 +353,7 @@ def _check_entries(
 
 
 def _name_in(metadata: LedgerMetadata) -> str | None:
-    """The managed ledger that it names; empty if that cannot be read."""
+    """Return the managed ledger that the metadata names, or an empty string if it is unreadable."""
     try:
         return metadata.managed_ledger_name
     except CorruptIndexError:

@@ -1,4 +1,4 @@
-"""Rebuilds index objects that are lost or damaged from their data objects, and writes them."""
+"""Repair of missing and damaged index objects: rebuild them from their data objects."""
 
 from __future__ import annotations
 
@@ -40,29 +40,30 @@ if TYPE_CHECKING:
 _CONCURRENT_LEDGERS: Final = 8
 _NO_INDEX: Final = "there is no index object"
 _UNDER_WAY: Final = "the metadata says that this offload is under way, or failed"
-_NO_DATA: Final = "its data object is not there"
+_NO_DATA: Final = "its data object is missing"
 _NOT_NAMED: Final = "the metadata of no topic names this offload"
 _PLANNERS: Final[Mapping[type, Callable[..., Repair]]] = {LedgerObjectName: planned_ledger}
-"""Rebuilds the index objects of a kind, by the class of its names; those of others are not."""
+"""The function that rebuilds an index object, by the class of its name; other kinds have none."""
 
 
 def plan_repair(
     catalog: Catalog, ledger_ids: Collection[int] = (), *, verify: bool = False
 ) -> Generator[Repair, None, None]:
-    """Rebuild the index objects that are missing or unsound, without writing them.
+    """Rebuild missing and unsound index objects in memory, without writing them.
 
-    Data objects are walked from end to end, several at once. Each new index object is read by this
-    project's own reader, and the entries on both sides of each block's bounds by what it says.
+    Data objects are read from start to end, several at once. Each new index object is checked with
+    this project's own reader: the entries on both sides of each block boundary must be where it
+    says.
 
     Args:
-        catalog: The bucket, with the metadata if there is any. What the metadata does not name is
-            not rebuilt; without metadata, no ledger is of which another copy is sound.
-        ledger_ids: Ledgers whose every attempt is compared with its data object, even if nothing
-            seems to be wrong with it; none: all ledgers with which something is.
-        verify: Whether to read all entries by the new index object, and compare their checksums.
+        catalog: The bucket, with metadata if available. With metadata, only attempts that it names
+            are rebuilt. Without, an attempt is not rebuilt if another copy of its ledger is sound.
+        ledger_ids: Ledgers whose every attempt is compared with its data object, even if no problem
+            is known. Empty: all ledgers with a known problem.
+        verify: Whether to read all entries with the new index object, and compare their checksums.
 
     Yields:
-        One for each attempt, by the names of their objects.
+        The repair of each attempt, ordered by the names of the objects.
 
     Raises:
         PulsarOffloadError: The metadata or the bucket cannot be read.
@@ -79,19 +80,19 @@ def plan_repair(
 def repair(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
     """Write the index objects of a plan.
 
-    Each is written only if there is none, or in place of the very one that was found unsound.
+    An index object is written only if none exists, or in place of the one that was found unsound.
 
     Args:
         location: The bucket.
-        plan: What `plan_repair` gives; each is written before the next is asked for.
+        plan: The result of `plan_repair`. Each repair is written before the next one is planned.
 
     Yields:
-        Each when it is done, those too of which nothing is written.
+        Each repair when it is finished, including those that write nothing.
 
     Raises:
         ObjectChangedError: An object was written or replaced since the bucket was listed.
-        MissingObjectError: One was deleted since.
-        StorageError: The store refused, or went on failing.
+        MissingObjectError: An object was deleted since the bucket was listed.
+        StorageError: The store refused, or kept failing.
     """
     for each in plan:
         if each.index is not None:
@@ -111,7 +112,7 @@ def _write(location: Location, attempt: Attempt[Any], index: IndexObject) -> Non
             index.name, index.data, old.version, user_metadata=user_metadata
         )
     if not is_written:
-        message = "an index object is there that is not the one that was listed"
+        message = "the index object was written or replaced since the bucket was listed"
         raise ObjectChangedError(message, object_key=index.name)
 
 
@@ -126,11 +127,11 @@ def _plan(location: Location, attempt: Attempt[Any], *, verify: bool) -> Repair:
 
 
 def _repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> list[Attempt[Any]]:
-    """The attempts whose index object is missing or unsound, by the names of their objects.
+    """Return the attempts whose index object is missing or unsound, ordered by object names.
 
     Args:
-        catalog: The bucket, with the metadata if there is any.
-        ledger_ids: Ledgers whose every attempt is wanted, and no others; none: all ledgers.
+        catalog: The bucket, with metadata if available.
+        ledger_ids: Ledgers whose every attempt is returned, and no others. Empty: all ledgers.
 
     Raises:
         PulsarOffloadError: The metadata or an object cannot be read.
@@ -148,7 +149,7 @@ def _repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> 
 
 
 class _RecordedLedgers:
-    """What the bucket and the metadata say of offload attempts."""
+    """Offload attempts, as the bucket and the metadata describe them."""
 
     def __init__(self, catalog: Catalog, topics: Sequence[TopicLedgers]) -> None:
         self._topics = topics
@@ -159,12 +160,12 @@ class _RecordedLedgers:
         self._sound: dict[int, list[LedgerCopy]] = defaultdict(list)
         for topic in self._topics:
             for info in topic.metadata.ledgers if topic.metadata else ():
-                self._learn(topic.topic, info)
+                self._add_offload(topic.topic, info)
         for copy in self._contents.copies:
             if copy.ledger is not None:
                 self._sound[copy.name.ledger_id].append(copy)
 
-    def _learn(self, topic: TopicName, info: LedgerInfo) -> None:
+    def _add_offload(self, topic: TopicName, info: LedgerInfo) -> None:
         offload = info.offload
         if offload is None:
             return
@@ -174,8 +175,8 @@ class _RecordedLedgers:
             self._unnamed[info.ledger_id].append((topic, info))
 
     def attempts(self) -> Iterator[Attempt[Any]]:
-        """All attempts."""
-        # An index object may be sound, and contradict the metadata.
+        """Yield all attempts."""
+        # An index object may be readable, but contradict the metadata.
         errors: dict[PairName, PulsarOffloadError] = {
             state.copy.name: state.error
             for topic in self._topics
@@ -203,11 +204,11 @@ class _RecordedLedgers:
             )
 
     def _attempt(self, attempt: Attempt[PairName]) -> Attempt[Any]:
-        """Return an attempt with the metadata of its ledger, or why it is refused."""
+        """Return an attempt with the metadata of its ledger, or with the reason for refusing it."""
         name = attempt.name
         if type(name) not in _PLANNERS or not tells_ledger(name):
             kind = kind_of(name)
-            refusal = f"{kind.unit}s of {kind.title} are read, and not rebuilt"
+            refusal = f"{kind.unit}s of {kind.title} cannot be rebuilt"
             return replace(attempt, refusal=refusal)
         other_copies = [each for each in self._sound[name.ledger_id] if each.name != name]
         owner = self._owner(name, other_copies)
@@ -223,7 +224,7 @@ class _RecordedLedgers:
     def _owner(
         self, name: CopyName, other_copies: list[LedgerCopy]
     ) -> tuple[TopicName, LedgerInfo] | None:
-        """The topic whose metadata says that this attempt counts, or may count."""
+        """Return the topic whose metadata says that this attempt counts, or may count."""
         unnamed = self._unnamed[name.ledger_id]
         named = self._named.get((name.ledger_id, name.uuid))
         if named is not None or len(unnamed) != 1 or other_copies:
@@ -243,7 +244,5 @@ class _RecordedLedgers:
         if owner is not None and owner[1].offload and owner[1].offload.complete is False:
             return _UNDER_WAY
         if not self._has_metadata and other_copies:
-            return (
-                f"another copy of the ledger is sound, under the uuid {other_copies[0].name.uuid}"
-            )
+            return f"another copy of the ledger is sound, with uuid {other_copies[0].name.uuid}"
         return None

@@ -1,1 +1,1 @@
-"""Verification of every byte, with a journal."""
+"""Verification of whole ledgers, with a journal to resume from."""

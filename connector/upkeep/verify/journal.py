@@ -1,4 +1,4 @@
-"""What verifying a ledger found, and a file that remembers it, so that a long run can go on."""
+"""The result of verifying a ledger, and the journal that lets a long verification resume."""
 
 from __future__ import annotations
 
@@ -18,42 +18,41 @@ _LINE_START = b'{"url": '
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifiedLedger:
-    """What reading a whole ledger found."""
+    """The result of reading a whole ledger."""
 
     url: str
-    """Where the objects lie."""
+    """Location of the objects."""
     topic: str
     ledger_id: int
     object: str
-    """Name of the data object; of several, all of them, with commas between."""
+    """Name of the data object. If there are several, their names, separated by commas."""
     stored_bytes: int
-    """How long the data objects of the ledger are by their index objects."""
+    """Length of the ledger's data objects, according to their index objects."""
     entries: int
-    """Entries that were read and are sound."""
+    """Number of undamaged entries."""
     unchecked_entries: int
-    """Entries among them that have no checksum."""
+    """Number of these entries that have no checksum."""
     problems: tuple[str, ...]
-    """What is wrong, up to about a hundred things; empty if all is well."""
+    """Problems, up to about a hundred. Empty if there are none."""
     first_index: int | None = None
-    """The broker's index of the first entry; None if it has none or begins a count, or that is not
-    known."""
+    """The broker's index of the first entry. None if it has none, starts a count, or is unknown."""
     last_index: int | None = None
-    """That of the last entry; None if it has none, or that is not known."""
+    """The broker's index of the last entry. None if it has none, or is unknown."""
 
     @property
     def key(self) -> tuple[str, str, int, int]:
-        """What shows whether the same was verified before."""
+        """Identifies the verified objects."""
         return self.url, self.object, self.ledger_id, self.stored_bytes
 
 
 class VerificationJournal:
-    """A file that remembers what was verified, a line a ledger, so that a long run can go on.
+    """A file with one line for each verified ledger, so that a long verification can resume.
 
     Args:
-        path: The file; made if it is not there.
+        path: The file. It is created if it does not exist.
 
     Raises:
-        OptionError: The file is there and is not a journal, or it cannot be written.
+        OptionError: The file is not a journal, or cannot be written.
     """
 
     def __init__(self, path: Path) -> None:
@@ -64,14 +63,14 @@ class VerificationJournal:
                 file.seek(0)
                 data = file.read()
         except OSError as error:
-            message = f"no journal can be kept in {path}: {error.strerror}"
+            message = f"the journal {path} cannot be opened: {error.strerror}"
             raise OptionError(message) from None
-        # A line that has no end was being written when the run was killed.
+        # A run that was killed may leave a last line without an end.
         whole_bytes = data.rfind(b"\n") + 1
-        cut = data[whole_bytes:]
-        self._cut_at = whole_bytes if cut else None
-        if not cut.startswith(_LINE_START[: len(cut)]):
-            self._refuse("its end is not a line of one")
+        partial_line = data[whole_bytes:]
+        self._truncate_at = whole_bytes if partial_line else None
+        if not partial_line.startswith(_LINE_START[: len(partial_line)]):
+            self._refuse("its last line is malformed")
         for number, line in enumerate(data[:whole_bytes].splitlines(), 1):
             try:
                 verified = _parse(json.loads(line))
@@ -80,16 +79,16 @@ class VerificationJournal:
             self._verified[verified.key] = verified
 
     def _refuse(self, reason: str) -> NoReturn:
-        message = f"{self._path} is not a journal of a verification: {reason}"
+        message = f"{self._path} is not a verification journal: {reason}"
         raise OptionError(message)
 
     def find(self, ledger: OpenLedger) -> VerifiedLedger | None:
-        """What was found of a ledger before; None if its objects were not verified."""
+        """Return the earlier result of a ledger, or None if its objects were not verified."""
         size_bytes, ledger_id = ledger.data.stored_bytes, ledger.ledger_id
         return self._verified.get((str(ledger.location), ledger.data_names, ledger_id, size_bytes))
 
     def add(self, verified: VerifiedLedger) -> None:
-        """Remember a ledger.
+        """Record a result.
 
         Raises:
             StorageError: The file cannot be written any more.
@@ -97,9 +96,9 @@ class VerificationJournal:
         self._verified[verified.key] = verified
         try:
             with self._path.open("ab") as file:
-                if self._cut_at is not None:
-                    file.truncate(self._cut_at)
-                    self._cut_at = None
+                if self._truncate_at is not None:
+                    file.truncate(self._truncate_at)
+                    self._truncate_at = None
                 file.write(json.dumps(asdict(verified)).encode() + b"\n")
         except OSError as error:
             message = f"the journal {self._path} cannot be written: {error.strerror}"
@@ -118,7 +117,7 @@ def _parse(fields: dict[str, Any]) -> VerifiedLedger:
     )
     texts = verified.url, verified.topic, verified.object, *verified.problems
     if not all(type(each) is int for each in numbers) or not all(map(_is_text, texts)):
-        message = "a field has another type"
+        message = "a field has the wrong type"
         raise TypeError(message)
     return verified
 

@@ -1,8 +1,8 @@
-"""Reads whole ledgers, to check what no index object has: every entry's id and checksum.
+"""Verification of whole ledgers: the id and checksum of every entry, which no index object has.
 
 Headers, entry ids and lengths are compared with the index object, checksums with the entries, and
-the user metadata of the data object with what Pulsar demands of it. Damage is reported and passed
-over, so that all of it is found.
+the user metadata of the data object with Pulsar's requirements. Damage is reported and skipped, so
+that all of it is found.
 """
 
 from __future__ import annotations
@@ -46,37 +46,39 @@ def verify(
     progress: Callable[[VerifiedLedger], None] = lambda _: None,
     explaining: Explaining = unexplained,
 ) -> Generator[VerifiedLedger, None, None]:
-    """Read every sound ledger of some topics whole, in as many threads as there are cores.
+    """Read all sound ledgers of some topics completely, in as many threads as there are cores.
 
     Args:
         topics: The topics.
-        journal: Knows the ledgers verified before, and notes the others. A ledger with problems is
+        journal: Has the results of earlier runs, and records new ones. A ledger with problems is
             read again.
-        statistics: A folder that gets the zones of the ledgers that it does not know. They are
-            read even if the journal knows them: the run that noted them may have been stopped
-            before it wrote their zones.
+        statistics: A folder to write the zones of ledgers to that it does not have yet. These
+            ledgers are read even if the journal has them, because the earlier run may have been
+            stopped before it wrote the zones.
         progress: Called after each ledger that was read.
-        explaining: Raises another error for an object that is missing, if it is no damage.
+        explaining: Replaces the error of a missing object if the object is missing for a reason
+            other than damage.
 
     Yields:
-        What was found of each ledger, those of the journal too.
+        The result of each ledger, including those in the journal.
 
     Raises:
         OptionError: Statistics cannot be written to their folder.
-        TrimmedEntriesError: The cluster trimmed a ledger before it was read; what was verified
-            until then is in the journal.
-        StorageError: A request went on failing, or the journal cannot be written; likewise.
+        TrimmedEntriesError: The cluster trimmed a ledger before it was read. Earlier results are in
+            the journal.
+        StorageError: A request kept failing, or the journal cannot be written. Earlier results are
+            in the journal.
     """
     every = [(str(topic.topic), ledger) for topic in topics for ledger in topic.ledgers]
     unknown = frozenset(() if statistics is None else _select_unknown(statistics, every))
-    journaled = [
+    journal_results = [
         None if journal is None or (topic, ledger.ledger_id) in unknown else journal.find(ledger)
         for topic, ledger in every
     ]
     pending = [
         ledger
-        for ledger, recorded in zip(every, journaled, strict=True)
-        if recorded is None or recorded.problems
+        for ledger, journal_result in zip(every, journal_results, strict=True)
+        if journal_result is None or journal_result.problems
     ]
     last: VerifiedLedger | None = None
     with ExitStack() as stack:
@@ -84,8 +86,8 @@ def verify(
         if statistics is not None:
             writer = stack.enter_context(ZoneWriter(statistics))
         read = stack.enter_context(closing(_read(pending, unknown, writer, explaining)))
-        for recorded in journaled:
-            result = recorded
+        for journal_result in journal_results:
+            result = journal_result
             if result is None or result.problems:
                 result = next(read)
                 if journal is not None:
@@ -101,12 +103,12 @@ def _read(
     writer: ZoneWriter | None,
     explaining: Explaining,
 ) -> Generator[VerifiedLedger, None, None]:
-    """What reading ledgers whole finds; a writer is given those that are unknown."""
+    """Read ledgers, yield the results, and write the zones of those without statistics."""
     pairs: list[tuple[str, Ledger]] = [(topic, ledger.data) for topic, ledger in ledgers]
-    asked = (ledger.user_metadata_problems for _, ledger in ledgers)
+    units = (ledger.user_metadata_problems for _, ledger in ledgers)
     threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
     with ExitStack() as stack:
-        metadata = stack.enter_context(closing(prefetch_units(asked, threads=threads)))
+        metadata = stack.enter_context(closing(prefetch_units(units, threads=threads)))
         check = partial(_check_zone, unknown)
         read = stack.enter_context(closing(whole_ledgers(pairs, check, explaining=explaining)))
         for (_, ledger), whole, problems in zip(ledgers, read, metadata, strict=True):
@@ -119,7 +121,7 @@ def _read(
 def _select_unknown(
     statistics: Statistics, ledgers: Iterable[tuple[str, OpenLedger]]
 ) -> Iterator[tuple[str, int]]:
-    """The ledgers that statistics do not know."""
+    """Yield the ledgers that the statistics lack."""
     for topic, topic_ledgers in groupby(ledgers, key=itemgetter(0)):
         data = [each.data for _, each in topic_ledgers]
         for ledger in unknown_ledgers(statistics, topic, data):
@@ -128,15 +130,15 @@ def _select_unknown(
 
 @dataclass(frozen=True, slots=True)
 class _ZoneResult:
-    """What was found of a zone.
+    """The result of reading a zone.
 
     Attributes:
-        first: Its first entry alone, without its bytes.
-        entries: How many entries are sound.
-        unchecked_entries: How many of them have no checksum.
-        metrics: What was lost of it.
+        first: Its first entry, without the entry's bytes.
+        entries: Number of undamaged entries.
+        unchecked_entries: Number of these entries that have no checksum.
+        metrics: Read metrics of the zone.
         order: The broker's indexes of its entries.
-        row: Its row of statistics, if it was asked for.
+        row: Its row of statistics, if requested.
     """
 
     first: EntryRun
@@ -168,7 +170,7 @@ def _check_zone(
     row = None
     if (topic, ledger.ledger_id) in unknown:
         row = zone_row(ledger, topic, runs)
-    # The other zones of the ledger are yet to come, so that no buffer may be kept for this one.
+    # Results are held until the ledger's last zone is read, so they must not keep buffers alive.
     first = runs[0].detach_entry(0)
     return _ZoneResult(first, entries, unchecked, metrics, order, row)
 
@@ -176,7 +178,7 @@ def _check_zone(
 def _merge_results(
     ledger: OpenLedger, whole: WholeLedger[Ledger, _ZoneResult], problems: Sequence[str]
 ) -> VerifiedLedger:
-    """What was found of a ledger."""
+    """Return the result of a ledger."""
     metrics = ReadMetrics().add(whole.metrics)
     last_index = None
     for each in whole.zones:
@@ -210,7 +212,7 @@ def _merge_results(
 
 
 def _check_order(verified: VerifiedLedger, before: VerifiedLedger | None) -> VerifiedLedger:
-    """What was found of a ledger, and whether it stands behind the one before it in its topic."""
+    """Add a problem if the ledger's broker indexes do not follow the previous ledger's."""
     if before is None or before.topic != verified.topic:
         return verified
     if not goes_back(before.last_index, verified.first_index):
