@@ -361,8 +361,8 @@ def _latest_per_key(
     identity = ["__key__"] if scope is None else [scope, "__key__"]
     if missing := [each for each in identity if each not in column_names]:
         message = (
-            f"latest_per_key identifies rows by {' and '.join(identity)}: add"
-            f" {' and '.join(missing)} to columns"
+            f"latest_per_key identifies rows by {' and '.join(identity)}: columns must include"
+            f" {' and '.join(missing)}"
         )
         raise OptionError(message)
     only_staged = tuple(each for each in STAGED_COLUMNS if each not in column_names)

@@ -41,7 +41,6 @@ class CopySizes:
     commit_bytes: int = 4 << 30
 
     def __post_init__(self) -> None:
-        """Check the sizes."""
         for each in fields(self):
             check_whole_number(each.name, getattr(self, each.name), 1, _MAX_BYTES)
 

@@ -267,7 +267,6 @@ class DeltaTable:
             raise self._library_error(error) from None
 
     def _commit_error(self, error: Exception, token: _Token | None) -> Exception:
-        """Return the error for a commit that was not made."""
         is_conflict = isinstance(error, CommitFailedError)
         if is_conflict or self._number_now() != (token.number if token else None):
             message = (

@@ -165,7 +165,6 @@ def _to_storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
 def _convert_nested(
     type_: pa.DataType, path: str, change: Callable[[pa.DataType, str], pa.DataType]
 ) -> pa.DataType:
-    """Return the list, map or struct with its child types converted."""
     types = pa.types
 
     def change_field(field: pa.Field, name: str) -> pa.Field:

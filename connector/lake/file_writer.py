@@ -71,11 +71,6 @@ class FileSettings:
     compression: str = "zstd"
 
     def __post_init__(self) -> None:
-        """Check that this kind of table can be partitioned by these fields.
-
-        Raises:
-            OptionError: See `check_partitioning`.
-        """
         check_partitioning(self.partitioning, self.schema, self.kind)
 
     @property
@@ -238,11 +233,9 @@ class _OpenFile:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes written so far."""
         return self._parts.tell()
 
     def write(self, table: pa.Table) -> None:
-        """Write rows as one or more row groups."""
         self._stats.add_rows(table)
         self._writer.write_table(table, self._row_group_rows)
 
@@ -266,7 +259,6 @@ class _OpenFile:
             self._writer.close()
 
     def abort(self, error: BaseException) -> None:
-        """Cancel the upload."""
         self._parts.abort(error)
 
 
@@ -318,7 +310,6 @@ class _Parts:
         upload.__exit__(None, None, None)
 
     def abort(self, error: BaseException) -> None:
-        """Cancel the upload."""
         self._buffer.clear()
         if self._upload is not None:
             upload, self._upload = self._upload, None

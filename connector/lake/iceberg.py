@@ -344,7 +344,6 @@ class IcebergTable:
     def _create_transaction(
         self, columns: pa.Schema | Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
     ) -> Transaction:
-        """Return the transaction that creates the table."""
         return self.catalog.create_table_transaction(
             self.identifier, columns, self._url, spec, properties=_NEW_TABLE_PROPERTIES
         )

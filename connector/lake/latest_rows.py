@@ -224,7 +224,6 @@ class KeySet:
 
 
 def _count_up(count: int) -> pa.Int64Array:
-    """Return 0, 1, 2, …."""
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
 
 

@@ -365,7 +365,6 @@ class _DeadLetterTable:
         return TaskWriter(settings, self.settings, positions)
 
     def commit(self, files: Sequence[DataFile], after: Progress, summary: dict[str, str]) -> None:
-        """Commit files of dead letters."""
         commit = Commit(
             tuple(files),
             self.settings.schema,

@@ -218,7 +218,7 @@ class Partitioning:
 
 
 class _OutOfYearsError(ValueError):
-    """A time that Python, DuckDB and Spark have no date for."""
+    """A time outside the years 1 to 9999, for which Python, DuckDB and Spark have no date."""
 
 
 def _parse_field(text: str, schema: pa.Schema) -> PartitionField:
@@ -317,7 +317,6 @@ def _date(days: int) -> date:
 
 
 def _per_second(column: pa.Array) -> int:
-    """Return the ticks per second of a timestamp column."""
     return _TICKS[column.type.unit]
 
 
@@ -331,7 +330,6 @@ def _days(column: pa.Array) -> pa.Int32Array:
 
 
 def _calendar_units(days: pa.Int32Array, transform: Transform) -> pa.Int32Array:
-    """Return years or months since 1970."""
     dates = days.view(pa.date32())
     years = pc.subtract(pc.year(dates), _EPOCH.year)
     if transform == "month":

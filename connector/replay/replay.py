@@ -260,7 +260,6 @@ class _Source:
 
     @property
     def base(self) -> TopicName:
-        """The topic's name without a partition."""
         return self.partitions[0].topic.base
 
     def schema(self) -> TopicSchema | None:

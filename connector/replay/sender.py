@@ -57,7 +57,7 @@ class SenderContext:
 
 
 class _ProducerConfig(NamedTuple):
-    """Settings that are fixed for a producer: messages that differ in one need another producer."""
+    """Settings that are fixed for a producer: other settings need another producer."""
 
     era: int
     schema: SchemaInfo | None
@@ -242,7 +242,7 @@ class Sender:
         last = self._context.client.last_producer_name(self.target)
         if last in [self._producer_name(era) for era in eras]:
             message = (
-                f"{self.target} has messages of this replay, but the broker has forgotten"
+                f"messages of this replay are in {self.target}, but the broker has forgotten"
                 " which (brokerDeduplicationProducerInactivityTimeoutMinutes), or does not"
                 " deduplicate: continue with start after the last of them, and another replay_id"
             )

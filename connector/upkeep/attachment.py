@@ -119,7 +119,6 @@ def _infos(topics: Sequence[TopicLedgers]) -> list[LedgerInfo]:
 
 
 def _check_topic(catalog: Catalog, topics: Sequence[TopicLedgers]) -> Iterator[Check]:
-    """Compare the bucket with the metadata."""
     problems = [str(error) for each in topics for error in each.problems]
     problems += [
         f"ledger {ledger.ledger_id} of {each.topic} is only in BookKeeper"
@@ -236,7 +235,6 @@ class _Settings:
         return cls(base.full_namespace, policies, configuration or {}, tuple(refusals))
 
     def checks(self, topics: Sequence[TopicLedgers], now_ms: int) -> Iterator[Check]:
-        """Check how the settings affect the topic."""
         if self.policies is None and not self.refusals:
             text = f"the cluster has no namespace {self.namespace}"
             yield Check("namespace", Verdict.PROBLEM, text)

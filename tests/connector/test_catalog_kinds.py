@@ -154,9 +154,7 @@ def test_a_kind_is_audited(bucket: MemoryBucket) -> None:
     found = {(each.kind.value, each.ledger_id) for each in audit(catalog).findings}
     assert found == {("format mismatch", 20), ("data without index", 25)}
     plan = [(each.attempt.name, each.refusal) for each in plan_repair(catalog)]
-    assert plan == [
-        (name, "cartons of the packers are read, and not rebuilt") for name in (_BOX, other)
-    ]
+    assert plan == [(name, "cartons of the packers cannot be rebuilt") for name in (_BOX, other)]
 
 
 def test_metadata_names_a_kind(bucket: MemoryBucket, tmp_path: Path) -> None:

@@ -180,6 +180,6 @@ def test_the_latest_row_of_each_key(tmp_path: Path) -> None:
         assert line["rows"] == sum(1 for _ in lines)
     assert "the latest row of each key" in run(*arguments, ends=USAGE).stderr
     result = run(*arguments, "--latest-per-key", "--format", "parquet", ends=USAGE)
-    assert "kept by Delta and Iceberg" in result.stderr
+    assert "needs a Delta or Iceberg table" in result.stderr
     result = run(*arguments, "--latest-per-key", "--dry-run")
     assert "rows are written twice" in result.stderr

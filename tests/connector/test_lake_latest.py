@@ -146,7 +146,7 @@ def test_what_tells_rows_apart_must_be_in_the_table(bucket: MemoryBucket, tmp_pa
         (["orders", "other"], "__topic__"),
     ):
         columns = [each for each in ("__topic__", "__partition__", "__key__") if each != missing]
-        with pytest.raises(OptionError, match=f"add {missing} to columns"):
+        with pytest.raises(OptionError, match=f"columns must include {missing}"):
             copy_latest(bucket.url, tmp_path, "delta", topic, columns=columns)
     with pytest.raises(OptionError, match="needs a Delta or Iceberg table"):
         copy_latest(bucket.url, tmp_path, "parquet", "other")

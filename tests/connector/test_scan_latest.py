@@ -317,11 +317,11 @@ def test_what_takes_no_view(tmp_path: Any) -> None:  # noqa: ANN401
     """Costs are not known before it is read, and a copy has an option of its own."""
     topic = golden_topic("compacted")
     url = str(topic.objects_folder)
-    with pytest.raises(OptionError, match="shows only when it is read"):
+    with pytest.raises(OptionError, match="is unknown before it is read"):
         read_cost(open_topic(url, topic.name, value="raw", view="latest").scan)
     with pytest.raises(OptionError, match="latest_per_key"):
         copy_topics(url, topic.name, str(tmp_path), format="parquet", view="latest", value="raw")
-    assert "shows only" in run("plan", url, "compacted", "--view", "latest", ends=USAGE).stderr
+    assert "unknown before" in run("plan", url, "compacted", "--view", "latest", ends=USAGE).stderr
     shown = run(
         "head", url, "compacted", "--view", "latest", "--value", "raw", "-n", "100", "--json"
     )

@@ -108,7 +108,7 @@ def audit(
 
 
 def _sort_key(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
-    """Return the position of a finding. Findings without a topic come last."""
+    """Return the sort key of a finding. Findings without a topic come last."""
     ledger_id = -1 if finding.ledger_id is None else finding.ledger_id
     return str(finding.topic or "~"), ledger_id, finding.objects
 
@@ -145,7 +145,6 @@ class _Auditor:
         self.deletability = Deletability(catalog, topics, is_one_cluster=is_one_cluster)
 
     def report_topic(self, topic: TopicLedgers) -> Iterator[Finding]:
-        """Yield the problems of a topic's ledgers."""
         if topic.metadata_error is not None:
             yield Finding(
                 kind=FindingKind.METADATA,
@@ -306,7 +305,6 @@ class _Auditor:
             yield replace(finding, is_loss=not has_metadata)
 
     def _is_snapshot(self, info: ObjectInfo) -> bool:
-        """Return whether an object is a catalog snapshot."""
         return is_snapshot(info.name) and begins_snapshot(self._catalog.location, info.name)
 
     def report_unfinished(self, offload: UnfinishedOffload) -> Finding:
@@ -350,7 +348,6 @@ class _Auditor:
         return judge(finding, doubt)
 
     def report_upload(self, upload: UnfinishedUpload) -> Finding:
-        """Report an upload that was neither completed nor aborted."""
         parsed = parse_name(upload.name)
         name = parsed.name if parsed else None
         finding = Finding(

@@ -95,7 +95,7 @@ class ClusterEvidence:
         )
 
     def doubt_of_data(self, topic: TopicLedgers, name: str | None) -> str | None:
-        """Do the same as `doubt_of_copy` for objects without an index object.
+        """Return why objects without an index object may be another cluster's, or None.
 
         Args:
             topic: The topic of the objects.
@@ -109,7 +109,7 @@ class ClusterEvidence:
         )
 
     def doubt_of_upload(self, topic: TopicLedgers) -> str | None:
-        """Do the same as `doubt_of_data` for an upload, which names no topic and no cluster."""
+        """Return why an upload, which names no topic and no cluster, may be another cluster's."""
         names = {
             told_cluster(each.ledger.user_metadata)
             for each in self._catalog.contents.copies

@@ -79,7 +79,7 @@ class Deletability:
     def doubt_of_data(
         self, topic: TopicLedgers, name: CopyName, modified: datetime | None
     ) -> str | None:
-        """Do the same as `doubt_of_copy` for a data object without an index object."""
+        """Return why a data object without an index object may be needed; see `doubt_of_copy`."""
         return self._doubt(topic, name, modified) or self._evidence.doubt_of_data(
             topic, told_cluster(self._catalog.unfinished.user_metadata(name))
         )
@@ -87,7 +87,7 @@ class Deletability:
     def doubt_of_upload(
         self, topic: TopicLedgers, name: CopyName, initiated: datetime | None
     ) -> str | None:
-        """Do the same as `doubt_of_copy` for an upload, which names no topic and no cluster."""
+        """Return why an upload, which names no topic and no cluster, may be needed."""
         return self._doubt(topic, name, initiated) or self._evidence.doubt_of_upload(topic)
 
     def _doubt(self, topic: TopicLedgers, name: CopyName, modified: datetime | None) -> str | None:

@@ -169,11 +169,6 @@ class _IndexRebuilder:
         self._managed_ledger = self._owner()
 
     def plan(self, *, verify: bool) -> Repair:
-        """Return the repair.
-
-        Raises:
-            FormatError: The objects contradict each other, or are incomplete.
-        """
         table = self._walk.table
         topic = managed_ledger_owner(self._managed_ledger)
         attempt = replace(self._attempt, topic=topic)
@@ -195,7 +190,6 @@ class _IndexRebuilder:
         return Repair(attempt, index, replace(ledger, metadata_from=source))
 
     def _owner(self) -> str:
-        """Return the name of the managed ledger."""
         topic, info = self._attempt.topic, self._attempt.info
         topic_name = None if topic is None else topic.managed_ledger_name
         own = (self._user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
@@ -212,7 +206,6 @@ class _IndexRebuilder:
         return name
 
     def _metadata(self) -> tuple[LedgerMetadata, str]:
-        """Return the ledger's metadata and its source."""
         damaged = self._damaged.ledger_metadata
         if damaged is not None and (candidate := self._fit(damaged, max_wrong=1)):
             return candidate, FROM_DAMAGED
@@ -315,7 +308,6 @@ class _IndexRebuilder:
         )
 
     def _check_readable(self, data: bytes, *, verify: bool) -> None:
-        """Read entries with the new index object."""
         name, info = self._name, self._attempt.data
         index = read_index_block(data, object_key=name.index_name, ledger_id=name.ledger_id)
         versions = ObjectVersions(None, None if info is None else info.version)

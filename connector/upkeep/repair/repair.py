@@ -175,7 +175,6 @@ class _RecordedLedgers:
             self._unnamed[info.ledger_id].append((topic, info))
 
     def attempts(self) -> Iterator[Attempt[Any]]:
-        """Yield all attempts."""
         # An index object may be readable, but contradict the metadata.
         errors: dict[PairName, PulsarOffloadError] = {
             state.copy.name: state.error

@@ -178,7 +178,6 @@ def _check_zone(
 def _merge_results(
     ledger: OpenLedger, whole: WholeLedger[Ledger, _ZoneResult], problems: Sequence[str]
 ) -> VerifiedLedger:
-    """Return the result of a ledger."""
     metrics = ReadMetrics().add(whole.metrics)
     last_index = None
     for each in whole.zones:
