@@ -67,10 +67,10 @@ _LARGER: Final = {
     "small-chunked": 5003,  # chunked messages across ledgers
 }
 """Topics of which only each nth byte is damaged by default."""
-_PURE_STRIDE: Final = 13
+_PURE_STRIDE: Final = 37
 _STRIDES: Final = [
     *(("compiled", name, 1) for name in _SMALL),
-    *(("compiled", name, stride) for name, stride in _LARGER.items()),
+    *(("compiled", name, 2 * stride + 1) for name, stride in _LARGER.items()),
     *(("pure", name, _PURE_STRIDE) for name in _SMALL),
     *(("pure", name, _PURE_STRIDE * stride) for name, stride in _LARGER.items()),
 ]
@@ -91,9 +91,9 @@ _EXHAUSTIVE: Final = [
 _by_default = pytest.mark.parametrize(("build", "name", "stride"), _STRIDES)
 _exhaustively = pytest.mark.parametrize(("build", "name", "stride"), _EXHAUSTIVE)
 _ALIKE: Final = {Part.CHECKED, Part.BLOCK_FILL, Part.PADDING}
-_ALIKE_STRIDE: Final = 5
+_ALIKE_STRIDE: Final = 11
 """Of the bytes of these parts, by default, one in so many, beside the first and the last."""
-_CUT_STRIDE: Final = 29
+_CUT_STRIDE: Final = 61
 """Of the lengths in which no part of a data object begins or ends, by default, one in so many."""
 _MOST_REQUESTS_PER_LEDGER: Final = 3
 """Each ledger is shorter than a range; of one cut short, the rest and the size are asked for."""

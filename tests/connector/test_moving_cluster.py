@@ -47,7 +47,6 @@ if TYPE_CHECKING:
     Door = Callable[["_Bucket"], None]
 
 _COLUMNS = ["__ledger_id__", "__value__"]
-_SEEDS = range(12)
 _THREADS = 4
 
 
@@ -264,10 +263,10 @@ def test_one_move_before_each_request(
 
 
 @pytest.mark.parametrize("setting", _SETTINGS, ids=str)
-@pytest.mark.parametrize("seed", _SEEDS)
 @pytest.mark.parametrize("door", _DOORS, ids=lambda door: door.__name__)
 def test_many_moves(
-    server: AdminServer, tmp_path: Path, door: Door, seed: int, setting: Setting
+    server: AdminServer, tmp_path: Path, *, grid: Grid, door: Door, setting: Setting
 ) -> None:
     """However the cluster moves, nothing is left out or called lost."""
-    _enter(server, tmp_path, door, many_moves(seed), setting)
+    for seed in grid.of(range(12), count=4):
+        _enter(server, tmp_path, door, many_moves(seed), setting)

@@ -34,7 +34,12 @@ REQUESTS = [
 ]
 """What an offload without faults sends."""
 
-NUMBERS = range(1, len(REQUESTS) + 1)
+_BY_DEFAULT = {1, 2, 4, 7, 10}
+"""One request of each kind, by its number."""
+NUMBERS = [
+    pytest.param(number, marks=() if number in _BY_DEFAULT else pytest.mark.exhaustive)
+    for number in range(1, len(REQUESTS) + 1)
+]
 
 
 @pytest.fixture(scope="module")

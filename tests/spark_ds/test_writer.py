@@ -255,6 +255,7 @@ class TestStream:
             query.awaitTermination(TIMEOUT_SECONDS)
 
 
+@pytest.mark.exhaustive
 def test_a_driver_that_is_killed_writes_each_row_once(
     spark: SparkSession, spark_environment: dict[str, str], tmp_path: Path
 ) -> None:

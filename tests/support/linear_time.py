@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-LENGTHS: Final = (2_500, 10_000, 100_000)
+LENGTHS: Final = (1_000, 4_000, 40_000)
 """Lengths of texts, in characters; the first shows a growth that would take minutes at the last."""
 
 _SLACK: Final = 4
