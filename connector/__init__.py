@@ -1,4 +1,4 @@
-"""Apache Pulsar topics, straight from the bucket they were offloaded to, as Arrow."""
+"""Apache Pulsar topics as Arrow, read from the bucket that holds their offloaded ledgers."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -81,7 +81,7 @@ else:
     }
 
     def __getattr__(name: str) -> object:
-        """Import a name when it is first used: Arrow's datasets bring pandas, which takes time."""
+        """Import a public name on first use: Arrow's datasets import pandas, which is slow."""
         if name not in _MODULES:
             message = f"module {__name__!r} has no attribute {name!r}"
             raise AttributeError(message)
@@ -90,7 +90,6 @@ else:
         return value
 
     def __dir__() -> list[str]:
-        """All names, those that are not imported yet included."""
         return sorted({*globals(), *_MODULES})
 
 

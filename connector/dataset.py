@@ -1,4 +1,4 @@
-"""A topic as a `pyarrow.dataset.Dataset`, and from there to pandas and Polars."""
+"""A topic as a `pyarrow.dataset.Dataset`, with conversions to pandas and Polars."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ _TUNING = frozenset(
         "use_threads",
     }
 )
-"""Options of Arrow's own scanners, which engines may hand over."""
+"""Options of `pyarrow.dataset.Scanner` that engines may pass; they are accepted and ignored."""
 
 
 def _refused(name: str) -> Callable[..., NoReturn]:
-    """Return a method of Arrow's datasets that topics do not have."""
+    """Return a method of Arrow's datasets that raises NotImplementedError."""
 
     def refuse(_self: TopicDataset, *_args: object, **_options: object) -> NoReturn:
         """Not offered: use `to_table` or an engine."""
@@ -57,21 +57,23 @@ def _refused(name: str) -> Callable[..., NoReturn]:
 class TopicDataset(pads.Dataset):  # type: ignore[misc]
     """Rows of one or more topics, as a dataset that DuckDB and other users of Arrow can scan.
 
-    Immutable: `filter` returns a copy. Filters are applied exactly. The columns that they look at
-    are decoded first, the others only for the rows that match.
+    Immutable: `filter` returns a copy. Filters are applied exactly. Predicate columns are decoded
+    first, the remaining columns only for the rows that match.
 
-    What reads rows raises a `PulsarOffloadError` if they cannot be read: `StorageError` or
-    `MissingObjectError` for requests, `FormatError` for damage and for values that do not fit their
-    schema, `EncryptedPayloadError` for want of a key, `UnknownSchemaVersionError` for want of a
-    schema. It warns with `IncompleteReadWarning` if it had to leave something out.
+    Methods that read rows raise a `PulsarOffloadError` if the rows cannot be read:
 
-    Methods that read rows take `columns`, `filter` and `tuning` as `scanner` does.
+    - `StorageError` or `MissingObjectError` if a request fails;
+    - `FormatError` for damaged data, and for values that do not fit their schema;
+    - `EncryptedPayloadError` if a private key is missing;
+    - `UnknownSchemaVersionError` if a schema version is missing.
+
+    They warn with `IncompleteReadWarning` if they had to leave something out. They take `columns`,
+    `filter` and `tuning` as `scanner` does.
 
     Attributes:
         scan: What the dataset reads.
-        unsound: What was already lost when the topic was opened: ledgers that cannot be read at
-            all.
-        metrics: Counts of the last read that the dataset's own methods made.
+        unsound: Losses found when the topic was opened: ledgers that cannot be read at all.
+        metrics: Read metrics of the last read by one of the dataset's own methods.
     """
 
     def __init__(self, scan: Scan, unsound: TopicMetrics | None = None) -> None:
@@ -80,11 +82,9 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         self.metrics = self.unsound
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled by what it reads; no connection is kept."""
         return type(self), (self.scan, self.unsound)
 
     def __repr__(self) -> str:
-        """The topics, what there is of them, and how many columns."""
         rows = self._sizes()
         names = ", ".join(name for name, *_ in rows[:_SHOWN_TOPICS])
         names += f", … {len(rows)} in all" if len(rows) > _SHOWN_TOPICS else ""
@@ -97,7 +97,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         )
 
     def _repr_html_(self) -> str:
-        """The same as tables, as a notebook shows them, with the columns and their types."""
+        """Return HTML tables of the topics and of the columns, for notebooks."""
         topics = [
             (name, ledgers, entries, size_text(size))
             for name, ledgers, entries, size in self._sizes()
@@ -108,7 +108,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         ) + html_table("columns", ["name", "type"], columns)
 
     def _sizes(self) -> list[tuple[str, int, int, int]]:
-        """Each topic with how many ledgers, entries and bytes it had when it was opened."""
+        """Return each topic's name, ledgers, entries and stored bytes when it was opened."""
         return [
             (
                 str(each.topic),
@@ -121,7 +121,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns given unless others are named."""
+        """Columns that a read returns unless it names others."""
         return self.scan.options.projection.schema
 
     def scanner(
@@ -130,16 +130,16 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002 - the name is Arrow's
         **tuning: object,
     ) -> TopicScanner:
-        """A scan of some columns of the rows that pass a filter.
+        """Return a scanner of some columns of the rows that match a filter.
 
         Args:
-            columns: Names of columns, on-request ones included, and `*` for the topic's default
-                ones; None: `schema`.
-            filter: An Arrow expression over any columns, whether they are given or not.
-            tuning: Options by which Arrow's own scanners are tuned; they have no effect here.
+            columns: Names of columns, including on-request columns; `*` stands for the topic's
+                default columns. None selects the columns of `schema`.
+            filter: An Arrow expression over any columns, projected or not.
+            tuning: Options of `pyarrow.dataset.Scanner` that have no effect here.
 
         Raises:
-            OptionError: An unknown column or option, or a filter that cannot be applied.
+            OptionError: A column or option is unknown, or the filter cannot be applied.
         """
         unknown = ", ".join(sorted(tuning.keys() - _TUNING))
         if unknown:
@@ -152,7 +152,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         return self.scanner_of(scan if columns is None else scan.select(columns))
 
     def scanner_of(self, scan: Scan) -> TopicScanner:
-        """The scanner of a scan that was made from this dataset's."""
+        """Return the scanner of a scan that was derived from this dataset's scan."""
         return TopicScanner(scan, self.unsound)
 
     def to_table(
@@ -170,7 +170,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> Iterator[pa.RecordBatch]:
-        """Yield all rows that match the filter, in record batches that are read on demand.
+        """Yield all rows that match the filter, as record batches that are read on demand.
 
         Raises:
             OptionError: See `scanner`; raised when the first batch is requested.
@@ -188,10 +188,10 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> pa.Table:
-        """Return the first rows that match the filter, `num_rows` at most.
+        """Return the first rows that match the filter, at most `num_rows`.
 
         Raises:
-            OptionError: See `scanner`; or `num_rows` is not a whole number.
+            OptionError: See `scanner`; also if `num_rows` is not a whole number.
         """
         return self._read(self.scanner(columns, filter, **tuning), TopicScanner.head, num_rows)
 
@@ -204,9 +204,14 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
     ) -> pa.Table:
         """Return the last rows of each partition that match the filter, partition by partition.
 
+        Args:
+            num_rows: Maximum number of rows of each partition.
+            columns: See `scanner`.
+            filter: See `scanner`.
+            tuning: See `scanner`.
+
         Raises:
-            OptionError: See `scanner`; or `num_rows`, the most rows of each, is not a whole number,
-                or is negative.
+            OptionError: See `scanner`; also if `num_rows` is not a whole number, or is negative.
         """
         return self._read(self.scanner(columns, filter, **tuning), TopicScanner.tail, num_rows)
 
@@ -215,11 +220,14 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> int:
-        """Count the rows that match the filter; without one, no payload is decompressed."""
+        """Return the number of rows that match the filter.
+
+        Without a filter, no payload is decompressed.
+        """
         return self._read(self.scanner(None, filter, **tuning), TopicScanner.count_rows)
 
     def filter(self, expression: pc.Expression) -> TopicDataset:
-        """The dataset of the rows that pass a further filter.
+        """Return a dataset of the rows that also match another filter.
 
         Args:
             expression: An Arrow expression over any columns.
@@ -230,7 +238,6 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         return TopicDataset(self.scanner(None, expression).scan, self.unsound)
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's PyCapsule interface: the rows as a stream."""
         return self.scanner().__arrow_c_stream__(requested_schema)
 
     def to_pandas(
@@ -241,20 +248,20 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         arrow_types: bool = False,
         **options: object,
     ) -> pd.DataFrame:
-        """All rows as a pandas frame, with each value and null as it is.
+        """Return all rows as a pandas frame, with every value and null preserved.
 
         Args:
             columns: See `scanner`.
             filter: See `scanner`.
-            arrow_types: Whether all columns keep Arrow's types (`pandas.ArrowDtype`). By default
-                only those columns do that have values which NumPy's types cannot hold, such as
-                integers with nulls (`connector.frames.pandas_frames`).
-            options: Options of `pyarrow.Table.to_pandas`; with any of them, pyarrow alone chooses
-                the types.
+            arrow_types: Whether all columns keep Arrow's types (`pandas.ArrowDtype`). By default,
+                only columns with values that NumPy's types cannot hold keep them, such as integers
+                with nulls (`connector.frames.pandas_frames`).
+            options: Options of `pyarrow.Table.to_pandas`. If any is passed, pyarrow chooses all
+                types.
 
         Raises:
-            OptionError: See `scanner`; or with `options`, a value does not fit the types that
-                pyarrow chooses.
+            OptionError: See `scanner`; also if `options` are passed and a value does not fit the
+                type that pyarrow chooses.
             PulsarOffloadError: The rows cannot be read.
         """
         import pandas as pd
@@ -269,7 +276,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         try:
             return table.to_pandas(**options)
         except ValueError as error:
-            message = f"the types asked for cannot hold a value, Arrow's can: {error}"
+            message = f"these types cannot hold a value, Arrow's can: {error}; drop the options"
             raise OptionError(message) from error
 
     def to_polars(
@@ -277,14 +284,14 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         columns: Sequence[str] | None = None,
         filter: pc.Expression | None = None,  # noqa: A002
     ) -> pl.DataFrame:
-        """All rows as a Polars frame; properties are of Polars' type `Map`.
+        """Return all rows as a Polars frame; properties have Polars' type `Map`.
 
         Args:
             columns: See `scanner`.
             filter: See `scanner`.
 
         Raises:
-            OptionError: See `scanner`, or a column is named twice.
+            OptionError: See `scanner`; also if a column is named twice.
             PulsarOffloadError: The rows cannot be read.
         """
         from connector.frames.polars_source import frame_of  # noqa: PLC0415 - as scan_polars
@@ -292,10 +299,10 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         return frame_of(self.to_table(columns, filter))
 
     def scan_polars(self) -> pl.LazyFrame:
-        """A lazy Polars frame: projection, predicate and row limit reach the reader.
+        """Return a lazy Polars frame whose projection, predicate and row limit reach the reader.
 
         Raises:
-            OptionError: The dataset has two columns of one name.
+            OptionError: The dataset has two columns with the same name.
         """
         from connector.frames.polars_source import lazy_frame  # noqa: PLC0415 - an optional engine
 

@@ -1,4 +1,4 @@
-"""`open_topic`: a URL, a topic and options → a dataset."""
+"""`open_topic`: opens a topic in a bucket as a dataset."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def open_topic(  # noqa: D417 - the decorator describes the options
     """Open topics that were offloaded to a bucket.
 
     Lists the bucket once, and sends one request for each index object that it needs: with metadata,
-    those of the topic's ledgers; without it, all in the bucket. What `catalog` has read already is
+    those of the topic's ledgers; without it, all in the bucket. What `catalog` has already read is
     not read again.
 
     In Python, a bound may also be a datetime, a date or a tuple; `metadata` a mapping of topic
@@ -94,20 +94,20 @@ def open_topic(  # noqa: D417 - the decorator describes the options
 
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
-            URL that fsspec knows.
+            URL that fsspec supports.
         topic: A short name (`orders`), a full one (`persistent://tenant/ns/orders`), a glob
             (`sales-*`), or a list of these. A partitioned topic is one dataset.
 
     Raises:
         OptionError: An option has a value that is not allowed.
-        BrokerError: The brokers cannot be asked, or refuse.
+        BrokerError: The brokers cannot be reached, or refuse the request.
         TopicNotFoundError: No ledger in the bucket belongs to the topic, and the metadata does not
-            know it; names near it are listed.
-        MissingObjectError: There is no such bucket or folder, or no such catalog snapshot.
+            list it. The message lists similar names.
+        MissingObjectError: The bucket, the folder or the catalog snapshot does not exist.
         StorageError: The bucket, the metadata or the schema cannot be read.
-        SchemaError: The schema asks for what cannot be given as Arrow columns.
+        SchemaError: The schema has a type that has no Arrow equivalent.
         PulsarOffloadError: The metadata is malformed; or a ledger of the topic is unsound, or is
-            not where the metadata says.
+            missing from where the metadata says it is stored.
     """
     request = TopicRequest(**selected_options(OPTIONS, locals()))
     check_with_catalog(url, request)
@@ -115,7 +115,7 @@ def open_topic(  # noqa: D417 - the decorator describes the options
 
 
 def open_request(url: str, topic: str | Sequence[str], request: TopicRequest) -> TopicDataset:
-    """Open topics as a request says; see `open_topic`.
+    """Open topics according to a request; see `open_topic`.
 
     If the request has a catalog, options that a catalog fixes are ignored.
     """
@@ -127,13 +127,13 @@ def open_request(url: str, topic: str | Sequence[str], request: TopicRequest) ->
 
 @dataclass(frozen=True, kw_only=True)
 class _Inputs:
-    """A request, and the values that its texts, files and folders stand for.
+    """A request, with the schema, bounds and keys that its texts, files and folders name.
 
     Attributes:
         request: The request.
-        storage_options: Options of the store, which also lead to the schema and the statistics.
+        storage_options: Options of the store, also used to read the schema and the statistics.
         schema: The schema in the request.
-        needs_catalog_schema: Whether the catalog has to say by which schema values are decoded.
+        needs_catalog_schema: Whether the schema has to be looked up in the catalog.
         bounds: The range of the rows.
         keys: Private keys.
         brokers: The brokers of the live tail.
@@ -150,13 +150,13 @@ class _Inputs:
 
 @dataclass(frozen=True, kw_only=True)
 class _Opened:
-    """The topics of a request as the bucket, the metadata and the brokers have them.
+    """The topics of a request, as found in the bucket, the metadata and the brokers.
 
     Attributes:
-        catalog: The catalog that they are from.
-        topics: The ledgers of each.
+        catalog: The catalog that they were selected from.
+        topics: The ledgers of each topic.
         unsound: The ledgers that cannot be read at all.
-        schema: The schema that values are decoded by; None if they stay bytes.
+        schema: The schema that values are decoded with; None if values stay bytes.
     """
 
     catalog: Catalog
@@ -166,10 +166,10 @@ class _Opened:
 
 
 def _resolve(request: TopicRequest) -> _Inputs:
-    """Read what a request names; sends no request to the bucket."""
+    """Read the schema and keys that a request names; sends no request to the bucket."""
     catalog = request.catalog
     has_metadata = request.metadata is not None if catalog is None else catalog.source is not None
-    # The schema may be stored beside the topic, and be reached by the catalog's options.
+    # The schema may be stored in the same bucket as the topic, which needs the catalog's options.
     storage_options = (
         request.storage_options if catalog is None else catalog.location.storage_options
     )
@@ -190,7 +190,7 @@ def _resolve(request: TopicRequest) -> _Inputs:
 
 
 def _open(url: str, topic: str | Sequence[str], inputs: _Inputs) -> _Opened:
-    """Find the topics, and the schema unless the request has one."""
+    """Find the topics; also find the schema unless the request has one."""
     request = inputs.request
     catalog = request.catalog or open_catalog(url, **request.catalog_options())
     unsound = TopicMetrics()
@@ -223,14 +223,14 @@ def _plan(inputs: _Inputs, opened: _Opened) -> Scan:
 
 
 def _open_statistics(
-    place: str | os.PathLike[str] | None,
+    url: str | os.PathLike[str] | None,
     catalog: Catalog,
     storage_options: Mapping[str, object] | None,
 ) -> Statistics | None:
-    """Open the statistics that a read names, or else those that a catalog snapshot names."""
+    """Open the statistics that a request names, or else those that a catalog snapshot names."""
     trace = catalog.location.trace
-    if place is not None:
-        return open_existing_statistics(place, storage_options, trace=trace)
+    if url is not None:
+        return open_existing_statistics(url, storage_options, trace=trace)
     if catalog.statistics is not None:
         return open_snapshot_statistics(catalog.statistics, storage_options, trace=trace)
     return None
@@ -251,10 +251,9 @@ def _select(
         )
     except TopicNotFoundError as not_found:
         if brokers is not None and catalog.source is None:
-            # A client that looks for a topic makes it.
+            # Asking a broker for a topic would create it, so only metadata can show that it exists.
             not_found.message += (
-                f"; of a topic of which nothing is offloaded, {option_name('metadata')} tells that"
-                " it is there"
+                f"; a topic with no offloaded ledgers is found only with {option_name('metadata')}"
             )
         raise
     for option, bound in (("start", request.start), ("end", request.end)):
@@ -266,7 +265,7 @@ def brokers_from_request(request: TopicRequest) -> Brokers | None:
     """Return the brokers that a request names; None if it names none.
 
     Raises:
-        OptionError: The options of the brokers are not allowed, or do not go with the others.
+        OptionError: The options of the brokers are not allowed, or conflict with other options.
     """
     if request.live is None:
         if request.live_options:
@@ -275,8 +274,8 @@ def brokers_from_request(request: TopicRequest) -> Brokers | None:
         return None
     if request.transactions == "all":
         message = (
-            f"{option_name('transactions', 'all')} and {option_name('live')}: of transactions that"
-            " are not committed brokers give nothing"
+            f"{option_name('transactions', 'all')} cannot be combined with {option_name('live')}:"
+            " brokers deliver no messages of transactions that are not committed"
         )
         raise OptionError(message)
     return Brokers.from_options(request.live, request.live_options or {})
@@ -286,8 +285,8 @@ def _read_options(inputs: _Inputs, schema: TopicSchema | None) -> ReadOptions:
     request = inputs.request
     if schema is None and request.schema_version is not None:
         message = (
-            f"{option_name('schema_version')} picks one of the versions of a schema, and no schema"
-            f" is known: give {option_name('schema')} too"
+            f"{option_name('schema_version')} selects a version of a schema, but no schema is"
+            f" known: give {option_name('schema')} too"
         )
         raise OptionError(message)
     values = None
@@ -314,25 +313,25 @@ def read_schema(
     schema_version: int | None,
     storage_options: Mapping[str, object] | None,
 ) -> TopicSchema | None:
-    """Read what `open_topic` takes as `schema`; None if that is None.
+    """Return the schema for the `schema` option of `open_topic`; None if that is None.
 
     Args:
-        schema: The schema, or where it is; one that was read before is given back as it is.
-        schema_version: Version that gives the columns; None for the newest.
+        schema: The schema, or its location. A `TopicSchema` is returned unchanged.
+        schema_version: Version that defines the columns; None for the newest.
         storage_options: Options of the fsspec file system for paths and URLs.
 
     Raises:
-        OptionError: There is no such schema, or it is malformed; or `schema_version` is given with
-            a schema that was read before.
-        StorageError: It cannot be read.
+        OptionError: The schema does not exist or is malformed; or `schema_version` is combined with
+            a `TopicSchema`.
+        StorageError: The schema cannot be read.
     """
     schema, storage_options = hidden_url(schema), hidden(storage_options)
     if schema is not None and not isinstance(schema, TopicSchema):
         return load_schema(schema, schema_version=schema_version, storage_options=storage_options)
     if schema is not None and schema_version is not None:
         message = (
-            f"{option_name('schema')} is read already, so {option_name('schema_version')} cannot"
-            " pick a version of it"
+            f"{option_name('schema')} is already read, so {option_name('schema_version')} cannot"
+            " select another version of it"
         )
         raise OptionError(message)
     return schema
@@ -356,26 +355,29 @@ def _warn_if_undecoded(options: ReadOptions, schema: TopicSchema | None) -> None
     if name not in dict(options.projection.columns):
         return
     if schema is None:
-        reason = "no schema is given"
+        reason = "there is no schema"
     elif schema.reader.type == "EXTERNAL":
-        reason = "the schema is EXTERNAL, so another registry than Pulsar's has it"
+        reason = "the schema is EXTERNAL, so it is stored in another registry than Pulsar's"
     else:
-        reason = "a PROTOBUF schema does not say how to read its payloads, a descriptor set does"
+        reason = "decoding needs a descriptor set, which a PROTOBUF schema does not contain"
     warn_of_read(
-        f"values are given as bytes, in {name}: {reason}; give {option_name('schema')} for typed"
-        f" columns, or {option_name('value', 'raw')} for bytes",
+        f"values stay bytes, in {name}: {reason}; give {option_name('schema')} for typed columns,"
+        f" or {option_name('value', 'raw')} for bytes",
         UndecodedValuesWarning,
     )
 
 
 def _are_without_values(columns: Sequence[str], naming: str) -> bool:
-    """Whether columns are among those that every topic has, whatever its schema."""
+    """Return whether none of the columns depends on the topic's schema."""
     own_names = dict(every_column(naming).columns)
     return all(own_names.get(name, VALUE_COLUMN) != VALUE_COLUMN for name in columns)
 
 
 def _check_partition(option: str, bound: Bound | None, topics: Sequence[TopicLedgers]) -> None:
-    """Refuse an id whose ledger is not of the partition it names: that may mean a batch index."""
+    """Raise OptionError if a message id names another partition than its ledger belongs to.
+
+    The caller may have meant the third number of the id as a batch index.
+    """
     message_id = MessageId.parse(bound)
     if message_id is None or message_id.partition < 0:
         return
@@ -383,10 +385,10 @@ def _check_partition(option: str, bound: Bound | None, topics: Sequence[TopicLed
         own = each.topic.partition
         is_other = own != message_id.partition
         if is_other and any(x.ledger_id == message_id.ledger_id for x in each.ledgers):
-            ledger, entry, _, named = message_id
+            ledger, entry, _, partition = message_id
             message = (
-                f"{option_name(option)} {bound!r} names partition {named}, but ledger {ledger} is"
-                f" of {each.topic}; if {named} is meant to be the batch index, put it fourth:"
-                f" {ledger}:{entry}:{own}:{named}"
+                f"{option_name(option)} {bound!r} names partition {partition}, but ledger {ledger}"
+                f" belongs to {each.topic}; if {partition} is the batch index, write it fourth:"
+                f" {ledger}:{entry}:{own}:{partition}"
             )
             raise OptionError(message)

@@ -33,8 +33,8 @@ EVOLVED: Final = golden_topic("avro-evolved")
 VERSIONS: Final = ("--schema", str(EVOLVED.folder / "schemas-rest.json"))
 SCHEMA: Final = ("--schema", str(ORDERS.folder / "schemas-rest.json"))
 NOTE: Final = (
-    "note: values are given as bytes, in __value__: no schema is given; give --schema for typed"
-    " columns, or --value raw for bytes\n"
+    "note: values stay bytes, in __value__: there is no schema; give --schema for typed columns,"
+    " or --value raw for bytes\n"
 )
 
 

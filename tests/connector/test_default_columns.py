@@ -74,7 +74,7 @@ def test_an_asterisk_stands_for_the_default_columns(
 @pytest.mark.parametrize("naming", ["pulsar-sql", "pulsar-spark"])
 def test_default_columns_have_the_names_that_are_asked_for(naming: Naming) -> None:
     """And bytes among them are told of, as where no column is named."""
-    with pytest.warns(UserWarning, match="values are given as bytes"):
+    with pytest.warns(UserWarning, match="values stay bytes"):
         default = open_topic(URL, TOPIC, naming=naming).schema
-    with pytest.warns(UserWarning, match="values are given as bytes"):
+    with pytest.warns(UserWarning, match="values stay bytes"):
         assert open_topic(URL, TOPIC, naming=naming, columns=["*"]).schema == default

@@ -132,7 +132,7 @@ def test_wrong_options_are_told(con: duckdb.DuckDBPyConnection, options: str, sa
 
 def test_bytes_are_told(con: duckdb.DuckDBPyConnection) -> None:
     """Without a schema values are bytes, and that is said; with `value := 'raw'` it is not."""
-    with pytest.warns(UndecodedValuesWarning, match="no schema is given"):
+    with pytest.warns(UndecodedValuesWarning, match="there is no schema"):
         con.execute("FROM read_pulsar('int16')")
 
     con.execute("FROM read_pulsar('int16', value := 'raw')")
@@ -427,7 +427,7 @@ def test_a_schema_that_was_read_before_can_be_registered() -> None:
         expected = open_topic(URL, "avro-evolved", schema=PATH).schema.names
 
         assert con.sql("FROM read_pulsar('avro-evolved')").columns == expected
-        with pytest.raises(duckdb.Error, match="schema is read already"):
+        with pytest.raises(duckdb.Error, match="schema is already read"):
             con.execute("FROM read_pulsar('avro-evolved', schema_version := 0)")
 
 

@@ -210,7 +210,7 @@ def test_partitions_of_which_nothing_is_offloaded() -> None:
             open_topic(bucket.url, "no*", live=LIVE_URL)
         assert len(brokers.asked) == asked
         # A topic without partitions: to ask a client for it would make it.
-        with pytest.raises(TopicNotFoundError, match="metadata tells that it is there"):
+        with pytest.raises(TopicNotFoundError, match="is found only with metadata"):
             open_topic(bucket.url, "other", live=LIVE_URL)
 
 

@@ -266,7 +266,7 @@ def test_the_value_has_the_name_of_the_spark_connector(url: str) -> None:
     spark = {"naming": "pulsar-spark", "verify_checksums": False}
     record = {"type": "record", "name": "R", "fields": [{"name": "__value__", "type": "int"}]}
 
-    with pytest.warns(UndecodedValuesWarning, match="as bytes, in value: "):
+    with pytest.warns(UndecodedValuesWarning, match="stay bytes, in value: "):
         undecoded = open_topic(url, TOPIC, **spark)  # type: ignore[arg-type]
     decoded = open_topic(url, TOPIC, schema="STRING", **spark)  # type: ignore[arg-type]
     schema = {"type": "AVRO", "schema": record}
