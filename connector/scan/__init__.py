@@ -1,1 +1,1 @@
-"""A scan of topics: what to read, cut into tasks; and the rows of a task."""
+"""Planning a scan of topics, splitting it into tasks, and reading the rows of a task."""

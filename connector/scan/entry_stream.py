@@ -1,7 +1,8 @@
-"""The entries of a task, in order, with what stands around them.
+"""The entries of a task, in order, including entries between and after the task's ranges.
 
-A task's ranges may have gaps between them. What stands in a gap, or behind the last range, is given
-as well, as entries that are not `is_in_range`, until the reader says that it does not need it.
+A task's ranges may have gaps between them. Entries in a gap, or after the last range, are yielded
+with `is_in_range` false until the reader calls `skip_gap`. A reader needs them to close what began
+in the range: chunked messages and transactions.
 """
 
 from __future__ import annotations
@@ -23,17 +24,17 @@ if TYPE_CHECKING:
 
 
 class EntryStream:
-    """The entries from a task's first to the topic's last; backwards, those before.
+    """The entries from a task's first to the topic's last; also reads backwards on request.
 
     Args:
         task: The task.
-        tally: Counts what is lost of the task's own entries. Losses of other entries are counted
-            by the tasks that give their rows.
-        prefetch: Sends the requests for the task's own entries; None: each range of entries has its
-            own.
+        tally: Counts losses among the task's own entries. Losses of other entries are counted by
+            the tasks that return their rows.
+        prefetch: Sends the requests for the task's own entries; None sends requests per range of
+            entries.
         verify_task_entries: Whether checksums of the task's own entries are compared here, if they
-            are at all; else whoever takes the entries does it.
-        gatherer: Makes zones of the task's own entries; None: nothing does.
+            are compared at all; otherwise the consumer compares them.
+        gatherer: Builds zones from the task's own entries; None builds none.
     """
 
     def __init__(
@@ -55,16 +56,15 @@ class EntryStream:
         self._is_gap_skipped = False
 
     def skip_gap(self) -> None:
-        """Go on with the next range: what stands before it is not needed.
+        """Continue with the next range, because the entries before it are not needed.
 
-        To be called when the last entry of a range was given, or one that is not `is_in_range`.
+        Call it after the last entry of a range, or after an entry that is not `is_in_range`.
         """
         self._is_gap_skipped = True
 
     def __iter__(self) -> Iterator[EntryRun]:
-        """The entries: those of each range, and those of the gap behind it unless it is skipped."""
         for stretch, following in zip(self._stretches, [*self._stretches[1:], None], strict=True):
-            # In what lies between, the broker may have begun to count anew.
+            # Between stretches, the broker may have restarted its entry index.
             order = BrokerOrder()
             last = stretch.last
             for each in stretch.ranges:
@@ -83,14 +83,17 @@ class EntryStream:
             self._is_gap_skipped = False
 
     def runs_after(self, run: EntryRun) -> Iterator[EntryRun]:
-        """All that follows a run; losses are not counted, because the reader meets them again."""
+        """Return all entries after a run; losses are not counted here.
+
+        The reader meets the same losses again, and counts them then.
+        """
         return self._runs_between((run.ledger_id, run.last_entry_id + 1), None)
 
     def runs_before(self, run: EntryRun) -> Iterator[EntryRun] | None:
-        """What stands before the range of a run, the nearest block first; within a block in order.
+        """Return the entries before a run's range, nearest block first, in order within a block.
 
-        None if all that stands there is read by this task or another one: what began there is given
-        by whoever reads it.
+        Returns None if this task or another task reads all of them: whoever reads them returns the
+        messages that begin there.
         """
         position = run.ledger_id, run.last_entry_id
         first = max(each.first for each in self._stretches if each.first <= position)
@@ -102,11 +105,10 @@ class EntryStream:
 
     @cached_property
     def _first_read_stretch(self) -> Stretch:
-        """The first entries that any task reads."""
+        """The first stretch that any task reads."""
         return self._read.stretches(self._read.ranges)[0]
 
     def _runs_backwards(self, ledger_id: int, entry_id: int) -> Iterator[EntryRun]:
-        """The entries before one, block by block."""
         for ledger in reversed(self._read.ledgers[: self._read.ledger_index(ledger_id) + 1]):
             last = entry_id - 1 if ledger.ledger_id == ledger_id else ledger.last_entry_id
             for block in reversed(ledger.blocks(0, last)):
@@ -117,7 +119,10 @@ class EntryStream:
     def _runs_between(
         self, first: tuple[int, int], stop: tuple[int, int] | None
     ) -> Iterator[EntryRun]:
-        """The entries from a ledger and entry id on, to another (exclusive) or the topic's end."""
+        """Yield the entries from `first` (inclusive) to `stop` (exclusive; None: the topic's end).
+
+        Positions are pairs of ledger id and entry id.
+        """
         uncounted = self._tally.uncounted()
         for ledger in self._read.ledgers[self._read.ledger_index(first[0]) :]:
             ledger_id = ledger.ledger_id
@@ -128,14 +133,14 @@ class EntryStream:
             yield from self._runs(ledger, begin, end, uncounted)
 
     def _check_order(self, order: BrokerOrder, run: EntryRun) -> None:
-        # To compare the entries between the first and the last would take too much time.
+        # Only the first and last entry are compared: comparing all would take too much time.
         for error in order.errors_at_ends(run):
             if not self._tally.salvage:
                 raise error
             self._tally.metrics.doubts.append(str(error))
 
     def _runs(self, ledger: Ledger, first: int, last: int, tally: Tally) -> Iterator[EntryRun]:
-        """Entries that are looked at for the sake of the task's own, until the read is stopped."""
+        """Yield entries outside the task's ranges; raise if the read was stopped meanwhile."""
         for run in ledger.entry_runs(
             first, last, tally, verify_checksums=self._verify, is_in_range=False
         ):

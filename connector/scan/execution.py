@@ -1,4 +1,4 @@
-"""The rows of a task, as record batches."""
+"""Reading the rows of a task, as record batches."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def execute(
 
     Args:
         task: The task.
-        metrics: Receive the counts. Without them, a read that had to leave something out ends with
-            an `IncompleteReadWarning`.
-        gatherer: Makes zones of the entries as they are read; None: nothing does.
+        metrics: Receives the read metrics. If None, a read that had to leave something out ends
+            with an `IncompleteReadWarning`.
+        gatherer: Builds zones from the entries as they are read; None builds none.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
@@ -60,11 +60,11 @@ def execute(
 
 
 def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
-    """How many rows tasks have; without a filter, their columns are not made.
+    """Return how many rows tasks have; without a filter, their columns are not decoded.
 
     Args:
         tasks: The tasks, in the order in which they are read.
-        metrics: Receives the counts.
+        metrics: Receives the read metrics.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
@@ -91,20 +91,20 @@ def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
 
 
 def warn_incomplete(metrics: ReadMetrics, topic: str, *, is_last: bool = True) -> None:
-    """Warn of what a read had to leave out, if it did.
+    """Warn about what a read had to leave out, if anything.
 
     Args:
-        metrics: What it met.
-        topic: What it read.
-        is_last: Whether to warn of messages that wait for chunks too. Whoever reads again later, as
-            a copy does, gets them then.
+        metrics: Metrics of the read.
+        topic: The topics that were read, for the message.
+        is_last: Whether to warn about messages whose chunks are still missing. A caller that reads
+            again later, such as a copy, gets them then.
     """
     for notice in (*metrics.notices(), *(metrics.waiting() if is_last else ())):
         warn_of_read(f"{topic}: {notice}", IncompleteReadWarning)
 
 
 def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:
-    """The bytes that tasks read of objects, in the order in which they come to them."""
+    """Yield the bytes of objects that tasks read, in the order in which they are read."""
     for task in tasks:
         for each in task.ranges:
             ledger = task.read.ledger(each.ledger_id)
@@ -112,19 +112,22 @@ def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:
 
 
 def new_tally(options: ReadOptions, metrics: ReadMetrics) -> Tally:
-    """What the options say of damage, with metrics for the counts."""
+    """Return a tally that treats damage as the options say and counts it in the metrics."""
     return Tally(metrics, salvage=options.salvage, keep_values=options.keep_values)
 
 
 @dataclass(frozen=True, slots=True)
 class RecordBatchBuilder:
-    """Makes the rows of a topic that were found those that are given: any number of threads may.
+    """Builds record batches from message columns, applying the bounds and the filter.
+
+    Decodes the predicate columns first, then the remaining columns of the rows that match. Safe to
+    use from several threads.
 
     Attributes:
         options: How entries become rows.
-        requested_columns: All columns that are given.
-        predicate_columns: The columns that the filter looks at; none without a filter.
-        remaining_columns: The columns that are given besides.
+        requested_columns: All columns of the projection.
+        predicate_columns: The columns that the filter needs; none without a filter.
+        remaining_columns: The columns of the projection that are not predicate columns.
     """
 
     options: ReadOptions
@@ -134,7 +137,7 @@ class RecordBatchBuilder:
 
     @classmethod
     def from_read(cls, read: TopicRead) -> RecordBatchBuilder:
-        """That of a read."""
+        """Return the builder for the rows of a topic read."""
         options = read.options
         predicate_columns = () if options.row_filter is None else options.row_filter.columns
         remaining_columns = [
@@ -151,7 +154,7 @@ class RecordBatchBuilder:
         """Apply the bounds, then the filter; decode the remaining columns of the rows that match.
 
         Yields:
-            Record batches that have rows; these are counted.
+            Record batches that are not empty; their rows are counted in the tally's metrics.
 
         Raises:
             PulsarOffloadError: A value cannot be decoded (counted instead when salvaging), or
@@ -189,7 +192,6 @@ class RecordBatchBuilder:
     def _add_remaining_columns(
         self, decoded: pa.RecordBatch, rows: MessageColumns, tally: Tally
     ) -> Iterator[pa.RecordBatch]:
-        """Decode the columns that the filter does not look at."""
         schema = self.options.projection.schema
         first = 0
         for remaining in self.remaining_columns.record_batches(rows, tally):
@@ -210,12 +212,12 @@ def build_delivery(
     stream: EntryStream,
     decryptor: PayloadDecryptor,
 ) -> Delivery:
-    """The entries of a task that hold rows.
+    """Return the entries of a task that a Pulsar consumer would receive.
 
     Args:
         task: The task.
-        tally: Says whether damage is raised, or counted.
-        stream: Where the entries come from.
+        tally: Raises or counts damage.
+        stream: The task's entries.
         decryptor: Decrypts chunks.
     """
     options = task.read.options
@@ -240,7 +242,7 @@ def build_delivery(
         lookback=ChunkLookback(stream.runs_before, task.read.is_read),
         is_requested=task.read.is_read,
         skip_gap=(outcomes or stream).skip_gap,
-        later_entries=task.read.beyond,
+        later_entries=task.read.later_entries,
     )
 
 

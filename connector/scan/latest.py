@@ -1,11 +1,12 @@
-"""`view="latest"`: of each key of a topic partition the last message, as Pulsar's `readCompacted`.
+"""`view="latest"`: the last message of each key, like `readCompacted` in Pulsar's clients.
 
-What has no key is left out, and so are keys whose last value is null or empty: that is how Pulsar's
-compaction removes them (`TwoPhaseCompactor`). It goes by the position of messages alone.
+As in Pulsar's compaction (`TwoPhaseCompactor`), messages without a key are left out, and so are
+keys whose last value is null or empty. "Last" is decided by position in the partition, not by time.
 
-Topics are read twice. The first pass reads keys and positions of all messages within the bounds;
-DuckDB groups them, in files if they take too much memory. The second reads only the entries that
-have a message that is left. Filters are applied to what is left, so they are for the second alone.
+Topics are read twice. The first pass reads keys and positions of all messages within the bounds.
+DuckDB groups them, and spills to files if they exceed the memory limit. The second pass reads only
+the entries with latest messages. Filters apply to the latest messages, so only the second pass uses
+them.
 """
 
 from __future__ import annotations
@@ -45,10 +46,11 @@ _VALUE: Final = "__value__"
 _BATCH_BITS: Final = 28
 _MAX_ENTRIES: Final = 1 << 34
 _GAP_BYTES: Final = 2 << 20
-"""Entries that nobody needs are read all the same if they have fewer bytes: a request has more."""
+"""Entries that are not needed are read anyway if they take fewer bytes: a second request costs
+more."""
 _KEYED_SCHEMA: Final = pa.schema({"ledger": pa.int64(), "low": pa.int64(), "key": pa.string()})
 _LEAST_BYTES: Final = 16 << 20
-"""Memory that DuckDB needs to group a million keys, whose rows it keeps in files."""
+"""Memory that DuckDB needs to group a million keys when it spills rows to files."""
 _LATEST: Final = """
     SELECT (code // (1::HUGEINT << 64))::BIGINT AS ledger,
            (code % (1::HUGEINT << 64))::BIGINT // 2 AS code
@@ -59,13 +61,13 @@ _LATEST: Final = """
 
 
 class LatestView:
-    """Which messages of topics are the last of their keys; found when it is first asked for.
+    """The messages that are the last of their keys; found by a first pass on first use.
 
-    Can be pickled by what it is made of; another process finds it anew.
+    Pickled as the scan alone: another process repeats the first pass.
 
     Args:
-        scan: The topics, and how they are read; neither its columns nor its filter matter.
-        memory_bytes: How much memory keys and positions may take; beyond it they go to files.
+        scan: The topics, and how they are read; its columns and filter are ignored.
+        memory_bytes: Memory limit for keys and positions; more spills to files.
     """
 
     def __init__(self, scan: Scan, memory_bytes: int) -> None:
@@ -76,33 +78,32 @@ class LatestView:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled without what was found."""
         return type(self), (self._scan, self._memory_bytes)
 
     @property
     def metrics(self) -> TopicMetrics:
-        """What the first pass met; it reads now, if it did not until now.
+        """Read metrics of the first pass, which runs now unless it has run already.
 
         Raises:
-            PulsarOffloadError: As `narrow`.
+            PulsarOffloadError: See `narrow`.
         """
         self._latest_messages()
         return self._metrics
 
     def count(self) -> int:
-        """How many messages are left.
+        """Return the number of latest messages in all topics.
 
         Raises:
-            PulsarOffloadError: As `narrow`.
+            PulsarOffloadError: See `narrow`.
         """
         return sum(each.count for each in self._latest_messages())
 
     def narrow(self, number: int, read: TopicRead) -> TopicRead:
-        """What has to be read of a topic for the messages that are left of it.
+        """Return a topic read narrowed to the latest messages.
 
         Args:
-            number: Which of the topics of the scan it is.
-            read: What would be read of it.
+            number: Index of the topic in the scan.
+            read: The read of the whole topic.
 
         Raises:
             OptionError: DuckDB is not installed.
@@ -144,7 +145,7 @@ class PositionFilter:
 
     Attributes:
         columns: Names of the columns of the ledger id, the entry id and the batch index.
-        codes: The positions of each ledger as codes of entry and batch index (`_codes`), ascending.
+        codes: The positions in each ledger, as ascending codes of entry and batch index (`_codes`).
     """
 
     columns: tuple[str, ...]
@@ -153,7 +154,7 @@ class PositionFilter:
     literals: ClassVar[tuple[pa.Scalar, ...]] = ()
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Return the numbers of the rows that match, ascending."""
+        """Return the indices of the rows that match, ascending."""
         ledger_ids, entry_ids, batch_indexes = (batch.column(name) for name in self.columns)
         own = _codes(entry_ids, batch_indexes)
         rows = [
@@ -164,18 +165,18 @@ class PositionFilter:
         return pa.concat_arrays(rows) if rows else pa.array([], pa.int64())
 
     def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
-        """It says nothing of columns but positions, which it was made of."""
+        """Return True for each guarantee: positions were already used to narrow the ranges."""
         del schema
         return [True] * len(guarantees)
 
 
 @dataclass(frozen=True, slots=True)
 class _LatestMessages:
-    """The messages that are left of a topic.
+    """The latest messages of a topic.
 
     Attributes:
-        codes: Their codes (`_codes`) by ledger, ascending.
-        is_crossed: Whether a message begins in the bucket, and ends in the tail.
+        codes: Their codes (`_codes`) by ledger id, ascending.
+        is_crossed: Whether a message begins in the bucket and ends in the live tail.
     """
 
     codes: dict[int, pa.Int64Array]
@@ -183,13 +184,13 @@ class _LatestMessages:
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return sum(map(len, self.codes.values()))
 
     def ranges(self, read: TopicRead, entry_range: EntryRange) -> Iterator[EntryRange]:
-        """The entries of a range that have one, with what is shorter than a request between.
+        """Yield the parts of a range that contain latest messages.
 
-        They are all if what tells of a message stands in the tail, too.
+        Gaps that are cheaper to read than to skip are included. If a message is completed by the
+        live tail (`is_crossed`), the whole range is needed.
         """
         if self.is_crossed:
             yield entry_range
@@ -218,7 +219,6 @@ class _LatestMessages:
 
 
 def _first_pass_options(options: ReadOptions) -> ReadOptions:
-    """The options of the first pass."""
     return replace(
         options,
         projection=projection([*_POSITION, _KEY, _VALUE]),
@@ -228,7 +228,7 @@ def _first_pass_options(options: ReadOptions) -> ReadOptions:
 
 
 def _codes_by_ledger(latest: pa.Table) -> dict[int, pa.Int64Array]:
-    """The codes of a table of ledgers and codes, in order of both."""
+    """Return the codes of each ledger, from a table of ledgers and codes sorted by both."""
     ledgers, codes = (latest.column(name).combine_chunks() for name in ("ledger", "code"))
     runs = pc.run_end_encode(ledgers)
     stretches = pairwise([0, *runs.run_ends.to_pylist()])
@@ -239,11 +239,11 @@ def _codes_by_ledger(latest: pa.Table) -> dict[int, pa.Int64Array]:
 
 
 def _select_keyed(batch: pa.RecordBatch, metrics: TopicMetrics) -> pa.RecordBatch:
-    """Messages with a key, of `_KEYED_SCHEMA`.
+    """Return the messages that have a key, in `_KEYED_SCHEMA`.
 
     Raises:
-        UnsupportedFormatError: A ledger has more entries, or an entry more messages, than there is
-            room for.
+        UnsupportedFormatError: A ledger has too many entries, or an entry too many messages, for a
+            code of 64 bits.
     """
     metrics.keyless += batch.column(_KEY).null_count
     batch = batch.filter(pc.is_valid(batch.column(_KEY)))
@@ -252,7 +252,10 @@ def _select_keyed(batch: pa.RecordBatch, metrics: TopicMetrics) -> pa.RecordBatc
         pc.max(entries).as_py() >= _MAX_ENTRIES
         or (pc.max(batches).as_py() or 0) >= (1 << _BATCH_BITS) - 1
     ):
-        message = f"of a ledger with {_MAX_ENTRIES} entries the latest messages cannot be told"
+        message = (
+            f"{option_name('view', 'latest')} supports ledgers of at most {_MAX_ENTRIES} entries"
+            f" and batches of at most {(1 << _BATCH_BITS) - 1} messages: read without it"
+        )
         raise UnsupportedFormatError(message, ledger_id=pc.max(ledgers).as_py())
     is_left = pc.fill_null(pc.greater(pc.binary_length(batch.column(_VALUE)), 0), fill_value=False)
     low = pc.add(pc.shift_left(_codes(entries, batches), 1), is_left.cast(pa.int64()))
@@ -260,7 +263,7 @@ def _select_keyed(batch: pa.RecordBatch, metrics: TopicMetrics) -> pa.RecordBatc
 
 
 def _codes(entry_ids: pa.Int64Array, batch_indexes: pa.Int32Array) -> pa.Int64Array:
-    """A number for each position in a ledger, in their order; what is not batched comes first."""
+    """Return one number per position in a ledger, in order; null batch indexes sort first."""
     members = pc.add(pc.fill_null(batch_indexes.cast(pa.int64()), -1), 1)
     return pc.add(pc.shift_left(entry_ids, _BATCH_BITS), members)
 
@@ -268,10 +271,10 @@ def _codes(entry_ids: pa.Int64Array, batch_indexes: pa.Int32Array) -> pa.Int64Ar
 def _matching_row_numbers(
     is_in_ledger: pa.BooleanArray, codes: pa.Int64Array, latest_codes: pa.Int64Array
 ) -> pa.Int64Array:
-    """Numbers of the rows of a ledger whose codes are wanted, ascending."""
+    """Return the indices of the rows of a ledger whose codes are among the latest, ascending."""
     numbers = pc.indices_nonzero(is_in_ledger).cast(pa.int64())
     ledger_codes = codes.take(numbers)
-    # Only of those near them a hash table is made.
+    # A hash table of all latest codes would be large; only codes in the batch's range can match.
     ends = pc.min_max(ledger_codes)
     first = bisect_left(latest_codes, ends["min"].as_py(), key=_plain)
     last = bisect_right(latest_codes, ends["max"].as_py(), key=_plain)
@@ -284,11 +287,13 @@ def _plain(scalar: pa.Scalar) -> int:
 
 
 def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
-    """The last message of each key that is not removed: `ledger` and `code`, in order of both.
+    """Return `ledger` and `code` of the last message of each key, sorted by both.
+
+    Keys whose last value is null or empty are left out.
 
     Raises:
-        OptionError: DuckDB is not installed, or the memory is too little.
-        StorageError: Files for more than that cannot be written.
+        OptionError: DuckDB is not installed, or the memory limit is too low.
+        StorageError: Spill files cannot be written.
         PulsarOffloadError: The messages cannot be read.
     """
     try:
@@ -299,7 +304,7 @@ def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
     failures: list[BaseException] = []
 
     def keyed_batches() -> Iterator[pa.RecordBatch]:
-        # DuckDB would make of any error one of its own.
+        # DuckDB would replace any error with one of its own.
         try:
             yield from batches
         except BaseException as error:  # noqa: BLE001 - raised below
@@ -311,7 +316,7 @@ def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
             connection.execute("SET memory_limit = ?", [f"{memory_bytes}B"])
             connection.execute("SET temp_directory = ?", [folder])
             connection.execute("SET preserve_insertion_order = false")
-            # Each thread takes memory of its own, whatever the number of keys.
+            # Each thread needs memory of its own, even for few keys.
             [(threads,)] = connection.execute("SELECT current_setting('threads')").fetchall()
             threads = max(1, min(threads, memory_bytes // _LEAST_BYTES))
             connection.execute("SET threads = ?", [threads])
@@ -324,7 +329,7 @@ def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
         )
         raise OptionError(message) from None
     except duckdb.Error as error:
-        message = f"the keys of the view latest cannot be grouped: {error}"
+        message = f"DuckDB cannot group the keys for {option_name('view', 'latest')}: {error}"
         raise StorageError(message) from None
     if failures:
         raise failures[0]

@@ -1,7 +1,7 @@
-"""What became of the transactions that a read meets, as far as statistics know it.
+"""Outcomes of transactions that statistics record, so that a read need not look for markers.
 
-Otherwise a task reads on behind its ranges until it meets the marker of each transaction, through
-all that need not be read; and to the end of the topic for one that is open.
+Without a recorded outcome, a task reads entries after its ranges until it finds the transaction's
+marker. For an open transaction it reads to the end of the topic.
 """
 
 from __future__ import annotations
@@ -26,20 +26,23 @@ if TYPE_CHECKING:
 
 _ledger_id: Final = attrgetter("ledger_id")
 _MAX_OUTCOMES: Final = 10_000
-"""Tasks carry no more; of other transactions they look for the markers."""
+"""Maximum number of outcomes that tasks carry; for other transactions they look for the markers."""
 _MAX_MENTIONS: Final = 1_000_000
-"""After so many mentions of transactions no more are looked up."""
+"""Maximum number of mentions of transactions to look through before giving up."""
 
 
 def add_outcomes(
     read: TopicRead, ledgers: Sequence[Ledger], statistics: Statistics | None
 ) -> TopicRead:
-    """The read, with what is known of the transactions that are not closed where they begin.
+    """Return the read with the recorded outcomes of its transactions.
+
+    Only transactions that begin and end in different zones need one: within a zone, the reader
+    meets the marker anyway.
 
     Args:
         read: The read.
         ledgers: Its ledgers.
-        statistics: What is known of zones, if anything is.
+        statistics: Recorded zones, if available.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -62,10 +65,10 @@ def _outcomes(
     read: TopicRead, ledgers: Sequence[Ledger], transactions: RecordedTransactions
 ) -> dict[str, RecordedOutcome]:
     outcomes: dict[str, RecordedOutcome] = {}
-    # Those whose markers were not met until now, and the ledger from which on they are known.
+    # Transactions without a marker so far, and the first ledger with their messages.
     pending: dict[str, int] = {}
     closed: set[str] = set()
-    # A message stands behind the marker: whoever begins to read between them finds none.
+    # A message follows the marker: a read that starts between them finds no marker.
     doubtful: set[str] = set()
     last = read.ranges[-1].ledger_id
     mentions = 0
@@ -75,7 +78,7 @@ def _outcomes(
         ledger_id = ledgers[index].ledger_id
         zones = transactions.zones(ledgers, index)
         if zones is None:
-            # The markers may stand in it.
+            # The unrecorded ledger may contain the markers.
             pending.clear()
         for each in zones or ():
             mentions += len(each.first_entry_ids) + len(each.outcomes)

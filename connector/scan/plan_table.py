@@ -1,4 +1,4 @@
-"""What a scan will read, and what it leaves out and why, as a table."""
+"""A scan's plan as a table: what it will read, what is pruned, and why."""
 
 from __future__ import annotations
 
@@ -32,20 +32,26 @@ PLAN_SCHEMA: Final = pa.schema(
         "unused_statistics": pa.list_(pa.string()),
     }
 )
-"""One row a topic or partition: its ledgers, and how many bytes their data blocks have; in how many
-of them something has to be read, how many bytes, by how many requests and tasks, data blocks taken
-whole unless it is known where entries stand; how many zones, of how many bytes, statistics
-spare; how many ledgers the times at which they were written spare (`clock_slack`); of how many
-ledgers statistics were asked and know nothing; and why some statistics could not be used. Bounds by
-id, and filters of positions, leave out the rest."""
+"""One row per topic partition.
+
+- `ledgers`, `bytes`: its ledgers, and the size of their data blocks.
+- `read_ledgers`, `read_bytes`, `requests`, `tasks`: what has to be read. Data blocks count whole
+  unless the positions of entries in them are known.
+- `skipped_zones`, `skipped_bytes`: zones pruned by statistics.
+- `skipped_ledgers`: ledgers pruned by the times at which they were written (`clock_slack`).
+- `unknown_ledgers`: ledgers that statistics were asked about and do not record.
+- `unused_statistics`: why some statistics could not be used.
+
+Entries outside bounds by id, or ruled out by filters on positions, appear in no column.
+"""
 
 
 def plan_table(scan: Scan, range_bytes: int | None = None) -> pa.Table:
-    """The plan of a scan, in `PLAN_SCHEMA`; sends no request but for statistics.
+    """Return the plan of a scan, in `PLAN_SCHEMA`; sends requests only for statistics.
 
     Args:
         scan: The scan.
-        range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
+        range_bytes: Maximum size of one range request, in bytes; None: as set when the ledgers were
             opened.
 
     Raises:

@@ -1,4 +1,4 @@
-"""What a task will ask a bucket for: requests, and the bytes that they bring."""
+"""The requests that a task will send, and the bytes that they return."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class PlannedRange:
         ledger_id: BookKeeper ledger id.
         first_entry_id: First entry.
         last_entry_id: Last entry (inclusive).
-        requests: How many ranges are asked for.
-        bytes: How many bytes they bring.
+        requests: Number of range requests.
+        bytes: Number of bytes that they return.
     """
 
     topic: str
@@ -33,11 +33,11 @@ class PlannedRange:
 
 
 def planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:
-    """What a task reads of each ledger; nothing of one whose entries in it are all lost.
+    """Yield what a task reads of each ledger; nothing for ranges whose entries are all lost.
 
     Args:
         task: The task.
-        range_bytes: Most bytes that one request for data asks for; None: as the ledgers were
+        range_bytes: Maximum size of one range request, in bytes; None: as set when the ledgers were
             opened.
     """
     for ledger, entries, start, stop in task.block_ranges():

@@ -1,8 +1,8 @@
-"""Which entries of a topic can hold rows that are asked for, by what is known without reading them.
+"""Pruning: which entries of a topic can hold requested rows, decided without reading them.
 
-Without statistics, only what follows from a row's position is used: publish times prove nothing,
-for they are the clock of the producer, and not in order. With statistics, zones are left out of
-which it is proved that none of their rows passes.
+Without statistics, only positions are used. Publish times prove nothing, because they come from the
+producer's clock and are not monotonic. With statistics, zones are pruned if none of their rows can
+match.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ _EVERYTHING: Final[list[Combination]] = [{}]
 def topic_read(
     topic: TopicLedgers, options: ReadOptions, statistics: Statistics | None = None
 ) -> TopicRead:
-    """What has to be read of one topic or partition; without ranges if nothing has to.
+    """Return what has to be read of one topic partition; without ranges if nothing has to.
 
     Args:
         topic: The topic and its ledgers.
-        options: How it is read; its bounds and its filter narrow the ranges.
-        statistics: What is known of its zones, if anything is.
+        options: How it is read; bounds and filter narrow the ranges.
+        statistics: Recorded zones, if available.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -71,7 +71,7 @@ def topic_read(
 
 
 def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
-    """What rows that pass the filter look like, by the names that columns have without naming."""
+    """Return value ranges of rows that match the filter, by the default names of columns."""
     if options.row_filter is None:
         return _EVERYTHING
     names = {own: name for name, own in options.filterable.columns}
@@ -91,10 +91,10 @@ def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
 def _ranges(
     ledger: Ledger, bounds: Bounds, combinations: Sequence[Combination]
 ) -> list[EntryRange]:
-    """The entries of a ledger that can hold a row by its position.
+    """Return the entries of a ledger that can hold a row, judged by position alone.
 
-    What lies between two ranges is whole blocks: inside a block, entries are found by reading those
-    before them.
+    Gaps between ranges are whole blocks: within a block, an entry is found only by reading the
+    entries before it.
     """
     first, last = _entry_limits(ledger, bounds)
     limits: list[tuple[int, int]] = []
@@ -116,7 +116,7 @@ def _has(cells: Sequence[Cell] | None, value: int) -> bool:
 
 
 def _stretches(cells: Sequence[Cell] | None, first: int, last: int) -> list[tuple[int, int]]:
-    """The numbers from `first` to `last` that lie in one of some cells; both ends inclusive."""
+    """Return the ranges within `first` … `last` that are in a cell; both ends inclusive."""
     if cells is None:
         return [(first, last)] if first <= last else []
     ends = (
@@ -131,7 +131,7 @@ def _stretches(cells: Sequence[Cell] | None, first: int, last: int) -> list[tupl
 
 
 def _entry_limits(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
-    """First and last (inclusive) entry of a ledger that can hold a row within the bounds by id."""
+    """Return the first and last (inclusive) entry that can hold a row within the bounds by id."""
     first, last = 0, ledger.last_entry_id
     if bounds.start_id is not None:
         start_ledger, start_entry, _ = bounds.start_id
@@ -151,12 +151,12 @@ def _entry_limits(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
 def _ledgers_of_other_times(
     topic: TopicLedgers, predicate: ZonePredicate, slack: timedelta
 ) -> frozenset[int]:
-    """The ledgers none of whose messages is asked for, if all were published while it was written.
+    """Return the ledgers that cannot match if messages were published while their ledger was open.
 
     Args:
         topic: The topic.
-        predicate: What is asked for.
-        slack: How much earlier or later they may have been published.
+        predicate: The requested rows.
+        slack: How much earlier or later than that they may have been published.
     """
     slack_ms = min(slack // timedelta(milliseconds=1), layout.MAX_MILLISECONDS // 2)
     times = [
@@ -166,7 +166,7 @@ def _ledgers_of_other_times(
         if (metadata := each.copy.ledger.ledger_metadata) is not None
         if (created := metadata.ctime_ms) is not None
         if (closed := each.info.timestamp_ms) is not None
-        # Between two clocks, one of which has it closed before it was created, anything may lie.
+        # If a ledger was closed before it was created, the clocks disagree and prove nothing.
         if created <= closed
         if abs(created) < layout.MAX_MILLISECONDS // 2 > abs(closed)
     ]
@@ -186,12 +186,12 @@ def _ledgers_of_other_times(
 def plan_count(
     topic: TopicLedgers, read: TopicRead, statistics: Statistics
 ) -> tuple[TopicRead, int]:
-    """What of a read has to be read to count its rows; and how many the rest has.
+    """Return what has to be read to count rows, and the number of rows in the pruned zones.
 
     Args:
         topic: The topic.
-        read: What would be read of it, without a filter.
-        statistics: What is known of its zones.
+        read: The read of all its rows, without a filter.
+        statistics: Recorded zones.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -199,7 +199,7 @@ def plan_count(
     predicate = CountPredicate(read.options.bounds, read.options.uncommitted)
     prunable, pruning = prunable_zones(topic, read.ranges, predicate, statistics)
     columns = (prunable.column(name).to_pylist() for name in STRETCH)
-    # Bounds by id may cut a zone, and even an entry.
+    # A bound by id may split a zone, and even an entry; the recorded count covers it whole.
     bounds = read.options.bounds
     cut = [each[:2] for each in (bounds.start_id, bounds.end_id) if each is not None and each[2]]
     whole = [

@@ -1,4 +1,4 @@
-"""How the entries of a topic become rows."""
+"""Read options: how entries become rows."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _MOST_CELLS: Final = 8 << 20
 
 
 def most_rows(values: ValueColumns | None) -> int:
-    """How many rows are decoded together at the most: the fewer, the more fields values have.
+    """Return the maximum number of rows to decode together; more fields mean fewer rows.
 
     Args:
-        values: How values are decoded; None: they are given as bytes, of any number of rows.
+        values: How values are decoded; None: they stay bytes, and rows are unlimited.
     """
     return sys.maxsize if values is None else max(1, _MOST_CELLS // values.node_count)
 
@@ -34,18 +34,18 @@ class ReadOptions:
     """How entries become rows.
 
     Attributes:
-        projection: The columns given.
-        row_filter: Which rows are given; None: all.
-        filterable: The columns that a filter may look at.
+        projection: The columns to return.
+        row_filter: The predicate on rows; None: all rows.
+        filterable: The columns that a filter may use.
         bounds: Range of message ids or publish times.
-        uncommitted: Whether messages of aborted and open transactions are given too.
+        uncommitted: Whether messages of aborted and open transactions are returned too.
         verify_checksums: Whether the CRC32C of each entry is compared, if more than positions is
             read.
-        salvage: Whether damage is counted and passed over instead of raised.
+        salvage: Whether damage is counted and skipped instead of raised.
         keep_values: Whether values that cannot be decoded are counted, even if damage is raised.
-        clock_slack: How far outside of the time in which a ledger was written its messages may
-            have been published; None: any time.
-        limits: How large record batches grow.
+        clock_slack: How far outside a ledger's creation and closing times its messages may have
+            been published; None: unknown, so these times prune nothing.
+        limits: Maximum sizes of record batches.
         decryption_keys: Private keys for encrypted payloads.
     """
 
@@ -68,7 +68,7 @@ class ReadOptions:
 
     @property
     def needs(self) -> Needs:
-        """How deep the messages have to be looked into."""
+        """The parts of messages that have to be decoded."""
         needs = self.projection.needs
         if self.row_filter is not None:
             needs = needs | self.filterable.select(self.row_filter.columns).needs

@@ -1,8 +1,8 @@
-"""A scan as units that any threads can do side by side, in the order of their rows.
+"""A scan split into units that several threads decode, with results in row order.
 
-One thread reads: it walks the entries, which takes little, and decides what depends on other
-entries: which transactions were committed, which chunks make a message. What takes time is done for
-each unit by itself: checksums, decompression, columns, values.
+One thread walks the entries, which is cheap. It resolves everything that depends on other entries:
+outcomes of transactions and chunks of messages. The expensive work is done per unit in any thread:
+checksums, decompression, columns and values.
 """
 
 from __future__ import annotations
@@ -40,30 +40,30 @@ if TYPE_CHECKING:
 
 _FEW_THREADS: Final = 4
 _DECODED_BYTES: Final = 96 << 20
-"""About how much memory record batches take that are prefetched by few threads."""
+"""Approximate memory of prefetched record batches with at most `_FEW_THREADS` threads."""
 _DECODED_BY_MANY_BYTES: Final = 48 << 20
-"""And by many, however many they are: what each keeps besides adds up."""
+"""The same with more threads: less, because each thread also holds working memory."""
 _MOST_UNIT_BYTES: Final = 256 << 20
 """Maximum bytes of record batches that a unit prefetches; values may grow when decoded."""
 _MOST_BATCHES: Final = 1 << 20
 _COLUMN_BYTES: Final = 1024
-"""About how much memory a column of a record batch takes, or a field in it, besides its rows."""
+"""Approximate memory of a column or nested field of a record batch, apart from its rows."""
 
 
 def decoded_prefetch_bytes() -> int:
-    """About how many bytes record batches take that are prefetched by `prefetch_rows`, in all."""
+    """Return the approximate memory of all record batches that `prefetch_rows` prefetches."""
     return _DECODED_BY_MANY_BYTES if _has_many_threads() else _DECODED_BYTES
 
 
 def batch_limits(options: ReadOptions) -> BatchLimits:
-    """How large the record batches are that `prefetch_rows` makes: as asked for, or smaller."""
+    """Return the size limits of `prefetch_rows`'s record batches: as requested, or smaller."""
     return options.limits.limit_bytes(_unit_bytes())
 
 
 def unit_limits(options: ReadOptions) -> BatchLimits:
-    """How much a unit decodes at the most: as many whole record batches as there is memory for.
+    """Return the size limits of a unit: as many whole record batches as memory allows.
 
-    So what a hand-over to another thread costs does not grow if record batches are small.
+    Larger units keep the cost of handing results between threads low when record batches are small.
     """
     each = batch_limits(options)
     values, size_bytes = options.filterable.values, _unit_bytes()
@@ -80,13 +80,13 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
 def prefetch_rows(
     tasks: Sequence[ScanTask], metrics: ReadMetrics
 ) -> Generator[pa.RecordBatch, None, None]:
-    """The rows of tasks, in order, decoded in advance in as many threads as there are cores.
+    """Yield the rows of tasks, in order, decoded in advance by one thread per core.
 
-    Nothing is read before the first batch is asked for, and little beyond the last one.
+    Reading starts when the first batch is requested, and stops soon after the last requested batch.
 
     Args:
         tasks: The tasks, in the order of their rows.
-        metrics: Receives the counts.
+        metrics: Receives the read metrics.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
@@ -122,19 +122,23 @@ def _has_many_threads() -> bool:
 
 
 def _memory() -> AbstractContextManager[None]:
-    """Where memory comes from: the system, if so many threads keep too much of Arrow's."""
+    """Return a context that allocates from the system if many threads run.
+
+    With many threads, Arrow's memory pool retains too much freed memory.
+    """
     return use_system_memory() if _has_many_threads() else nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
 class UnitResult:
-    """What came of a unit.
+    """The result of decoding a unit.
 
     Attributes:
-        batches: Its rows, in order; none of them is empty.
-        metrics: What was counted up to them since the unit before, besides these rows.
-        error: Why there are no more of them, if there should be.
-        remaining_parts: More of the same unit, each decoded when the consumer comes to it.
+        batches: Its rows, in order; no batch is empty.
+        metrics: What was counted since the previous unit, except these rows.
+        error: The error that ended the read after these rows; None if there was none.
+        remaining_parts: Further results of the same unit, each decoded when the consumer reaches
+            it.
     """
 
     batches: Sequence[pa.RecordBatch] = ()
@@ -146,19 +150,19 @@ class UnitResult:
 def scan_units(
     tasks: Sequence[ScanTask], prefetch: RangePrefetcher
 ) -> Generator[ScanUnit, None, None]:
-    """Cut tasks into units; whoever takes a unit has it done, in any thread.
+    """Split tasks into units; calling a unit decodes it, in any thread.
 
-    The first unit is small, so that its rows come soon, and each has at most twice as many record
-    batches as the one before, so that little is done in vain if no more rows are wanted. What
-    cannot be read stands in what comes of the last one.
+    The first unit is small, so that its rows arrive soon. Each unit has at most twice as many
+    record batches as the previous one, so that little work is wasted if the consumer stops. An
+    error in reading entries is the result of the last unit.
 
     Args:
         tasks: The tasks, in the order of their rows.
-        prefetch: Sends the requests; closed behind the last unit.
+        prefetch: Sends the requests; closed after the last unit.
     """
     with closing(_split(tasks, prefetch)) as units:
         while True:
-            # Not while nothing is asked for: what else the thread does then is not ours.
+            # Not across the yield: the thread's allocations in between are not ours.
             with _memory():
                 unit = next(units, None)
             if unit is None:
@@ -180,27 +184,27 @@ def _split(tasks: Sequence[ScanTask], prefetch: RangePrefetcher) -> Generator[Sc
 
 
 class _Growth:
-    """How many record batches the next unit of a read may have, in whatever task."""
+    """How many record batches the next unit of a read may have, across tasks."""
 
     def __init__(self) -> None:
         self.batches = 1
         self.is_first = True
 
     def grow(self) -> None:
-        """A unit was given."""
+        """Double the size after each unit but the first."""
         if not self.is_first:
             self.batches = min(2 * self.batches, _MOST_BATCHES)
         self.is_first = False
 
 
 class _TaskSplitter:
-    """Cuts one task into units.
+    """Splits one task into units.
 
     Args:
         task: The task.
-        metrics: Receives what is counted as entries are read, until a unit takes it along.
+        metrics: Receives the counts made while entries are walked, until a unit drains them.
         prefetch: Sends the requests.
-        growth: How large the next unit may be.
+        growth: Maximum size of the next unit.
     """
 
     def __init__(
@@ -217,7 +221,7 @@ class _TaskSplitter:
         self._builder = RecordBatchBuilder.from_read(task.read)
 
     def units(self) -> Iterator[ScanUnit]:
-        """The units; the record batches of the first of all begin small."""
+        """Yield the units; the very first ends after one run of entries."""
         pending = self._new_pending()
         try:
             for run in self._delivery:
@@ -263,7 +267,7 @@ class _TaskSplitter:
 
 
 class _PendingUnit:
-    """Runs that will be decoded together."""
+    """Runs of entries that will be decoded together."""
 
     def __init__(self, limits: BatchLimits) -> None:
         self.runs: list[EntryRun] = []
@@ -272,14 +276,13 @@ class _PendingUnit:
         self._bytes = 0
 
     def has_room(self, more: MeasuredRun) -> bool:
-        """Whether there is room for another run too; the first is always taken."""
+        """Return whether another run fits; the first always does."""
         return not self.runs or (
             self.messages + more.message_count <= self.limits.max_rows
             and self._bytes + more.counted_bytes <= self.limits.max_bytes
         )
 
     def add(self, more: MeasuredRun) -> None:
-        """Take a run."""
         self.runs.append(more.run)
         self.messages += more.message_count
         self._bytes += more.counted_bytes
@@ -292,7 +295,7 @@ def _decode(
     decryptor: PayloadDecryptor,
     counted: ReadMetrics,
 ) -> UnitResult:
-    # Counted in a copy, because a unit may run again.
+    # Count in a copy, because a unit may run again.
     own = ReadMetrics().add(counted)
     parts = _decode_parts(builder, runs, limits, decryptor, own)
     return replace(next(parts), remaining_parts=parts)
@@ -305,7 +308,7 @@ def _decode_parts(
     decryptor: PayloadDecryptor,
     counted: ReadMetrics,
 ) -> Iterator[UnitResult]:
-    """Decode a unit in parts of about `_MOST_UNIT_BYTES`; nearly always there is one."""
+    """Decode a unit in parts of about `_MOST_UNIT_BYTES`; nearly always there is only one."""
     options = builder.options
     tally = new_tally(options, counted)
     entries = map(_verify, runs) if options.compares_checksums else runs
@@ -334,6 +337,6 @@ def _decode_parts(
 
 
 def _verify(run: EntryRun) -> EntryRun:
-    """The run; its checksums are compared when it is asked for, just before its bytes are read."""
+    """Return the run, after comparing its checksums, so that this happens just before decoding."""
     run.verify_checksums()
     return run

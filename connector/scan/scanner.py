@@ -1,4 +1,4 @@
-"""One scan of topics, about to be read: rows as batches, tables, or how many there are."""
+"""A scanner: reads the rows of a scan as record batches or tables, or counts them."""
 
 from __future__ import annotations
 
@@ -28,15 +28,14 @@ if TYPE_CHECKING:
 
 @dataclass
 class TopicScanner:
-    """One scan of a topic, about to be read; each method reads it anew.
+    """Scanner of some topics; each method starts a new read.
 
     Has the methods of `pyarrow.dataset.Scanner` that engines call.
 
     Attributes:
         scan: What to read.
-        unsound: What was already lost when the topic was opened: ledgers that cannot be read at
-            all.
-        metrics: Counts of the last read: what was skipped, left out or lost.
+        unsound: Losses found when the topic was opened: ledgers that cannot be read at all.
+        metrics: Read metrics of the last read.
     """
 
     scan: Scan
@@ -50,14 +49,14 @@ class TopicScanner:
 
     @property
     def dataset_schema(self) -> pa.Schema:
-        """Schema of all columns that a filter may look at."""
+        """Schema of all columns that a filter may use."""
         return self.scan.options.filterable.schema
 
     def to_batches(self) -> Iterator[pa.RecordBatch]:
-        """Record batches, one partition after the other, each in order of positions.
+        """Yield record batches, partition by partition, in position order within each.
 
-        They are decoded ahead, in as many threads as there are cores. Nothing is read before the
-        first is asked for, and little beyond the last one asked for.
+        They are prefetched by one thread per core. Reading starts when the first batch is
+        requested, and stops soon after the last requested batch.
         """
         self.metrics = self._new_metrics(self.scan)
         with (
@@ -68,15 +67,15 @@ class TopicScanner:
         self._warn()
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """The same batches, as Arrow's reader."""
+        """Return the same batches as a `pyarrow.RecordBatchReader`."""
         return pa.RecordBatchReader.from_batches(self.projected_schema, self.to_batches())
 
     def to_table(self) -> pa.Table:
-        """All rows."""
+        """Return all rows as a table."""
         return pa.Table.from_batches(self.to_batches(), self.projected_schema)
 
     def head(self, num_rows: int) -> pa.Table:
-        """The first `num_rows` rows, or fewer if there are no more.
+        """Return the first `num_rows` rows, or fewer if there are no more.
 
         Raises:
             OptionError: `num_rows` is not a whole number.
@@ -89,7 +88,7 @@ class TopicScanner:
         self.metrics = self._new_metrics(scan)
         batches = []
         missing = num_rows
-        # In this thread, because no row behind them is wanted.
+        # In this thread, because prefetched rows would be wasted.
         with self._counting() as counts:
             remaining = (batch for task in scan.plan() for batch in execute(task, counts))
             while missing > 0:
@@ -104,9 +103,9 @@ class TopicScanner:
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def tail(self, num_rows: int) -> pa.Table:
-        """The last `num_rows` rows of each partition, or fewer if there are no more.
+        """Return the last `num_rows` rows of each partition, or fewer if there are no more.
 
-        They are read from the end on, so a topic is not read whole.
+        Partitions are read backwards from their ends, so topics are not read whole.
 
         Raises:
             OptionError: `num_rows` is not a whole number, or is negative.
@@ -121,9 +120,10 @@ class TopicScanner:
         return pa.Table.from_batches(batches, self.projected_schema)
 
     def count_rows(self) -> int:
-        """How many rows there are; without a filter, no payload is decompressed.
+        """Return how many rows there are; without a filter, no payload is decompressed.
 
-        Then what statistics know is not read either: neither chunks nor messages of transactions.
+        Without a filter, zones whose row count is recorded in statistics are not read either. Zones
+        with chunks or with messages of transactions have no such count.
         """
         scan = self.scan.select([])
         if scan.options.row_filter is not None:
@@ -141,11 +141,10 @@ class TopicScanner:
         return rows
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-        """Arrow's PyCapsule interface."""
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _new_metrics(self, scan: Scan) -> TopicMetrics:
-        """The metrics of a read that begins: what was lost before, and what statistics spare."""
+        """Return initial metrics of a read: earlier losses, and what statistics prune."""
         pruning = scan.pruning()
         for problem in pruning.problems:
             warn_of_read(problem, UnusedStatisticsWarning)
@@ -160,7 +159,11 @@ class TopicScanner:
 
     @contextmanager
     def _counting(self) -> Iterator[ReadMetrics]:
-        """Counts of a read, which are added to the metrics; with a view, it is the second."""
+        """Yield metrics for a read's counts, and add them to the scanner's metrics.
+
+        A view's first pass has already counted losses, so its second pass adds only what the first
+        could not see.
+        """
         if self.scan.view is None:
             with self.scan.explaining():
                 yield self.metrics
@@ -179,7 +182,7 @@ class TopicScanner:
 def _last_rows(
     reads: Sequence[TopicRead], num_rows: int, metrics: ReadMetrics
 ) -> list[pa.RecordBatch]:
-    """The last rows of a topic or partition, in order."""
+    """Return the last rows of a topic partition, in order."""
     last_batches: deque[pa.RecordBatch] = deque()
     missing = num_rows
     for part in _split_reads_from_end(reads, num_rows):
@@ -202,7 +205,7 @@ def _last_rows(
 def _split_reads_from_end(reads: Sequence[TopicRead], entry_count: int) -> Iterator[TopicRead]:
     for read in reversed(reads):
         is_stored = read.ledgers[-1].stored_bytes > 0
-        # What brokers have is read whole (`tail_read`).
+        # The live tail is always read whole (see `tail_read`).
         parts = _split_from_end(read.ranges, entry_count) if is_stored else [read.ranges]
         for ranges in parts:
             yield replace(read, ranges=ranges)
@@ -211,10 +214,11 @@ def _split_reads_from_end(reads: Sequence[TopicRead], entry_count: int) -> Itera
 def _split_from_end(
     ranges: Sequence[EntryRange], entry_count: int
 ) -> Iterator[tuple[EntryRange, ...]]:
-    """Ranges, cut from their end on: the last entries, then four times as many each time.
+    """Yield ranges from the end: the last entries, then four times as many each time.
 
-    Entries without a row may be many: markers, or what a filter leaves out. And each part may have
-    to be read on to the end of the topic, for what became of its transactions.
+    The growth is steep because many entries may have no rows (markers, or entries that do not
+    match). Also, each part may have to read to the end of the topic to find the outcomes of
+    transactions.
     """
     part: deque[EntryRange] = deque()
     left = entry_count

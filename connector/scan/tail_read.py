@@ -1,4 +1,4 @@
-"""What has to be read of a topic's tail, which its brokers have."""
+"""The read of a topic's live tail: the entries that only its brokers have."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ if TYPE_CHECKING:
 
 
 _ADOPTED_BLOCKS: Final = 1
-"""In so many of the bucket's last data blocks chunks are looked for that nobody reads."""
+"""Number of the bucket's last data blocks in which a chunked message that no task reads may
+begin."""
 
 
 def add_tail(read: TopicRead, tail: LiveTail | None) -> TopicRead:
-    """What is read of a topic's objects, with its tail behind.
+    """Return the read of a topic's objects, connected to its live tail.
 
-    The tail gives messages in chunks that begin near the end of the objects where nobody reads.
+    The tail returns chunked messages that begin in unread entries near the end of the objects.
 
     Args:
-        read: What is read of the objects.
+        read: The read of the objects.
         tail: The tail; None if there is none.
     """
     if tail is None:
         return read
     unread = (gap for each in _last_blocks(read.ledgers) for gap in _unread(read, each))
-    return replace(read, beyond=replace(tail, adopted=tuple(unread)))
+    return replace(read, later_entries=replace(tail, adopted=tuple(unread)))
 
 
 def _last_blocks(ledgers: Sequence[Ledger]) -> list[EntryRange]:
-    """The entries of the last data blocks, ascending."""
+    """Return the entries of the last data blocks, ascending."""
     ranges: list[EntryRange] = []
     left = _ADOPTED_BLOCKS
     for ledger in reversed(ledgers):
@@ -51,7 +52,7 @@ def _last_blocks(ledgers: Sequence[Ledger]) -> list[EntryRange]:
 
 
 def _unread(read: TopicRead, entries: EntryRange) -> Iterator[tuple[EntryId, EntryId]]:
-    """Which of some entries nobody reads, as first and last of each stretch."""
+    """Yield first and last entry of each stretch of `entries` that no task reads."""
     ledger_id, first, end = entries
     for _, start, last in (
         *read.intersect_ranges(entries),
@@ -63,15 +64,15 @@ def _unread(read: TopicRead, entries: EntryRange) -> Iterator[tuple[EntryId, Ent
 
 
 def tail_read(read: TopicRead) -> TopicRead | None:
-    """What has to be read of a topic's tail; None if it has none, or no row within the bounds.
+    """Return the read of a topic's live tail; None without a tail, or if bounds exclude it.
 
-    It is read whole, or not at all: only whoever reads from its beginning on meets where messages
-    in chunks begin.
+    The tail is read whole or not at all, because only a read from its first entry sees where
+    chunked messages begin.
 
     Args:
-        read: What is read of the topic's objects, with its tail behind (`add_tail`).
+        read: The read of the topic's objects, connected to the tail by `add_tail`.
     """
-    tail = read.beyond
+    tail = read.later_entries
     if not isinstance(tail, LiveTail):
         return None
     bounds = read.options.bounds

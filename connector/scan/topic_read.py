@@ -1,10 +1,14 @@
-"""What is read of one topic partition, shared by all its tasks; and the tasks, which are ranges.
+"""The read of one topic partition, shared by all its tasks; a task is a list of entry ranges.
 
-A task gives the rows of the messages that *begin* in its ranges. A message in chunks begins with
-the first of them that any task reads. (Its row stands where its last chunk does, which must be in
-the ranges of some task.) A message of a transaction begins where it stands, and is given once the
-transaction is committed. So a task reads on behind its ranges, through what lies between, until all
-that began in them is closed. No row is given twice and none is lost, wherever cuts and gaps are.
+A task returns the rows of the messages that *begin* in its ranges:
+
+- A chunked message begins with the first of its chunks that any task reads. Its row has the
+  position of its last chunk, which must be in the ranges of some task.
+- A message of a transaction begins at its own position, and is returned once the transaction is
+  known to be committed.
+
+So a task reads on after its ranges, through gaps too, until everything that began in them is
+closed. Each row is returned exactly once, wherever ranges are split or have gaps.
 """
 
 from __future__ import annotations
@@ -43,20 +47,20 @@ class EntryRange(NamedTuple):
 
 
 class TaskHandle(NamedTuple):
-    """A task without its read, for processes that have the read already (`task_of`).
+    """A task without its read, for processes that already have the read (`task_of`).
 
     Pickled, it takes about a hundred bytes, and a dozen for each range after the first.
     """
 
     read_fingerprint: int
-    """That of the read which the task is a part of."""
+    """The `TopicRead.fingerprint` of the task's read."""
     data: bytes
-    """Its ranges, and where in data objects they begin and end, as far as that is known."""
+    """The ranges, and the known positions of their first and last entries in data objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Ranges that follow each other with no entry between them; no range is empty."""
+    """Ranges that follow each other without an entry between them; no range is empty."""
 
     ranges: tuple[EntryRange, ...]
 
@@ -73,14 +77,14 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class Pruning:
-    """What of a topic need not be read, by its statistics or the times of its ledgers.
+    """What need not be read of a topic, by its statistics or the times of its ledgers.
 
     Attributes:
-        unknown_ledgers: Ledgers to be read of which nothing is known, in the version that they are.
-        zones: Zones that are not read.
-        bytes: How many bytes they have.
-        ledgers_by_time: Ledgers that are not read because of when they were written.
-        problems: Why some of the statistics could not be used, in words.
+        unknown_ledgers: Ledgers to read that statistics do not record in their current version.
+        zones: Pruned zones.
+        bytes: Size of the pruned zones.
+        ledgers_by_time: Ledgers pruned because of when they were written.
+        problems: Why some of the statistics could not be used, as sentences.
     """
 
     unknown_ledgers: int = 0
@@ -90,22 +94,21 @@ class Pruning:
     problems: tuple[str, ...] = ()
 
     def lines(self) -> list[str]:
-        """The same in words; nothing if statistics were not looked at."""
+        """Return the same as sentences; none if nothing was pruned or looked up."""
         lines = []
         if self.zones:
             lines.append(
-                f"not to read, by statistics: {counted(self.zones, 'zone')},"
-                f" {size_text(self.bytes)}"
+                f"pruned by statistics: {counted(self.zones, 'zone')}, {size_text(self.bytes)}"
             )
         if self.ledgers_by_time:
             ledgers = counted(self.ledgers_by_time, "ledger")
-            lines.append(f"not to read, by the times at which they were written: {ledgers}")
+            lines.append(f"pruned by the times at which they were written: {ledgers}")
         if self.unknown_ledgers:
-            lines.append(f"statistics do not know {counted(self.unknown_ledgers, 'ledger')}")
+            lines.append(f"not in the statistics: {counted(self.unknown_ledgers, 'ledger')}")
         return [*lines, *self.problems]
 
     def __add__(self, other: Pruning) -> Pruning:
-        """What is skipped of two topics; a problem of both is told once."""
+        """Return the sum for two topics; a problem of both appears once."""
         return Pruning(
             self.unknown_ledgers + other.unknown_ledgers,
             self.zones + other.zones,
@@ -117,18 +120,18 @@ class Pruning:
 
 @dataclass(frozen=True)
 class TopicRead:
-    """What is read of one topic or partition. Can be pickled; holds no connection.
+    """What is read of one topic partition. Picklable; holds no connection.
 
     Attributes:
         origin: Topic and partition.
-        ledgers: All its ledgers, ascending; those without a range may have to be read too, to close
-            what began elsewhere.
-        ranges: The entries that tasks give rows of, all together: ascending, none twice. A message
-            that ends at another entry gives no row.
+        ledgers: All its ledgers, ascending; those without a range may be read too, to close what
+            began elsewhere.
+        ranges: The entries whose rows all tasks together return: ascending and disjoint. A message
+            that ends outside them has no row.
         options: How entries become rows.
-        pruning: What statistics spare.
-        outcomes: What is known of transactions without reading, by the ids that `__txn_id__` has.
-        beyond: Who knows what stands behind the last ledger; None: nobody.
+        pruning: What statistics pruned.
+        outcomes: Recorded outcomes of transactions, by `__txn_id__`.
+        later_entries: Source of the entries after the last ledger; None if there is none.
     """
 
     origin: Origin
@@ -137,27 +140,27 @@ class TopicRead:
     options: ReadOptions
     pruning: Pruning = field(default_factory=Pruning)
     outcomes: Mapping[str, RecordedOutcome] = field(default_factory=dict)
-    beyond: LaterEntries | None = None
+    later_entries: LaterEntries | None = None
 
     @property
     def data_bytes(self) -> int:
-        """How many bytes of data objects have to be read, blocks taken whole."""
+        """How many bytes of data objects have to be read, counting whole blocks."""
         return self.task(self.ranges).data_bytes
 
     def ledger(self, ledger_id: int) -> Ledger:
-        """One of the ledgers."""
+        """Return the ledger with an id, which must be one of `ledgers`."""
         return self.ledgers[self.ledger_index(ledger_id)]
 
     def ledger_index(self, ledger_id: int) -> int:
-        """Where one of the ledgers stands among them, from 0."""
+        """Return the index in `ledgers` of the ledger with an id."""
         return bisect_left(self.ledgers, ledger_id, key=_ledger_id)
 
     def is_read(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether a task gives rows of an entry."""
+        """Return whether a task returns rows of an entry."""
         return self.is_read_whole(EntryRange(ledger_id, entry_id, entry_id))
 
     def is_read_whole(self, entries: EntryRange) -> bool:
-        """Whether tasks give rows of all of some entries, by one of the ranges."""
+        """Return whether one of the ranges contains all of some entries."""
         ledger_id, first, last = entries
         index = bisect_right(self.ranges, (ledger_id, first), key=_first)
         if index == 0:
@@ -166,7 +169,7 @@ class TopicRead:
         return nearest.ledger_id == ledger_id and last <= nearest.last_entry_id
 
     def intersect_ranges(self, entries: EntryRange) -> list[EntryRange]:
-        """What tasks give rows of, of some entries."""
+        """Return the parts of some entries whose rows tasks return."""
         ledger_id, first, last = entries
         ranges = []
         start_index = bisect_right(self.ranges, (ledger_id, first), key=_first)
@@ -180,7 +183,7 @@ class TopicRead:
         return ranges
 
     def stretches(self, ranges: Sequence[EntryRange]) -> list[Stretch]:
-        """Put ranges together between which the topic has no entry.
+        """Group ranges that have no entry of the topic between them.
 
         Args:
             ranges: Some ranges, ascending.
@@ -204,19 +207,19 @@ class TopicRead:
         )
 
     def task(self, ranges: Iterable[EntryRange]) -> ScanTask:
-        """The task of some of the ranges, or of parts of them; ascending."""
+        """Return a task for some ranges, which must be ascending and within `ranges`."""
         return ScanTask(self, tuple(ranges))
 
     @cached_property
     def fingerprint(self) -> int:
-        """A number that tells the read from those of other topics and of other ranges."""
+        """A checksum that distinguishes this read from those of other topics and ranges."""
         return zlib.crc32(repr((self.origin.topic, self.ranges)).encode())
 
     def tasks(self, task_bytes: int) -> Iterator[ScanTask]:
-        """Cut the ranges into tasks, at blocks.
+        """Split the ranges into tasks, at blocks.
 
         Args:
-            task_bytes: About how many bytes a task should have to read; a block is never cut.
+            task_bytes: Approximate number of bytes that a task reads; a block is never split.
         """
         pending: list[EntryRange] = []
         size_bytes = 0
@@ -237,15 +240,15 @@ class TopicRead:
             yield self.task(pending)
 
     def _pieces(self) -> Iterator[tuple[EntryRange, int]]:
-        """The ranges, cut where blocks end, and how many bytes the block of each has."""
+        """Yield the ranges, split at the ends of blocks, with the size of each one's block."""
         for each in self.ranges:
             ledger = self.ledger(each.ledger_id)
             blocks = ledger.blocks(each.first_entry_id, each.last_entry_id)
             if not blocks:
-                # The offloader lost every entry: there is nothing to cut, yet the loss must be met.
+                # The offloader lost every entry. The range stays, so that the loss is reported.
                 yield each, 0
             first = each.first_entry_id
-            # Each piece has what was lost behind its block, too, and the first what was before it.
+            # Lost entries between blocks belong to the block before; the first also has earlier.
             ends = [*(block.first_entry_id - 1 for block in blocks[1:]), each.last_entry_id]
             for block, last in zip(blocks, ends, strict=False):
                 extents = ledger.extents(
@@ -257,14 +260,14 @@ class TopicRead:
 
 @dataclass(frozen=True)
 class ScanTask:
-    """Some entries of one topic or partition, to be read by one reader. Can be pickled.
+    """Some entries of one topic partition, for one reader. Picklable.
 
-    It has its read, with all ledgers of the topic. What sends many tasks one by one sends the reads
-    (`Scan.reads`) once to each process, and for each task its `handle`.
+    It contains its read with all ledgers of the topic. To send many tasks, send the reads
+    (`Scan.reads`) once to each process, and the `handle` of each task.
 
     Attributes:
-        read: What it is a part of.
-        ranges: The entries that it gives rows of; ascending.
+        read: The read that it is a part of.
+        ranges: The entries whose rows it returns; ascending.
     """
 
     read: TopicRead
@@ -272,11 +275,11 @@ class ScanTask:
 
     @property
     def data_bytes(self) -> int:
-        """How many bytes of data objects the task has to read, blocks taken whole."""
+        """How many bytes of data objects the task reads, counting whole blocks."""
         return sum(stop - start for *_, start, stop in self.block_ranges())
 
     def handle(self) -> TaskHandle:
-        """Return what `task_of` makes the task of, in any process that has its read."""
+        """Return a handle: `task_of` restores the task where its read is available."""
         numbers = [len(self.ranges)]
         last = EntryRange(0, 0, 0)
         for each in self.ranges:
@@ -297,10 +300,10 @@ class ScanTask:
         return TaskHandle(self.read.fingerprint, zlib.compress(_varints(numbers)))
 
     def block_ranges(self) -> Iterator[tuple[Ledger, EntryRange, int, int]]:
-        """Each range, with its ledger, and the bytes `[start, stop)` of an object where it stands.
+        """Yield each range's ledger, the range, and its bytes `[start, stop)` in an object.
 
-        A range that stands in several objects is given for each. Ranges whose entries are all lost
-        have none.
+        A range that is stored in several objects is yielded once for each. A range whose entries
+        are all lost is not yielded.
         """
         for each in self.ranges:
             ledger = self.read.ledger(each.ledger_id)
@@ -311,18 +314,18 @@ class ScanTask:
 def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
     """Return the task of a handle.
 
-    From here on this process knows what the sender knew of where the task's entries stand.
+    Also tells this process's ledgers the positions of entries that the sender knew.
 
     Args:
-        reads: Those of the scan that the task was planned by (`Scan.reads`), or its read alone.
-        handle: What `ScanTask.handle` returned.
+        reads: The reads of the scan that planned the task (`Scan.reads`), or the task's read alone.
+        handle: The result of `ScanTask.handle`.
 
     Raises:
-        OptionError: The task is a part of none of the reads.
+        OptionError: The task belongs to none of the reads.
     """
     matches = [each for each in reads if each.fingerprint == handle.read_fingerprint]
     if not matches:
-        message = "the task is of another read: give the reads of the scan that planned it"
+        message = "the task belongs to another read: pass the reads of the scan that planned it"
         raise OptionError(message)
     numbers = _numbers(zlib.decompress(handle.data))
     ranges: list[EntryRange] = []
@@ -344,7 +347,7 @@ def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
 
 
 def _zigzag(number: int) -> int:
-    """Return a number that is not negative, and small if the given one is near zero."""
+    """Encode a signed number as a non-negative one that is small if the number is near zero."""
     return 2 * number if number >= 0 else -2 * number - 1
 
 
@@ -353,7 +356,7 @@ def _unzigzag(number: int) -> int:
 
 
 def _varints(numbers: Iterable[int]) -> bytes:
-    """Return numbers as bytes: seven bits in each, the lowest first."""
+    """Encode numbers as bytes of seven bits each, the lowest first, like Protobuf's varints."""
     data = bytearray()
     for number in numbers:
         rest = number
@@ -365,7 +368,7 @@ def _varints(numbers: Iterable[int]) -> bytes:
 
 
 def _numbers(data: bytes) -> Iterator[int]:
-    """Return what `_varints` was made of."""
+    """Decode the numbers that `_varints` encoded."""
     number = shift = 0
     for each in data:
         number |= (each & 0x7F) << shift

@@ -1,4 +1,4 @@
-"""A scan of topics: immutable, planned without reading data, cut into tasks for any process."""
+"""A scan of topics: immutable, planned without reading data, split into tasks for any process."""
 
 from __future__ import annotations
 
@@ -36,17 +36,17 @@ DEFAULT_TASK_BYTES = 256 << 20
 
 
 class View(Protocol):
-    """Which messages of the topics of a scan there are, if it takes reading them to know."""
+    """A selection of the topics' messages that can only be found by reading them."""
 
     @property
     def metrics(self) -> ReadMetrics:
-        """What was met by whoever looked for them."""
+        """Read metrics of finding the messages."""
 
     def count(self) -> int:
-        """How many there are, without a filter."""
+        """Return how many messages it selects, without a filter."""
 
     def narrow(self, number: int, read: TopicRead) -> TopicRead:
-        """What of a read has to be read for those of a topic, given by its number in the scan."""
+        """Return the read of topic `number` of the scan, narrowed to the selected messages."""
 
 
 @dataclass(frozen=True)
@@ -54,12 +54,12 @@ class Scan:
     """What to read of some topics. Immutable: `select` and `where` return copies.
 
     Attributes:
-        topics: The topics, partitions each by itself.
+        topics: The topics; each partition is an item of its own.
         options: How entries become rows.
-        statistics: What is known of zones; None if nothing is.
-        view: Which messages there are; None: all.
-        tails: What of each topic only its brokers have, of those that have such a tail.
-        cluster: Explains objects that are missing; None if the topics' metadata is not live.
+        statistics: Recorded zones; None if there are none.
+        view: Selects messages; None: all.
+        tails: The live tails of the topics that have one.
+        cluster: Explains missing objects; None if the topics' metadata is not live.
     """
 
     topics: tuple[TopicLedgers, ...]
@@ -70,24 +70,24 @@ class Scan:
     cluster: LiveCluster | None = field(default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled by its fields; what was planned is planned anew."""
+        """Return the fields alone, so that cached reads are not pickled."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def explaining(self) -> AbstractContextManager[None]:
-        """Explain objects that are missing while the topics are read."""
+        """Return a context in which errors for missing objects are explained by the cluster."""
         return explaining(self.cluster, partial(topic_of, self.topics))
 
     def select(self, columns: Iterable[str]) -> Scan:
-        """Give only these columns, in this order; any that `filterable` has.
+        """Return a copy with these columns of `filterable`, in this order.
 
         Raises:
-            OptionError: There is no such column.
+            OptionError: A column does not exist.
         """
         chosen = self.options.filterable.select(columns)
         return replace(self, options=replace(self.options, projection=chosen))
 
     def where(self, expression: pc.Expression) -> Scan:
-        """Give only rows for which the expression is true, of those that are given until now.
+        """Return a copy with only the rows for which an expression is also true.
 
         Raises:
             OptionError: The expression cannot be applied to the columns.
@@ -97,15 +97,16 @@ class Scan:
         )
 
     def add_filter(self, row_filter: RowFilter) -> Scan:
-        """Give only the rows that a filter keeps, of those that are given until now."""
+        """Return a copy with only the rows that also match a filter."""
         before = self.options.row_filter
         both = row_filter if before is None else BothFilters(before, row_filter)
         return replace(self, options=replace(self.options, row_filter=both))
 
     def reads(self) -> list[TopicRead]:
-        """What has to be read of each topic that can have rows; its tail by itself, behind it.
+        """Return the reads of all topics that can have rows, in order.
 
-        Sends no request, but for statistics and a view, which are read once for a scan.
+        A topic's live tail is a read of its own, after the read of the objects. Sends no request
+        except for statistics and a view, which are read once per scan.
 
         Raises:
             StorageError: Statistics cannot be read.
@@ -114,19 +115,19 @@ class Scan:
         return [read for reads in self.reads_by_topic() for read in reads]
 
     def reads_by_topic(self) -> list[list[TopicRead]]:
-        """As `reads`, for each topic."""
+        """Return the same as `reads`, as one list per topic."""
         pairs = ((read, tail_read(read)) for read in self._reads)
         return [[each for each in pair if each is not None and each.ranges] for pair in pairs]
 
     def every_read(self) -> list[TopicRead]:
-        """What has to be read of each topic's objects, also where that is nothing."""
+        """Return the read of each topic's objects, including reads without ranges."""
         return list(self._reads)
 
     def pruning(self) -> Pruning:
-        """What statistics spare of all topics together; as `reads`.
+        """Return what statistics prune in all topics together; sends requests like `reads`.
 
         Raises:
-            StorageError: They cannot be read.
+            StorageError: Statistics cannot be read.
         """
         return reduce(add, (each.pruning for each in self._reads), Pruning())
 
@@ -144,9 +145,9 @@ class Scan:
         ]
 
     def plan_count(self) -> tuple[Scan, int]:
-        """What has to be read to count rows; and how many are known without that.
+        """Return a scan of the rows that have to be counted, and the recorded count of the rest.
 
-        The scan has no filter.
+        The scan must have no filter.
 
         Raises:
             StorageError: Statistics cannot be read.
@@ -167,11 +168,11 @@ class Scan:
         return scan
 
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:
-        """Cut the scan into tasks, at data blocks; sends no request, but as `reads`.
+        """Split the scan into tasks, at data blocks; sends requests like `reads`.
 
         Args:
-            task_bytes: About how many bytes of data objects a task should have to read; a block is
-                never cut.
+            task_bytes: Approximate number of bytes of data objects that a task reads; a block is
+                never split.
 
         Returns:
             The tasks, in order of the topics and of the positions in them.

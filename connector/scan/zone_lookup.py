@@ -1,4 +1,4 @@
-"""Look up the zones of a topic in several statistics files at once."""
+"""Zone lookup: which zones of a topic can be pruned, from several statistics files at once."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
     from connector.statistics.zone_files import ZoneFile
 
 STRETCH: Final = ("ledger_id", "first_entry_id", "last_entry_id")
-"""The columns that say which entries a zone has."""
+"""The columns that identify a zone's entries."""
 _ZONE_COLUMNS: Final = (*STRETCH, "start", "stop", "messages")
 _NOTHING: Final = pa.table({name: pa.array([], pa.int64()) for name in (*STRETCH, "messages")})
 _UNUSED_COLUMNS: Final = [name for name in IDENTITY if name not in {"topic", "ledger_id"}]
 _MAX_REMEMBERED: Final = 10_000
-"""Of how many ranges readers are told where they stand; others they find block by block."""
+"""Maximum number of zone edges whose positions readers are told; they find others block by
+block."""
 
 
 def prunable_zones(
@@ -40,16 +41,16 @@ def prunable_zones(
     predicate: ZonePredicate | CountPredicate,
     statistics: Statistics,
 ) -> tuple[pa.Table, Pruning]:
-    """The zones, and whole ledgers, of a topic's ranges that need not be read.
+    """Return the zones, and whole ledgers, of a topic's ranges that need not be read.
 
     Args:
         topic: The topic.
-        ranges: What would be read of it.
-        predicate: What rows are to match.
-        statistics: What is known of its zones.
+        ranges: The ranges to prune.
+        predicate: The predicate that rows have to match.
+        statistics: Recorded zones of the topic.
 
     Returns:
-        A table of the columns `STRETCH` and `messages`; and how much that is.
+        A table with the columns `STRETCH` and `messages`; and the resulting pruning.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -58,7 +59,7 @@ def prunable_zones(
     data = {each.ledger_id: each for each in topic.data if each.ledger_id in ledger_ids}
     objects = DataObjects((name, each) for each in data.values())
     files = (
-        # All these wait at once, and their names would be most of it.
+        # All files' rows are in memory at once, and these columns would take most of it.
         (file, ledgers.filter(objects.are_same(ledgers)).drop_columns(_UNUSED_COLUMNS))
         for file, ledgers in statistics.ledgers(name, sorted(ledger_ids))
     )
@@ -78,19 +79,19 @@ def prunable_zones(
 
 
 def sum_of(numbers: pa.ChunkedArray) -> int:
-    """Their sum; 0 of none."""
+    """Return the sum as an integer; 0 if there are no numbers."""
     return int(pc.sum(numbers).as_py() or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class _FileAnswer:
-    """What a file tells.
+    """What one statistics file says.
 
     Attributes:
         prunable: What need not be read of its ledgers, as in `prunable_zones`.
-        pruning: How much that is.
-        positions: A ledger, an entry, and where that begins in the data object: of those zones
-            that are read without the one before or behind them.
+        pruning: The resulting pruning.
+        positions: Ledger id, entry id and offset in the data object of each edge between a zone
+            that is read and one that is not.
     """
 
     prunable: pa.Table
@@ -108,7 +109,7 @@ def _look_up(
     try:
         zones_by_group = list(_read_zones(file, doubtful, predicate))
     except UNUSABLE as error:
-        # What the file tells of other ledgers stands in its footer, which is sound.
+        # For the other ledgers the footer suffices, and it is sound.
         recorded.difference_update(keys_of(doubtful))
         problem = str(error)
         zones_by_group = []
@@ -129,7 +130,7 @@ def _look_up(
 def _read_zones(
     file: ZoneFile, ledgers: pa.Table, predicate: ZonePredicate | CountPredicate
 ) -> Iterator[pa.Table]:
-    """The zones of some ledgers of a file, with a column `may_match`.
+    """Yield zones of some ledgers of a file, with an additional column `may_match`.
 
     Raises:
         CorruptStatisticsError: They are damaged.
@@ -150,7 +151,7 @@ def _read_zones(
 
 
 def _positions(zones: pa.Table, may_match: pa.BooleanArray) -> Iterator[tuple[int, int, int]]:
-    """Where those zones begin and end that are read without the next ones; see `_FileAnswer`."""
+    """Yield the edges between zones that are read and others; see `_FileAnswer.positions`."""
     edge = pa.array([False])
     is_first = pc.and_(may_match, pc.invert(pa.concat_arrays([edge, may_match[:-1]])))
     is_last = pc.and_(may_match, pc.invert(pa.concat_arrays([may_match[1:], edge])))

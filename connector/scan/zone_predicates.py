@@ -1,4 +1,4 @@
-"""Which zones can match a predicate, by their statistics?"""
+"""Which zones can contain rows that match a predicate, judged by their statistics."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 KEY: Final = "__key__"
 _SPECIAL: Final = ("chunks", "encrypted", "damaged")
-"""Columns that count entries whose rows the zone alone does not determine."""
+"""Columns that count entries whose rows cannot be determined from their zone alone."""
 _PUBLISH_TIME: Final = "__publish_time__"
 _TIMES: Final = {
     _PUBLISH_TIME: ("min_publish_time", "max_publish_time", None),
@@ -38,16 +38,16 @@ _COLUMNS: Final = {
 } | {name: tuple(each for each in columns if each is not None) for name, columns in _TIMES.items()}
 _NO_CUT: Final = maxsize, maxsize
 PRUNABLE_COLUMNS: Final = tuple(_COLUMNS)
-"""The columns of rows of which statistics tell something."""
+"""The row columns for which statistics can prune zones."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZonePredicate:
-    """What rows that are asked for look like.
+    """A predicate on rows, in a form that statistics of zones can decide.
 
     Attributes:
-        combinations: By their values (`matching_combinations`); empty: there are none.
-        bounds: By their publish times; bounds by id are not looked at.
+        combinations: Values that matching rows have (`matching_combinations`); none match if empty.
+        bounds: Bounds of publish times; bounds by id are ignored.
     """
 
     combinations: Sequence[Combination]
@@ -55,18 +55,18 @@ class ZonePredicate:
 
     @property
     def is_all(self) -> bool:
-        """Whether any row may be asked for."""
+        """Whether any row may match, so that nothing can be pruned."""
         return not self.bounds.by_time and any(not each for each in self.combinations)
 
     @property
     def has_key(self) -> bool:
-        """Whether filters of keys can tell more."""
+        """Whether Bloom filters of keys can prune more."""
         keys = (cell for each in self.combinations for cell in each.get(KEY, ()))
         return any(cell.is_one_value for cell in keys)
 
     @property
     def columns(self) -> list[str]:
-        """The columns of statistics that are looked at besides positions; filters of keys apart."""
+        """The statistics columns that it needs, except positions and Bloom filters of keys."""
         columns = {*_SPECIAL, "messages"}
         for each in self.combinations:
             columns |= {needed for name in each for needed in _COLUMNS.get(name, ())}
@@ -75,10 +75,10 @@ class ZonePredicate:
         return sorted(columns - {"keys"})
 
     def may_match(self, zones: pa.Table) -> pa.BooleanArray:
-        """For each zone, or ledger, whether it may have a row that is asked for; never null.
+        """Return for each zone or ledger whether it may have a matching row; never null.
 
         Args:
-            zones: Statistics with `columns`; with `keys` too if they are to be looked at.
+            zones: Statistics with `columns`; also with `keys` if Bloom filters should be used.
         """
         passes = _same(zones, value=False)
         for one in self.combinations:
@@ -87,11 +87,11 @@ class ZonePredicate:
         if self.bounds.by_time:
             is_in_bounds = _may_be_in_cells(zones, _PUBLISH_TIME, [_publish_time_cell(self.bounds)])
             passes = pc.and_kleene(passes, is_in_bounds)
-        # What is null is not known.
+        # Null means that statistics cannot decide.
         return pc.or_(_has_any(zones, _SPECIAL), pc.fill_null(passes, fill_value=True))
 
     def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
-        """For each ledger whether all zones of it may pass, so that none need be looked at."""
+        """Return for each ledger whether all its zones may match: then none can be pruned."""
         passes = _same(ledgers, value=False)
         for one in self.combinations:
             is_match = (_all_in_cells(ledgers, name, cells) for name, cells in one.items())
@@ -102,11 +102,11 @@ class ZonePredicate:
 
 @dataclass(frozen=True, slots=True)
 class CountPredicate:
-    """What has to be read to count rows: where statistics do not tell how many there are.
+    """A predicate for counting rows: matches zones whose row count statistics do not record.
 
     Attributes:
-        bounds: Bounds by time; bounds by id are not looked at.
-        uncommitted: Whether messages of transactions count, whatever became of these.
+        bounds: Bounds of publish times; bounds by id are ignored.
+        uncommitted: Whether messages of transactions always count, whatever their outcomes.
     """
 
     bounds: Bounds
@@ -116,36 +116,36 @@ class CountPredicate:
 
     @property
     def columns(self) -> list[str]:
-        """The columns of statistics that are looked at besides positions."""
+        """The statistics columns that it needs, except positions."""
         return [*_SPECIAL, "messages", "transactional", "min_publish_time", "max_publish_time"]
 
     def may_match(self, zones: pa.Table) -> pa.BooleanArray:
-        """For each zone, or ledger, whether it has to be read; never null."""
+        """Return for each zone or ledger whether it has to be read; never null."""
         special = _SPECIAL if self.uncommitted else (*_SPECIAL, "transactional")
         is_in_bounds = pc.fill_null(_is_in_bounds(zones, self.bounds), fill_value=False)
         has_none = pc.equal(column(zones, "messages"), 0)
         return pc.or_(_has_any(zones, special), pc.invert(pc.or_(is_in_bounds, has_none)))
 
     def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
-        """For each ledger whether all of it has to be read: nothing tells that."""
+        """Return False for each ledger, because ledger statistics never prove that."""
         return _same(ledgers, value=False)
 
 
 def _has_any(zones: pa.Table, names: Iterable[str]) -> pa.BooleanArray:
-    """Whether zones have entries of some kinds; true if that is not known."""
+    """Return whether zones have entries of some kinds; true if that is not recorded."""
     number = reduce(pc.add, (column(zones, name) for name in names))
     return pc.fill_null(pc.not_equal(number, 0), fill_value=True)
 
 
 def _is_in_bounds(zones: pa.Table, bounds: Bounds) -> pa.BooleanArray:
-    """Whether all messages were surely published within bounds by time; null: it is not known."""
+    """Return whether all messages were published within bounds by time; null if unknown."""
     if not bounds.by_time:
         return _same(zones, value=True)
     return _all_in_cells(zones, _PUBLISH_TIME, [_publish_time_cell(bounds)])
 
 
 def _publish_time_cell(bounds: Bounds) -> Cell:
-    """The publish times, in µs, that lie within bounds by time."""
+    """Return the publish times, in µs, that are within bounds by time."""
     return Cell(
         None if bounds.start_ms is None else _storable(bounds.start_ms * 1000),
         None if bounds.end_ms is None else _storable(bounds.end_ms * 1000 - 1),
@@ -153,12 +153,12 @@ def _publish_time_cell(bounds: Bounds) -> Cell:
 
 
 def _storable(microseconds: int) -> int:
-    """The nearest number of 64 bits: bounds may lie where no time is."""
+    """Clamp a time to 64 bits: bounds may exceed any storable time."""
     return max(-maxsize - 1, min(microseconds, maxsize))
 
 
 def _all_in_cells(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
-    """Whether all values of a column surely lie in some cells; null: that is not known."""
+    """Return whether all values of a column are in some cells; null if unknown."""
     if name in {KEY, "__schema_version__"} or name not in _COLUMNS:
         return _same(ledgers, value=False)
     least, greatest, nulls = _ends(ledgers, name)
@@ -172,7 +172,7 @@ def _all_in_cells(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Boo
 
 
 def _may_be_in_cells(zones: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
-    """Whether a value of a column may lie in one of some cells; null: that is not known."""
+    """Return whether a value of a column may be in one of some cells; null if unknown."""
     if name not in _COLUMNS:
         return _same(zones, value=True)
     if name == KEY:
@@ -187,7 +187,7 @@ def _may_be_in_cells(zones: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Bo
 
 
 def _ends(zones: pa.Table, name: str) -> tuple[pa.Array, pa.Array, pa.Array | None]:
-    """Least and greatest value of a column, and how many rows have none; None: all have one."""
+    """Return minimum and maximum of a column, and its number of nulls; None if it has no nulls."""
     if name == "__ledger_id__":
         ids = column(zones, "ledger_id")
         return ids, ids, None
@@ -199,7 +199,7 @@ def _ends(zones: pa.Table, name: str) -> tuple[pa.Array, pa.Array, pa.Array | No
 
 
 def _join_cells(cells: Iterable[Cell]) -> list[Cell]:
-    """The cells that are not null, those that touch as one; they ascend."""
+    """Return the cells except nulls, ascending, with adjacent cells merged."""
     joined: list[Cell] = []
     for each in cells:
         if each.is_null:
@@ -212,7 +212,7 @@ def _join_cells(cells: Iterable[Cell]) -> list[Cell]:
 
 
 def _between(cell: Cell, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
-    """Whether no `low` is below the lower bound of a cell, and no `high` above its upper bound."""
+    """Return whether `low` is at least a cell's lower bound, and `high` at most its upper one."""
     is_match = _same(low, value=True)
     if cell.least is not None:
         is_match = pc.and_kleene(is_match, pc.greater_equal(low, cell.least))
@@ -257,15 +257,15 @@ def _has_version(versions: pa.ListArray, cell: Cell) -> pa.BooleanArray:
 def subtract_stretches(
     ranges: Sequence[EntryRange], ledger_ids: pa.Array, firsts: pa.Array, lasts: pa.Array
 ) -> list[EntryRange]:
-    """What is left of some ranges without some stretches of entries.
+    """Return what remains of some ranges without some stretches of entries.
 
     Args:
-        ranges: Ascending, none in another.
+        ranges: Ascending and disjoint.
         ledger_ids: The ledger of each stretch.
-        firsts: First entry of each.
-        lasts: Last entry of each (inclusive).
+        firsts: First entry of each stretch.
+        lasts: Last entry of each stretch (inclusive).
     """
-    # All ledgers are laid end to end, so that a stretch is two numbers.
+    # Number the entries of all ledgers consecutively, so that a stretch is two numbers.
     sizes: dict[int, int] = {}
     for each in ranges:
         sizes[each.ledger_id] = each.last_entry_id + 1
@@ -298,7 +298,7 @@ def _join_stretches(
     firsts: pa.Array,
     lasts: pa.Array,
 ) -> Iterator[tuple[int, int]]:
-    """The stretches of ledgers that are laid end to end, half-open; those that touch are one."""
+    """Yield the stretches as half-open intervals of consecutive numbers; adjacent ones merge."""
     index = pc.index_in(ledger_ids, value_set=pa.array(begins, pa.int64()))
     is_present = pc.is_valid(index)
     index = index.filter(is_present)
@@ -319,7 +319,7 @@ def _join_stretches(
 
 
 def column(zones: pa.Table, name: str) -> pa.Array:
-    """A column in one piece."""
+    """Return a column as one contiguous array."""
     return zones.column(name).combine_chunks()
 
 

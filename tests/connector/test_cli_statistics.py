@@ -154,11 +154,11 @@ def test_plan_tells_what_statistics_spare(statistics: str) -> None:
     assert plan["skipped_bytes"] == sum(row["stop"] - row["start"] for row in unread)
     assert plan["bytes"] < whole["bytes"] / 4
     assert [each["last_entry_id"] for each in plan["ranges"]] == [zones[-1]["last_entry_id"]]
-    assert f"not to read, by statistics: {len(unread)} zones, 13.2 MB" in printed
+    assert f"pruned by statistics: {len(unread)} zones, 13.2 MB" in printed
     assert "do not know" not in printed
     told = run("plan", URL, *options[:-1], URL).stdout
-    assert "statistics do not know 1 ledger" in told
-    assert "not to read" not in told
+    assert "not in the statistics: 1 ledger" in told
+    assert "pruned" not in told
 
 
 def test_plan_and_cost_take_a_condition(statistics: str) -> None:

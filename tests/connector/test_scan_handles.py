@@ -138,5 +138,5 @@ def test_a_handle_of_another_read_is_refused() -> None:
     [task] = one.plan()
     assert task_of([*other.reads(), *one.reads()], task.handle()) == task
 
-    with pytest.raises(OptionError, match="of another read"):
+    with pytest.raises(OptionError, match="belongs to another read"):
         task_of(other.reads(), task.handle())

@@ -227,7 +227,7 @@ def test_statistics_that_cannot_be_used_are_told(
 
     (problem,) = (each for each in caplog.records if each.levelno == logging.WARNING)
     assert "a file of statistics is not as it was written" in problem.getMessage()
-    assert any("not to read, by statistics: 7 zones" in each for each in caplog.messages)
+    assert any("pruned by statistics: 7 zones" in each for each in caplog.messages)
 
 
 def test_streams_take_conditions_and_statistics(url: str, folder: Path) -> None:
