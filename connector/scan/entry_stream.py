@@ -63,7 +63,9 @@ class EntryStream:
         self._is_gap_skipped = True
 
     def __iter__(self) -> Iterator[EntryRun]:
-        for stretch, following in zip(self._stretches, [*self._stretches[1:], None], strict=True):
+        for stretch, next_stretch in zip(
+            self._stretches, [*self._stretches[1:], None], strict=True
+        ):
             # Between stretches, the broker may have restarted its entry index.
             order = BrokerOrder()
             last = stretch.last
@@ -75,7 +77,7 @@ class EntryStream:
                     yield run
             ledger_id, entry_id = last
             if not self._is_gap_skipped:
-                stop = following.first if following else None
+                stop = next_stretch.first if next_stretch else None
                 for run in self._runs_between((ledger_id, entry_id + 1), stop):
                     yield run
                     if self._is_gap_skipped:

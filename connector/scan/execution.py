@@ -49,14 +49,14 @@ def execute(
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    counted = ReadMetrics() if metrics is None else metrics
-    tally = new_tally(task.read.options, counted)
+    read_metrics = ReadMetrics() if metrics is None else metrics
+    tally = new_tally(task.read.options, read_metrics)
     with RangePrefetcher(byte_spans([task])) as prefetch:
         yield from RecordBatchBuilder.from_read(task.read).build(
             _rows(task, tally, prefetch, gatherer), tally
         )
     if metrics is None:
-        warn_incomplete(counted, task.read.origin.topic)
+        warn_incomplete(read_metrics, task.read.origin.topic)
 
 
 def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:

@@ -113,8 +113,8 @@ class LatestView:
         ranges = [part for each in read.ranges for part in messages.ranges(read, each)]
         names = {own: name for name, own in read.options.filterable.columns}
         latest = PositionFilter(tuple(names[name] for name in _POSITION), messages.codes)
-        before = read.options.row_filter
-        row_filter = latest if before is None else BothFilters(latest, before)
+        requested_filter = read.options.row_filter
+        row_filter = latest if requested_filter is None else BothFilters(latest, requested_filter)
         options = replace(read.options, row_filter=row_filter)
         return replace(read, ranges=tuple(ranges), options=options)
 
@@ -323,9 +323,9 @@ def _latest(batches: Iterator[pa.RecordBatch], memory_bytes: int) -> pa.Table:
             connection.register("messages", reader)
             latest = connection.sql(_LATEST).to_arrow_table()
     except duckdb.OutOfMemoryException:
-        more = max(_LEAST_BYTES, 2 * memory_bytes)
+        enough = max(_LEAST_BYTES, 2 * memory_bytes)
         message = (
-            f"{option_name('view_bytes', memory_bytes)} is too little for the keys: try {more}"
+            f"{option_name('view_bytes', memory_bytes)} is too little for the keys: try {enough}"
         )
         raise OptionError(message) from None
     except duckdb.Error as error:

@@ -101,14 +101,14 @@ def _ranges(
     for each in combinations:
         if _has(each.get("__ledger_id__"), ledger.ledger_id):
             limits += _stretches(each.get("__entry_id__"), first, last)
-    joined: list[EntryRange] = []
+    joined_ranges: list[EntryRange] = []
     for start, end in sorted(limits):
-        if joined and len(ledger.blocks(joined[-1].last_entry_id, start)) <= 1:
-            last_entry_id = max(end, joined[-1].last_entry_id)
-            joined[-1] = joined[-1]._replace(last_entry_id=last_entry_id)
+        if joined_ranges and len(ledger.blocks(joined_ranges[-1].last_entry_id, start)) <= 1:
+            last_entry_id = max(end, joined_ranges[-1].last_entry_id)
+            joined_ranges[-1] = joined_ranges[-1]._replace(last_entry_id=last_entry_id)
         else:
-            joined.append(EntryRange(ledger.ledger_id, start, end))
-    return joined
+            joined_ranges.append(EntryRange(ledger.ledger_id, start, end))
+    return joined_ranges
 
 
 def _has(cells: Sequence[Cell] | None, value: int) -> bool:
@@ -175,9 +175,9 @@ def _ledgers_of_other_times(
     ids, first, last = (pa.array(each, pa.int64()) for each in zip(*times, strict=True))
     columns = {"ledger_id": ids, "min_publish_time": first, "max_publish_time": last}
     columns |= dict.fromkeys(("chunks", "encrypted", "damaged"), pa.repeat(0, len(ids)))
-    nothing = pa.nulls(len(ids))
+    nulls = pa.nulls(len(ids))
     ledgers = pa.table(
-        [columns.get(each.name, nothing).cast(each.type) for each in LEDGER_SCHEMA],
+        [columns.get(each.name, nulls).cast(each.type) for each in LEDGER_SCHEMA],
         schema=LEDGER_SCHEMA,
     )
     return frozenset(ids.filter(pc.invert(predicate.may_match(ledgers))).to_pylist())
@@ -201,16 +201,18 @@ def plan_count(
     columns = (prunable.column(name).to_pylist() for name in STRETCH)
     # A bound by id may split a zone, and even an entry; the recorded count covers it whole.
     bounds = read.options.bounds
-    cut = [each[:2] for each in (bounds.start_id, bounds.end_id) if each is not None and each[2]]
-    whole = [
+    split_entries = [
+        each[:2] for each in (bounds.start_id, bounds.end_id) if each is not None and each[2]
+    ]
+    is_whole = [
         read.is_read_whole(EntryRange(ledger_id, first, last))
         and not any(
             cut_ledger_id == ledger_id and first <= entry_id <= last
-            for cut_ledger_id, entry_id in cut
+            for cut_ledger_id, entry_id in split_entries
         )
         for ledger_id, first, last in zip(*columns, strict=True)
     ]
-    prunable = prunable.filter(pa.array(whole, pa.bool_()))
+    prunable = prunable.filter(pa.array(is_whole, pa.bool_()))
     remaining = zone_predicates.subtract_stretches(
         read.ranges, *(zone_predicates.column(prunable, name) for name in STRETCH)
     )

@@ -67,13 +67,13 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
     """
     each = batch_limits(options)
     values, size_bytes = options.filterable.values, _unit_bytes()
-    most = BatchLimits(max_rows=most_rows(values), max_bytes=size_bytes).limit_bytes(size_bytes)
+    limits = BatchLimits(max_rows=most_rows(values), max_bytes=size_bytes).limit_bytes(size_bytes)
     columns = 1 + len(options.projection.columns) + (0 if values is None else values.node_count)
     batches = max(1, size_bytes // 4 // (columns * _COLUMN_BYTES))
     return replace(
         each,
-        max_rows=max(1, min(batches, most.max_rows // each.max_rows)) * each.max_rows,
-        max_bytes=max(1, min(batches, most.max_bytes // each.max_bytes)) * each.max_bytes,
+        max_rows=max(1, min(batches, limits.max_rows // each.max_rows)) * each.max_rows,
+        max_bytes=max(1, min(batches, limits.max_bytes // each.max_bytes)) * each.max_bytes,
     )
 
 
@@ -247,12 +247,12 @@ class _TaskSplitter:
         )
 
     def _new_pending(self) -> _PendingUnit:
-        most, each, batches = self._unit_limits, self._limits, self._growth.batches
+        unit_limits, each, batches = self._unit_limits, self._limits, self._growth.batches
         return _PendingUnit(
             replace(
-                most,
-                max_rows=min(most.max_rows, batches * each.max_rows),
-                max_bytes=min(most.max_bytes, batches * each.max_bytes),
+                unit_limits,
+                max_rows=min(unit_limits.max_rows, batches * each.max_rows),
+                max_bytes=min(unit_limits.max_bytes, batches * each.max_bytes),
             )
         )
 
@@ -262,8 +262,8 @@ class _TaskSplitter:
             rows = min(max(pending.messages, 1), limits.max_rows)
             limits = replace(limits, first_rows=rows, first_bytes=limits.max_bytes)
         self._growth.grow()
-        counted = self._tally.metrics.drain()
-        return partial(_decode, self._builder, pending.runs, limits, self._decryptor, counted)
+        counts = self._tally.metrics.drain()
+        return partial(_decode, self._builder, pending.runs, limits, self._decryptor, counts)
 
 
 class _PendingUnit:
@@ -275,17 +275,17 @@ class _PendingUnit:
         self.limits = limits
         self._bytes = 0
 
-    def has_room(self, more: MeasuredRun) -> bool:
+    def has_room(self, run: MeasuredRun) -> bool:
         """Return whether another run fits; the first always does."""
         return not self.runs or (
-            self.messages + more.message_count <= self.limits.max_rows
-            and self._bytes + more.counted_bytes <= self.limits.max_bytes
+            self.messages + run.message_count <= self.limits.max_rows
+            and self._bytes + run.counted_bytes <= self.limits.max_bytes
         )
 
-    def add(self, more: MeasuredRun) -> None:
-        self.runs.append(more.run)
-        self.messages += more.message_count
-        self._bytes += more.counted_bytes
+    def add(self, run: MeasuredRun) -> None:
+        self.runs.append(run.run)
+        self.messages += run.message_count
+        self._bytes += run.counted_bytes
 
 
 def _decode(
@@ -293,11 +293,11 @@ def _decode(
     runs: Sequence[EntryRun],
     limits: BatchLimits,
     decryptor: PayloadDecryptor,
-    counted: ReadMetrics,
+    counts: ReadMetrics,
 ) -> UnitResult:
     # Count in a copy, because a unit may run again.
-    own = ReadMetrics().add(counted)
-    parts = _decode_parts(builder, runs, limits, decryptor, own)
+    own_counts = ReadMetrics().add(counts)
+    parts = _decode_parts(builder, runs, limits, decryptor, own_counts)
     return replace(next(parts), remaining_parts=parts)
 
 
@@ -306,18 +306,18 @@ def _decode_parts(
     runs: Sequence[EntryRun],
     limits: BatchLimits,
     decryptor: PayloadDecryptor,
-    counted: ReadMetrics,
+    counts: ReadMetrics,
 ) -> Iterator[UnitResult]:
     """Decode a unit in parts of about `_MOST_UNIT_BYTES`; nearly always there is only one."""
     options = builder.options
-    tally = new_tally(options, counted)
+    tally = new_tally(options, counts)
     entries = map(_verify, runs) if options.compares_checksums else runs
     with _memory():
         messages = MessageReader(entries, options.needs, tally, limits=limits, decryptor=decryptor)
     batches = builder.build(messages, tally)
     is_last = False
     while not is_last:
-        decoded: list[pa.RecordBatch] = []
+        decoded_batches: list[pa.RecordBatch] = []
         size_bytes = 0
         error: PulsarOffloadError | None = None
         with _memory():
@@ -327,13 +327,13 @@ def _decode_parts(
                     if batch is None:
                         is_last = True
                     else:
-                        decoded.append(batch)
+                        decoded_batches.append(batch)
                         size_bytes += batch.get_total_buffer_size()
             except PulsarOffloadError as read_error:
                 error, is_last = read_error, True
-        counted.rows = 0
-        yield UnitResult(decoded, counted.drain(), error)
-        del decoded
+        counts.rows = 0
+        yield UnitResult(decoded_batches, counts.drain(), error)
+        del decoded_batches
 
 
 def _verify(run: EntryRun) -> EntryRun:

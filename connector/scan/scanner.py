@@ -87,18 +87,18 @@ class TopicScanner:
         scan = replace(self.scan, options=replace(options, limits=limits))
         self.metrics = self._new_metrics(scan)
         batches = []
-        missing = num_rows
+        rows_left = num_rows
         # In this thread, because prefetched rows would be wasted.
         with self._counting() as counts:
             remaining = (batch for task in scan.plan() for batch in execute(task, counts))
-            while missing > 0:
+            while rows_left > 0:
                 batch = next(remaining, None)
                 if batch is None:
                     break
-                batches.append(batch.slice(0, missing))
-                missing -= len(batches[-1])
+                batches.append(batch.slice(0, rows_left))
+                rows_left -= len(batches[-1])
             remaining.close()
-        if missing > 0:
+        if rows_left > 0:
             self._warn()
         return pa.Table.from_batches(batches, self.projected_schema)
 
@@ -184,20 +184,20 @@ def _last_rows(
 ) -> list[pa.RecordBatch]:
     """Return the last rows of a topic partition, in order."""
     last_batches: deque[pa.RecordBatch] = deque()
-    missing = num_rows
+    rows_left = num_rows
     for part in _split_reads_from_end(reads, num_rows):
         last: deque[pa.RecordBatch] = deque()
         count = 0
         for batch in execute(part.task(part.ranges), metrics):
             last.append(batch)
             count += batch.num_rows
-            while count - last[0].num_rows >= missing:
+            while count - last[0].num_rows >= rows_left:
                 count -= last.popleft().num_rows
-        if count > missing:
-            last[0] = last[0].slice(count - missing)
+        if count > rows_left:
+            last[0] = last[0].slice(count - rows_left)
         last_batches.extendleft(reversed(last))
-        missing -= min(count, missing)
-        if not missing:
+        rows_left -= min(count, rows_left)
+        if not rows_left:
             break
     return list(last_batches)
 
@@ -221,18 +221,18 @@ def _split_from_end(
     transactions.
     """
     part: deque[EntryRange] = deque()
-    left = entry_count
+    entries_left = entry_count
     for ledger_id, first, last in reversed(ranges):
         stop = last + 1
         while stop > first:
-            start = max(first, stop - left)
+            start = max(first, stop - entries_left)
             part.appendleft(EntryRange(ledger_id, start, stop - 1))
-            left -= stop - start
+            entries_left -= stop - start
             stop = start
-            if not left:
+            if not entries_left:
                 yield tuple(part)
                 part.clear()
                 entry_count *= 4
-                left = entry_count
+                entries_left = entry_count
     if part:
         yield tuple(part)

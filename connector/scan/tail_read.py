@@ -39,14 +39,14 @@ def add_tail(read: TopicRead, tail: LiveTail | None) -> TopicRead:
 def _last_blocks(ledgers: Sequence[Ledger]) -> list[EntryRange]:
     """Return the entries of the last data blocks, ascending."""
     ranges: list[EntryRange] = []
-    left = _ADOPTED_BLOCKS
+    blocks_left = _ADOPTED_BLOCKS
     for ledger in reversed(ledgers):
-        blocks = ledger.blocks(0, ledger.last_entry_id)[-left:]
+        blocks = ledger.blocks(0, ledger.last_entry_id)[-blocks_left:]
         if blocks:
             first = blocks[0].first_entry_id
             ranges.append(EntryRange(ledger.ledger_id, first, ledger.last_entry_id))
-        left -= len(blocks)
-        if not left:
+        blocks_left -= len(blocks)
+        if not blocks_left:
             break
     return ranges[::-1]
 
@@ -80,6 +80,6 @@ def tail_read(read: TopicRead) -> TopicRead | None:
     is_after = bounds.start_id is not None and bounds.start_id[:2] > tail.last
     if tail.first > tail.last or is_before or is_after:
         return None
-    whole = EntryRange(tail.ledger_id, 0, tail.last_entry_id)
+    whole_tail = EntryRange(tail.ledger_id, 0, tail.last_entry_id)
     origin = replace(read.origin, unknown=UNAVAILABLE_COLUMNS)
-    return TopicRead(origin, (tail,), (whole,), read.options)
+    return TopicRead(origin, (tail,), (whole_tail,), read.options)

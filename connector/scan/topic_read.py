@@ -173,8 +173,8 @@ class TopicRead:
         ledger_id, first, last = entries
         ranges = []
         start_index = bisect_right(self.ranges, (ledger_id, first), key=_first)
-        for at in range(max(0, start_index - 1), len(self.ranges)):
-            each = self.ranges[at]
+        for index in range(max(0, start_index - 1), len(self.ranges)):
+            each = self.ranges[index]
             if (ledger_id, last) < _first(each):
                 break
             start, end = max(first, each.first_entry_id), min(last, each.last_entry_id)
@@ -359,11 +359,11 @@ def _varints(numbers: Iterable[int]) -> bytes:
     """Encode numbers as bytes of seven bits each, the lowest first, like Protobuf's varints."""
     data = bytearray()
     for number in numbers:
-        rest = number
-        while rest > 0x7F:  # noqa: PLR2004 - what seven bits hold
-            data.append(rest & 0x7F | 0x80)
-            rest >>= 7
-        data.append(rest)
+        remainder = number
+        while remainder > 0x7F:  # noqa: PLR2004 - what seven bits hold
+            data.append(remainder & 0x7F | 0x80)
+            remainder >>= 7
+        data.append(remainder)
     return bytes(data)
 
 

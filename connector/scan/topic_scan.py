@@ -83,8 +83,8 @@ class Scan:
         Raises:
             OptionError: A column does not exist.
         """
-        chosen = self.options.filterable.select(columns)
-        return replace(self, options=replace(self.options, projection=chosen))
+        projection = self.options.filterable.select(columns)
+        return replace(self, options=replace(self.options, projection=projection))
 
     def where(self, expression: pc.Expression) -> Scan:
         """Return a copy with only the rows for which an expression is also true.
@@ -98,9 +98,9 @@ class Scan:
 
     def add_filter(self, row_filter: RowFilter) -> Scan:
         """Return a copy with only the rows that also match a filter."""
-        before = self.options.row_filter
-        both = row_filter if before is None else BothFilters(before, row_filter)
-        return replace(self, options=replace(self.options, row_filter=both))
+        current = self.options.row_filter
+        combined = row_filter if current is None else BothFilters(current, row_filter)
+        return replace(self, options=replace(self.options, row_filter=combined))
 
     def reads(self) -> list[TopicRead]:
         """Return the reads of all topics that can have rows, in order.

@@ -63,11 +63,11 @@ def prunable_zones(
         (file, ledgers.filter(objects.are_same(ledgers)).drop_columns(_UNUSED_COLUMNS))
         for file, ledgers in statistics.ledgers(name, sorted(ledger_ids))
     )
-    recorded = 0
+    recorded_count = 0
     prunable: list[pa.Table] = [_NOTHING]
     pruning = Pruning(problems=statistics.problems)
     for answer in answers(files, partial(_look_up, predicate)):
-        recorded += len(answer.ledgers)
+        recorded_count += len(answer.ledgers)
         if answer.problem is not None:
             pruning += Pruning(problems=(answer.problem,))
         if answer.value is not None:
@@ -75,7 +75,7 @@ def prunable_zones(
             pruning += answer.value.pruning
             for ledger_id, entry_id, position in answer.value.positions:
                 data[ledger_id].remember(entry_id, position)
-    return pa.concat_tables(prunable), pruning + Pruning(len(data) - recorded)
+    return pa.concat_tables(prunable), pruning + Pruning(len(data) - recorded_count)
 
 
 def sum_of(numbers: pa.ChunkedArray) -> int:
@@ -103,19 +103,19 @@ def _look_up(
     predicate: ZonePredicate | CountPredicate, file: ZoneFile, ledgers: pa.Table
 ) -> Answer[_FileAnswer]:
     may_match = predicate.may_match(ledgers)
-    whole = ledgers.filter(pc.invert(may_match))
-    recorded, problem = set(keys_of(ledgers)), None
+    pruned = ledgers.filter(pc.invert(may_match))
+    keys, problem = set(keys_of(ledgers)), None
     doubtful = ledgers.filter(pc.and_(may_match, pc.invert(predicate.all_may_match(ledgers))))
     try:
         zones_by_group = list(_read_zones(file, doubtful, predicate))
     except UNUSABLE as error:
         # For the other ledgers the footer suffices, and it is sound.
-        recorded.difference_update(keys_of(doubtful))
+        keys.difference_update(keys_of(doubtful))
         problem = str(error)
         zones_by_group = []
-        whole = whole.filter(pa.array([each in recorded for each in keys_of(whole)], pa.bool_()))
-    prunable = [whole.select(_NOTHING.column_names)]
-    pruning = Pruning(0, sum_of(whole.column("zones")), sum_of(whole.column("size_bytes")))
+        pruned = pruned.filter(pa.array([each in keys for each in keys_of(pruned)], pa.bool_()))
+    prunable = [pruned.select(_NOTHING.column_names)]
+    pruning = Pruning(0, sum_of(pruned.column("zones")), sum_of(pruned.column("size_bytes")))
     positions: list[tuple[int, int, int]] = []
     for zones in zones_by_group:
         may_match = column(zones, "may_match")
@@ -124,7 +124,7 @@ def _look_up(
         size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
         pruning += Pruning(0, left_out.num_rows, sum_of(size_bytes))
         positions += _positions(zones, may_match)
-    return Answer(recorded, _FileAnswer(pa.concat_tables(prunable), pruning, positions), problem)
+    return Answer(keys, _FileAnswer(pa.concat_tables(prunable), pruning, positions), problem)
 
 
 def _read_zones(

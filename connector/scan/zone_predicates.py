@@ -193,8 +193,8 @@ def _ends(zones: pa.Table, name: str) -> tuple[pa.Array, pa.Array, pa.Array | No
         return ids, ids, None
     if name == "__entry_id__":
         return column(zones, "first_entry_id"), column(zones, "last_entry_id"), None
-    first, last, counted = _TIMES[name]
-    nulls = None if counted is None else column(zones, counted)
+    first, last, null_column = _TIMES[name]
+    nulls = None if null_column is None else column(zones, null_column)
     return _microseconds(zones, first), _microseconds(zones, last), nulls
 
 
@@ -276,18 +276,18 @@ def subtract_stretches(
     remaining = []
     for each in ranges:
         shift = begins[each.ledger_id]
-        at, end = each.first_entry_id + shift, each.last_entry_id + 1 + shift
-        while stop <= at:
+        position, end = each.first_entry_id + shift, each.last_entry_id + 1 + shift
+        while stop <= position:
             start, stop = next(cuts, _NO_CUT)
         while start < end:
-            if at < start:
-                remaining.append(EntryRange(each.ledger_id, at - shift, start - 1 - shift))
-            at = min(stop, end)
+            if position < start:
+                remaining.append(EntryRange(each.ledger_id, position - shift, start - 1 - shift))
+            position = min(stop, end)
             if stop > end:
                 break
             start, stop = next(cuts, _NO_CUT)
-        if at < end:
-            remaining.append(EntryRange(each.ledger_id, at - shift, end - 1 - shift))
+        if position < end:
+            remaining.append(EntryRange(each.ledger_id, position - shift, end - 1 - shift))
     return remaining
 
 

@@ -68,7 +68,7 @@ def _ledger_of_partition(number: int) -> int:
             "give --schema for typed columns, or --value raw",
             0,
         ),
-        (("head", URL, "json-orders", "--schema-version", "1"), "--schema-version picks", USAGE),
+        (("head", URL, "json-orders", "--schema-version", "1"), "--schema-version selects", USAGE),
         (("head", URL, _encrypted(), "--value", "raw"), "as --decryption-keys", UNREADABLE),
         (("head", URL, "json-orders", "--start", "soon"), "--start must be a datetime", USAGE),
         (
