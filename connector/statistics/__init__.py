@@ -1,8 +1,14 @@
-"""Statistics of topics: what a pass over the entries learned of each zone, kept for good.
+"""Statistics of topics: what a pass over the entries recorded of each zone, stored in Parquet.
 
-`zones` has the columns, `gathering` makes rows of entries, `zone_files` writes them so that
-damage is found, `store` is a folder of such files, and `lookup` asks several of them. `analysis`
-fills a folder by `whole_ledgers`, `ledger_parts` by what somebody reads for another reason.
-`data_objects` says which zones are of objects as they are, `transactions` what they tell of
-transactions.
+A zone is about 1 MiB of consecutive entries (as in a zone map). Reads use it to prune.
+
+- `zones`: the columns.
+- `gathering`: computes the row of a zone from its entries.
+- `zone_files`: encodes rows as files in which any damage is detected.
+- `store`: a folder of such files.
+- `lookup`: queries several files at once.
+- `whole_ledgers`, `analysis`: read ledgers to fill a folder.
+- `ledger_parts`: gathers zones from reads made for another purpose.
+- `data_objects`: tells whether recorded zones belong to the current versions of objects.
+- `transactions`: what statistics record of transactions.
 """

@@ -1,4 +1,4 @@
-"""Fills a folder of statistics with what it does not know yet of some ledgers."""
+"""Analysis: adds zones of ledgers that are not recorded yet to a folder of statistics."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Analyzed:
-    """What became of a ledger.
+    """The result of analyzing a ledger.
 
     Attributes:
         topic: Its topic or partition.
         ledger_id: Its id.
-        zones: How many zones it has.
-        bytes: How many bytes they have.
-        losses: What could not be read of it, in words.
+        zones: Number of its zones.
+        bytes: Number of its stored bytes.
+        losses: What could not be read of it, as sentences.
     """
 
     topic: str
@@ -42,16 +42,16 @@ class Analyzed:
 Analyzer: TypeAlias = """Callable[
     [Statistics, Sequence[tuple[str, Ledger]], Callable[[Analyzed], None], Explaining], object
 ]"""
-"""What fills a folder as `analyze` does, in this process or elsewhere."""
+"""A function that fills a folder like `analyze`, in this process or elsewhere."""
 
 
 def unknown_ledgers(statistics: Statistics, topic: str, ledgers: Sequence[Ledger]) -> list[Ledger]:
-    """Those of a topic's ledgers whose objects, in these versions, statistics do not know."""
+    """Return the ledgers whose objects, in their current versions, statistics do not record."""
     objects = DataObjects((topic, each) for each in ledgers)
-    recorded: set[int] = set()
+    recorded_ids: set[int] = set()
     for _, rows in statistics.ledgers(topic):
-        recorded.update(rows.filter(objects.are_same(rows)).column("ledger_id").to_pylist())
-    return [each for each in ledgers if each.ledger_id not in recorded]
+        recorded_ids.update(rows.filter(objects.are_same(rows)).column("ledger_id").to_pylist())
+    return [each for each in ledgers if each.ledger_id not in recorded_ids]
 
 
 def analyze(
@@ -62,24 +62,25 @@ def analyze(
     *,
     threads: int | None = None,
 ) -> Statistics:
-    """Read ledgers whole, and write what they hold.
+    """Read whole ledgers and write their zones.
 
-    Whatever is written holds whole ledgers; if the run is killed, the next one goes on behind it.
+    Each file that is written holds whole ledgers. If a run is killed, the next one continues after
+    what was written.
 
     Args:
         statistics: The folder.
         ledgers: Ledgers, with the name of the topic or partition of each.
         progress: Called after each ledger that was read.
-        explaining: As `whole_ledgers` takes it.
-        threads: In how many they are decoded; None: in as many as there are cores.
+        explaining: See `whole_ledgers`.
+        threads: Number of threads that decode; None: one per core.
 
     Returns:
         The folder, with the new files.
 
     Raises:
         OptionError: The folder cannot be written to.
-        TrimmedEntriesError: The cluster trimmed a ledger; what was read before is written.
-        StorageError: A request went on failing; likewise.
+        TrimmedEntriesError: The cluster trimmed a ledger; zones of earlier ledgers are written.
+        StorageError: A request failed after all retries; zones of earlier ledgers are written.
     """
     with ZoneWriter(statistics) as writer:
         for whole in whole_ledgers(ledgers, zone_row, threads=threads, explaining=explaining):
@@ -93,7 +94,7 @@ def analyze(
 
 
 def _damage(rows: Iterable[ZoneRow]) -> Iterator[str]:
-    """Which zones of a ledger have entries that are not as they were written, in words."""
+    """Yield a sentence for each zone that has damaged entries."""
     for row in rows:
         if row["damaged"]:
             number, first, last = (row[n] for n in ("damaged", "first_entry_id", "last_entry_id"))

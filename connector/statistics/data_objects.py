@@ -1,4 +1,4 @@
-"""Which ledgers of statistics have the data objects that are read, in the versions that are."""
+"""Which recorded ledgers still have the data objects that they were recorded from."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ _first_entry_id = attrgetter("first_entry_id")
 
 
 def part_with(ledger: Ledger, entry_id: int) -> DataPart:
-    """The part of a ledger that has an entry; or the one before it."""
+    """Return the part of a ledger that contains an entry, or else the part before it."""
     parts = ledger.parts
     return parts[max(0, bisect_right(parts, entry_id, key=_first_entry_id) - 1)]
 
 
 class DataObjects:
-    """The data objects of some ledgers, to be compared with those that statistics are of.
+    """The current data objects of some ledgers, for comparison with recorded ones.
 
     Args:
         ledgers: Ledgers, with the name of the topic or partition of each.
@@ -45,10 +45,10 @@ class DataObjects:
         }
 
     def are_same(self, ledgers: pa.Table) -> pa.BooleanArray:
-        """For each row whether its ledger is one of these, with the same objects, all of them.
+        """Return for each row whether its ledger has exactly the objects that were recorded.
 
         Args:
-            ledgers: Rows of `LEDGER_SCHEMA` of one file; those of a ledger together or not at all.
+            ledgers: Rows of `LEDGER_SCHEMA` of one file; either all rows of a ledger or none.
         """
         topics, ids, *identities = (ledgers.column(name).to_pylist() for name in IDENTITY)
         keys = list(zip(topics, ids, strict=True))
@@ -56,18 +56,17 @@ class DataObjects:
         for key, identity in zip(keys, zip(*identities, strict=True), strict=True):
             identities_by_key[key].append(identity)
         same = {
-            key: _are_same(recorded, self._data.get(key, ()))
-            for key, recorded in identities_by_key.items()
+            key: _are_same(identities, self._data.get(key, ()))
+            for key, identities in identities_by_key.items()
         }
         return pa.array((same[key] for key in keys), pa.bool_())
 
 
 def _are_same(recorded: Iterable[_Identity], current: Iterable[_Identity]) -> bool:
-    """Whether objects are the same, each of them."""
     recorded_versions, current_versions = (
         {each[:2]: each[2] for each in every} for every in (recorded, current)
     )
-    # Where one version is not known, there is nothing to tell them apart.
+    # If a version is unknown, name and length have to suffice.
     return recorded_versions.keys() == current_versions.keys() and all(
         None in {version, current_versions[name]} or version == current_versions[name]
         for name, version in recorded_versions.items()

@@ -1,4 +1,4 @@
-"""The entries of a zone → its row of statistics."""
+"""Gathering: computes a zone's row of statistics from its entries."""
 
 from __future__ import annotations
 
@@ -38,19 +38,20 @@ _TIMES: Final = {
 }
 _PROJECTION: Final = projection([*_TIMES.values(), _KEY, _VERSION])
 _NEEDS: Final = replace(_PROJECTION.needs, payload=True)
-"""A reader decompresses payloads before it filters: what fails must have been met here."""
+"""Payloads are decompressed as in a read with a filter, so that entries which fail there fail
+here."""
 _UNPRUNABLE: Final = layout.CHUNKED | layout.ENCRYPTED | layout.BROKEN
-"""Entries with one of these have rows that cannot be told from the zone alone."""
+"""Flags of entries whose rows cannot be determined from their zone alone."""
 
 
 def zone_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> ZoneRow:
-    """What is kept of a zone.
+    """Return the row of statistics of a zone.
 
     Args:
         ledger: Its ledger.
         topic: Its topic or partition, as the row names it.
-        runs: Its entries, whose checksums were compared; not to be read again, because their tables
-            are changed.
+        runs: Its entries, with verified checksums. Their tables are changed, so they cannot be read
+            again.
     """
     first, last = runs[0], runs[-1]
     entry_id = first.number(0, layout.ENTRY_ID)
@@ -79,12 +80,12 @@ def zone_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> ZoneRow:
     try:
         return row | _summarize_rows(Origin(topic, -1), runs)
     except FormatError:
-        # What is wrong in it is met by whoever reads it.
+        # Mark the zone as damaged, so that no read prunes it and every read reports the error.
         return row | {"damaged": sum(run.count for run in runs)}
 
 
 def _summarize_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
-    """What is known of the messages of entries none of which is `_UNPRUNABLE`."""
+    """Return the columns about messages, for entries none of which is `_UNPRUNABLE`."""
     tally = Tally()
     reader = MessageReader(Delivery(runs, tally, PayloadDecryptor()), _NEEDS, tally)
     assembly = _PROJECTION.assembly(origin)
@@ -93,7 +94,7 @@ def _summarize_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
     summary: ZoneRow = {"messages": table.num_rows}
     for name, column in _TIMES.items():
         ends = pc.min_max(table.column(column))
-        # As numbers: Python has no time for some of them.
+        # As numbers: some times are outside the range of Python's datetime.
         summary[f"min_{name}_time"] = ends["min"].value
         summary[f"max_{name}_time"] = ends["max"].value
         summary[f"null_{name}_times"] = table.column(column).null_count
@@ -107,10 +108,10 @@ def _summarize_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
 
 
 def _summarize_transactions(runs: Sequence[EntryRun]) -> ZoneRow:
-    """The transactions with messages in some entries, and the outcomes that markers tell.
+    """Return the transactions with messages in some entries, and the outcomes in markers.
 
-    Nothing of them if a message stands behind the marker of its transaction: both lists together
-    would not tell that.
+    Returns nothing if a message follows the marker of its transaction, since the two lists cannot
+    express that.
     """
     first_entry_ids: dict[str, int] = {}
     outcomes: dict[str, bool] = {}

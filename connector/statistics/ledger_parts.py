@@ -1,4 +1,4 @@
-"""Blocks of ledgers that are read for whatever reason → their zones, made in passing."""
+"""Zones gathered from blocks of ledgers that are read for another purpose, such as a copy."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPart:
-    """The zones of consecutive blocks of a ledger. Can be pickled.
+    """The zones of consecutive blocks of a ledger. Picklable.
 
     Attributes:
         topic: Its topic or partition.
         ledger_id: Its id.
         first_entry_id: First entry of the blocks.
-        last_entry_id: Last entry (inclusive); none between is lost.
+        last_entry_id: Last entry (inclusive); no entry between them is lost.
         length_bytes: Sum of the lengths of the entries' data.
-        zones: What is kept of each of their zones, in order.
+        zones: Rows of statistics of their zones, in order.
     """
 
     topic: str
@@ -38,14 +38,14 @@ class LedgerPart:
 
 
 class ZoneGatherer:
-    """Makes zones of entries on their way to who reads them.
+    """Gathers zones from entries while another consumer reads them.
 
     Args:
         topic: The topic or partition that is read.
-        ledger_ids: The ledgers whose zones are made.
+        ledger_ids: The ledgers whose zones to gather.
 
     Attributes:
-        parts: What was made until now.
+        parts: The parts gathered so far.
     """
 
     def __init__(self, topic: str, ledger_ids: Container[int]) -> None:
@@ -56,13 +56,14 @@ class ZoneGatherer:
     def gather(
         self, ledger: Ledger, ends: tuple[int, int], runs: Iterator[EntryRun], *, verified: bool
     ) -> Iterator[EntryRun]:
-        """The same entries; if they are whole blocks, a part is made of them once all have passed.
+        """Yield the same entries; if they are whole blocks, add a part once all have passed.
 
         Args:
             ledger: Their ledger.
-            ends: The first entry and the last one (inclusive) that are asked for.
-            runs: The entries. Whoever takes them may change their table.
-            verified: Whether their checksums were compared; else that is done for the zones.
+            ends: The first and last (inclusive) requested entry.
+            runs: The entries. The consumer may change their tables.
+            verified: Whether their checksums were compared; if not, they are compared for the
+                zones.
         """
         first, last = ends
         if ledger.ledger_id not in self._ledger_ids or not _are_whole_blocks(ledger, first, last):
@@ -71,14 +72,14 @@ class ZoneGatherer:
         splitter, rows = ZoneSplitter(), []
         entries = length_bytes = 0
         for run in runs:
-            own = run.copy_table()
+            own_run = run.copy_table()
             if not verified:
-                own.verify_checksums()
-            rows += [zone_row(ledger, self._topic, each) for each in splitter.add(own)]
+                own_run.verify_checksums()
+            rows += [zone_row(ledger, self._topic, each) for each in splitter.add(own_run)]
             entries += run.count
             length_bytes += run.frame_bytes
             yield run
-        rows += [zone_row(ledger, self._topic, each) for each in splitter.rest()]
+        rows += [zone_row(ledger, self._topic, each) for each in splitter.flush()]
         if entries == last - first + 1:
             self.parts.append(
                 LedgerPart(self._topic, ledger.ledger_id, first, last, length_bytes, tuple(rows))

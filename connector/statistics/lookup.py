@@ -1,4 +1,4 @@
-"""Files of statistics that are asked side by side: of those that know a ledger, one tells all."""
+"""Lookups in several statistics files at once, where several files may record a ledger."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ _T = TypeVar("_T")
 _Key = tuple[str, int]
 
 _MOST_FILES: Final = 8
-"""So many are looked into at once: each takes some megabytes, and some requests of its own."""
+"""Maximum number of files read at once: each takes some megabytes, and some requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer(Generic[_T]):
-    """What a file tells of some ledgers.
+    """What a file says about some ledgers.
 
     Attributes:
-        ledgers: Those of which it tells, as topic and id.
-        value: What it tells; None if that is nothing.
-        problem: Why it does not tell of the others that it knows, in words; None if there are none.
+        ledgers: The ledgers it answers for, as topic and id.
+        value: The answer; None if there is none.
+        problem: Why it does not answer for other ledgers that it records; None if there are none.
     """
 
     ledgers: Collection[_Key]
@@ -41,44 +41,44 @@ def answers(
     files: Iterable[tuple[ZoneFile, pa.Table]],
     ask: Callable[[ZoneFile, pa.Table], Answer[_T]],
 ) -> Iterator[Answer[_T]]:
-    """Ask files of ledgers, each ledger of the first file that knows it.
+    """Yield answers about ledgers, each from the first file that records the ledger.
 
-    What a file does not tell because it is damaged, the next one is asked for.
+    If a file is damaged, the next file that records the ledger is asked.
 
     Args:
-        files: Files, and the ledgers that they may be asked of: some rows of `LEDGER_SCHEMA` in
-            the order of the file, with `topic` and `ledger_id` at least.
-        ask: Asks a file of some of its ledgers, in any thread. It raises one of `UNUSABLE` if the
-            file tells of none of them, and says in the answer if it tells of some.
+        files: Files, and the ledgers to look up in each: some rows of `LEDGER_SCHEMA` in the file's
+            order, with at least `topic` and `ledger_id`.
+        ask: Looks up some ledgers in a file; called in any thread. It raises one of `UNUSABLE` if
+            the file can answer for none of them, and sets `Answer.problem` if it answers for some.
 
     Raises:
         StorageError: Files cannot be read.
     """
-    left, recorded = list(files), set[_Key]()
-    while left:
-        chosen = list(_choose(left, recorded))
+    remaining, answered = list(files), set[_Key]()
+    while remaining:
+        assignments = list(_choose(remaining, answered))
         damaged = set[str]()
         with ThreadPoolExecutor(_MOST_FILES) as executor:
-            every = executor.map(lambda each: _ask(ask, *each), chosen)
-            for (file, _), answer in zip(chosen, every, strict=True):
-                recorded.update(answer.ledgers)
+            every = executor.map(lambda each: _ask(ask, *each), assignments)
+            for (file, _), answer in zip(assignments, every, strict=True):
+                answered.update(answer.ledgers)
                 if answer.problem is not None:
                     damaged.add(file.name)
                 yield answer
-        left = [each for each in left if each[0].name not in damaged] if damaged else []
+        remaining = [each for each in remaining if each[0].name not in damaged] if damaged else []
 
 
 def keys_of(ledgers: pa.Table) -> Sequence[_Key]:
-    """Topic and id of ledgers."""
+    """Return topic and id of each ledger."""
     columns = (ledgers.column(name).to_pylist() for name in ("topic", "ledger_id"))
     return list(zip(*columns, strict=True))
 
 
 def _choose(
-    files: Iterable[tuple[ZoneFile, pa.Table]], recorded: Collection[_Key]
+    files: Iterable[tuple[ZoneFile, pa.Table]], answered: Collection[_Key]
 ) -> Iterator[tuple[ZoneFile, pa.Table]]:
-    """The files that know ledgers which are not known; of each ledger the first one that does."""
-    assigned = set(recorded)
+    """Yield files with ledgers to look up; each ledger goes to the first file that records it."""
+    assigned = set(answered)
     for file, ledgers in files:
         keys, rows = keys_of(ledgers), ledgers
         if not assigned.isdisjoint(keys):

@@ -1,4 +1,4 @@
-"""A folder of statistics, opened: which zones of which ledgers are known."""
+"""A folder of statistics files, and the ledgers whose zones they record."""
 
 from __future__ import annotations
 
@@ -21,39 +21,39 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 UNUSABLE: Final = FormatError, MissingObjectError
-"""Damaged; or deleted meanwhile."""
+"""Errors of a single file that reads ignore: it is damaged, or was deleted meanwhile."""
 
 
 @dataclass(frozen=True)
 class Statistics:
-    """The files of statistics in a folder, as they were when it was opened. Can be pickled.
+    """The statistics files in a folder at the time it was opened. Picklable.
 
     Attributes:
         location: The folder.
-        files: Those that can be used.
-        problems: Why others cannot be, in words.
+        files: The usable files.
+        problems: Why other files cannot be used, as sentences.
     """
 
     location: Location
     files: tuple[ZoneFile, ...]
     problems: tuple[str, ...] = ()
     is_missing: bool = False
-    """Whether there is no such folder; an object store has folders only for objects in them."""
+    """Whether the folder does not exist; in an object store, an empty folder does not exist."""
 
     @classmethod
-    def opened(cls, location: Location) -> Statistics:
-        """List a folder, and read the footers of its files; a folder that is not there has none.
+    def open(cls, location: Location) -> Statistics:
+        """List a folder and read the footers of its files; a missing folder has no files.
 
         Raises:
-            StorageError: It cannot be read.
+            StorageError: The folder cannot be read.
         """
         return cls(location, ()).refreshed()
 
     def refreshed(self) -> Statistics:
-        """The folder as it is now; files that were read are not read again.
+        """Return the folder's current state; footers that were read are not read again.
 
         Raises:
-            StorageError: It cannot be read.
+            StorageError: The folder cannot be read.
         """
         location, is_missing = self.location, False
         try:
@@ -78,26 +78,27 @@ class Statistics:
     def ledgers(
         self, topic: str, ids: Sequence[int] | None = None
     ) -> Iterator[tuple[ZoneFile, pa.Table]]:
-        """The ledgers of a topic or partition that each file knows, of `LEDGER_SCHEMA`; no request.
+        """Yield each file with the ledgers of a topic that it records; sends no request.
 
-        A ledger may stand in several files, with the same or other versions of its object.
+        Rows are of `LEDGER_SCHEMA`. Several files may record a ledger, with the same version of its
+        object or another.
 
         Args:
-            topic: Its full name.
-            ids: Ascending; only ledgers with one of these ids, which takes little time if they are
-                near each other. None: all.
+            topic: Full name of the topic or partition.
+            ids: Ascending ids of the ledgers to look for; fast if they are close together. None:
+                all.
         """
         for file in self.files:
             rows = file.ledgers_of(topic, ids)
             if rows.num_rows:
                 yield file, rows
 
-    def added(self, zones: pa.Table) -> Statistics:
-        """Write a file of zones; gives the folder with it.
+    def with_zones(self, zones: pa.Table) -> Statistics:
+        """Write a file of zones and return the folder including it.
 
         Raises:
             OptionError: The folder cannot be written to.
-            StorageError: The store refused, or went on failing.
+            StorageError: The request was refused, or failed after all retries.
         """
         self.location.check_writable()
         name, data = encode_zone_file(zones)
@@ -111,7 +112,7 @@ def open_statistics(
     *,
     trace: RequestTrace | None = None,
 ) -> Statistics:
-    """Open a folder of statistics to add to; one that does not exist yet has none.
+    """Open a folder of statistics to add to; a folder that does not exist yet is empty.
 
     Args:
         url: Folder or URL.
@@ -125,7 +126,7 @@ def open_statistics(
     location = Location(
         path_or_url("statistics", url), storage_options, trace=trace or RequestTrace()
     )
-    return Statistics.opened(location)
+    return Statistics.open(location)
 
 
 def open_existing_statistics(
@@ -151,7 +152,7 @@ def open_existing_statistics(
     if statistics.is_missing:
         message = (
             f"{option_name('statistics')}: there is no folder {statistics.location}:"
-            " analyze makes one"
+            " create it with analyze"
         )
         raise OptionError(message)
     _warn_if_empty(statistics)
@@ -178,7 +179,8 @@ def open_snapshot_statistics(
     statistics = open_statistics(url, storage_options, trace=trace)
     if statistics.is_missing:
         message = (
-            f"there is no folder {statistics.location}, which the snapshot names for statistics"
+            f"there is no folder {statistics.location}, which the catalog snapshot names for"
+            " statistics"
         )
         warn_of_read(message, UnusedStatisticsWarning)
     else:
@@ -188,12 +190,12 @@ def open_snapshot_statistics(
 
 def _warn_if_empty(statistics: Statistics) -> None:
     if not (statistics.files or statistics.problems):
-        message = f"there are no statistics in {statistics.location}: analyze gathers them"
+        message = f"there are no statistics in {statistics.location}: gather them with analyze"
         warn_of_read(message, UnusedStatisticsWarning)
 
 
 def _problem(file: ZoneFile) -> str | None:
-    """Why a file cannot be used, if it cannot."""
+    """Return why a file cannot be used; None if it can."""
     try:
         file.ledgers  # noqa: B018 - they are read once, and kept
     except UNUSABLE as error:

@@ -1,4 +1,4 @@
-"""What statistics tell of a topic's transactions: where they began, and what became of them."""
+"""What statistics record of a topic's transactions: first entries and outcomes."""
 
 from __future__ import annotations
 
@@ -21,20 +21,21 @@ if TYPE_CHECKING:
 _COLUMNS: Final = ("first_entry_id", "last_entry_id", "transactions", "outcomes")
 _LOADED_LEDGERS: Final = 64
 _LOADED_BYTES: Final = 4 << 30
-"""Most ledgers that are looked into together, for their zones stand side by side in a file; and
-most bytes of them: to hold what a zone has of transactions may take as much as it has."""
+"""Maximum number and bytes of ledgers that are looked up together, because their zones are adjacent
+in a file. The bytes bound memory: a zone's transactions may take as much memory as the zone."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneTransactions:
-    """The transactions of a zone, by their ids as `__txn_id__` has them.
+    """The transactions of a zone, by `__txn_id__`.
 
     Attributes:
         first_entry_id: First entry of the zone.
         last_entry_id: Last entry (inclusive).
-        first_entry_ids: Those with messages in it, and the first entry that has one; in order.
-        outcomes: Those whose markers stand in it, behind all their messages in it, and whether they
-            were committed.
+        first_entry_ids: For each transaction with messages in the zone, the first entry with one;
+            in order.
+        outcomes: For each transaction whose marker is in the zone, whether it was committed. The
+            marker follows all messages of the transaction in the zone.
     """
 
     first_entry_id: int
@@ -44,17 +45,16 @@ class ZoneTransactions:
 
 
 class RecordedTransactions:
-    """The transactions of one topic or partition, in the ledgers that statistics know whole.
+    """The transactions of one topic partition, in the ledgers that statistics record completely.
 
-    That is: each entry, without damage, of the object that is read. Not for several threads at
-    once.
+    "Completely" means: every entry of the current object, without damage. Not thread-safe.
 
     Args:
         statistics: The folder.
         topic: Full name of the topic or partition.
 
     Attributes:
-        problems: Why some of the statistics could not be used, in words.
+        problems: Why some of the statistics could not be used, as sentences.
     """
 
     def __init__(self, statistics: Statistics, topic: str) -> None:
@@ -65,12 +65,12 @@ class RecordedTransactions:
 
     @property
     def has_any(self) -> bool:
-        """Whether any ledger that statistics tell of has messages of transactions; no request."""
+        """Whether any recorded ledger has messages of transactions; sends no request."""
         every = self._statistics.ledgers(self._topic)
         return any(pc.any(_is_over(ledgers, "transactional")).as_py() for _, ledgers in every)
 
     def have_transactions(self, ledgers: Sequence[Ledger]) -> dict[int, bool]:
-        """The ids of those ledgers that are known, and whether they have messages of transactions.
+        """Return, for each recorded ledger's id, whether it has messages of transactions.
 
         Sends no request.
         """
@@ -82,26 +82,26 @@ class RecordedTransactions:
         return transactional
 
     def zones(self, ledgers: Sequence[Ledger], index: int) -> Sequence[ZoneTransactions] | None:
-        """What is known of a ledger's zones, in order; None: it is not known.
+        """Return the recorded zones of a ledger, in order; None if it is not recorded.
 
-        Zones that have nothing of a transaction may be left out.
+        Zones without transactions may be left out.
 
         Args:
-            ledgers: The ledger and others, ascending; those behind it are looked up with it.
-            index: Which of them it is, from 0.
+            ledgers: The ledger and others, ascending; the ones after it are looked up with it.
+            index: Index of the ledger in `ledgers`.
 
         Raises:
             StorageError: The statistics cannot be read.
         """
         ledger_id = ledgers[index].ledger_id
         if ledger_id not in self._loaded:
-            near, size_bytes = [ledgers[index]], ledgers[index].stored_bytes
+            loaded_ledgers, size_bytes = [ledgers[index]], ledgers[index].stored_bytes
             for each in ledgers[index + 1 : index + _LOADED_LEDGERS]:
                 size_bytes += each.stored_bytes
                 if size_bytes > _LOADED_BYTES:
                     break
-                near.append(each)
-            self._loaded = self._load(near)
+                loaded_ledgers.append(each)
+            self._loaded = self._load(loaded_ledgers)
         return self._loaded[ledger_id]
 
     def _load(self, ledgers: Sequence[Ledger]) -> dict[int, list[ZoneTransactions] | None]:
@@ -115,7 +115,7 @@ class RecordedTransactions:
         return zones_by_ledger
 
     def _whole(self, ledgers: Sequence[Ledger]) -> Iterator[tuple[ZoneFile, pa.Table]]:
-        """By file, those of some ledgers that it knows whole, of `LEDGER_SCHEMA`."""
+        """Yield each file with rows (`LEDGER_SCHEMA`) of the ledgers that it records completely."""
         objects = DataObjects((self._topic, each) for each in ledgers)
         entries = {each.ledger_id: each.last_entry_id + 1 for each in ledgers}
         for file, ledger_rows in self._statistics.ledgers(self._topic, sorted(entries)):
@@ -128,21 +128,20 @@ class RecordedTransactions:
 def _load_zones(
     file: ZoneFile, ledgers: pa.Table
 ) -> Answer[dict[int, list[ZoneTransactions] | None]]:
-    """What a file tells of the zones of some ledgers."""
     has_any = pc.or_(_is_over(ledgers, "transactional"), _is_over(ledgers, "markers"))
     zones_by_ledger: dict[int, list[ZoneTransactions] | None] = {each: [] for each in _ids(ledgers)}
     for ledger_id, zones in _read_zones(file, ledgers.filter(has_any)):
-        before = zones_by_ledger[ledger_id]
+        earlier_zones = zones_by_ledger[ledger_id]
         zones_by_ledger[ledger_id] = None
-        if before is not None and zones is not None:
-            zones_by_ledger[ledger_id] = [*before, *zones]
+        if earlier_zones is not None and zones is not None:
+            zones_by_ledger[ledger_id] = [*earlier_zones, *zones]
     return Answer(keys_of(ledgers), zones_by_ledger)
 
 
 def _read_zones(
     file: ZoneFile, ledgers: pa.Table
 ) -> Iterator[tuple[int, list[ZoneTransactions] | None]]:
-    """The zones of some ledgers of a file; None if they do not tell of all transactions."""
+    """Yield zones by ledger id; None for a ledger if a zone's transactions are not recorded."""
     ids = iter(_ids(ledgers))
     for groups, rows in file.row_groups_of(ledgers):
         read = file.zones(groups, _COLUMNS)
@@ -167,22 +166,22 @@ def _read_zones(
 
 
 def _are_whole(ledgers: pa.Table, entries: Mapping[int, int]) -> pa.BooleanArray:
-    """Whether all entries of the ledger of a row are known, without damage.
+    """Return whether all entries of each row's ledger are recorded, without damage.
 
     Args:
         ledgers: Rows of `LEDGER_SCHEMA`.
-        entries: How many entries each ledger has, by its id.
+        entries: Number of entries of each ledger, by its id.
     """
     names = ("first_entry_id", "last_entry_id", "damaged")
     columns = (ledgers.column(name).to_pylist() for name in names)
-    left = dict(entries)
+    unrecorded = dict(entries)
     for ledger_id, first, last, damaged in zip(_ids(ledgers), *columns, strict=True):
-        left[ledger_id] -= last - first + 1 - damaged
-    return pa.array((left[each] == 0 for each in _ids(ledgers)), pa.bool_())
+        unrecorded[ledger_id] -= last - first + 1 - damaged
+    return pa.array((unrecorded[each] == 0 for each in _ids(ledgers)), pa.bool_())
 
 
 def _is_any(zones: pa.Table) -> pa.ChunkedArray:
-    """Whether zones have messages or markers of transactions."""
+    """Return whether zones have messages or markers of transactions."""
     lengths = (pc.list_value_length(zones.column(name)) for name in ("transactions", "outcomes"))
     return pc.greater(pc.add(*lengths), 0)
 

@@ -1,4 +1,4 @@
-"""Ledgers, read whole → their zones, of which something is made in any number of threads."""
+"""Whole ledgers, split into zones that are summarized in several threads."""
 
 from __future__ import annotations
 
@@ -30,26 +30,25 @@ _T = TypeVar("_T")
 
 
 Explaining: TypeAlias = "Callable[[str], AbstractContextManager[None]]"
-"""Explains objects of a topic that are missing while it is read."""
+"""A context per topic in which errors for missing objects are explained."""
 
 
 def unexplained(topic: str) -> AbstractContextManager[None]:
-    """Explain nothing: an object that is missing is damage."""
+    """Return a context that explains nothing: a missing object counts as damage."""
     del topic
     return nullcontext()
 
 
 @dataclass(frozen=True, slots=True)
 class WholeLedger(Generic[_LedgerT, _T]):
-    """A ledger that was read to its end.
+    """A ledger that was read to its end, or to an error.
 
     Attributes:
         topic: Its topic or partition, as the caller names it.
         ledger: The ledger.
-        zones: What was made of each of its zones, in order.
-        metrics: What was lost around the zones: entries that are in none of them, and what
-            stands between entries.
-        error: Why nothing more of it could be read; None if it was read to its end.
+        zones: The summary of each of its zones, in order.
+        metrics: Losses outside the zones: lost entries, and unreadable bytes between entries.
+        error: Why reading stopped; None if it reached the ledger's end.
     """
 
     topic: str
@@ -60,12 +59,12 @@ class WholeLedger(Generic[_LedgerT, _T]):
 
     @property
     def is_sound(self) -> bool:
-        """Whether nothing is wrong but in entries."""
+        """Whether there is no damage except in entries."""
         return self.error is None and all(unit is Unit.ENTRY for unit, _ in self.metrics.lost)
 
     @property
     def losses(self) -> list[str]:
-        """What could not be read of it, in words."""
+        """What could not be read of it, as sentences."""
         return [*self.metrics.losses, *([] if self.error is None else [str(self.error)])]
 
 
@@ -76,21 +75,21 @@ def whole_ledgers(
     threads: int | None = None,
     explaining: Explaining = unexplained,
 ) -> Generator[WholeLedger[_LedgerT, _T], None, None]:
-    """Read ledgers whole; what is damaged is passed over.
+    """Read whole ledgers, skipping damage.
 
     Args:
         ledgers: Ledgers, with the name of the topic or partition of each.
-        summarize: Called for each zone with its ledger, the name, and its entries, whose checksums
-            were compared; in any thread.
-        threads: In how many it is called; None: in as many as there are cores.
-        explaining: Raises another error for an object that is missing, if it is no damage.
+        summarize: Called for each zone, in any thread, with its ledger, the topic's name, and its
+            entries with verified checksums.
+        threads: Number of threads that call it; None: one per core.
+        explaining: Raises another error for a missing object if the object is not damage.
 
     Yields:
         Each ledger, in this order.
 
     Raises:
         TrimmedEntriesError: The cluster trimmed a ledger before it was read.
-        StorageError: A request went on failing.
+        StorageError: A request failed after all retries.
     """
     zones: list[_T] = []
     units = _units(ledgers, summarize, explaining)
@@ -108,7 +107,7 @@ def _units(
     summarize: Callable[[_LedgerT, str, Sequence[EntryRun]], _T],
     explaining: Explaining,
 ) -> Generator[Callable[[], _T | WholeLedger[_LedgerT, _T]], None, None]:
-    """The zones of each ledger, and behind them what became of it."""
+    """Yield units for the zones of each ledger, then one for the ledger itself."""
     pairs = list(ledgers)
     spans = (span for _, each in pairs for span in each.byte_spans(0, each.last_entry_id))
     with RangePrefetcher(spans) as prefetch:
@@ -137,7 +136,7 @@ def _summarize_checked(
 
 
 def split_zones(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
-    """Cut the entries of a ledger into zones; entries that are lost are in none.
+    """Split the entries of a ledger into zones; lost entries are in none.
 
     Args:
         runs: The entries, in order.
@@ -145,40 +144,40 @@ def split_zones(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
     splitter = ZoneSplitter()
     for run in runs:
         yield from splitter.add(run)
-    yield from splitter.rest()
+    yield from splitter.flush()
 
 
 class ZoneSplitter:
-    """Cuts entries into zones: each is in one data block, with nothing between its entries.
+    """Splits entries into zones; each is within one data block and has no gap.
 
-    So what is cut of a ledger does not depend on where reading it began, as long as that was at a
+    So the zones of a ledger do not depend on where a read started, provided that it started at a
     block.
     """
 
     def __init__(self) -> None:
         self._pending: list[EntryRun] = []
-        self._limit = 0  # where in the data object the zone has to end
+        self._limit = 0  # maximum end of the zone, as an offset in the data object
 
     def add(self, run: EntryRun) -> Iterator[list[EntryRun]]:
-        """Take the entries that follow; gives the zones that are whole, to be asked for all."""
+        """Add the next entries, and yield the zones that are complete; must be exhausted."""
         index = 0
         while index < run.count:
             stop = _stop_before(run, index, self._limit) if self._is_next(run, index) else index
             if stop == index:
-                yield from self.rest()
+                yield from self.flush()
                 self._limit = run.entry_start(index) + ZONE_BYTES
                 stop = max(_stop_before(run, index, self._limit), index + 1)
             self._pending.append(run.part(index, stop))
             index = stop
 
-    def rest(self) -> Iterator[list[EntryRun]]:
-        """The last zone, if there is one."""
+    def flush(self) -> Iterator[list[EntryRun]]:
+        """Yield the last zone, if there is one."""
         if self._pending:
             zone, self._pending = self._pending, []
             yield zone
 
     def _is_next(self, run: EntryRun, index: int) -> bool:
-        """Whether an entry stands directly behind those that are taken."""
+        """Return whether an entry directly follows the pending ones in the same object."""
         if not self._pending:
             return False
         last = self._pending[-1]
@@ -190,5 +189,5 @@ class ZoneSplitter:
 
 
 def _stop_before(run: EntryRun, first: int, limit: int) -> int:
-    """Behind the entries from the first on that end at a position of the data object, or before."""
+    """Return the index after the last entry, from `first` on, that ends at or before `limit`."""
     return bisect_right(range(run.count), limit, lo=first, key=run.entry_stop)

@@ -1,10 +1,10 @@
-"""Files of statistics: Parquet, with a hash of every byte, so that no damage goes unnoticed.
+"""Files of statistics: Parquet, with a hash of every byte, so that any damage is detected.
 
-The name of a file has the hash and the length of its footer, from the end of the last row group on;
-the footer has a hash of each piece of what stands before it. So any part can be read by itself, and
-is known to be as it was written. A file never changes, and each writer's stand beside the others'.
+The name of a file contains the hash and the length of its footer, which starts after the last row
+group. The footer has a hash of each piece of the data before it. So any part can be read and
+verified independently. A file never changes; each writer adds files of its own.
 
-The footer also has a row for each ledger, which often spares reading those of its zones.
+The footer also has a row for each ledger, which often makes reading zones unnecessary.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _NAME: Final = re.compile(r"zones-([0-9a-f]{32})-([0-9a-f]{1,8})\.parquet")
 
 
 def encode_zone_file(zones: pa.Table) -> tuple[str, bytes]:
-    """A file of some zones: its name and its bytes.
+    """Return name and content of a file of some zones.
 
     Args:
-        zones: Of `ZONE_SCHEMA`; those of one ledger stand together.
+        zones: Rows of `ZONE_SCHEMA`; those of one ledger are adjacent.
     """
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, ZONE_SCHEMA, compression="zstd") as writer:
@@ -83,30 +83,30 @@ class ZoneFile:
     size_bytes: int
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled by its fields; what was read of it is read anew."""
+        """Return the fields alone, so that what was read is not pickled."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @staticmethod
     def is_one(name: str) -> bool:
-        """Whether a name is that of a file of statistics."""
+        """Return whether a name is that of a file of statistics."""
         return _NAME.fullmatch(name) is not None
 
     @cached_property
     def footer(self) -> pq.FileMetaData:
-        """What the file says of itself; one request.
+        """The file's Parquet metadata, verified; takes one request.
 
         Raises:
-            CorruptStatisticsError: It is damaged.
-            PulsarOffloadError: It cannot be read.
+            CorruptStatisticsError: The file is damaged.
+            PulsarOffloadError: The file cannot be read.
         """
-        named = _NAME.fullmatch(self.name)
-        if named is None:
-            raise self._damage_error("is not named as one of statistics")
-        length = int(named[2], 16)
+        match = _NAME.fullmatch(self.name)
+        if match is None:
+            raise self._damage_error("has another name than zones-<hash>-<length>.parquet")
+        length = int(match[2], 16)
         if not 0 < length <= min(self.size_bytes, _MAX_FOOTER_BYTES):
             raise self._damage_error("is shorter than its name says")
         footer = self._read(self.size_bytes - length, self.size_bytes)
-        if _hash(footer) != named[1]:
+        if _hash(footer) != match[1]:
             raise self._damage_error("is not as it was written")
         try:
             metadata = pq.read_metadata(pa.BufferReader(footer))
@@ -115,11 +115,11 @@ class ZoneFile:
         if metadata.schema.to_arrow_schema() != ZONE_SCHEMA:
             raise self._damage_error("has other columns than this version knows")
         if self._piece_hashes(metadata.metadata) is None:
-            raise self._damage_error("has no hash of what it holds")
+            raise self._damage_error("has no hashes of its data")
         return metadata
 
     def _piece_hashes(self, metadata: Mapping[bytes, bytes]) -> tuple[int, list[str]] | None:
-        """The length of what is hashed, and the hash of each piece; None if they are not told."""
+        """Return length of the hashed data, and the hash of each piece; None if malformed."""
         try:
             data_bytes, hashes = int(metadata[_DATA_KEY]), json.loads(metadata[_PIECES_KEY])
             count = len(hashes)
@@ -135,33 +135,33 @@ class ZoneFile:
 
     @cached_property
     def ledgers(self) -> pa.Table:
-        """The ledgers whose zones stand in the file, in this order: of `LEDGER_SCHEMA`.
+        """The ledgers whose zones are in the file, in file order, as rows of `LEDGER_SCHEMA`.
 
         Raises:
             CorruptStatisticsError: The file is damaged.
-            PulsarOffloadError: It cannot be read.
+            PulsarOffloadError: The file cannot be read.
         """
         metadata = self.footer.metadata
         try:
             with pa.ipc.open_stream(b64decode(metadata[_LEDGERS_KEY])) as stream:
                 ledgers = stream.read_all()
         except (KeyError, ValueError, OSError, pa.ArrowException) as error:
-            raise self._damage_error(f"does not tell its ledgers: {error}") from None
+            raise self._damage_error(f"has no readable list of ledgers: {error}") from None
         if ledgers.schema != LEDGER_SCHEMA:
             raise self._damage_error("has other columns than this version knows")
         return ledgers
 
     def ledgers_of(self, topic: str, ids: Sequence[int] | None = None) -> pa.Table:
-        """Those of `ledgers` that are of a topic or partition, in this order.
+        """Return the rows of `ledgers` of a topic or partition, in file order.
 
         Args:
             topic: Its full name.
-            ids: Ascending; only ledgers with one of these ids. None: all.
+            ids: Ascending ids of the ledgers to look for. None: all.
         """
         by_id = self._by_topic.get(topic)
         if by_id is None:
             by_id = self._by_topic[topic] = _ById.from_ledgers(self.ledgers, topic)
-        return by_id.ledgers if ids is None else by_id.some(ids)
+        return by_id.ledgers if ids is None else by_id.select(ids)
 
     @cached_property
     def _by_topic(self) -> dict[str, _ById]:
@@ -169,20 +169,20 @@ class ZoneFile:
 
     @cached_property
     def group_stops(self) -> tuple[int, ...]:
-        """Behind the last row of each row group."""
+        """Number of rows up to the end of each row group."""
         footer = self.footer
         counts = (footer.row_group(each).num_rows for each in range(footer.num_row_groups))
         return tuple(accumulate(counts))
 
     def row_groups_of(self, ledgers: pa.Table) -> Iterator[tuple[range, list[tuple[int, int]]]]:
-        """Where the zones of some of the file's ledgers stand.
+        """Yield the row groups, and rows in them, that hold the zones of some ledgers.
 
         Args:
             ledgers: Some rows of `ledgers`, in their order.
 
         Yields:
-            Consecutive row groups; and of each ledger in them the first row, counted from the first
-            of these groups, and how many rows it has.
+            Consecutive row groups; and for each ledger in them its first row, counted from the
+            start of these groups, and its number of rows.
         """
         stops = self.group_stops
         groups: list[tuple[int, int, list[tuple[int, int]]]] = []
@@ -194,41 +194,41 @@ class ZoneFile:
             else:
                 groups.append((begin, end, [(first, count)]))
         for begin, end, rows in groups:
-            before = stops[begin - 1] if begin else 0
-            yield range(begin, end + 1), [(first - before, count) for first, count in rows]
+            first_row = stops[begin - 1] if begin else 0
+            yield range(begin, end + 1), [(first - first_row, count) for first, count in rows]
 
     def zones(self, row_groups: Sequence[int], columns: Sequence[str]) -> pa.Table:
-        """Some columns of some row groups.
+        """Read some columns of some row groups, and verify them.
 
         Raises:
-            CorruptStatisticsError: What is read is damaged.
-            PulsarOffloadError: It cannot be read.
+            CorruptStatisticsError: The data read is damaged.
+            PulsarOffloadError: The data cannot be read.
         """
         footer = self.footer
         projection = set(columns)
         pieces: set[int] = set()
         for number in row_groups:
             group = footer.row_group(number)
-            for place in range(group.num_columns):
-                chunk = group.column(place)
+            for index in range(group.num_columns):
+                chunk = group.column(index)
                 if chunk.path_in_schema.partition(".")[0] in projection:
                     first = chunk.data_page_offset
                     if chunk.has_dictionary_page:
                         first = min(first, chunk.dictionary_page_offset)
                     last = first + chunk.total_compressed_size - 1
                     pieces |= set(range(first // _PIECE_BYTES, last // _PIECE_BYTES + 1))
-        # Pages that nothing is written to take no memory.
+        # An anonymous map of the whole file: pages that are not written take no memory.
         file = mmap(-1, self.size_bytes)
         for start, data in self._read_checked(pieces):
             file[start : start + len(data)] = data
         try:
-            opened = pq.ParquetFile(pa.py_buffer(file), metadata=footer)
-            return opened.read_row_groups(row_groups, columns=list(columns))
+            parquet_file = pq.ParquetFile(pa.py_buffer(file), metadata=footer)
+            return parquet_file.read_row_groups(row_groups, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
             raise self._damage_error(f"cannot be read: {error}") from None
 
     def _read_checked(self, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
-        """Pieces that are as they were written, and where they begin; neighbours together."""
+        """Yield start and bytes of verified pieces; adjacent pieces are read together."""
         data_bytes, hashes = self._hashed
         runs: list[tuple[int, int]] = []
         for number in sorted(numbers):
@@ -262,50 +262,51 @@ class ZoneFile:
 
 @dataclass(frozen=True, slots=True)
 class _ById:
-    """Ledgers of one topic, which are found by their ids without looking at all of them.
+    """Ledgers of one topic, indexed by id.
 
     Attributes:
         ledgers: In the order of their file.
         ids: Their ids, ascending.
-        places: Where the ledger of each id stands; None: in the same order.
-        nothing: None of them: of many files, most have nothing of what is looked up.
+        rows: For each id the row of its ledger; None if the rows are in order of ids.
+        empty: An empty slice of `ledgers`, kept because most files have none of the ids looked
+            up.
     """
 
     ledgers: pa.Table
     ids: memoryview
-    places: pa.Array | None
-    nothing: pa.Table
+    rows: pa.Array | None
+    empty: pa.Table
 
     @classmethod
     def from_ledgers(cls, ledgers: pa.Table, topic: str) -> _ById:
-        """Those of a topic, among others."""
+        """Return the index of a topic's ledgers among those of a file."""
         is_in_topic = pc.equal(ledgers.column("topic"), topic)
         if not pc.all(is_in_topic).as_py():
             ledgers = ledgers.filter(is_in_topic)
         ids = pa.concat_arrays([pa.array([], pa.int64()), *ledgers.column("ledger_id").chunks])
-        places = None
+        rows = None
         if pc.any(pc.less(ids[1:], ids[:-1])).as_py():
-            places = pc.sort_indices(ids)
-            ids = ids.take(places)
+            rows = pc.sort_indices(ids)
+            ids = ids.take(rows)
         view = memoryview(ids.buffers()[1]).cast("B").cast("q")[: len(ids)]
-        return cls(ledgers, view, places, ledgers.slice(0, 0))
+        return cls(ledgers, view, rows, ledgers.slice(0, 0))
 
-    def some(self, ids: Sequence[int]) -> pa.Table:
-        """The ledgers with some ids, which ascend."""
+    def select(self, ids: Sequence[int]) -> pa.Table:
+        """Return the ledgers with some ids, which ascend."""
         start = bisect_left(self.ids, ids[0]) if ids else 0
         stop = bisect_right(self.ids, ids[-1]) if ids else 0
         if start == stop:
-            return self.nothing
-        if self.places is None:
-            near = self.ledgers.slice(start, stop - start)
+            return self.empty
+        if self.rows is None:
+            candidates = self.ledgers.slice(start, stop - start)
         else:
-            near = self.ledgers.take(self.places[start:stop].sort())
-        # Of all that are asked for, only those near by are made a hash table, file by file.
+            candidates = self.ledgers.take(self.rows[start:stop].sort())
+        # A hash table of all requested ids, for each file, would take too long.
         nearby_ids = ids[bisect_left(ids, self.ids[start]) : bisect_right(ids, self.ids[stop - 1])]
         if list(nearby_ids) == self.ids[start:stop].tolist():
-            return near
+            return candidates
         value_set = pa.array(nearby_ids, pa.int64())
-        return near.filter(pc.is_in(near.column("ledger_id"), value_set=value_set))
+        return candidates.filter(pc.is_in(candidates.column("ledger_id"), value_set=value_set))
 
 
 def _pack(table: pa.Table) -> bytes:

@@ -1,4 +1,4 @@
-"""Rows of whole ledgers → files in a folder of statistics."""
+"""A writer that adds zones of whole ledgers to a folder of statistics."""
 
 from __future__ import annotations
 
@@ -16,15 +16,16 @@ if TYPE_CHECKING:
     from connector.statistics.whole_ledgers import WholeLedger
 
 _FILE_ROWS: Final = 16_384
-"""About how many zones stand in a file: 16 GiB of data, which a killed run has to read again."""
+"""Approximate number of zones in a file: 16 GiB of data, which a killed run has to read again."""
 _FILE_BYTES: Final = 64 << 20
-"""Fewer do if their filters of keys have so many bytes."""
+"""Maximum bytes of Bloom filters of keys in a file, which may end it earlier."""
 
 
 class ZoneWriter:
-    """Adds files to a folder; a context manager, at the end of which all is written.
+    """Adds files to a folder; a context manager that writes the remaining zones on exit.
 
-    Each file holds whole ledgers. So if a run is killed or fails, the next one goes on behind it.
+    Each file holds whole ledgers. So if a run is killed or fails, the next one continues after what
+    was written.
 
     Args:
         statistics: The folder.
@@ -43,36 +44,37 @@ class ZoneWriter:
         self._key_bytes = 0
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Write what is left, behind an error too.
+        """Write the remaining zones, even after an error.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The request was refused, or failed after all retries.
         """
         self.write()
 
     def add(self, whole: WholeLedger[Any, Any], rows: Iterable[ZoneRow]) -> None:
-        """Add a ledger; if reading it ended before its end, nothing is known of it.
+        """Add the zones of a ledger, unless an error ended the read of it.
+
+        If damage was found outside its zones, all its entries are recorded as damaged.
 
         Args:
             whole: The ledger.
-            rows: Of each of its zones.
+            rows: The row of each of its zones.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The request was refused, or failed after all retries.
         """
         if whole.error is None:
-            # Whoever reads has to read it whole, to meet what is wrong around its entries.
+            # A read must not prune any of it, or it would miss the damage between entries.
             self.add_zones(rows if whole.is_sound else map(_all_damaged, rows))
 
     def add_zones(self, rows: Iterable[ZoneRow]) -> None:
         """Add all zones of a ledger.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The request was refused, or failed after all retries.
         """
         for row in rows:
             self._pending.append(row)
@@ -81,15 +83,16 @@ class ZoneWriter:
             self.write()
 
     def write(self) -> None:
-        """Write a file of what was added since the last one, if anything was.
+        """Write a file of the zones added since the last one, if there are any.
 
         Raises:
-            StorageError: The store refused, or went on failing; those ledgers are not known.
+            StorageError: The request was refused, or failed after all retries; the zones are
+                dropped.
         """
         if self._pending:
             table = pa.Table.from_pylist(self._pending, ZONE_SCHEMA)
             self._pending, self._key_bytes = [], 0
-            self.statistics = self.statistics.added(table)
+            self.statistics = self.statistics.with_zones(table)
 
 
 def _all_damaged(row: ZoneRow) -> ZoneRow:

@@ -1,9 +1,8 @@
-"""What is kept of a zone: consecutive entries of a data block, about 1 MiB of the data object.
+"""Statistics of a zone: consecutive entries of a data block, about 1 MiB of the data object.
 
-Whatever is not known of a zone is null. Times, keys and schema versions are those of the columns
-of the same name; if a zone has entries in chunks, encrypted or damaged ones, they are null,
-because its rows cannot be told from it alone. Transactions are null if a message of one stands
-behind its marker.
+Unknown values are null. Times, keys and schema versions are those of the columns of the same name.
+They are null if the zone has chunks, encrypted or damaged entries, because its rows cannot be
+determined from it alone. Transactions are null if a message follows the marker of its transaction.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
 
 ZONE_BYTES: Final = (1 << 20) - 256
-"""Most bytes of a zone, unless an entry has more: with a block's header it is one request."""
+"""Maximum bytes of a zone, unless one entry has more. With a block's header it fits one request."""
 
 _NUMBER: Final = pa.int64()
 _TIME: Final = pa.timestamp("us", "UTC")
@@ -28,7 +27,7 @@ _TRANSACTION: Final = pa.struct({"txn_id": pa.string(), "first_entry_id": _NUMBE
 _OUTCOME: Final = pa.struct({"txn_id": pa.string(), "committed": pa.bool_()})
 
 IDENTITY: Final = ("topic", "ledger_id", "object", "object_bytes", "object_version")
-"""What names the data object of a ledger, in one version."""
+"""The columns that identify a ledger's data object in one version."""
 _CLOCKS: Final = ("publish", "event", "broker")
 _ZONE_ONLY_COLUMNS: Final = ("schema_versions", "transactions", "outcomes", "keys")
 
@@ -64,13 +63,17 @@ ZONE_SCHEMA: Final = pa.schema(
         "keys": pa.binary(),
     }
 )
-"""One row a zone: its topic, ledger and data object (name, length, and version as the store has
-it; of streaming offload the length up to where the ledger ends in it); its entries (both ends
-inclusive) and their bytes `[start, stop)`; how many messages they hold; least and greatest times
-and how many messages have none; how many have no key; the schema versions, null among them if a
-message has none; how many entries are markers, chunks, encrypted, damaged, or of transactions; the
-transactions that have messages in it, and the outcomes that markers in it tell; and the filter of
-its keys (`arrow_io.messages.key_filters`), null if no message has one."""
+"""One row per zone:
+
+- topic, ledger and data object: name, length and the store's version of it. In streaming offload,
+  the length is the offset at which the ledger ends in the object;
+- its entries (both ends inclusive), their bytes `[start, stop)`, and the number of messages;
+- minimum and maximum times, how many messages have no such time, and how many have no key;
+- the schema versions, including null if a message has none;
+- how many entries are markers, chunks, encrypted, damaged, or of transactions;
+- the transactions with messages in it, and the outcomes in its markers;
+- the Bloom filter of its keys (`arrow_io.messages.key_filters`), null if no message has one.
+"""
 
 _LEAST: Final = ("first_entry_id", "start", *(f"min_{each}_time" for each in _CLOCKS))
 _GREATEST: Final = ("last_entry_id", "stop", *(f"max_{each}_time" for each in _CLOCKS))
@@ -87,17 +90,17 @@ LEDGER_SCHEMA: Final = pa.schema(
         pa.field("first_row", _NUMBER),
     ]
 )
-"""One row a ledger: what its zones are together; how many there are, how many bytes they have,
-and the number of the first among all. If entries are missing between them, some count as damaged.
-Of streaming offload (PIP-76), where several objects hold a ledger, each stretch of it that one of
-them holds has a row."""
+"""One row per ledger: aggregates of its zones, their number and bytes, and the index of the first
+among all zones of the file. If entries are missing between zones, as many count as damaged. In
+streaming offload (PIP-76), several objects may hold a ledger; then each stretch of it in one object
+has a row."""
 
 
 def ledgers_of(zones: pa.Table) -> pa.Table:
-    """The ledgers of some zones, of `LEDGER_SCHEMA`.
+    """Return the ledgers of some zones, as rows of `LEDGER_SCHEMA`.
 
     Args:
-        zones: Of `ZONE_SCHEMA`; those of one ledger stand together.
+        zones: Rows of `ZONE_SCHEMA`; those of one ledger are adjacent.
     """
     lengths = {
         "entries": ("first_entry_id", "last_entry_id"),
@@ -120,17 +123,17 @@ def ledgers_of(zones: pa.Table) -> pa.Table:
     grouped = grouped.sort_by("first_row_min")
     aggregated = {name: grouped.column(name) for name in IDENTITY}
     aggregated |= {name: grouped.column("_".join(each)) for name, each in aggregations.items()}
-    spanned = pc.add(pc.subtract(aggregated["last_entry_id"], aggregated["first_entry_id"]), 1)
+    spans = pc.add(pc.subtract(aggregated["last_entry_id"], aggregated["first_entry_id"]), 1)
     recorded_entries = pc.add(aggregated.pop("entries"), aggregated["zones"])
-    aggregated["damaged"] = pc.add(aggregated["damaged"], pc.subtract(spanned, recorded_entries))
+    aggregated["damaged"] = pc.add(aggregated["damaged"], pc.subtract(spans, recorded_entries))
     columns = [aggregated[field.name].cast(field.type) for field in LEDGER_SCHEMA]
     return pa.table(columns, schema=LEDGER_SCHEMA)
 
 
 def _stretches(zones: pa.Table) -> pa.Array:
-    """A number for the zones that stand together in one object of a ledger.
+    """Return a number for each zone that is the same for adjacent zones of a ledger in one object.
 
-    A ledger of streaming offload may go on in an object behind what it has in another one.
+    In streaming offload, a ledger may continue in an object after its part in another one.
     """
     names = (zones.column(name).combine_chunks() for name in ("topic", "ledger_id", "object"))
     changes = (pc.not_equal(each[1:], each[:-1]) for each in names)
@@ -139,7 +142,7 @@ def _stretches(zones: pa.Table) -> pa.Array:
 
 
 def version_text(version: ObjectVersion | None) -> str | None:
-    """A version as statistics name it; None if none is known.
+    """Return a version as statistics record it; None if it is unknown.
 
     Example:
         >>> version_text(ETag("a"))

@@ -159,9 +159,9 @@ def measure_plans(folder: Path, ledgers: int) -> list[Planned]:
         ledgers: How many ledgers there are; a multiple of 500.
     """
     location = Location(str(folder / "large"))
-    known = Statistics.opened(location)
+    known = Statistics.open(location)
     for first in range(0, ledgers, _FILE_LEDGERS):
-        known = known.added(_zones(first))
+        known = known.with_zones(_zones(first))
     topic = TopicLedgers(TopicName.parse("large"), ())
     table = BlockTable(_ZONES_PER_LEDGER * ZONE_BYTES, 128, bytes(20), _ZONES_PER_LEDGER * 1000 - 1)
     # What a topic knows of its ledgers is made of index objects, which matter nothing here.
@@ -187,7 +187,7 @@ def _planned(
         projection(), columns, row_filter=ArrowFilter.from_expression(question, columns.schema)
     )
     began = time.process_time()
-    reads = Scan((topic,), options, Statistics.opened(location)).reads()
+    reads = Scan((topic,), options, Statistics.open(location)).reads()
     cpu_seconds = time.process_time() - began
     ranges = sum(len(each.ranges) for each in reads)
     return Planned(name, ranges, cpu_seconds, pa.default_memory_pool().max_memory())

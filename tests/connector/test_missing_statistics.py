@@ -101,7 +101,7 @@ def test_commands_refuse_a_missing_folder(command: str) -> None:
     missing = run(*arguments, _MISSING, ends=USAGE)
     empty = run(*arguments, "empty")
 
-    expected = f"statistics: there is no folder {_MISSING}: analyze makes one\n"
+    expected = f"statistics: there is no folder {_MISSING}: create it with analyze\n"
     assert expected in missing.stderr
     assert missing.stdout == ""
     assert "note: there are no statistics in " in empty.stderr
@@ -124,8 +124,8 @@ def test_a_read_tells_that_a_remembered_folder_is_gone() -> None:
     catalog.save("catalog.json.gz", statistics="statistics")
     shutil.rmtree("statistics")
 
-    with pytest.warns(UnusedStatisticsWarning, match=r"no folder .*statistics, which the snapshot"):
+    with pytest.warns(UnusedStatisticsWarning, match="which the catalog snapshot names"):
         topic = open_topic(URL, _TOPIC, metadata="catalog.json.gz", value="raw")
     assert topic.count_rows() == open_topic(URL, _TOPIC, value="raw").count_rows()
     told = run("head", URL, _TOPIC, "--metadata", "catalog.json.gz", "--value", "raw").stderr
-    assert "/statistics, which the snapshot names for statistics\n" in told
+    assert "/statistics, which the catalog snapshot names for statistics\n" in told
