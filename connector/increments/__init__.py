@@ -1,1 +1,1 @@
-"""What is new in topics since a position: increments that together are one batch read."""
+"""Incremental reads: what is new in topics since a recorded position."""

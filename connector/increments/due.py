@@ -1,16 +1,16 @@
-"""Which ledgers of a topic are due: progress against what the catalog has of the topic now.
+"""Which ledgers of a topic are due: its progress compared with the current catalog.
 
 | a ledger is | below the position | at the position or above |
 |---|---|---|
-| in the bucket, and was when the progress was made | read | due |
+| in the bucket, and was when the progress was recorded | already read | due |
 | in the bucket, and was not | late: an error | due |
-| not in the bucket any more | retention took it: no fault | lost: an error |
-| missing, says the metadata | passed | nothing is due from here on |
+| no longer in the bucket | trimmed by retention: no error | lost: an error |
+| missing according to the metadata | skipped | nothing is due from here on |
 
-A ledger is missing if it should be offloaded, or if later ones are and it has entries.
+A ledger is missing if it should be offloaded, or if later ledgers are offloaded and it has entries.
 
-Who salvages is told of each error instead, and reads what there is, as in a batch; but what is only
-in BookKeeper until now is waited for all the same.
+When salvaging, each of these errors becomes a notice, and what exists is read, as in a batch read.
+Ledgers that are only in BookKeeper so far still hold back the ones after them.
 """
 
 from __future__ import annotations
@@ -35,76 +35,79 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DueLedgers:
-    """What of one topic can be read since a position, whatever its transactions.
+    """What can be read of one topic since a position, before looking at transactions.
 
     Attributes:
-        topic: The topic, with all its ledgers that can be read.
-        ledgers: Those that are due, ascending.
-        last_read: The last one below the position; None if none is there.
-        waiting: Ledgers that will be due when another one is there, which is missing now.
-        notices: One sentence for each thing a reader of the rows must know of.
-        progress: What is known from now on, the position being as before.
+        topic: The topic, with all its readable ledgers.
+        ledgers: The ledgers that are due, ascending.
+        last_read: The last ledger below the position; None if there is none.
+        blocked_ledgers: Ledgers that are in the bucket, but come after a missing one.
+        notices: One sentence for each thing that a consumer of the rows must know.
+        progress: The progress with an updated list of ledgers, at the same position.
     """
 
     topic: TopicLedgers
     ledgers: tuple[Ledger, ...]
     last_read: Ledger | None
-    waiting: tuple[Ledger, ...]
+    blocked_ledgers: tuple[Ledger, ...]
     notices: tuple[str, ...]
     progress: TopicProgress
 
 
 def due_ledgers(
     topic: TopicLedgers,
-    before: TopicProgress,
+    progress: TopicProgress,
     unfinished: Iterable[int] = (),
     *,
     salvage: bool,
 ) -> DueLedgers:
-    """Compare a topic with how far it was read.
+    """Return the ledgers of a topic that are due, given its progress.
 
     Args:
         topic: The topic.
-        before: Its progress.
-        unfinished: Ledgers with a data object and no index object.
-        salvage: Whether a late or lost ledger, and one that cannot be read, is told, and no error.
+        progress: Its progress.
+        unfinished: Ids of ledgers with a data object but no index object.
+        salvage: Whether late, lost and unreadable ledgers are notices instead of errors.
 
     Raises:
-        LateLedgerError: A ledger came to light below the position.
+        LateLedgerError: A ledger appeared below the position.
         MissingObjectError: A ledger that was in the bucket was deleted before it was read.
         PulsarOffloadError: A ledger that is due cannot be read.
     """
     problems = _Problems(topic.topic, salvage=salvage)
     if salvage:
         topic = topic.salvaged()
-    present = {each.ledger_id: each for each in topic.data}
-    for ledger_id in present:
-        if ledger_id < before.next.ledger_id and not before.knows(ledger_id):
-            problems.raise_or_note(_late_ledger_error(ledger_id, before))
-    lost_ids = {each for each in before.unread_ledger_ids if each not in present}
+    ledgers = {each.ledger_id: each for each in topic.data}
+    for ledger_id in ledgers:
+        if ledger_id < progress.next.ledger_id and not progress.knows(ledger_id):
+            problems.raise_or_note(_late_ledger_error(ledger_id, progress))
+    lost_ids = {each for each in progress.unread_ledger_ids if each not in ledgers}
     for ledger_id in sorted(lost_ids):
         problems.raise_or_note(lost_ledger_error(ledger_id))
-    wall = _first_missing_ledger(topic, before, {*unfinished} - present.keys(), problems)
-    unlisted = [each for each in topic.unknown if each.ledger_id >= before.next.ledger_id]
+    first_missing = _first_missing_ledger(topic, progress, {*unfinished} - ledgers.keys(), problems)
+    unlisted = [each for each in topic.unknown if each.ledger_id >= progress.next.ledger_id]
     if unlisted:
         problems.note(
             f"the metadata does not list {counted(len(unlisted), 'ledger')} in the bucket as"
-            f" offloaded, so {agreeing(len(unlisted), 'it waits', 'they wait')}; it may be older"
+            f" offloaded, so {agreeing(len(unlisted), 'it is', 'they are')} not read yet; the"
+            " metadata may be out of date"
         )
-    read = [each for each in present.values() if each.ledger_id < before.next.ledger_id]
-    unread = [each for each in present.values() if each.ledger_id >= before.next.ledger_id]
+    read = [each for each in ledgers.values() if each.ledger_id < progress.next.ledger_id]
+    unread = [each for each in ledgers.values() if each.ledger_id >= progress.next.ledger_id]
     return DueLedgers(
         topic,
-        tuple(each for each in unread if wall is None or each.ledger_id < wall),
+        tuple(each for each in unread if first_missing is None or each.ledger_id < first_missing),
         max(read, default=None, key=lambda each: each.ledger_id),
-        tuple(each for each in unread if wall is not None and each.ledger_id >= wall),
+        tuple(
+            each for each in unread if first_missing is not None and each.ledger_id >= first_missing
+        ),
         tuple(problems.notices),
-        _next_progress(before, present.keys(), lost_ids),
+        _next_progress(progress, ledgers.keys(), lost_ids),
     )
 
 
 class _Problems:
-    """Errors as they come: raised, or kept as sentences."""
+    """Raises errors, or when salvaging collects them as notices."""
 
     def __init__(self, topic: TopicName, *, salvage: bool) -> None:
         self._topic = topic
@@ -120,80 +123,88 @@ class _Problems:
         self.notices.append(f"{self._topic}: {sentence}")
 
 
-def _late_ledger_error(ledger_id: int, before: TopicProgress) -> LateLedgerError:
-    ledger, entry = before.next
+def _late_ledger_error(ledger_id: int, progress: TopicProgress) -> LateLedgerError:
+    ledger, entry = progress.next
     message = (
-        "the ledger came to light after the topic was read up to ledger"
-        f" {ledger}, entry {entry}: its rows were not given, and will not be"
+        "the ledger appeared in the bucket after the topic was read up to ledger"
+        f" {ledger}, entry {entry}: its rows were not read, and will not be"
     )
     return LateLedgerError(message, ledger_id=ledger_id)
 
 
 def lost_ledger_error(ledger_id: int) -> MissingObjectError:
-    """The error for a ledger that was in the bucket, and is to be read."""
+    """Return the error for an unread ledger that is no longer in the bucket."""
     message = (
-        "the ledger was in the bucket when the progress was made, and is not there: it was deleted"
-        " before it was read; or the catalog is older than the progress, and has to be opened anew"
+        "the ledger was in the bucket when the progress was recorded, and is missing now: it was"
+        " deleted before it was read; or the catalog is older than the progress: open it again"
     )
     return MissingObjectError(message, ledger_id=ledger_id)
 
 
 def _first_missing_ledger(
-    topic: TopicLedgers, before: TopicProgress, unfinished: set[int], problems: _Problems
+    topic: TopicLedgers, progress: TopicProgress, unfinished: set[int], problems: _Problems
 ) -> int | None:
-    """The first ledger that should be there before others and is not; None if there is none."""
+    """Return the id of the first missing ledger, which holds back all later ones; or None."""
     if topic.metadata_error is not None:
         problems.raise_or_note(topic.metadata_error)
-    own = {each.ledger_id for each in topic.data}
-    coming: dict[int, str] = {}
+    present_ids = {each.ledger_id for each in topic.data}
+    pending: dict[int, str] = {}
     missing = {
-        each: "its data object is there, its index object is not"
+        each: "its data object exists, but its index object is missing"
         for each in unfinished
-        if before.next.ledger_id <= each < max(own, default=0)
+        if progress.next.ledger_id <= each < max(present_ids, default=0)
     }
     for each in topic.states:
-        if each.error is None or each.ledger_id < before.next.ledger_id or each.ledger_id in own:
+        if (
+            each.error is None
+            or each.ledger_id < progress.next.ledger_id
+            or each.ledger_id in present_ids
+        ):
             continue
         if each.state.is_pending:
-            coming[each.ledger_id] = each.error.message
+            pending[each.ledger_id] = each.error.message
         elif isinstance(each.error, MissingObjectError):
             missing[each.ledger_id] = each.error.message
         else:
             problems.raise_or_note(each.error)
     if not problems.salvage:
-        coming |= missing
-    wall = min(coming, default=None)
-    for ledger_id, reason in sorted((coming | missing).items()):
-        if ledger_id == wall:
-            problems.note(f"nothing is read from ledger {wall} on: {reason}")
+        pending |= missing
+    first_missing = min(pending, default=None)
+    for ledger_id, reason in sorted((pending | missing).items()):
+        if ledger_id == first_missing:
+            problems.note(f"nothing is read from ledger {first_missing} on: {reason}")
             break
         problems.note(f"ledger {ledger_id} is left out: {reason}")
-    return wall
+    return first_missing
 
 
 def _next_progress(
-    before: TopicProgress, present: Iterable[int], lost_ids: set[int]
+    progress: TopicProgress, present_ids: Iterable[int], lost_ids: set[int]
 ) -> TopicProgress:
-    """Which ledgers are known; none of those that retention took, nor what is older."""
-    first = before.first_ledger_id
-    ids = {each for each in present if each >= first}
-    oldest = min(ids, default=before.next.ledger_id)
-    trimmed_ids = [each for each in before.ledger_ids if each < min(oldest, before.next.ledger_id)]
+    """Return the progress with ledgers added that are in the bucket, and trimmed ones dropped."""
+    first = progress.first_ledger_id
+    ids = {each for each in present_ids if each >= first}
+    oldest = min(ids, default=progress.next.ledger_id)
+    trimmed_ids = [
+        each for each in progress.ledger_ids if each < min(oldest, progress.next.ledger_id)
+    ]
     if trimmed_ids:
         first = max(trimmed_ids) + 1
-    ids |= {each for each in before.ledger_ids if each >= first} - lost_ids
-    return replace(before, ledger_ids=tuple(sorted(ids)), first_ledger_id=first)
+    ids |= {each for each in progress.ledger_ids if each >= first} - lost_ids
+    return replace(progress, ledger_ids=tuple(sorted(ids)), first_ledger_id=first)
 
 
 def unfinished_ledgers(
     catalog: Catalog, topics: Sequence[TopicLedgers], progress: Mapping[TopicName, TopicProgress]
 ) -> dict[TopicName, set[int]]:
-    """Ledgers of topics without metadata that have a data object and no index object.
+    """Return the ids of ledgers with a data object but no index object, by topic.
+
+    Only topics without metadata have such ledgers: metadata lists the ledgers of a topic.
 
     Args:
-        catalog: What the topics were chosen of.
-        topics: The topics. What the metadata lists is all there is of those that have some.
-        progress: How far they were read; of ledgers that lie before, nothing is asked.
+        catalog: The catalog that the topics were selected from.
+        topics: The topics.
+        progress: Progress of the topics; ledgers before it are ignored.
     """
     by_bucket = [each for each in topics if each.metadata is None and each.ledgers]
     id_ranges = [
@@ -204,7 +215,7 @@ def unfinished_ledgers(
     unfinished: dict[TopicName, set[int]] = defaultdict(set)
     for each in catalog.bucket.unfinished:
         ledger_id = each.name.ledger_id
-        if ledger_id is not None and any(ledger_id in between for between in id_ranges):
+        if ledger_id is not None and any(ledger_id in id_range for id_range in id_ranges):
             # It may have been deleted since the bucket was listed.
             with suppress(MissingObjectError):
                 owner = catalog.unfinished.topic(each.name)

@@ -1,4 +1,4 @@
-"""What comes to topics from now on: new ledgers in the bucket, or new messages of their brokers."""
+"""Following topics: rows of newly offloaded ledgers, or of newly published messages."""
 
 from __future__ import annotations
 
@@ -33,16 +33,16 @@ if TYPE_CHECKING:
     """Gives the rows that came since it was called last; counts what is met."""
 
 _MOST_AT_ONCE: Final = 100_000
-"""After so many messages of a topic it is the turn of the others: a busy one may never end."""
+"""Maximum number of messages of a topic per turn, because a busy topic may never run out."""
 
 
 def new_in_bucket(catalog: Catalog, patterns: Sequence[str], scan: Scan) -> NewRows:
-    """What is offloaded from now on.
+    """Return a function that yields the rows offloaded since its last call.
 
     Args:
-        catalog: Where the topics are; what it has found counts as read.
+        catalog: The catalog of the topics; its current contents count as read.
         patterns: Names and globs of topics.
-        scan: What is read of them.
+        scan: How the topics are read.
 
     Raises:
         OptionError: The scan has an end.
@@ -66,30 +66,30 @@ def new_in_bucket(catalog: Catalog, patterns: Sequence[str], scan: Scan) -> NewR
 
 @contextmanager
 def new_from_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
-    """What is published from now on, behind the tails of a scan.
+    """Yield a function that yields the rows published since its last call, after a scan's tails.
 
-    A message in chunks that began in the bucket, and was not complete when the topic was opened,
-    is not given.
+    A chunked message that began in the bucket, and was incomplete when the topic was opened, is not
+    returned.
 
     Args:
         brokers: The brokers.
-        scan: What was read of the topics, with their tails.
+        scan: The scan of the topics that was read before, with their tails.
 
     Raises:
-        BrokerError: The brokers cannot be asked, or refuse.
+        BrokerError: The brokers cannot be reached, or refuse the request.
     """
     with brokers.connect() as client, ExitStack() as stack:
-        followed = []
+        followed_topics = []
         for topic in scan.topics:
             tail = scan.tails.get(topic.topic)
             start = BEGINNING if tail is None else min(tail.first, tail.until.begin)
             reader = stack.enter_context(client.open_reader(topic.topic, start))
-            followed.append(_FollowedTopic(topic, tail, scan, reader))
-        yield lambda metrics: (rows for each in followed for rows in each.rows(metrics))
+            followed_topics.append(_FollowedTopic(topic, tail, scan, reader))
+        yield lambda metrics: (rows for each in followed_topics for rows in each.rows(metrics))
 
 
 class _FollowedTopic:
-    """One topic or partition, whose messages behind its tail are read as they come."""
+    """One topic partition whose messages after its tail are read as they are published."""
 
     def __init__(
         self, topic: TopicLedgers, tail: LiveTail | None, scan: Scan, reader: BrokerReader
@@ -102,7 +102,7 @@ class _FollowedTopic:
         self._decryptor = PayloadDecryptor(scan.options.decryption_keys)
 
     def rows(self, metrics: ReadMetrics) -> Iterator[pa.RecordBatch]:
-        """What has come since it was asked for last."""
+        """Yield the rows published since the last call."""
         options = self._builder.options
         tally = new_tally(options, metrics)
         entries = LiveEntries(
@@ -125,7 +125,7 @@ class _FollowedTopic:
         while self._reader.has_more():
             message = self._reader.next_soon()
             if message is None:
-                # It is announced, and held back by an open transaction.
+                # The broker announces the message, but an open transaction holds it back.
                 return
             if entry_of(message) > self._until:
                 yield message

@@ -1,8 +1,8 @@
-"""What is new in topics since some progress, as reads whose tasks any process can execute.
+"""Increments: the new rows of topics since some progress, as reads whose tasks any process runs.
 
-An increment's rows are exactly those of a batch read whose own position lies in `[before, after)`
-of their topic partition: where a message began does not matter, nor where increments are cut. So
-increments that follow each other have together the rows of one batch read, each once.
+An increment has exactly the rows of a batch read whose position is in `[before, after)` of their
+topic partition. Where a message began does not matter, nor where increments are split. So
+consecutive increments together have the rows of one batch read, each exactly once.
 """
 
 from __future__ import annotations
@@ -46,23 +46,23 @@ if TYPE_CHECKING:
 _ReadPlanner: TypeAlias = "Callable[[TopicLedgers, Position, Position], TopicRead]"
 _ledger_id: Final = attrgetter("ledger_id")
 _LOOKUP_LEDGERS: Final = 64
-"""How many ledgers of a topic are probed together, and looked up in statistics."""
+"""Number of ledgers of a topic that are probed, and looked up in statistics, together."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much an increment has at the most; a data block more if it would have nothing.
+    """Maximum size of an increment. An increment may exceed it by one data block, to make progress.
 
     Attributes:
-        max_bytes: Bytes of data objects, blocks taken whole; None: any number.
-        max_ledgers: Ledgers that are read, be it a part of them; None: any number.
+        max_bytes: Bytes of data objects, counting whole blocks; None: unlimited.
+        max_ledgers: Number of ledgers that are read, even if only in part; None: unlimited.
     """
 
     max_bytes: int | None = None
     max_ledgers: int | None = None
 
     def allow(self, data_bytes: int, ledgers: int) -> bool:
-        """Whether so much is within."""
+        """Return whether an amount is within the limits."""
         return (self.max_bytes is None or data_bytes <= self.max_bytes) and (
             self.max_ledgers is None or ledgers <= self.max_ledgers
         )
@@ -70,7 +70,7 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """So many bytes of the data objects of so many ledgers."""
+    """Bytes of data objects, and the number of ledgers that they belong to."""
 
     data_bytes: int = 0
     ledgers: int = 0
@@ -78,15 +78,15 @@ class Amount:
 
 @dataclass(frozen=True)
 class Increment:
-    """Some of what is new.
+    """Some of the new rows of topics.
 
     Attributes:
         reads: What has to be read, topic by topic; sends no request.
         before: Where it starts.
         after: Where it ends; equal to `before` if nothing can be read now.
-        amount: How much it reads: what rows that are asked for may be in.
-        lag: How much more is in the bucket, whether it can be read now or not.
-        notices: One sentence for each thing a reader of the rows must know of.
+        amount: What it reads, without what is pruned.
+        lag: What else is in the bucket after it, readable now or not.
+        notices: One sentence for each thing that a consumer of the rows must know.
     """
 
     reads: tuple[TopicRead, ...]
@@ -98,12 +98,12 @@ class Increment:
 
     @property
     def data_bytes(self) -> int:
-        """Bytes of data objects that it reads, blocks taken whole."""
+        """Bytes of data objects that it reads, counting whole blocks."""
         return self.amount.data_bytes
 
     @property
     def ledgers(self) -> int:
-        """How many ledgers it reads, be it a part of them."""
+        """Number of ledgers that it reads, even if only in part."""
         return self.amount.ledgers
 
 
@@ -113,52 +113,50 @@ def execute_increment(
     *,
     gatherer: ZoneGatherer | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a task of an increment; as `execute`, but for open transactions.
+    """Read the rows of a task of an increment, like `execute`; raise for open transactions.
 
     Args:
         task: The task.
-        metrics: Receives the counts.
+        metrics: Receives the read metrics.
         gatherer: See `execute`.
 
     Raises:
-        OpenTransactionError: A transaction in it has no outcome. No row that was given may be kept
-            then: rows that are skipped would never be given.
+        OpenTransactionError: A transaction has no outcome yet. Discard all rows of the task then:
+            the messages of that transaction would otherwise never be returned.
         PulsarOffloadError: Data cannot be read or decoded.
     """
-    own = ReadMetrics() if metrics is None else metrics
-    earlier_messages, earlier_transactions = own.open_messages, own.open_transactions
-    yield from execute(task, own, gatherer=gatherer)
-    open_messages = own.open_messages - earlier_messages
+    counts = ReadMetrics() if metrics is None else metrics
+    earlier_messages, earlier_transactions = counts.open_messages, counts.open_transactions
+    yield from execute(task, counts, gatherer=gatherer)
+    open_messages = counts.open_messages - earlier_messages
     if open_messages:
         messages = counted(open_messages, "message")
-        transactions = counted(own.open_transactions - earlier_transactions, "transaction")
+        transactions = counted(counts.open_transactions - earlier_transactions, "transaction")
         message = (
             f"{task.read.origin.topic}: {messages} of {transactions}"
             f" {agreeing(open_messages, 'has', 'have')} no outcome in the offloaded ledgers"
-            " yet, and nothing was kept of what was read; run it again when the outcome is"
-            " offloaded"
+            " yet, so what was read is discarded; run it again when the outcome is offloaded"
         )
         raise OpenTransactionError(message, ledger_id=task.ranges[0].ledger_id)
 
 
 class Increments:
-    """Says what is new in topics, again and again. What it learned of a ledger it keeps.
+    """Computes the increments of topics, one after another, and caches what it learns of ledgers.
 
     Args:
-        catalog: Where the topics are.
+        catalog: The catalog of the topics.
         patterns: Names and globs of topics, or a regular expression that full names, without
-            partition, have to match. Topics and partitions that appear are read from their
-            beginning on.
-        options: How entries become rows. Their bounds narrow the rows: what lies before their start
-            counts as read. If they salvage, ledgers that are late, lost or
-            unsound are told; else they are errors.
-        statistics: What is known of zones: which transactions they hold, and what of them no row
-            that is asked for can be in; None if nothing is.
-        may_end: Whether the bounds may have an end. What lies behind it is then passed over, as if
-            it had been read.
+            partition, have to match. Topics and partitions that appear later are read from their
+            beginning.
+        options: How entries become rows. Bounds narrow the rows: what is before their start counts
+            as read. When salvaging, ledgers that are late, lost or unsound are notices instead of
+            errors.
+        statistics: Recorded zones, used to find transactions and to prune; None if there are none.
+        may_end: Whether the bounds may have an end. Rows after it are then skipped as if they had
+            been read.
 
     Raises:
-        OptionError: The bounds have an end, and may not.
+        OptionError: The bounds have an end, and `may_end` is false.
     """
 
     def __init__(
@@ -172,8 +170,8 @@ class Increments:
     ) -> None:
         bounds = options.bounds
         if not may_end and (bounds.end_id is not None or bounds.end_ms is not None):
-            # The rows behind it would be passed over as if they had been read.
-            message = "what is new in a topic has no end: leave the option end out"
+            # The rows after it would be skipped as if they had been read.
+            message = "an incremental read has no end: leave the option end out"
             raise OptionError(message)
         self.catalog = catalog
         self.options = options
@@ -182,9 +180,9 @@ class Increments:
         self._transactions: dict[TopicName, OpenTransactions] = {}
 
     def refresh(self) -> None:
-        """Look at the bucket, at what the cluster says, and at statistics, as they are now.
+        """Reload the bucket's listing, the cluster's metadata, and statistics.
 
-        Index objects that were read are not read again, nor are files of statistics.
+        Index objects and statistics files that were read are not read again.
 
         Raises:
             PulsarOffloadError: They cannot be read.
@@ -194,24 +192,24 @@ class Increments:
             self.statistics = self.statistics.refreshed()
 
     def latest(self) -> Progress:
-        """The progress of who asks only for what comes from now on.
+        """Return the progress of a reader that wants only rows offloaded from now on.
 
         Raises:
-            PulsarOffloadError: The topics cannot be found, or their index objects not be read.
+            PulsarOffloadError: The topics cannot be found, or their index objects cannot be read.
         """
         topics = self._topics(Progress())
         last = {each.topic: each.ledgers[-1].ledger_id if each.ledgers else -1 for each in topics}
         return Progress({topic: TopicProgress.at(Position(n + 1, 0)) for topic, n in last.items()})
 
     def next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
-        """What is new behind some progress, as far as it is settled, and within limits.
+        """Return the rows after some progress, up to the settled position and within limits.
 
         Args:
             before: How far the topics were read.
-            limits: How much to take; topics take turns.
+            limits: Maximum size; topics take turns.
 
         Raises:
-            LateLedgerError: A ledger came to light below the progress.
+            LateLedgerError: A ledger appeared below the progress.
             MissingObjectError: A ledger that was in the bucket was deleted before it was read.
             PulsarOffloadError: Ledgers cannot be read.
         """
@@ -228,17 +226,17 @@ class Increments:
             progress_by_topic = {each.topic: each.progress for each in shares}
             after = Progress({**before.topics, **progress_by_topic})
         reads = self._reads((each.due.topic for each in shares), before, after)
-        left = Amount(
+        lag = Amount(
             sum(each.bytes_left for each in shares), sum(each.ledgers_left for each in shares)
         )
-        return Increment(reads, before, after, amount, left, tuple(notices))
+        return Increment(reads, before, after, amount, lag, tuple(notices))
 
     def increment_between(self, before: Progress, after: Progress) -> Increment:
-        """The increment that was said to lie between: the same rows, whatever is new since.
+        """Return the increment between two progresses again: the same rows, whatever is new since.
 
         Args:
             before: Where it starts.
-            after: Where it ends, as `next_increment` gave it.
+            after: Where it ends, as `next_increment` returned it.
 
         Raises:
             MissingObjectError: A ledger of it was deleted meanwhile.
@@ -250,11 +248,11 @@ class Increments:
         ]
         notices = []
         for each in topics:
-            present = {ledger.ledger_id for ledger in each.ledgers}
+            present_ids = {ledger.ledger_id for ledger in each.ledgers}
             for ledger_id in _ledgers_between(
                 before.topic_progress(each.topic), after.topic_progress(each.topic)
             ):
-                if ledger_id not in present:
+                if ledger_id not in present_ids:
                     error = lost_ledger_error(ledger_id)
                     if not self.options.salvage:
                         raise error
@@ -263,7 +261,7 @@ class Increments:
         return Increment(reads, before, after, _amount(reads), notices=tuple(notices))
 
     def _topics(self, before: Progress) -> list[TopicLedgers]:
-        """The topics that are there, or were."""
+        """Return the topics that match the patterns now, or did so when the progress was made."""
         patterns = self._patterns
         namespaces = None if isinstance(patterns, re.Pattern) else namespaces_of(patterns)
         available = {*self.catalog.topics(namespaces), *before.topics}
@@ -290,7 +288,7 @@ class Increments:
         ]
 
     def _check_unattributed(self, start: Position) -> None:
-        """Refuse a ledger of which nothing tells the topic: it may be one of these."""
+        """Raise for an unread ledger of unknown topic, since it may belong to one of these."""
         for error in self.catalog.unattributed():
             is_below = error.ledger_id is not None and error.ledger_id < start.ledger_id
             if not self.options.salvage and not is_below:
@@ -316,7 +314,7 @@ class Increments:
         for each in topics:
             start, end = before.topic_progress(each.topic).next, after.topic_progress(each.topic)
             if start < end.next:
-                # What came to light since is no part of it.
+                # Leave out ledgers that appeared since.
                 ledgers = tuple(
                     ledger
                     for ledger in each.ledgers
@@ -328,7 +326,7 @@ class Increments:
         return tuple(read for read in reads if read.ranges)
 
     def _plan_read(self, topic: TopicLedgers, start: Position, end: Position) -> TopicRead:
-        """What has to be read of a topic for its rows between two positions; end is exclusive."""
+        """Return what has to be read of a topic for the rows in `[start, end)`."""
         bounds = self.options.bounds
         first = (*start, 0) if bounds.start_id is None else max((*start, 0), bounds.start_id)
         last = (*end, 0) if bounds.end_id is None else min((*end, 0), bounds.end_id)
@@ -337,7 +335,7 @@ class Increments:
 
 
 def _ledgers_between(before: TopicProgress, after: TopicProgress) -> Iterator[int]:
-    """The ledgers that have entries between two positions."""
+    """Yield the ids of the ledgers that have entries between two positions."""
     for each in after.ledger_ids:
         if before.next.ledger_id <= each and (each, 0) < after.next:
             yield each
@@ -349,12 +347,13 @@ def _amount(reads: Sequence[TopicRead]) -> Amount:
 
 
 class _Share:
-    """What an increment takes of one topic.
+    """The part of an increment that belongs to one topic; grows step by step.
 
     Attributes:
-        due: What can be read of it.
-        position: How far it is taken.
-        data_bytes: How much is taken.
+        due: What can be read of the topic.
+        position: Where the part ends so far.
+        data_bytes: Bytes that it reads so far.
+        step: The next step; None if there is none.
     """
 
     def __init__(
@@ -372,25 +371,24 @@ class _Share:
 
     @property
     def topic(self) -> TopicName:
-        """The topic."""
         return self.due.topic.topic
 
     @property
     def progress(self) -> TopicProgress:
-        """The topic's progress behind what is taken."""
+        """The topic's progress at the end of its part."""
         return replace(self.due.progress, next=self.position)
 
     def unprobed(self) -> Iterator[tuple[OpenTransactions, Ledger]]:
-        """The next ledgers that have to be probed; what was read last tells of transactions too."""
+        """Yield the next ledgers to probe, including the last one that was read."""
         if self.step is not None:
-            following = self.due.ledgers[self.step.place : self.step.place + _LOOKUP_LEDGERS]
+            next_ledgers = self.due.ledgers[self.step.index : self.step.index + _LOOKUP_LEDGERS]
             last = () if self.due.last_read is None else (self.due.last_read,)
-            for ledger in self._transactions.unprobed((*last, *following)):
+            for ledger in self._transactions.unprobed((*last, *next_ledgers)):
                 yield self._transactions, ledger
 
     def settled_position(self, step: _Step) -> Position:
-        """How far up to the end of a step it is settled."""
-        if self._transactions.needs_probe(self.due.ledgers[step.place]):
+        """Return the last settled position within a step; remember it if a transaction is open."""
+        if self._transactions.needs_probe(self.due.ledgers[step.index]):
             probe_all(self.unprobed())
         position = self._transactions.settled_position(self.due.ledgers, self.position, step.stop)
         if position < step.stop:
@@ -398,14 +396,14 @@ class _Share:
         return position
 
     def advance(self, position: Position, step: _Step) -> None:
-        """Take a step, up to a position in it."""
+        """Extend the part by a step, or to a position within it."""
         self.position = position
         self.data_bytes += step.data_bytes
         self.step = next(self._steps, None) if position == step.stop else None
 
     @property
     def bytes_left(self) -> int:
-        """Bytes of what is not taken."""
+        """Bytes that remain after the part."""
         return sum(
             block.stop - block.start
             for ledger in self._remaining_ledgers()
@@ -417,30 +415,30 @@ class _Share:
 
     @property
     def ledgers_left(self) -> int:
-        """How many ledgers are not taken, or not wholly."""
+        """Number of ledgers that remain after the part, wholly or in part."""
         return sum(1 for _ in self._remaining_ledgers())
 
     def _remaining_ledgers(self) -> Iterator[Ledger]:
-        for each in (*self.due.ledgers, *self.due.waiting):
+        for each in (*self.due.ledgers, *self.due.blocked_ledgers):
             if each.ledger_id >= self.position.ledger_id:
                 yield each
 
     def _all_steps(self) -> Iterator[_Step]:
-        """What can be taken, step by step; what has to be read of it is found as they are asked."""
+        """Yield the steps; reads are planned lazily, some ledgers at a time."""
         topic, ledgers, start = self.due.topic, self.due.ledgers, self.position
-        for place in range(0, len(ledgers), _LOOKUP_LEDGERS):
-            near = ledgers[place : place + _LOOKUP_LEDGERS]
-            at = bisect_left(topic.ledgers, near[0].ledger_id, key=_ledger_id)
-            topic_ledgers = tuple(topic.ledgers[at : at + len(near)])
-            end = position_after(near[-1], near[-1].last_entry_id)
+        for start_index in range(0, len(ledgers), _LOOKUP_LEDGERS):
+            next_ledgers = ledgers[start_index : start_index + _LOOKUP_LEDGERS]
+            index = bisect_left(topic.ledgers, next_ledgers[0].ledger_id, key=_ledger_id)
+            topic_ledgers = tuple(topic.ledgers[index : index + len(next_ledgers)])
+            end = position_after(next_ledgers[-1], next_ledgers[-1].last_entry_id)
             read = self._plan_read(replace(topic, ledgers=topic_ledgers), start, end)
             self._problems += read.pruning.problems
-            for number, ledger in enumerate(near, place):
+            for number, ledger in enumerate(next_ledgers, start_index):
                 first = start.entry_id if ledger.ledger_id == start.ledger_id else 0
                 yield from _steps(read, number, ledger, first)
 
     def notices(self) -> Iterator[str]:
-        """What a reader of the rows must know of."""
+        """Yield one sentence for each thing that a consumer of the rows must know."""
         yield from self.due.notices
         yield from self._problems
         yield from self._transactions.problems
@@ -454,33 +452,33 @@ class _Share:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
-    """The least that is taken at once: up to the end of a data block."""
+    """The smallest unit of an increment: the entries up to the end of a data block."""
 
-    place: int
-    """Of the ledger among those that are due, from 0."""
+    index: int
+    """Index of the ledger among those that are due."""
     ledger_id: int
     stop: Position
     data_bytes: int
     is_read: bool
-    """Whether anything of it has to be read."""
+    """Whether anything of it has to be read, or everything is pruned."""
 
 
-def _steps(read: TopicRead, place: int, ledger: Ledger, first: int) -> Iterator[_Step]:
-    """The steps through a ledger, from an entry on; with the last goes what was lost behind it."""
+def _steps(read: TopicRead, index: int, ledger: Ledger, first: int) -> Iterator[_Step]:
+    """Yield the steps of a ledger from an entry on; lost entries at the end belong to the last."""
     blocks = ledger.blocks(first, ledger.last_entry_id)
     lasts = [*(each.last_entry_id for each in blocks[:-1]), ledger.last_entry_id]
     for last in lasts:
         ranges = read.intersect_ranges(EntryRange(ledger.ledger_id, first, last))
         data_bytes = read.task(ranges).data_bytes
-        yield _Step(place, ledger.ledger_id, position_after(ledger, last), data_bytes, bool(ranges))
+        yield _Step(index, ledger.ledger_id, position_after(ledger, last), data_bytes, bool(ranges))
         first = last + 1
 
 
 def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amount:
-    """Let topics take steps, always the one that has taken least, until a limit is reached.
+    """Advance topics in turn, least bytes first, until a limit is reached; return the total.
 
-    Of those that have taken the same, the one with the oldest ledger goes first. Ids only grow, so
-    a topic that did not get a step in this increment gets one in a later one, whatever comes.
+    Among equals, the topic with the lowest ledger id goes first. Ids only grow, so a topic that
+    gets no step now gets one in a later increment.
     """
     turns = [
         (0, each.step.ledger_id, number, each.step)
@@ -495,7 +493,7 @@ def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amo
         position = share.settled_position(step) if settle else step.stop
         if position <= share.position:
             continue
-        ledger = number, step.place
+        ledger = number, step.index
         ledger_count = len(ledgers) + (step.is_read and ledger not in ledgers)
         if ledgers and not limits.allow(data_bytes + step.data_bytes, ledger_count):
             break

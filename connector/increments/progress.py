@@ -1,18 +1,17 @@
-"""How far topics were read, as JSON that outlives the process: in a checkpoint, or in a table.
+"""Progress: how far topics were read, as JSON that is stored in a checkpoint or a table.
 
 ```
 {"version": 1, "crc32": 3344016318, "topics": {"persistent://public/default/orders":
     {"next": [120, 0], "first": 17, "ledgers": [17, 3, 40]}}}
 ```
 
-`crc32` is the checksum of `topics`: progress that was changed is refused, because rows would be
-read twice, or never.
-
-`next` is the position of the first entry that was not read; behind a ledger that was read whole, it
-is entry 0 of the id that follows, be there such a ledger or not. `ledgers` are the ids of the
-ledgers that lay in the bucket then, each but the first as its distance from the one before. What
-is not among them and comes to light below the position is late. Those older than `first` are not
-asked for.
+- `crc32`: checksum of `topics`. Progress that was modified is refused, because rows would be read
+  twice or never.
+- `next`: position of the first entry that was not read. After a ledger that was read to its end, it
+  is entry 0 of the next id, whether that ledger exists or not.
+- `ledgers`: ids of the ledgers that were in the bucket, as the first id and then the differences. A
+  ledger that is not listed and appears below the position is late.
+- `first`: ledgers with lower ids are ignored.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _SHOWN_CHARACTERS: Final = 100
 
 
 class Position(NamedTuple):
-    """Where an entry stands."""
+    """Ledger id and entry id of an entry."""
 
     ledger_id: int
     entry_id: int
@@ -49,12 +48,12 @@ _BEGINNING: Final = Position(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class TopicProgress:
-    """How far one topic, or one partition of a partitioned one, was read.
+    """How far one topic, or one partition of a partitioned topic, was read.
 
     Attributes:
         next: Position of the first entry that was not read.
-        ledger_ids: The ledgers that lay in the bucket then, be they read or not; ascending.
-        first_ledger_id: Older ones are not asked for, and not among them.
+        ledger_ids: Ids of the ledgers that were in the bucket, read or not; ascending.
+        first_ledger_id: Ledgers with lower ids are ignored, and not listed.
     """
 
     next: Position = _BEGINNING
@@ -63,36 +62,36 @@ class TopicProgress:
 
     @classmethod
     def at(cls, next_: Position) -> Self:
-        """The progress of who begins at a position, and asks for no ledger before it.
+        """Return the progress of a reader that starts at a position and ignores earlier ledgers.
 
         Args:
-            next_: The position; `MessageId.earliest` of Pulsar, -1:-1, is before the first one.
+            next_: The position; Pulsar's `MessageId.earliest`, -1:-1, stands for the first entry.
         """
         first = max(next_, _BEGINNING)
         return cls(Position(first.ledger_id, max(first.entry_id, 0)), (), first.ledger_id)
 
     def knows(self, ledger_id: int) -> bool:
-        """Whether a ledger lay in the bucket then, or is not asked for."""
-        place = bisect_left(self.ledger_ids, ledger_id)
-        is_among = self.ledger_ids[place : place + 1] == (ledger_id,)
+        """Return whether a ledger is listed, or is old enough to be ignored."""
+        index = bisect_left(self.ledger_ids, ledger_id)
+        is_among = self.ledger_ids[index : index + 1] == (ledger_id,)
         return is_among or ledger_id < self.first_ledger_id
 
     @property
     def unread_ledger_ids(self) -> tuple[int, ...]:
-        """The ledgers at the position or above it."""
+        """Ids of the listed ledgers at the position or above."""
         return self.ledger_ids[bisect_left(self.ledger_ids, self.next.ledger_id) :]
 
     def to_value(self) -> dict[str, object]:
-        """The progress as what JSON can hold."""
+        """Return the progress as a value for JSON."""
         distances = [*self.ledger_ids[:1], *(two - one for one, two in pairwise(self.ledger_ids))]
         return {"next": list(self.next), "first": self.first_ledger_id, "ledgers": distances}
 
     @classmethod
     def from_value(cls, value: object) -> Self:
-        """Read what `to_value` gave.
+        """Return the progress of a value that `to_value` returned.
 
         Raises:
-            CorruptProgressError: It is malformed.
+            CorruptProgressError: The value is malformed.
         """
         match value:
             case {"next": [ledger_id, entry_id], "first": first, "ledgers": [*distances]}:
@@ -108,7 +107,7 @@ class TopicProgress:
                 )
                 _number(max(ids, default=0), 0, MAX_LEDGER_ID)
                 return cls(position, ids, first)
-        message = f"no position and ledgers of a topic: {_shown(value)}"
+        message = f"this is not the progress of a topic: {_shown(value)}"
         raise CorruptProgressError(message)
 
 
@@ -117,7 +116,7 @@ class Progress:
     """How far topics were read.
 
     Attributes:
-        topics: The progress of each; a topic that is not among them was not met until now.
+        topics: The progress of each topic; a missing topic was not read yet.
     """
 
     topics: Mapping[TopicName, TopicProgress] = field(
@@ -125,25 +124,25 @@ class Progress:
     )
 
     def topic_progress(self, topic: TopicName) -> TopicProgress:
-        """The progress of one topic or partition; its beginning if it was not met until now."""
+        """Return the progress of one topic partition; the beginning if it was not read yet."""
         return self.topics.get(topic, TopicProgress())
 
     def to_value(self) -> dict[str, Any]:
-        """The progress as what JSON can hold."""
+        """Return the progress as a value for JSON."""
         pairs = sorted((str(topic), each) for topic, each in self.topics.items())
         topics = {name: each.to_value() for name, each in pairs}
         return {"version": VERSION, "crc32": json_crc32(topics), "topics": topics}
 
     def to_json(self) -> str:
-        """The progress as JSON: the same text for the same progress."""
+        """Return the progress as JSON; equal progress has equal text."""
         return json.dumps(self.to_value(), separators=(",", ":"))
 
     @classmethod
     def from_value(cls, value: object) -> Self:
-        """Read what `to_value` gave, or a later release added names to.
+        """Return the progress of a value that `to_value` returned; unknown names are ignored.
 
         Raises:
-            CorruptProgressError: It is malformed, was changed, or has an unknown version.
+            CorruptProgressError: The value is malformed, was modified, or has an unknown version.
         """
         match value:
             case {"version": int(version)} if version != VERSION:
@@ -159,20 +158,20 @@ class Progress:
                         for name, each in topics.items()
                     }
                 )
-        message = f"no progress of topics: {_shown(value)}"
+        message = f"this is not the progress of topics: {_shown(value)}"
         raise CorruptProgressError(message)
 
     @classmethod
     def from_json(cls, text: str) -> Self:
-        """Read what `to_json` gave.
+        """Return the progress of a text that `to_json` returned.
 
         Raises:
-            CorruptProgressError: It is malformed, or of a version that is not known.
+            CorruptProgressError: The text is malformed, was modified, or has an unknown version.
         """
         try:
             value = json.loads(text)
         except (ValueError, RecursionError) as error:
-            message = f"no progress of topics: {error}"
+            message = f"the progress of topics is not valid JSON: {error}"
             raise CorruptProgressError(message) from None
         return cls.from_value(value)
 
@@ -184,7 +183,7 @@ def _check_crc32(recorded: object, topics: dict[str, object]) -> None:
     try:
         expected = json_crc32(topics)
     except RecursionError as error:
-        message = f"no progress of topics: {error}"
+        message = f"the progress of topics cannot be read: {error}"
         raise CorruptProgressError(message) from None
     if type(recorded) is not int or recorded != expected:
         message = "the progress was changed: its checksum (crc32) is not that of its topics"
@@ -197,7 +196,7 @@ def _topic(name: str) -> TopicName:
     except OptionError as error:
         raise CorruptProgressError(error.message) from None
     if str(topic) != name:
-        message = f"progress names topics in full, unlike {_shown(name)}"
+        message = f"progress needs full names of topics, not {_shown(name)}"
         raise CorruptProgressError(message)
     return topic
 
@@ -212,7 +211,7 @@ def _read_topic_progress(name: str, value: object) -> TopicProgress:
 
 def _number(value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
-        message = f"a whole number from {least} to {most} must stand for {_shown(value)}"
+        message = f"expected a whole number from {least} to {most}, found {_shown(value)}"
         raise CorruptProgressError(message)
     return value
 

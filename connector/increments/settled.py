@@ -1,13 +1,13 @@
-"""How far a topic is settled: before the oldest transaction that has no outcome yet.
+"""The settled position of a topic: the last one before the oldest transaction without an outcome.
 
-A row of a transaction is given if a marker behind it says so. Who reads up to an open transaction
-and goes on behind it later would never give its rows; so what is new ends before it.
+A message of a transaction becomes a row when a later marker commits it. A reader that passed an
+open transaction would never return its rows, so increments end before it.
 
-Statistics tell of the transactions of the ledgers that they know. Of the others only the entries
-do. A little of each new one is read first, and of the one that was read last; if that shows none,
-the topic is taken to have none, and is not downloaded twice. (A task that meets an open one
-nevertheless says so, and fails.) If it shows any, all new entries are read once, ahead of the
-tasks. Ledgers never change, so nothing is looked at a second time.
+Statistics record the transactions of some ledgers. In the other new ledgers, and in the one that
+was read last, a sample of the entries is probed. If no sample shows a transaction, the topic is
+assumed to have none, which saves downloading it twice. (A task that nevertheless meets an open
+transaction fails with an error.) If a sample shows one, all new entries are scanned before the
+tasks run. Ledgers never change, so nothing is scanned twice.
 """
 
 from __future__ import annotations
@@ -36,21 +36,21 @@ _TXN_COMMITTING: Final = 20
 _TXN_MARKERS: Final = frozenset({_TXN_COMMITTING, TXN_COMMIT, TXN_ABORT})
 
 _PROBE_BYTES: Final = 64 << 10
-"""About how many bytes are read of a data block."""
+"""Approximate number of bytes that are probed of a data block."""
 _PROBED_BLOCKS: Final = 16
-"""Of how many data blocks of a ledger, the last among them; 1 GiB of Pulsar's default size."""
+"""Number of probed data blocks of a ledger, including the last; 1 GiB of Pulsar's default size."""
 _CONCURRENT_PROBES: Final = 16
 
 
 class OpenTransactions:
-    """The transactions of one topic partition without an outcome, as far as was looked.
+    """The open transactions of one topic partition, as far as its ledgers were scanned.
 
     Args:
-        verify_checksums: Whether an entry whose CRC32C differs is taken for damaged.
-        salvage: Whether damage is passed over: who reads the rows counts it.
+        verify_checksums: Whether an entry whose CRC32C differs counts as damaged.
+        salvage: Whether damage is skipped, because the read of the rows counts it.
 
     Attributes:
-        recorded: What statistics know of them; None: nothing.
+        recorded: The transactions that statistics record; None if there are no statistics.
     """
 
     def __init__(self, *, verify_checksums: bool = True, salvage: bool = False) -> None:
@@ -58,61 +58,61 @@ class OpenTransactions:
         self._verify = verify_checksums
         self._salvage = salvage
         self._probed: set[int] = set()
-        self._are_used = False
+        self._has_transactions = False
         self._scanned_to = Position(0, 0)
         self._open_positions: dict[str, Position] = {}
         self._damage: CorruptEntryError | None = None
 
     @property
     def problems(self) -> Sequence[str]:
-        """Why some of the statistics could not be used, in words."""
+        """Why some of the statistics could not be used, as sentences."""
         return () if self.recorded is None else self.recorded.problems
 
     def needs_probe(self, ledger: Ledger) -> bool:
-        """Whether nothing is known of a ledger yet, and it matters."""
-        return not self._are_used and ledger.ledger_id not in self._probed
+        """Return whether a ledger has to be probed; none has to once a transaction was found."""
+        return not self._has_transactions and ledger.ledger_id not in self._probed
 
     def unprobed(self, ledgers: Iterable[Ledger]) -> Iterator[Ledger]:
-        """The ledgers of which the beginning has to be read before `settled_position` can tell."""
-        missing = [each for each in ledgers if self.needs_probe(each)]
-        if self.recorded is not None and missing:
-            is_transactional = self.recorded.have_transactions(missing)
+        """Yield the ledgers that have to be probed before `settled_position` can be called."""
+        unprobed = [each for each in ledgers if self.needs_probe(each)]
+        if self.recorded is not None and unprobed:
+            is_transactional = self.recorded.have_transactions(unprobed)
             self._probed |= is_transactional.keys()
-            self._are_used |= any(is_transactional.values())
-        if not self._are_used:
-            yield from (each for each in missing if each.ledger_id not in self._probed)
+            self._has_transactions |= any(is_transactional.values())
+        if not self._has_transactions:
+            yield from (each for each in unprobed if each.ledger_id not in self._probed)
 
     def probe(self, ledger: Ledger) -> None:
-        """Read a little of a ledger; several threads may probe several at once.
+        """Read a sample of a ledger; safe to call from several threads.
 
         Raises:
             StorageError: The data object cannot be read.
         """
-        # Retention may have deleted it meanwhile; whoever reads its rows is told.
+        # Retention may have deleted it meanwhile; the read of its rows reports that.
         with suppress(MissingObjectError):
-            # Nothing but a write: what another thread found meanwhile must stand.
+            # Only ever set to True, so that concurrent probes do not undo each other.
             if any(map(_shows_transaction, _first_entries(ledger))):
-                self._are_used = True
+                self._has_transactions = True
         self._probed.add(ledger.ledger_id)
 
     def settled_position(
         self, ledgers: Sequence[Ledger], start: Position, stop: Position
     ) -> Position:
-        """The last position up to `stop` before which no transaction is open that was not before.
+        """Return the last position up to `stop` with no transaction open that began since `start`.
 
         Args:
-            ledgers: All that can be looked at, ascending, each probed that has entries between
-                start and stop.
-            start: Before it, everything is settled.
-            stop: Greatest position to give.
+            ledgers: All readable ledgers, ascending; those with entries between start and stop must
+                have been probed.
+            start: Position before which everything is settled.
+            stop: Maximum position to return.
 
         Raises:
             PulsarOffloadError: The entries cannot be read.
         """
-        if not self._are_used:
+        if not self._has_transactions:
             return stop
         if min(self._open_positions.values(), default=start) < start:
-            # Somebody else read on: what began before must be found anew.
+            # Another reader passed a transaction that is open here: this state is out of date.
             self._open_positions, self._scanned_to = {}, start
         self._scanned_to = max(self._scanned_to, start)
         while self._scanned_to < stop or self._oldest(stop) < stop:
@@ -120,16 +120,16 @@ class OpenTransactions:
                 break
         position = self._oldest(stop)
         if position < stop and self._damage is not None and not self._salvage:
-            # It may have been the marker.
+            # The damaged entry may have been the marker.
             raise self._damage
         return position
 
     def _oldest(self, stop: Position) -> Position:
-        # They stand in the order in which they began.
+        # The dict is in the order in which the transactions began.
         return min(next(iter(self._open_positions.values()), stop), stop)
 
     def _scan_next(self, ledgers: Sequence[Ledger]) -> bool:
-        """Look at a ledger, or its entries up to the end of a block; False if there are no more."""
+        """Scan the next recorded ledger or unrecorded data block; return False if there is none."""
         index = bisect_left(ledgers, self._scanned_to.ledger_id, key=_ledger_id)
         if index == len(ledgers):
             return False
@@ -153,20 +153,20 @@ class OpenTransactions:
             self._note_run(run)
 
     def _note_zones(self, ledger: Ledger, first: int, zones: Iterable[ZoneTransactions]) -> None:
-        """Note what statistics say of a ledger's entries from one on."""
+        """Update the open transactions from recorded zones of a ledger, from an entry on."""
         for each in zones:
             if each.last_entry_id < first:
                 continue
             undecided = [name for name in each.first_entry_ids if name not in each.outcomes]
             if any(each.first_entry_ids[name] < first for name in undecided):
-                # They may have another message from there on, or none.
+                # Statistics do not say whether they have another message from that entry on.
                 self._read(ledger, first, each.last_entry_id)
                 continue
             for name in each.outcomes:
                 self._open_positions.pop(name, None)
             for name in undecided:
-                place = Position(ledger.ledger_id, each.first_entry_ids[name])
-                self._open_positions.setdefault(name, place)
+                position = Position(ledger.ledger_id, each.first_entry_ids[name])
+                self._open_positions.setdefault(name, position)
 
     def _note_run(self, run: EntryRun) -> None:
         for index in run.flagged(layout.MARKER | layout.TRANSACTION | layout.BROKEN):
@@ -177,14 +177,14 @@ class OpenTransactions:
             most, least = run.number(index, layout.TXN_MOST), run.number(index, layout.TXN_LEAST)
             name = f"({most},{least})"
             if not flags & layout.MARKER:
-                place = Position(run.ledger_id, run.number(index, layout.ENTRY_ID))
-                self._open_positions.setdefault(name, place)
+                position = Position(run.ledger_id, run.number(index, layout.ENTRY_ID))
+                self._open_positions.setdefault(name, position)
             elif run.number(index, layout.MARKER_TYPE) in {TXN_COMMIT, TXN_ABORT}:
                 self._open_positions.pop(name, None)
 
 
 def probe_all(probes: Iterable[tuple[OpenTransactions, Ledger]]) -> None:
-    """Probe ledgers of any topics, several at once.
+    """Probe ledgers of any topics concurrently.
 
     Raises:
         StorageError: A data object cannot be read.
@@ -196,26 +196,26 @@ def probe_all(probes: Iterable[tuple[OpenTransactions, Ledger]]) -> None:
 
 
 def position_after(ledger: Ledger, last_entry_id: int) -> Position:
-    """The position behind an entry; behind the last one of a ledger, where the next may begin."""
+    """Return the position after an entry; after a ledger's last entry, entry 0 of the next id."""
     if last_entry_id >= ledger.last_entry_id:
         return Position(ledger.ledger_id + 1, 0)
     return Position(ledger.ledger_id, last_entry_id + 1)
 
 
 def _first_entries(ledger: Ledger) -> Iterator[EntryRun]:
-    """The first entries of some of a ledger's blocks."""
+    """Yield the first entries of some of a ledger's blocks."""
     small = ledger.with_range_bytes(_PROBE_BYTES)
     blocks = small.blocks(0, small.last_entry_id)
     step = -(-len(blocks) // _PROBED_BLOCKS) or 1
     for block in reversed(blocks[::-step]):
-        few = _PROBE_BYTES // _mean_bytes(ledger, block) or 1
-        last = min(block.first_entry_id + few - 1, block.last_entry_id)
-        # Damage is met again, and told, by who reads the rows.
+        entry_count = _PROBE_BYTES // _mean_bytes(ledger, block) or 1
+        last = min(block.first_entry_id + entry_count - 1, block.last_entry_id)
+        # Damage is skipped here, because the read of the rows reports it.
         yield from small.entry_runs(block.first_entry_id, last, Tally(salvage=True))
 
 
 def _mean_bytes(ledger: Ledger, block: Block) -> int:
-    """About how many bytes an entry takes."""
+    """Return the approximate number of bytes of an entry."""
     if ledger.length_bytes:
         return ENTRY_HEADER_BYTES + ledger.length_bytes // (ledger.last_entry_id + 1)
     entries = block.last_entry_id - block.first_entry_id + 1

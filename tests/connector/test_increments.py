@@ -86,7 +86,7 @@ def test_a_late_ledger_is_an_error(bucket: MemoryBucket) -> None:
     _put(bucket, 1, 4, 5, 6, 7)
 
     for _ in range(2):
-        with pytest.raises(LateLedgerError, match="its rows were not given") as caught:
+        with pytest.raises(LateLedgerError, match="its rows were not read") as caught:
             _source(bucket).next_increment(progress)
         assert caught.value.ledger_id == IDS[1]
     lenient = _source(bucket, on_corruption="salvage")
@@ -238,7 +238,7 @@ def test_an_offload_without_an_index_object_is_waited_for(
 
     first = source.next_increment(Progress())
     assert _ledgers(read_increment(first)) == {*IDS[:2]}
-    assert f"nothing is read from ledger {IDS[2]} on: its data object is" in first.notices[0]
+    assert f"nothing is read from ledger {IDS[2]} on: its data object exists" in first.notices[0]
     assert first.lag.ledgers == 2
     for _ in range(3):
         source.refresh()
@@ -366,7 +366,7 @@ def test_topics_take_turns(bucket: MemoryBucket) -> None:
 def test_there_is_no_end(bucket: MemoryBucket, end: Bound) -> None:
     """Rows behind it would be passed over as if they had been read, and never given."""
     _put(bucket, 0)
-    with pytest.raises(OptionError, match="what is new in a topic has no end"):
+    with pytest.raises(OptionError, match="an incremental read has no end"):
         _source(bucket, end=end)
 
 

@@ -61,12 +61,12 @@ def _sealed(value: Any) -> Any:  # noqa: ANN401 - as JSON has it
 @pytest.mark.parametrize(
     ("value", "says"),
     [
-        ([], "no progress of topics"),
-        ({}, "no progress of topics"),
-        ({"version": 1}, "no progress of topics"),
-        ({"version": 1, "topics": []}, "no progress of topics"),
+        ([], "not the progress of topics"),
+        ({}, "not the progress of topics"),
+        ({"version": 1}, "not the progress of topics"),
+        ({"version": 1, "topics": []}, "not the progress of topics"),
         ({"version": 2, "topics": {}}, "has version 2, and this release reads version 1"),
-        ({"version": 1, "topics": {"orders": _GOOD}}, "names topics in full, unlike 'orders'"),
+        ({"version": 1, "topics": {"orders": _GOOD}}, "needs full names of topics, not 'orders'"),
         ({"version": 1, "topics": {"a/b": _GOOD}}, "topic 'a/b' is not"),
     ],
 )
@@ -107,7 +107,7 @@ def test_what_is_no_place_in_a_topic_is_refused(change: dict[str, Any]) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, "nul", '{"version": NaN}'])
 def test_what_is_no_json_is_refused(text: str) -> None:
     """Text of any other kind is one typed error."""
-    with pytest.raises(CorruptProgressError, match="no progress of topics"):
+    with pytest.raises(CorruptProgressError, match="progress of topics"):
         Progress.from_json(text)
 
 

@@ -106,7 +106,7 @@ def test_what_ends_a_stream_is_told_in_a_sentence(spark: SparkSession, tmp_path:
     put(tmp_path, late)
 
     again = started(frame, tmp_path / "run", availableNow=True)
-    with pytest.raises(Exception, match="LateLedgerError: the ledger came to light") as caught:
+    with pytest.raises(Exception, match="LateLedgerError: the ledger appeared") as caught:
         again.awaitTermination()
 
     assert f"ledger {late.ledger_id}" in str(caught.value)

@@ -212,7 +212,7 @@ def test_data_loss_is_an_error_unless_the_user_says_otherwise(bucket: Path) -> N
     begin = reader.initialOffset()
     one = next_offset(reader, begin)
     put(bucket, late)
-    with pytest.raises(LateLedgerError, match="came to light"):
+    with pytest.raises(LateLedgerError, match="appeared in the bucket"):
         next_offset(planner(bucket), one)
     lenient = planner(bucket, failOnDataLoss="false")
     two = next_offset(lenient, one)
