@@ -1,1 +1,1 @@
-"""A topic, or a bucket, on one page of HTML that needs no network."""
+"""HTML reports: a topic, or a whole bucket, on one page that needs no network."""

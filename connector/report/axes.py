@@ -1,4 +1,4 @@
-"""Where the lines of a chart's axes stand, and how numbers and times are written at them."""
+"""Axes of charts: positions of ticks, and texts for numbers and times."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _MONTH_MS: Final = 30 * _DAY_MS
 
 
 def time_ticks(start_ms: int, stop_ms: int, *, most: int) -> list[tuple[int, str]]:
-    """Round times between two times, with what is written at each.
+    """Return round times between two times, each with its label.
 
     Args:
         start_ms: First time, inclusive, ms since the epoch.
         stop_ms: Last time, inclusive; later than the first.
-        most: How many there may be.
+        most: Maximum number of ticks.
     """
     at_least = -(-(stop_ms - start_ms) // max(1, most - 1))
     step = bisect_left(_STEPS_MS, at_least)
@@ -46,7 +46,7 @@ def time_ticks(start_ms: int, stop_ms: int, *, most: int) -> list[tuple[int, str
 
 
 def _tick_text(time_ms: int, step_ms: int) -> str:
-    """The day at midnight; else the time of day, as exact as the ticks are."""
+    """Return the date at midnight, or else the time of day, as exact as the step requires."""
     if time_ms % _DAY_MS == 0:
         return f"{_time(time_ms):%Y-%m-%d}"
     if step_ms >= _MINUTE_MS:
@@ -58,7 +58,7 @@ def _month_ticks(start_ms: int, stop_ms: int, at_least_ms: int) -> list[tuple[in
     months = next(count for count in _MONTHS if count * _MONTH_MS >= at_least_ms)
     first, last = _time(start_ms), _time(stop_ms)
     ticks = []
-    # Months since the year 0, which Python's calendar does not have.
+    # Months since the year 0; Python's calendar starts with the year 1.
     begin = max(12, first.year * 12 + first.month - 1)
     for month in range(-(-begin // months) * months, last.year * 12 + last.month, months):
         time = datetime(month // 12, month % 12 + 1, 1, tzinfo=UTC)
@@ -70,11 +70,11 @@ def _month_ticks(start_ms: int, stop_ms: int, at_least_ms: int) -> list[tuple[in
 
 
 def value_ticks(highest: float, text: Callable[[float], str]) -> list[tuple[float, str]]:
-    """Round numbers from 0 to one that is not below the highest value, three or more.
+    """Return round numbers, at least three, from 0 to one that is at least the highest value.
 
     Args:
         highest: The highest value, 0 or more.
-        text: How a number is written.
+        text: Formats a number as its label.
     """
     if highest <= 0:
         highest = 1.0
@@ -87,7 +87,7 @@ def value_ticks(highest: float, text: Callable[[float], str]) -> list[tuple[floa
 
 
 def count_text(number: float) -> str:
-    """A number in few characters.
+    """Return a number in few characters.
 
     Example:
         >>> count_text(0.25), count_text(1234), count_text(2_500_000)
@@ -100,7 +100,7 @@ def count_text(number: float) -> str:
 
 
 def time_text(time_ms: int) -> str:
-    """A time, to the millisecond if it has any.
+    """Return a time, with milliseconds only if it has any.
 
     Example:
         >>> time_text(1_700_000_000_000), time_text(1_700_000_000_250)
@@ -111,7 +111,7 @@ def time_text(time_ms: int) -> str:
 
 
 def duration_text(duration_ms: int) -> str:
-    """How long something took, in one unit.
+    """Return a duration in one unit.
 
     Example:
         >>> duration_text(250), duration_text(15_800), duration_text(3 * 86_400_000)

@@ -1,7 +1,7 @@
-"""The charts of a report, as SVG that the page's style colours.
+"""Charts of the HTML report, as SVG that the page's style colours.
 
-Places along a line are in per cent, and heights in pixels: a chart fits any width without a script,
-and its text keeps its size.
+Horizontal positions are percentages, and heights are pixels. So a chart fits any width without a
+script, and its text keeps its size.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ STATE_TEXTS: Final = {
     LedgerStanding.OFFLOADED: "in the bucket",
     LedgerStanding.BOTH: "in the bucket and in BookKeeper",
     LedgerStanding.BOOKKEEPER: "closed, and in BookKeeper only",
-    LedgerStanding.OFFLOADING: "in BookKeeper; an offload was begun and is not complete",
+    LedgerStanding.OFFLOADING: "in BookKeeper; an offload was started but is not complete",
     LedgerStanding.OPEN: "still being written",
     LedgerStanding.EMPTY: "closed without an entry",
-    LedgerStanding.TRIMMED: "in the bucket; the topic does not have it any more",
-    LedgerStanding.UNKNOWN: "in the bucket, but the metadata does not call it offloaded",
-    LedgerStanding.UNSOUND: "in the bucket, and cannot be read",
-    LedgerStanding.MISSING: "offloaded by the metadata, but not in the bucket",
+    LedgerStanding.TRIMMED: "in the bucket, but no longer part of the topic",
+    LedgerStanding.UNKNOWN: "in the bucket, but not offloaded according to the metadata",
+    LedgerStanding.UNSOUND: "in the bucket, but cannot be read",
+    LedgerStanding.MISSING: "offloaded according to the metadata, but not in the bucket",
 }
-"""Every state in words, from the best to the worst; a worse one is drawn on top of a better one."""
+"""The meaning of each state, from best to worst; worse states are drawn on top of better ones."""
 
 IN_BUCKET: Final = frozenset(
     {
@@ -51,12 +51,12 @@ IN_BUCKET: Final = frozenset(
 
 _RANKS: Final = {state: rank for rank, state in enumerate(STATE_TEXTS)}
 _CELLS: Final = 400
-"""Into how many parts a lane is cut. Neighbours of one state that are shorter than a part are drawn
-together, as wide as one."""
+"""Number of cells in a lane. Neighbours of one state within a cell are drawn as one bar, a cell
+wide."""
 _WIDE_CELLS: Final = 7
-"""A bar that is wider than so many cells has a line between it and the next."""
+"""Bars wider than this number of cells have a separating line."""
 _MOST_BARS: Final = 4000
-"""Most bars of all lanes together, so that the page stays small."""
+"""Maximum number of bars in all lanes together, so that the page stays small."""
 _LANE_PX: Final = 20
 _PLOT_PX: Final = 150
 _LEAST_PX: Final = 2.0
@@ -72,12 +72,12 @@ _LAST_MS: Final = milliseconds_of(datetime.max.replace(tzinfo=UTC))
 
 @dataclass(frozen=True, slots=True)
 class TimeScale:
-    """The time that a chart shows, from its left edge to its right.
+    """The time range of a chart, from its left edge to its right.
 
     Attributes:
         start_ms: Time at the left edge, ms since the epoch.
-        stop_ms: The last time that is known; later than the first.
-        is_open: Whether room is left behind it for ledgers that are still being written.
+        stop_ms: The last known time; later than the first.
+        is_open: Whether space is left at the right for ledgers that are still being written.
     """
 
     start_ms: int
@@ -86,7 +86,7 @@ class TimeScale:
 
     @classmethod
     def from_spans(cls, spans: Iterable[LedgerSpan]) -> TimeScale | None:
-        """The scale on which all these ledgers have their place; None if none has a time."""
+        """Return the scale that contains all these ledgers; None if none has a time."""
         spans = list(spans)
         times = [
             time for span in spans for time in (span.start_ms, span.stop_ms) if time is not None
@@ -94,44 +94,44 @@ class TimeScale:
         if not times:
             return None
         is_open = any(span.state is LedgerStanding.OPEN for span in spans)
-        # The calendar may end with the only time there is.
+        # The only time may be the last of the calendar.
         start_ms = min(*times, _LAST_MS - 1)
         return cls(start_ms, max(*times, start_ms + 1), is_open)
 
     @classmethod
     def from_zones(cls, zones: Sequence[WriteSpan]) -> TimeScale | None:
-        """The scale of publish times; None if there is none.
+        """Return the scale of publish times; None if there is none.
 
-        A producer whose clock is wrong must not press all others together: up to a thousandth of
-        the messages may lie before it, and as many behind.
+        Up to a thousandth of the messages may be outside at each end. Otherwise one producer with a
+        wrong clock would compress the rest of the chart.
         """
         if not zones:
             return None
-        most = sum(each.count for each in zones) / 1000
+        allowance = sum(each.count for each in zones) / 1000
         start_ms, stop_ms = zones[0].start_ms, zones[0].stop_ms
-        before = after = 0
+        earlier_count = later_count = 0
         for each in sorted(zones, key=attrgetter("start_ms")):
             start_ms = each.start_ms
-            before += each.count
-            if before > most:
+            earlier_count += each.count
+            if earlier_count > allowance:
                 break
         for each in sorted(zones, key=attrgetter("stop_ms"), reverse=True):
             stop_ms = each.stop_ms
-            after += each.count
-            if after > most:
+            later_count += each.count
+            if later_count > allowance:
                 break
         first = int(min(max(start_ms, _FIRST_MS), _LAST_MS - 1))
         return cls(first, int(min(max(stop_ms, first + 1), _LAST_MS)))
 
     def share(self, time_ms: float) -> float:
-        """Where a time lies: 0 at the left edge, 1 at the right."""
+        """Return the position of a time: 0 at the left edge, 1 at the right."""
         scale_share = 1 - _OPEN_SHARE if self.is_open else 1
         return (time_ms - self.start_ms) / (self.stop_ms - self.start_ms) * scale_share
 
 
 @dataclass(frozen=True, slots=True)
 class _PlacedLedgers:
-    """Some ledgers of one state, and where they are drawn, in shares of the width."""
+    """Some ledgers of one state, and where they are drawn, in fractions of the width."""
 
     left: float
     right: float
@@ -144,7 +144,7 @@ class _PlacedLedgers:
 
 @dataclass(frozen=True, slots=True)
 class _Bar:
-    """A rectangle: left edge and width in shares of the width, top and height in pixels."""
+    """A rectangle: left edge and width in fractions of the width, top and height in pixels."""
 
     left: float
     width: float
@@ -155,11 +155,11 @@ class _Bar:
 
 
 def pattern_definitions() -> Html:
-    """The fillings that tell states apart without colours; needed once on a page."""
+    """Return the fill patterns that distinguish states without colours; needed once per page."""
     stripe = '<rect width="3" height="6" class="{ink}"/>'
     turned = 'patternTransform="rotate(45)"'
     cross = '<rect width="6" height="2" class="{ink}"/><rect width="2" height="6" class="{ink}"/>'
-    drawn = {
+    figures = {
         LedgerStanding.BOTH: ("blue", turned, stripe),
         LedgerStanding.OFFLOADING: ("teal", turned, stripe),
         LedgerStanding.OPEN: ("teal", "", '<circle cx="3" cy="3" r="1.3" class="{ink}"/>'),
@@ -174,13 +174,13 @@ def pattern_definitions() -> Html:
             f'<rect width="6" height="6" class="{colour}-soft"/>'
             f"{figure.format(ink=f'{colour}-ink')}</pattern>"
         )
-        for state, (colour, turn, figure) in drawn.items()
+        for state, (colour, turn, figure) in figures.items()
     )
     return Html(f'<svg class="defs" aria-hidden="true"><defs>{patterns}</defs></svg>\n')
 
 
 def swatch(style: str) -> Html:
-    """A small sample of the filling of a state, or of a class of bars."""
+    """Return a small sample of the fill of a state, or of a class of bars."""
     return Html(
         f'<svg class="swatch" width="18" height="11" aria-hidden="true">'
         f'<rect width="18" height="11" rx="2" class="{style}"/></svg>'
@@ -188,7 +188,7 @@ def swatch(style: str) -> Html:
 
 
 def legend(states: Mapping[LedgerStanding, int]) -> Html:
-    """What the filling of each state that occurs means, and how many ledgers are in it."""
+    """Return a legend of the states that occur, with the number of ledgers in each."""
     items = [
         _legend_item(state, f"{state} ({states[state]:,})", f" – {text}")
         for state, text in STATE_TEXTS.items()
@@ -197,40 +197,41 @@ def legend(states: Mapping[LedgerStanding, int]) -> Html:
     return Html(f'<ul class="legend">{join_parts(items)}</ul>\n')
 
 
-def _legend_item(style: str, name: str, more: str = "") -> Html:
-    return Html(f"<li>{swatch(style)}<span><b>{escape(name)}</b>{escape(more)}</span></li>")
+def _legend_item(style: str, name: str, explanation: str = "") -> Html:
+    return Html(f"<li>{swatch(style)}<span><b>{escape(name)}</b>{escape(explanation)}</span></li>")
 
 
 def timeline(topics: Iterable[tuple[str, Sequence[LedgerSpan]]], scale: TimeScale | None) -> Html:
-    """One lane a topic, on which its ledgers lie from their creation to their closing.
+    """Return one lane per topic, with its ledgers from creation to closing.
 
     Args:
         topics: Names of topics or partitions, each with its ledgers by ledger id.
-        scale: The time that all lanes share. Topics without times have their ledgers in order.
+        scale: The time range of all lanes. Ledgers of topics without times are spaced evenly.
     """
     lanes = [(name, spans, _place_spans(spans, scale)) for name, spans in topics]
     cells = _CELLS
-    drawn = [_group_places(places, cells) for _, _, places in lanes]
-    while cells > 1 and sum(map(len, drawn)) > _MOST_BARS:
+    lane_bars = [_group_places(places, cells) for _, _, places in lanes]
+    while cells > 1 and sum(map(len, lane_bars)) > _MOST_BARS:
         cells //= 2
-        drawn = [_group_places(places, cells) for _, _, places in lanes]
+        lane_bars = [_group_places(places, cells) for _, _, places in lanes]
     ticks = _time_ticks(scale) if scale else []
-    shown = [
-        _lane(name, spans, bars, ticks) for (name, spans, _), bars in zip(lanes, drawn, strict=True)
+    lane_parts = [
+        _lane(name, spans, bars, ticks)
+        for (name, spans, _), bars in zip(lanes, lane_bars, strict=True)
     ]
     axis = f'<svg height="18" aria-hidden="true">{_labels(ticks, 13)}</svg>\n' if ticks else ""
-    return Html(f"{join_parts(shown)}{axis}")
+    return Html(f"{join_parts(lane_parts)}{axis}")
 
 
 def _place_spans(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_PlacedLedgers]:
     if scale is None or all(span.start_ms is None and span.stop_ms is None for span in spans):
         return [
-            _PlacedLedgers(at / len(spans), (at + 1) / len(spans), [span])
-            for at, span in enumerate(spans)
+            _PlacedLedgers(index / len(spans), (index + 1) / len(spans), [span])
+            for index, span in enumerate(spans)
         ]
     places: list[_PlacedLedgers] = []
     for span in spans:
-        # What has no time lies behind what is before it.
+        # A ledger without times follows the previous one.
         left = places[-1].right if places else 0.0
         begin = span.stop_ms if span.start_ms is None else span.start_ms
         if begin is not None:
@@ -245,7 +246,7 @@ def _place_spans(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_
 
 
 def _group_places(places: Iterable[_PlacedLedgers], cells: int) -> list[_PlacedLedgers]:
-    """Draw ledgers of one state together that begin in the same cell and end in the same cell."""
+    """Merge ledgers of one state that start in the same cell and end in the same cell."""
     groups: dict[tuple[int, int, LedgerStanding], list[_PlacedLedgers]] = {}
     for place in places:
         key = (int(place.left * cells), int(place.right * cells), place.state)
@@ -286,20 +287,20 @@ def _lane(
 
 
 def sizes_charts(spans: Iterable[LedgerSpan]) -> Html:
-    """Bytes of each ledger, in the order of their ids, and below that how they add up.
+    """Return a chart of the bytes of each ledger by id, and one of their cumulative sum.
 
     Args:
         spans: Ledgers of any topics. If there are many, several share a bar.
     """
     ordered = sorted(spans, key=lambda span: span.ledger_id)
     per_bar = -(-len(ordered) // _MOST_SLOTS)
-    slots = [ordered[at : at + per_bar] for at in range(0, len(ordered), per_bar)]
+    slots = [ordered[index : index + per_bar] for index in range(0, len(ordered), per_bar)]
     slot_width = 1 / max(len(slots), _FEWEST_SLOTS)
     gap = slot_width * 0.16 if len(slots) * 2 <= _MOST_SLOTS else 0.0
     highest = max(sum(span.size_bytes for span in slot) for slot in slots)
     ticks = value_ticks(highest, size_text)
     bars = []
-    for at, slot in enumerate(slots):
+    for index, slot in enumerate(slots):
         top = float(_PLOT_PX)
         for state in STATE_TEXTS:
             state_spans = [span for span in slot if span.state is state]
@@ -307,8 +308,8 @@ def sizes_charts(spans: Iterable[LedgerSpan]) -> Html:
                 share = sum(span.size_bytes for span in state_spans) / ticks[-1][0]
                 height = max(share * _PLOT_PX, _LEAST_PX)
                 top -= height
-                place = (at * slot_width, slot_width - gap, max(top, 0.0), height)
-                bars.append(_Bar(*place, state, _ledgers_title(state_spans)))
+                geometry = (index * slot_width, slot_width - gap, max(top, 0.0), height)
+                bars.append(_Bar(*geometry, state, _ledgers_title(state_spans)))
     ends = _slot_labels(slots, slot_width)
     name = "Bytes a ledger" if per_bar == 1 else f"Bytes, {per_bar} ledgers a bar"
     largest = f"{_ledgers(len(ordered))}; the highest bar has {size_text(highest)}"
@@ -327,22 +328,22 @@ def _cumulative(
         sums.append((slot[-1].ledger_id, inside, outside))
     ticks = value_ticks(inside + outside, size_text)
     bars = []
-    for at, (ledger_id, in_bucket, not_there) in enumerate(sums):
+    for index, (ledger_id, in_bucket, not_in_bucket) in enumerate(sums):
         title = f"to ledger {ledger_id}: {size_text(in_bucket)} in the bucket"
-        if not_there:
-            title = f"{title}, {size_text(not_there)} not there"
+        if not_in_bucket:
+            title = f"{title}, {size_text(not_in_bucket)} not in the bucket"
         top = float(_PLOT_PX)
-        for size, style in ((in_bucket, "solid"), (not_there, "rest")):
+        for size, style in ((in_bucket, "solid"), (not_in_bucket, "rest")):
             height = size / ticks[-1][0] * _PLOT_PX
             top -= height
             if size:
-                bars.append(_Bar(at * slot_width, slot_width, top, height, style, title))
+                bars.append(_Bar(index * slot_width, slot_width, top, height, style, title))
     description = f"{size_text(inside)} in the bucket"
     items = [_legend_item("solid", description)]
     if outside:
-        items.append(_legend_item("rest", f"{size_text(outside)} not there"))
-        description = f"{description}, {size_text(outside)} not there"
-    chart = _plot("Bytes, added up", description, bars, ticks, ends)
+        items.append(_legend_item("rest", f"{size_text(outside)} not in the bucket"))
+        description = f"{description}, {size_text(outside)} not in the bucket"
+    chart = _plot("Bytes, cumulative", description, bars, ticks, ends)
     return Html(f'{chart}<ul class="legend">{join_parts(items)}</ul>\n')
 
 
@@ -356,7 +357,7 @@ def _slot_labels(
 
 
 def rate_charts(rates: Sequence[Rate], scale: TimeScale, quantity: str) -> Html:
-    """Entries or messages a second, as `quantity` says, and bytes a second."""
+    """Return charts of entries or messages (`quantity`) per second, and of bytes per second."""
     return join_parts(
         (
             _rate_chart(
@@ -398,7 +399,7 @@ def _plot(
     levels: Sequence[tuple[float, str]],
     ticks: Sequence[tuple[float, str]],
 ) -> Html:
-    """A chart with a heading, levels beside it and ticks below."""
+    """Return a chart with a heading, levels at the left and ticks below."""
     heights = [(_PLOT_PX * (1 - value / levels[-1][0]), text) for value, text in levels]
     texts = join_parts(
         Html(f'<text x="54" y="{_number(y + 4)}" text-anchor="end">{escape(text)}</text>')
@@ -437,18 +438,18 @@ def _grid(ticks: Iterable[tuple[float, str]], height: int) -> Html:
 
 
 def _labels(ticks: Sequence[tuple[float, str]], y: int) -> Html:
-    """Texts below a chart; on a narrow page, every other one if there are more than three."""
-    shown = []
+    """Return labels below a chart; of more than three, narrow pages show every other one."""
+    labels = []
     for number, (at, text) in enumerate(ticks):
         anchor = "start" if at < _EDGE else "end" if at > 1 - _EDGE else "middle"
         style = ' class="minor"' if len(ticks) > _FEW_LABELS and number % 2 else ""
-        shown.append(
+        labels.append(
             Html(
                 f'<text x="{_percent(at)}" y="{y}" text-anchor="{anchor}"{style}>'
                 f"{escape(text)}</text>"
             )
         )
-    return join_parts(shown)
+    return join_parts(labels)
 
 
 def _time_ticks(scale: TimeScale) -> list[tuple[float, str]]:
@@ -457,7 +458,7 @@ def _time_ticks(scale: TimeScale) -> list[tuple[float, str]]:
 
 
 def _ledgers_title(spans: Sequence[LedgerSpan]) -> str:
-    """Some ledgers of one state, in words."""
+    """Return a description of some ledgers of one state."""
     first, last, state = spans[0], spans[-1], spans[0].state
     entries = sum(span.entries for span in spans)
     name = f"ledger {first.ledger_id}"

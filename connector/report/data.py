@@ -1,9 +1,9 @@
-"""What a report shows: when each ledger was written, and what that makes of entries a second.
+"""Data of the HTML report: when each ledger was written, and the resulting rates.
 
-The tables are those of `catalog_tables`, the findings those of `upkeep.audit`. A ledger's index
-object says when it was created, and only the metadata says when it was closed, so one of both is
-often not known. It is then taken from the ledger before or behind, since a topic writes one ledger
-after the other.
+The tables are those of `catalog_tables`, the findings those of `upkeep.audit`. A ledger's creation
+time comes from its index object, and its closing time from the metadata, so one of them is often
+unknown. It is then taken from the previous or the next ledger, because a topic writes one ledger
+after another.
 """
 
 from __future__ import annotations
@@ -35,24 +35,24 @@ _MS_PER_S = 1000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerSpan:
-    """A ledger, and the time in which it was written."""
+    """A ledger, and the time range in which it was written."""
 
     topic: str
     """Full name of the topic, with the partition."""
     ledger_id: int
     state: LedgerStanding
     entries: int
-    """0 if it is not known."""
+    """0 if unknown."""
     size_bytes: int
-    """Length of the data object, or of the entries if it is not there; 0 if it is not known."""
+    """Length of the data object, or of the entries if there is no data object; 0 if unknown."""
     start_ms: int | None
-    """When it was created, ms since the epoch; None if it is not known."""
+    """When it was created, ms since the epoch; None if unknown."""
     stop_ms: int | None
-    """When it was closed, ms since the epoch, not before it was created; None if not known."""
+    """When it was closed, ms since the epoch, at least `start_ms`; None if unknown."""
 
     @property
     def write_span(self) -> WriteSpan | None:
-        """The entries, as if written evenly in that time; None if it is not known."""
+        """The entries, as if written evenly in that time; None if the time is unknown."""
         if self.start_ms is None or self.stop_ms is None:
             return None
         return WriteSpan(self.start_ms, self.stop_ms, self.entries, self.size_bytes)
@@ -60,13 +60,13 @@ class LedgerSpan:
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """How fast topics were written in one span of time.
+    """How fast topics were written in a time range.
 
     Attributes:
-        start_ms: When it begins, ms since the epoch.
-        stop_ms: When it ends, exclusive.
-        count_per_s: Entries or messages a second.
-        bytes_per_s: Bytes a second.
+        start_ms: Start of the range, ms since the epoch.
+        stop_ms: End of the range, exclusive.
+        count_per_s: Entries or messages per second.
+        bytes_per_s: Bytes per second.
     """
 
     start_ms: float
@@ -77,7 +77,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReportData:
-    """What a report shows of a bucket, or of some topics in it."""
+    """The data that an HTML report shows of a bucket, or of some topics in it."""
 
     topics: pa.Table
     """In `catalog_tables.TOPIC_SCHEMA`."""
@@ -88,15 +88,15 @@ class ReportData:
     findings: tuple[Finding, ...]
     """Findings about these topics: losses first, then what can be deleted."""
     findings_elsewhere: int
-    """How many findings are left out: of other topics, or of a topic that is not known."""
+    """Number of other findings: about other topics, or about an unknown topic."""
     has_metadata: bool
     """Whether there was metadata to compare with."""
     metadata_warnings: tuple[str, ...]
-    """What the metadata leaves unsure."""
+    """Why the metadata may be incomplete or out of date."""
     listed_at: datetime
     """When the bucket was listed."""
     publish_times: PublishTimes | None
-    """When messages were published; None if there are no statistics."""
+    """When messages were published; None without statistics."""
 
 
 def report_data(
@@ -105,14 +105,13 @@ def report_data(
     topic: str | Sequence[str] | None = None,
     statistics: str | os.PathLike[str] | None = None,
 ) -> ReportData:
-    """Gather what a report shows.
+    """Collect the data of an HTML report.
 
     Args:
         catalog: The bucket, with the metadata if there is any.
-        audit: What an audit of the same catalog found.
+        audit: The result of an audit of the same catalog.
         topic: Names or globs; None: the whole bucket.
-        statistics: Folder or URL of statistics; None: those that the catalog was saved with, if
-            there are any.
+        statistics: Folder or URL of statistics; None: those that a catalog snapshot names, if any.
 
     Raises:
         OptionError: The folder `statistics` does not exist.
@@ -167,31 +166,31 @@ def _milliseconds(times: pa.ChunkedArray) -> list[int | None]:
 
 
 def fill_times_from_neighbours(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
-    """Fill in times that are not known from the ledgers before and behind.
+    """Fill in unknown times from the previous and next ledgers.
 
-    Neighbours without any time share the time from the ledger before them to the one behind.
+    Consecutive ledgers without any time share the time between their neighbours evenly.
 
     Args:
         spans: The ledgers of one topic, by ledger id.
     """
     starts = [span.start_ms for span in spans]
     stops = [span.stop_ms for span in spans]
-    for at in range(1, len(spans)):
-        if stops[at - 1] is None:
-            stops[at - 1] = starts[at]
-        elif starts[at] is None:
-            starts[at] = stops[at - 1]
-    at = 1
-    while at < len(spans):
-        stop = at
+    for index in range(1, len(spans)):
+        if stops[index - 1] is None:
+            stops[index - 1] = starts[index]
+        elif starts[index] is None:
+            starts[index] = stops[index - 1]
+    index = 1
+    while index < len(spans):
+        stop = index
         while stop < len(spans) and starts[stop] is None:
             stop += 1
-        first, last = starts[at - 1], stops[stop - 1]
-        if stop > at and first is not None and last is not None:
-            for step in range(at, stop):
-                shared = first + (last - first) * (step - at + 1) // (stop - at + 1)
-                stops[step - 1] = starts[step] = shared
-        at = stop + 1
+        first, last = starts[index - 1], stops[stop - 1]
+        if stop > index and first is not None and last is not None:
+            for step in range(index, stop):
+                time_ms = first + (last - first) * (step - index + 1) // (stop - index + 1)
+                stops[step - 1] = starts[step] = time_ms
+        index = stop + 1
     return [
         replace(span, start_ms=start, stop_ms=_clamp_stop(start, stop))
         for span, start, stop in zip(spans, starts, stops, strict=True)
@@ -199,17 +198,17 @@ def fill_times_from_neighbours(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
 
 
 def _clamp_stop(start_ms: int | None, stop_ms: int | None) -> int | None:
-    """Clocks differ: a ledger that was closed before it was created lasted no time."""
+    """Return a closing time that is not before the creation time: their clocks may differ."""
     return stop_ms if start_ms is None or stop_ms is None else max(start_ms, stop_ms)
 
 
 def rates(spans: Iterable[WriteSpan], start_ms: int, stop_ms: int, *, bins: int) -> list[Rate]:
-    """How fast something was written, each part evenly from its first to its last moment.
+    """Return the rate in each bin, as if each span had been written evenly.
 
     Args:
-        spans: What was written; what lies outside of the bins is left out.
-        start_ms: When the first bin begins, ms since the epoch.
-        stop_ms: When the last bin ends, later than that; what was written then is in it.
+        spans: What was written; parts outside the bins are ignored.
+        start_ms: Start of the first bin, ms since the epoch.
+        stop_ms: End of the last bin, inclusive; later than the start.
         bins: Number of bins, which have equal lengths; 1 or more.
     """
     width_ms = (stop_ms - start_ms) / bins
@@ -220,19 +219,19 @@ def rates(spans: Iterable[WriteSpan], start_ms: int, stop_ms: int, *, bins: int)
         begin = (each.start_ms - start_ms) / width_ms
         end = (each.stop_ms - start_ms) / width_ms
         first, last = max(0, min(int(begin), bins - 1)), min(int(end), bins - 1)
-        for at in range(first, last + 1):
+        for index in range(first, last + 1):
             share = 1.0
             if begin < end and (first < last or begin < 0 or end > bins):
-                share = max(0, min(end, at + 1) - max(begin, at)) / (end - begin)
-            counts[at] += each.count * share
-            sizes[at] += each.size_bytes * share
+                share = max(0, min(end, index + 1) - max(begin, index)) / (end - begin)
+            counts[index] += each.count * share
+            sizes[index] += each.size_bytes * share
     width_s = width_ms / _MS_PER_S
     return [
         Rate(
-            start_ms + at * width_ms,
-            start_ms + (at + 1) * width_ms,
-            counts[at] / width_s,
-            sizes[at] / width_s,
+            start_ms + index * width_ms,
+            start_ms + (index + 1) * width_ms,
+            counts[index] / width_s,
+            sizes[index] / width_s,
         )
-        for at in range(bins)
+        for index in range(bins)
     ]

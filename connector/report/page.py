@@ -1,8 +1,8 @@
-"""A page of HTML that stands alone: no script, and nothing is loaded from anywhere.
+"""A self-contained HTML page: no script, and nothing is loaded from anywhere.
 
-What comes from a bucket (names, messages of errors) gets into the page through `escape` alone.
-Should markup slip through all the same, the page's own content security policy forbids it to load
-or to run anything. The markup is XML as well.
+Text from a bucket (names, error messages) enters the page only through `escape`. If markup slipped
+through anyway, the page's content security policy would forbid it to load or run anything. The
+markup is also valid XML.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ footer { color: var(--muted); font-size: 13px; }
   h2, h3 { break-after: avoid; }
 }
 """
-"""No rule holds `<` or `&`: XML and HTML read them differently."""
+"""Contains neither `<` nor `&`, which XML and HTML read differently."""
 
 _CSS_HASH: Final = base64.b64encode(hashlib.sha256(_CSS.encode()).digest()).decode("ascii")
 
@@ -178,7 +178,8 @@ class Column:
 
     Attributes:
         title: Its heading.
-        style: Class of its cells: `number`, `code`, `long` (many lines), `line` (cut), or none.
+        style: Class of its cells: `number`, `code`, `long` (several lines), `line` (clipped), or
+            none.
     """
 
     title: str
@@ -186,9 +187,9 @@ class Column:
 
 
 def escape(text: object) -> Html:
-    """Text as the page shows it, whoever wrote it.
+    """Return text as markup, safe whatever its source.
 
-    What is not printable is shown as Python spells it. Only the beginning of a long text is shown.
+    Unprintable characters are shown as Python escapes them. Long text is truncated.
     """
     shown = str(text)
     if len(shown) > _MOST_CHARACTERS:
@@ -197,53 +198,53 @@ def escape(text: object) -> Html:
 
 
 def join_parts(parts: Iterable[Html]) -> Html:
-    """Pieces of markup, one behind the other."""
+    """Concatenate pieces of markup."""
     return Html("".join(parts))
 
 
 def heading(title: str) -> Html:
-    """The heading of the page; a long name is broken behind its slashes."""
+    """Return the heading of the page; a long name may break after its slashes."""
     return Html(f"<h1>{escape(title).replace('/', '/<wbr />')}</h1>\n")
 
 
 def section(title: str, *content: Html) -> Html:
-    """A part of the page, with its heading."""
+    """Return a part of the page, with its heading."""
     return Html(f'<section class="card"><h2>{escape(title)}</h2>{join_parts(content)}</section>\n')
 
 
 def note(text: str) -> Html:
-    """A sentence that explains what is shown."""
+    """Return a sentence that explains what is shown."""
     return Html(f'<p class="note">{escape(text)}</p>')
 
 
 def facts(pairs: Iterable[tuple[str, Html]]) -> Html:
-    """Names and their values, one below the other."""
+    """Return names and their values, one below the other."""
     items = (Html(f"<dt>{escape(name)}</dt><dd>{value}</dd>") for name, value in pairs)
     return Html(f'<dl class="facts">{join_parts(items)}</dl>\n')
 
 
 def figures(items: Iterable[tuple[str, str, str]]) -> Html:
-    """Figures to see first: the name of each, the figure, and what explains it."""
-    shown = (
+    """Return the key figures: the name of each, the figure, and a short explanation."""
+    divisions = (
         Html(
             f"<div><dt>{escape(name)}</dt><dd>{escape(figure)}"
             f'<span class="small">{escape(small)}</span></dd></div>'
         )
         for name, figure, small in items
     )
-    return Html(f'<dl class="totals">{join_parts(shown)}</dl>\n')
+    return Html(f'<dl class="totals">{join_parts(divisions)}</dl>\n')
 
 
 def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]]) -> Html:
-    """A table that scrolls in a box of its own if it is wider than the page.
+    """Return a table that scrolls in its own box if it is wider than the page.
 
     Args:
-        label: What it shows, for those who cannot see it.
+        label: Description for screen readers.
         columns: Its columns.
-        rows: The cells of each row, one a column.
+        rows: The cells of each row, one per column.
     """
     classes = [f' class="{column.style}"' if column.style else "" for column in columns]
-    # A heading stands to the right like its column's numbers, but is never in the type of code.
+    # A heading is aligned right like its column's numbers, but never uses the font of code.
     head = join_parts(
         Html(f'<th scope="col"{style if column.style == "number" else ""}>{column.title}</th>')
         for style, column in zip(classes, columns, strict=True)
@@ -263,11 +264,11 @@ def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]])
 
 
 def page(title: str, content: Html) -> str:
-    """A whole document.
+    """Return a whole document.
 
     Args:
-        title: What the window is named.
-        content: Everything on it, in order.
+        title: Title of the window.
+        content: The page's content.
     """
     policy = f"default-src 'none'; style-src 'sha256-{_CSS_HASH}'"
     return (

@@ -1,4 +1,4 @@
-"""When messages were published, by the zones that statistics know, and how much they know."""
+"""Publish times of messages, as statistics record them, and how complete they are."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ _US_PER_MS: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class WriteSpan:
-    """Something that was written, evenly as far as is known, in a span of time.
+    """Entries or messages that were written in a time range, evenly as far as is known.
 
     Attributes:
         start_ms: First moment, ms since the epoch.
-        stop_ms: Last moment, not before it.
-        count: How many entries or messages it is.
-        size_bytes: How many bytes they take.
+        stop_ms: Last moment, not before the first.
+        count: Number of entries or messages.
+        size_bytes: Their size in bytes.
     """
 
     start_ms: float
@@ -44,20 +44,20 @@ class WriteSpan:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PublishTimes:
-    """What statistics say of when messages were published.
+    """What statistics record about publish times.
 
     Attributes:
-        zones: The zones whose times are known: from the least publish time to the greatest.
-        timeless_zones: How many others there are.
-        timeless_messages: How many messages they have.
-        ledgers: How many ledgers can be read from the bucket.
-        recorded_ledgers: How many of them statistics know.
-        data_bytes: Length of the data objects of all of them.
-        recorded_bytes: Of those that are known.
-        stale: Ledgers of which statistics know only another object, or another version of it, as
+        zones: The zones with publish times, each from the minimum to the maximum.
+        timeless_zones: Number of zones with messages but without publish times.
+        timeless_messages: Number of messages in these zones.
+        ledgers: Number of ledgers that can be read from the bucket.
+        recorded_ledgers: Number of these ledgers that statistics record.
+        data_bytes: Length of the data objects of `ledgers`.
+        recorded_bytes: Length of the data objects of `recorded_ledgers`.
+        stale: Ledgers that statistics record only for another object, or another version of it, as
             topic and id.
-        gone_ledgers: How many ledgers they know that are not there to be read.
-        problems: Why some of the statistics cannot be used, in words.
+        gone_ledgers: Number of recorded ledgers that can no longer be read.
+        problems: Why some of the statistics cannot be used, as sentences.
     """
 
     zones: tuple[WriteSpan, ...]
@@ -75,11 +75,11 @@ class PublishTimes:
 def read_publish_times(
     catalog: Catalog, statistics: str | os.PathLike[str], topic: str | Sequence[str] | None = None
 ) -> PublishTimes:
-    """Look up when the messages of topics were published.
+    """Return when the messages of topics were published.
 
     Args:
         catalog: The bucket.
-        statistics: Folder or URL of the statistics, reached by the options of the catalog.
+        statistics: Folder or URL of the statistics, opened with the storage options of the catalog.
         topic: Names or globs; None: the whole bucket.
 
     Raises:
@@ -92,24 +92,24 @@ def read_publish_times(
     else:
         topics = catalog.ledgers_of(select_topics(topic, catalog.topics()))
     location = catalog.location
-    opened = open_existing_statistics(statistics, location.storage_options, trace=location.trace)
+    folder = open_existing_statistics(statistics, location.storage_options, trace=location.trace)
     data = {(str(each.topic), ledger.ledger_id): ledger for each in topics for ledger in each.data}
     names = pa.array(sorted({str(each.topic) for each in topics}), pa.string())
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
-    problems = list(opened.problems)
-    recorded: set[tuple[str, int]] = set()
-    changed: set[tuple[str, int]] = set()
+    problems = list(folder.problems)
+    recorded_keys: set[tuple[str, int]] = set()
+    changed_keys: set[tuple[str, int]] = set()
     current = []
-    for file in opened.files:
+    for file in folder.files:
         ledgers = file.ledgers
         if topic is not None:
             ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
         is_same = objects.are_same(ledgers)
-        changed.update(keys_of(ledgers.filter(pc.invert(is_same))))
+        changed_keys.update(keys_of(ledgers.filter(pc.invert(is_same))))
         current.append((file, ledgers.filter(is_same)))
     zones = [pa.table({name: pa.array([], pa.int64()) for name in _COLUMNS})]
     for answer in answers(current, _zones):
-        recorded.update(answer.ledgers)
+        recorded_keys.update(answer.ledgers)
         zones += answer.value or []
         problems += [] if answer.problem is None else [answer.problem]
     zones_table = pa.concat_tables(zones)
@@ -122,22 +122,22 @@ def read_publish_times(
         timeless_zones=timeless.num_rows,
         timeless_messages=pc.sum(timeless.column("messages")).as_py() or 0,
         ledgers=len(data),
-        recorded_ledgers=len(recorded),
+        recorded_ledgers=len(recorded_keys),
         data_bytes=sum(each.stored_bytes for each in data.values()),
-        recorded_bytes=sum(data[each].stored_bytes for each in recorded),
-        stale=tuple(sorted((changed - recorded) & data.keys())),
-        gone_ledgers=len(changed - data.keys()),
+        recorded_bytes=sum(data[each].stored_bytes for each in recorded_keys),
+        stale=tuple(sorted((changed_keys - recorded_keys) & data.keys())),
+        gone_ledgers=len(changed_keys - data.keys()),
         problems=tuple(dict.fromkeys(problems)),
     )
 
 
 def _zones(file: ZoneFile, ledgers: pa.Table) -> Answer[list[pa.Table]]:
-    """The zones of some ledgers of a file; times as µs since the epoch."""
+    """Return the zones of some ledgers of a file; times as µs since the epoch."""
     tables: list[pa.Table] = []
     for groups, rows in file.row_groups_of(ledgers):
         read = file.zones(groups, _COLUMNS)
-        whole = pa.table([read.column(name).cast(pa.int64()) for name in _COLUMNS], list(_COLUMNS))
-        tables += (whole.slice(*each) for each in rows)
+        zones = pa.table([read.column(name).cast(pa.int64()) for name in _COLUMNS], list(_COLUMNS))
+        tables += (zones.slice(*each) for each in rows)
     return Answer(keys_of(ledgers), tables)
 
 

@@ -1,7 +1,7 @@
-"""A topic, or a whole bucket, as one page of HTML that needs nothing else.
+"""Rendering of the HTML report of a topic or a whole bucket, as one self-contained page.
 
-The page shows when each ledger was written and where it is, how large ledgers are, how fast they
-were filled, and what an audit found.
+The page shows when each ledger was written and where it is stored, how large ledgers are, how fast
+they were filled, and the findings of an audit.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ _MOST_NAMES: Final = 5
 _RATE_BINS: Final = 150
 _AMISS: Final = frozenset({LedgerStanding.MISSING, LedgerStanding.UNSOUND, LedgerStanding.UNKNOWN})
 _SEVERITIES: Final = ("loss", "deletable", "to look at")
-"""How bad a finding is, worst first."""
+"""Severities of findings, worst first."""
 _NOTHING: Final = Html('<span class="note">–</span>')
 
 
@@ -73,18 +73,18 @@ def render_report(
     metadata: str | None = None,
     statistics: str | os.PathLike[str] | None = None,
 ) -> str:
-    """Make the page.
+    """Return the HTML report.
 
     Args:
         catalog: The bucket, with the metadata if there is any.
-        audit: What an audit of the same catalog found.
+        audit: The result of an audit of the same catalog.
         topic: Names or globs; None: the whole bucket.
-        metadata: Where the metadata came from; the page shows it without the secrets of URLs.
-        statistics: Folder or URL of statistics, which know when messages were published; None:
-            those that the catalog was saved with, if there are any.
+        metadata: Source of the metadata; the page shows it without the secrets of URLs.
+        statistics: Folder or URL of statistics, for publish times; None: those that a catalog
+            snapshot names, if any.
 
     Returns:
-        The HTML, to be written as UTF-8. It has two megabytes at most, unless names are unusually
+        The HTML, to be written as UTF-8. It has at most two megabytes, unless names are unusually
         long.
 
     Raises:
@@ -93,20 +93,20 @@ def render_report(
         PulsarOffloadError: The metadata or the statistics cannot be read.
     """
     data = report_data(catalog, audit, topic, statistics)
-    chosen = None if topic is None else set(select_topics(topic, catalog.topics()))
+    selected = None if topic is None else set(select_topics(topic, catalog.topics()))
     scale = TimeScale.from_spans(data.spans)
     bucket = str(catalog.location)
     names = data.topics["topic"].to_pylist()
     metadata_text = _metadata_text(catalog, metadata)
     title = f"Bucket {bucket}"
-    if chosen is not None:
+    if selected is not None:
         title = names[0] if len(names) == 1 else f"{len(names)} topics"
     parts = [
         pattern_definitions(),
         Html('<p class="eyebrow">Offloaded ledgers</p>'),
         heading(title),
-        facts(_facts(data, None if chosen is None else bucket, metadata_text, scale)),
-        _totals(data, stored_bytes(catalog.contents, chosen), scale),
+        facts(_facts(data, None if selected is None else bucket, metadata_text, scale)),
+        _totals(data, stored_bytes(catalog.contents, selected), scale),
         _verdict(data),
     ]
     if data.spans:
@@ -140,8 +140,8 @@ def _facts(
 
 def _metadata_text(catalog: Catalog, metadata: str | None) -> str:
     if catalog.source is None:
-        return "none: the bucket alone is shown"
-    origin = redacted_urls(metadata) if metadata else "given"
+        return "none: only the bucket is shown"
+    origin = redacted_urls(metadata) if metadata else "available"
     if not isinstance(catalog.source, SnapshotSource):
         return origin
     return f"{origin}, a snapshot of {_second(catalog.source.taken)} UTC"
@@ -158,18 +158,18 @@ def _totals(data: ReportData, stored_bytes: int, scale: TimeScale | None) -> Htm
         (
             "Entries",
             f"{entries:,}",
-            f"and {pending:,} in BookKeeper only" if pending else "to be read from the bucket",
+            f"and {pending:,} in BookKeeper only" if pending else "readable from the bucket",
         ),
-        ("Stored", size_text(stored_bytes), "with index objects and further copies"),
+        ("Stored", size_text(stored_bytes), "with index objects and additional copies"),
         (
             "Findings",
             f"{len(data.findings):,}",
-            _counts(Counter(map(_severity, data.findings)), _SEVERITIES) or "of the audit",
+            _counts(Counter(map(_severity, data.findings)), _SEVERITIES) or "from the audit",
         ),
     ]
     if scale is not None:
         duration = duration_text(scale.stop_ms - scale.start_ms)
-        items.insert(3, ("Written in", duration, "from first to last time known"))
+        items.insert(3, ("Written in", duration, "from the first to the last known time"))
     return figures(items)
 
 
@@ -193,25 +193,25 @@ def _verdict(data: ReportData) -> Html:
         say = agreeing(losses, "finding says", "findings say")
         verdict = f"{losses:,} {say} that messages cannot be read"
     elif data.findings:
-        verdict = "Everything that is offloaded can be read, by what index objects and sizes say"
+        verdict = "All offloaded ledgers can be read, judged by index objects and sizes"
     else:
-        verdict = "Nothing is amiss, by what index objects and sizes say"
+        verdict = "No problems found, judged by index objects and sizes"
     reservations = []
     if not data.has_metadata:
         reservations.append(
-            "There was no metadata to compare with. So nothing can say what is missing before,"
-            " between or behind these ledgers, or what nothing needs any more."
+            "There was no metadata to compare with. So it is unknown which ledgers are missing"
+            " before, between or after these, and which objects are no longer needed."
         )
     reservations += data.metadata_warnings[:_MOST_NAMES]
-    more = len(data.metadata_warnings) - _MOST_NAMES
-    if more > 0:
-        points = agreeing(more, "point", "points")
-        reservations.append(f"The metadata leaves {more:,} more {points} unsure.")
+    further = len(data.metadata_warnings) - _MOST_NAMES
+    if further > 0:
+        points = agreeing(further, "point", "points")
+        reservations.append(f"The metadata leaves {further:,} more {points} uncertain.")
     if data.findings_elsewhere:
         reservations.append(
             f"{data.findings_elsewhere:,} more"
-            f" {agreeing(data.findings_elsewhere, 'finding is', 'findings are')} of other topics,"
-            " or of a topic that is not known; the page of the whole bucket has"
+            f" {agreeing(data.findings_elsewhere, 'finding is', 'findings are')} about other"
+            " topics, or about an unknown topic; the report of the whole bucket shows"
             f" {agreeing(data.findings_elsewhere, 'it', 'them')}."
         )
     notes = join_parts(map(note, reservations))
@@ -226,38 +226,38 @@ def _verdict(data: ReportData) -> Html:
 def _timeline(data: ReportData, scale: TimeScale | None) -> Html:
     grouped = groupby(data.spans, attrgetter("topic"))
     lanes = {topic: list(spans) for topic, spans in grouped}
-    how = (
-        "From the creation of each ledger to its closing, in UTC. If one of these times is not"
-        " known, that of the ledger before or behind it is taken; a ledger whose end is not known"
-        " is drawn as a stroke. Neighbours of one state that would be narrower than a stroke share"
+    explanation = (
+        "From the creation of each ledger to its closing, in UTC. If one of these times is"
+        " unknown, that of the previous or next ledger is used; a ledger whose end is unknown is"
+        " drawn as a stroke. Neighbours of one state that would be narrower than a stroke share"
         " one."
     )
-    notes = [how]
+    notes = [explanation]
     timeless = [
         name
         for name, spans in lanes.items()
         if all(span.start_ms is None and span.stop_ms is None for span in spans)
     ]
     if timeless:
-        notes.append(f"No times are known of {_some(timeless)}: the ledgers are drawn in order.")
-    shown = _select_lanes(lanes)
-    if len(shown) < len(lanes):
+        notes.append(f"No times are known for {_some(timeless)}: the ledgers are drawn in order.")
+    selected = _select_lanes(lanes)
+    if len(selected) < len(lanes):
         notes.append(
-            f"{len(shown)} of {len(lanes):,} topics and partitions are drawn: those with ledgers"
-            " that are missing, unsound or unknown, then the largest."
+            f"{len(selected)} of {len(lanes):,} topics and partitions are drawn: first those with"
+            " missing, unsound or unknown ledgers, then the largest."
         )
     return section(
         "Ledgers over time",
         *map(note, notes),
         legend(Counter(span.state for span in data.spans)),
-        timeline([(name, lanes[name]) for name in shown], scale),
+        timeline([(name, lanes[name]) for name in selected], scale),
     )
 
 
 def _some(names: Sequence[str]) -> str:
-    shown = ", ".join(names[:_MOST_NAMES])
-    more = len(names) - _MOST_NAMES
-    return f"{shown} and {more:,} more" if more > 0 else shown
+    first_names = ", ".join(names[:_MOST_NAMES])
+    further = len(names) - _MOST_NAMES
+    return f"{first_names} and {further:,} more" if further > 0 else first_names
 
 
 def _select_lanes(lanes: dict[str, list[LedgerSpan]]) -> list[str]:
@@ -278,63 +278,64 @@ def _sizes(data: ReportData) -> Html:
 
 
 def _rates(data: ReportData, scale: TimeScale | None) -> Html:
-    timed = [span.write_span for span in data.spans if span.write_span is not None]
+    spans = [span.write_span for span in data.spans if span.write_span is not None]
     left_out = sum(span.entries > 0 and span.write_span is None for span in data.spans)
-    how = (
-        "As if each ledger had been filled evenly from its creation to its closing. By statistics,"
-        " which pulsar-offload analyze gathers, it is drawn by publish times."
+    explanation = (
+        "As if each ledger had been filled evenly from its creation to its closing. With"
+        " statistics, which pulsar-offload analyze gathers, publish times are shown instead."
     )
     if left_out:
         ledgers, are = agreeing(left_out, "ledger", "ledgers"), agreeing(left_out, "is", "are")
-        how = f"{how} {left_out:,} {ledgers} whose times are not known {are} left out."
-    if scale is None or not timed:
-        return section("Rate", note("It is not known when these ledgers were written."))
+        explanation = f"{explanation} {left_out:,} {ledgers} with unknown times {are} left out."
+    if scale is None or not spans:
+        return section("Rate", note("The times at which these ledgers were written are unknown."))
     bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
-    per_bin = rates(timed, scale.start_ms, scale.stop_ms, bins=bins)
-    return section("Rate", note(how), rate_charts(per_bin, scale, "Entries"))
+    per_bin = rates(spans, scale.start_ms, scale.stop_ms, bins=bins)
+    return section("Rate", note(explanation), rate_charts(per_bin, scale, "Entries"))
 
 
 def _publishing(times: PublishTimes) -> Html:
-    """The rates by publish times, and how much statistics know of them."""
+    """Return the rates by publish times, and how complete statistics are."""
     notes = list(_coverage(times))
     scale = TimeScale.from_zones(times.zones)
     if scale is None:
         return section("Rate", note("No publish times are known."), *map(note, notes))
     bins = min(_RATE_BINS, scale.stop_ms - scale.start_ms)
     per_bin = rates(times.zones, scale.start_ms, scale.stop_ms, bins=bins)
-    how = (
-        "By publish times, which are those of the producers' clocks, as statistics know them of"
-        " zones of about 1 MiB: the messages of each are spread evenly from the least of them to"
-        " the greatest. Messages of open and aborted transactions count; bytes are stored bytes."
+    explanation = (
+        "By publish times, which are those of the producers' clocks. Statistics record them per"
+        " zone of about 1 MiB; its messages are spread evenly from its earliest to its latest"
+        " time. Messages of open and aborted transactions count; bytes are stored bytes."
     )
-    drawn = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
-    outside = round(sum(each.count for each in times.zones) - drawn)
+    drawn_count = sum(each.count_per_s * (each.stop_ms - each.start_ms) / 1000 for each in per_bin)
+    outside = round(sum(each.count for each in times.zones) - drawn_count)
     if outside:
         are = agreeing(outside, "message was", "messages were")
-        notes.append(f"About {outside:,} {are} published before or behind that, and not drawn.")
+        notes.append(f"About {outside:,} {are} published before or after that, and not drawn.")
     if times.timeless_zones:
         zones = agreeing(times.timeless_zones, "zone", "zones")
         notes.append(
             f"{times.timeless_zones:,} {zones} with"
-            f" {counted(times.timeless_messages, 'message')} whose times are not known (chunks,"
-            f" encrypted or damaged entries) {agreeing(times.timeless_zones, 'is', 'are')} left"
-            " out."
+            f" {counted(times.timeless_messages, 'message')} but without times (chunks, encrypted"
+            f" or damaged entries) {agreeing(times.timeless_zones, 'is', 'are')} left out."
         )
-    return section("Rate", note(how), *map(note, notes), rate_charts(per_bin, scale, "Messages"))
+    return section(
+        "Rate", note(explanation), *map(note, notes), rate_charts(per_bin, scale, "Messages")
+    )
 
 
 def _coverage(times: PublishTimes) -> Iterable[str]:
-    """How much statistics know of what can be read, and what of them is out of date."""
+    """Yield sentences about what statistics record of the ledgers, and what is out of date."""
     yield (
-        f"Statistics know {times.recorded_ledgers:,} of {counted(times.ledgers, 'ledger')} in the"
-        f" bucket, {size_text(times.recorded_bytes)} of {size_text(times.data_bytes)}."
+        f"Statistics record {times.recorded_ledgers:,} of {counted(times.ledgers, 'ledger')} in"
+        f" the bucket, {size_text(times.recorded_bytes)} of {size_text(times.data_bytes)}."
     )
     if times.stale:
         ledgers = _some([f"{topic}, ledger {ledger_id}" for topic, ledger_id in times.stale])
-        yield f"They are stale, because the object is another one now, of {ledgers}."
+        yield f"They are stale for {ledgers}, because the object was replaced."
     if times.gone_ledgers:
         ledgers = counted(times.gone_ledgers, "ledger")
-        yield f"They still know {ledgers} that cannot be read from the bucket."
+        yield f"They also record {ledgers} that can no longer be read from the bucket."
     yield from times.problems
 
 
@@ -358,8 +359,8 @@ def _findings(data: ReportData) -> Html:
         for each in data.findings[:_MOST_ROWS]
     )
     meaning = (
-        "A loss means that messages cannot be read. Deletable is what nothing needs: the metadata,"
-        " which is newer, says so."
+        "A loss means that messages cannot be read. Deletable objects are no longer needed,"
+        " according to metadata that is newer than they are."
     )
     notes = [note(meaning), *_remainder(len(data.findings), "findings", "pulsar-offload audit")]
     return section("Findings", *notes, table("Findings", columns, rows))
@@ -384,11 +385,11 @@ def _topics(data: ReportData) -> Html:
         for row in data.topics.slice(0, _MOST_ROWS).to_pylist()
     )
     text = (
-        "What can be read from the bucket. Pending ledgers are in BookKeeper only, behind all that"
-        " are offloaded."
+        "What can be read from the bucket. Pending ledgers are in BookKeeper only, after all"
+        " offloaded ones."
     )
-    rest = _remainder(data.topics.num_rows, "topics", "pulsar-offload topics")
-    return section("Topics", note(text), *rest, table("Topics", columns, rows))
+    remainder = _remainder(data.topics.num_rows, "topics", "pulsar-offload topics")
+    return section("Topics", note(text), *remainder, table("Topics", columns, rows))
 
 
 def _ledgers(data: ReportData) -> Html:
@@ -400,8 +401,8 @@ def _ledgers(data: ReportData) -> Html:
         *(Column("Copies", "number"), Column("Uuid", "code"), Column("Remarks", "line")),
     )
     rows = map(_ledger_cells, data.ledgers.slice(0, _MOST_ROWS).to_pylist())
-    rest = _remainder(data.ledgers.num_rows, "ledgers", "pulsar-offload ledgers")
-    return section("Ledgers", *rest, table("Ledgers", columns, rows))
+    remainder = _remainder(data.ledgers.num_rows, "ledgers", "pulsar-offload ledgers")
+    return section("Ledgers", *remainder, table("Ledgers", columns, rows))
 
 
 def _ledger_cells(row: dict[str, Any]) -> tuple[Html, ...]:
@@ -423,7 +424,7 @@ def _ledger_cells(row: dict[str, Any]) -> tuple[Html, ...]:
 
 
 def _add_tooltip(text: str) -> Html:
-    """Text that is shown whole when it is pointed at, if it was cut."""
+    """Return text with a tooltip that shows it whole if it is clipped."""
     return Html(f'<span title="{escape(text)}">{escape(text)}</span>')
 
 

@@ -103,9 +103,9 @@ def test_what_statistics_do_not_know_is_told(known: tuple[MemoryBucket, str]) ->
     assert (found.stale, found.gone_ledgers) == (((TOPIC, 1),), 1)
     assert 0 < found.recorded_bytes < found.data_bytes
     _, *notes = _notes(_page(bucket.url, statistics=folder))
-    assert notes[0].startswith("Statistics know 1 of 3 ledgers in the bucket, ")
-    assert notes[1].endswith(f"is another one now, of {TOPIC}, ledger 1.")
-    assert notes[2] == "They still know 1 ledger that cannot be read from the bucket."
+    assert notes[0].startswith("Statistics record 1 of 3 ledgers in the bucket, ")
+    assert f"stale for {TOPIC}, ledger 1, because the object" in notes[1]
+    assert notes[2] == "They also record 1 ledger that can no longer be read from the bucket."
     analyzed(bucket.url, TOPIC, folder)
     again = read_publish_times(open_catalog(bucket.url), folder)
     assert (again.recorded_ledgers, again.stale, again.gone_ledgers) == (3, (), 1)
@@ -183,11 +183,11 @@ def test_the_command_takes_statistics(known: tuple[MemoryBucket, str], tmp_path:
     page = tmp_path / "report.html"
     run("report", bucket.url, "--statistics", folder, "--output", str(page))
 
-    assert _notes(page.read_text("utf-8"))[1].startswith("Statistics know 3 of 3 ledgers")
+    assert _notes(page.read_text("utf-8"))[1].startswith("Statistics record 3 of 3 ledgers")
     snapshot = str(tmp_path / "catalog.json.gz")
     run("save", bucket.url, snapshot, "--statistics", folder)
     run("report", bucket.url, "--metadata", snapshot, "--output", str(page))
-    assert _notes(page.read_text("utf-8"))[1].startswith("Statistics know 3 of 3 ledgers")
+    assert _notes(page.read_text("utf-8"))[1].startswith("Statistics record 3 of 3 ledgers")
     (tmp_path / "none").mkdir()
     run("report", bucket.url, "--statistics", str(tmp_path / "none"), "--output", str(page))
     assert re.match("No publish times", _notes(page.read_text("utf-8"))[0])

@@ -184,7 +184,7 @@ def test_page_without_metadata_says_so() -> None:
     """Without metadata, what cannot be told is told to be so."""
     shown = report_of(SMALL / "objects")
 
-    assert facts_of(shown)["Metadata"] == "none: the bucket alone is shown"
+    assert facts_of(shown)["Metadata"] == "none: only the bucket is shown"
     assert "no metadata to compare with" in shown
 
 
@@ -224,7 +224,7 @@ def test_ledgers_without_times_are_drawn_in_order() -> None:
     lefts = [each.get("x") for each in root.iterfind(".//div[@class='lane']/svg/rect[title]")]
     assert lefts == ["0.00%", "25.00%", "50.00%", "75.00%"]
     assert any("the ledgers are drawn in order" in each for each in texts(root, ".//p"))
-    assert any("not known when these ledgers were written" in each for each in texts(root, ".//p"))
+    assert any("ledgers were written are unknown" in each for each in texts(root, ".//p"))
 
 
 def test_page_shows_no_secret() -> None:
