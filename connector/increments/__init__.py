@@ -1,1 +1,1 @@
-"""Incremental reads: what is new in topics since a recorded position."""
+"""Incremental reads: the rows of topics since a recorded position."""

@@ -40,7 +40,7 @@ class DueLedgers:
     Attributes:
         topic: The topic, with all its readable ledgers.
         ledgers: The ledgers that are due, ascending.
-        last_read: The last ledger below the position; None if there is none.
+        last_read: The last ledger below the position, or None.
         blocked_ledgers: Ledgers that are in the bucket, but come after a missing one.
         notices: One sentence for each thing that a consumer of the rows must know.
         progress: The progress with an updated list of ledgers, at the same position.
@@ -61,7 +61,7 @@ def due_ledgers(
     *,
     salvage: bool,
 ) -> DueLedgers:
-    """Return the ledgers of a topic that are due, given its progress.
+    """Compare a topic with its progress, and return the ledgers that are due.
 
     Args:
         topic: The topic.
@@ -199,7 +199,7 @@ def unfinished_ledgers(
 ) -> dict[TopicName, set[int]]:
     """Return the ids of ledgers with a data object but no index object, by topic.
 
-    Only topics without metadata have such ledgers: metadata lists the ledgers of a topic.
+    Topics with metadata are left out, because their metadata lists all their ledgers.
 
     Args:
         catalog: The catalog that the topics were selected from.

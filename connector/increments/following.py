@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from connector.scan.topic_scan import Scan
 
     NewRows: TypeAlias = Callable[[ReadMetrics], Iterator[pa.RecordBatch]]
-    """Gives the rows that came since it was called last; counts what is met."""
+    """Yields the rows that arrived since its last call, and adds to the read metrics."""
 
 _MOST_AT_ONCE: Final = 100_000
 """Maximum number of messages of a topic per turn, because a busy topic may never run out."""

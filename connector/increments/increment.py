@@ -84,7 +84,7 @@ class Increment:
         reads: What has to be read, topic by topic; sends no request.
         before: Where it starts.
         after: Where it ends; equal to `before` if nothing can be read now.
-        amount: What it reads, without what is pruned.
+        amount: Amount that it reads; pruned zones do not count.
         lag: What else is in the bucket after it, readable now or not.
         notices: One sentence for each thing that a consumer of the rows must know.
     """
@@ -141,17 +141,17 @@ def execute_increment(
 
 
 class Increments:
-    """Computes the increments of topics, one after another, and caches what it learns of ledgers.
+    """Computes the increments of topics, one after another; caches what it learns about ledgers.
 
     Args:
         catalog: The catalog of the topics.
         patterns: Names and globs of topics, or a regular expression that full names, without
             partition, have to match. Topics and partitions that appear later are read from their
             beginning.
-        options: How entries become rows. Bounds narrow the rows: what is before their start counts
+        options: How entries become rows. Bounds narrow the rows: entries before their start count
             as read. When salvaging, ledgers that are late, lost or unsound are notices instead of
             errors.
-        statistics: Recorded zones, used to find transactions and to prune; None if there are none.
+        statistics: Recorded zones, used to find transactions and to prune; None to do without.
         may_end: Whether the bounds may have an end. Rows after it are then skipped as if they had
             been read.
 
@@ -232,7 +232,7 @@ class Increments:
         return Increment(reads, before, after, amount, lag, tuple(notices))
 
     def increment_between(self, before: Progress, after: Progress) -> Increment:
-        """Return the increment between two progresses again: the same rows, whatever is new since.
+        """Return an increment again: the same rows, even if there are newer ones.
 
         Args:
             before: Where it starts.
@@ -353,7 +353,7 @@ class _Share:
         due: What can be read of the topic.
         position: Where the part ends so far.
         data_bytes: Bytes that it reads so far.
-        step: The next step; None if there is none.
+        step: The next step, or None at the end.
     """
 
     def __init__(

@@ -129,7 +129,7 @@ class OpenTransactions:
         return min(next(iter(self._open_positions.values()), stop), stop)
 
     def _scan_next(self, ledgers: Sequence[Ledger]) -> bool:
-        """Scan the next recorded ledger or unrecorded data block; return False if there is none."""
+        """Scan the next recorded ledger or unrecorded data block; return False at the end."""
         index = bisect_left(ledgers, self._scanned_to.ledger_id, key=_ledger_id)
         if index == len(ledgers):
             return False

@@ -100,7 +100,7 @@ class TimeScale:
 
     @classmethod
     def from_zones(cls, zones: Sequence[WriteSpan]) -> TimeScale | None:
-        """Return the scale of publish times; None if there is none.
+        """Return the scale of publish times; None without zones.
 
         Up to a thousandth of the messages may be outside at each end. Otherwise one producer with a
         wrong clock would compress the rest of the chart.

@@ -1,9 +1,9 @@
 """Data of the HTML report: when each ledger was written, and the resulting rates.
 
-The tables are those of `catalog_tables`, the findings those of `upkeep.audit`. A ledger's creation
-time comes from its index object, and its closing time from the metadata, so one of them is often
-unknown. It is then taken from the previous or the next ledger, because a topic writes one ledger
-after another.
+The tables are those of `connector.catalog.tables`, and the findings those of
+`connector.upkeep.audit`. A ledger's creation time comes from its index object, and its closing time
+from the metadata, so one of them is often unknown. It is then taken from the previous or the next
+ledger, because a topic writes one ledger after another.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ class ReportData:
     """The data that an HTML report shows of a bucket, or of some topics in it."""
 
     topics: pa.Table
-    """In `catalog_tables.TOPIC_SCHEMA`."""
+    """In `connector.catalog.tables.TOPIC_SCHEMA`."""
     ledgers: pa.Table
-    """In `catalog_tables.LEDGER_SCHEMA`."""
+    """In `connector.catalog.tables.LEDGER_SCHEMA`."""
     spans: tuple[LedgerSpan, ...]
     """The ledgers, in the same order."""
     findings: tuple[Finding, ...]
@@ -206,7 +206,7 @@ def rates(spans: Iterable[WriteSpan], start_ms: int, stop_ms: int, *, bins: int)
     """Return the rate in each bin, as if each span had been written evenly.
 
     Args:
-        spans: What was written; parts outside the bins are ignored.
+        spans: The written entries or messages; parts outside the bins are ignored.
         start_ms: Start of the first bin, ms since the epoch.
         stop_ms: End of the last bin, inclusive; later than the start.
         bins: Number of bins, which have equal lengths; 1 or more.

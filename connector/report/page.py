@@ -213,7 +213,7 @@ def section(title: str, *content: Html) -> Html:
 
 
 def note(text: str) -> Html:
-    """Return a sentence that explains what is shown."""
+    """Return an explanatory sentence as markup."""
     return Html(f'<p class="note">{escape(text)}</p>')
 
 

@@ -59,7 +59,9 @@ _MOST_ROWS: Final = 500
 _MOST_LANES: Final = 40
 _MOST_NAMES: Final = 5
 _RATE_BINS: Final = 150
-_AMISS: Final = frozenset({LedgerStanding.MISSING, LedgerStanding.UNSOUND, LedgerStanding.UNKNOWN})
+_PROBLEM_STATES: Final = frozenset(
+    {LedgerStanding.MISSING, LedgerStanding.UNSOUND, LedgerStanding.UNKNOWN}
+)
 _SEVERITIES: Final = ("loss", "deletable", "to look at")
 """Severities of findings, worst first."""
 _NOTHING: Final = Html('<span class="note">–</span>')
@@ -112,7 +114,9 @@ def render_report(
     if data.spans:
         parts += [_timeline(data, scale), _sizes(data)]
         parts.append(
-            _rates(data, scale) if data.publish_times is None else _publishing(data.publish_times)
+            _rates(data, scale)
+            if data.publish_times is None
+            else _publish_rates(data.publish_times)
         )
     parts.append(_findings(data))
     if len(names) > 1:
@@ -262,8 +266,8 @@ def _some(names: Sequence[str]) -> str:
 
 def _select_lanes(lanes: dict[str, list[LedgerSpan]]) -> list[str]:
     def weight(name: str) -> tuple[int, int]:
-        amiss = sum(span.state in _AMISS for span in lanes[name])
-        return amiss, sum(span.size_bytes for span in lanes[name])
+        problem_count = sum(span.state in _PROBLEM_STATES for span in lanes[name])
+        return problem_count, sum(span.size_bytes for span in lanes[name])
 
     largest = set(sorted(lanes, key=weight, reverse=True)[:_MOST_LANES])
     return [name for name in lanes if name in largest]
@@ -294,7 +298,7 @@ def _rates(data: ReportData, scale: TimeScale | None) -> Html:
     return section("Rate", note(explanation), rate_charts(per_bin, scale, "Entries"))
 
 
-def _publishing(times: PublishTimes) -> Html:
+def _publish_rates(times: PublishTimes) -> Html:
     """Return the rates by publish times, and how complete statistics are."""
     notes = list(_coverage(times))
     scale = TimeScale.from_zones(times.zones)
@@ -325,7 +329,7 @@ def _publishing(times: PublishTimes) -> Html:
 
 
 def _coverage(times: PublishTimes) -> Iterable[str]:
-    """Yield sentences about what statistics record of the ledgers, and what is out of date."""
+    """Yield sentences about which ledgers statistics record, and which records are out of date."""
     yield (
         f"Statistics record {times.recorded_ledgers:,} of {counted(times.ledgers, 'ledger')} in"
         f" the bucket, {size_text(times.recorded_bytes)} of {size_text(times.data_bytes)}."

@@ -94,8 +94,8 @@ class EntryStream:
     def runs_before(self, run: EntryRun) -> Iterator[EntryRun] | None:
         """Return the entries before a run's range, nearest block first, in order within a block.
 
-        Returns None if this task or another task reads all of them: whoever reads them returns the
-        messages that begin there.
+        Returns None if tasks read all of them, because those tasks return the messages that begin
+        there.
         """
         position = run.ledger_id, run.last_entry_id
         first = max(each.first for each in self._stretches if each.first <= position)

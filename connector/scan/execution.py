@@ -95,7 +95,7 @@ def warn_incomplete(metrics: ReadMetrics, topic: str, *, is_last: bool = True) -
 
     Args:
         metrics: Metrics of the read.
-        topic: The topics that were read, for the message.
+        topic: Name of the topics, for the message.
         is_last: Whether to warn about messages whose chunks are still missing. A caller that reads
             again later, such as a copy, gets them then.
     """

@@ -82,7 +82,7 @@ class LatestView:
 
     @property
     def metrics(self) -> TopicMetrics:
-        """Read metrics of the first pass, which runs now unless it has run already.
+        """Metrics of the first pass, which runs now unless it has run already.
 
         Raises:
             PulsarOffloadError: See `narrow`.
@@ -253,8 +253,8 @@ def _select_keyed(batch: pa.RecordBatch, metrics: TopicMetrics) -> pa.RecordBatc
         or (pc.max(batches).as_py() or 0) >= (1 << _BATCH_BITS) - 1
     ):
         message = (
-            f"{option_name('view', 'latest')} supports ledgers of at most {_MAX_ENTRIES} entries"
-            f" and batches of at most {(1 << _BATCH_BITS) - 1} messages: read without it"
+            "the ledger has too many entries, or an entry has too many messages, for"
+            f" {option_name('view', 'latest')}: read it with {option_name('view', 'all')}"
         )
         raise UnsupportedFormatError(message, ledger_id=pc.max(ledgers).as_py())
     is_left = pc.fill_null(pc.greater(pc.binary_length(batch.column(_VALUE)), 0), fill_value=False)

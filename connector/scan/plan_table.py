@@ -1,4 +1,4 @@
-"""A scan's plan as a table: what it will read, what is pruned, and why."""
+"""A scan's plan as a table: how much it will read, how much is pruned, and why."""
 
 from __future__ import annotations
 

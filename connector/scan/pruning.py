@@ -39,7 +39,7 @@ _EVERYTHING: Final[list[Combination]] = [{}]
 def topic_read(
     topic: TopicLedgers, options: ReadOptions, statistics: Statistics | None = None
 ) -> TopicRead:
-    """Return what has to be read of one topic partition; without ranges if nothing has to.
+    """Return the read of one topic partition; it has no ranges if no row can match.
 
     Args:
         topic: The topic and its ledgers.
@@ -186,7 +186,7 @@ def _ledgers_of_other_times(
 def plan_count(
     topic: TopicLedgers, read: TopicRead, statistics: Statistics
 ) -> tuple[TopicRead, int]:
-    """Return what has to be read to count rows, and the number of rows in the pruned zones.
+    """Return the read of the rows that must be counted, and the recorded count of the rest.
 
     Args:
         topic: The topic.

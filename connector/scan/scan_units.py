@@ -135,8 +135,8 @@ class UnitResult:
 
     Attributes:
         batches: Its rows, in order; no batch is empty.
-        metrics: What was counted since the previous unit, except these rows.
-        error: The error that ended the read after these rows; None if there was none.
+        metrics: Counts since the previous unit, except these rows.
+        error: The error that ended the read after these rows; None if there was no error.
         remaining_parts: Further results of the same unit, each decoded when the consumer reaches
             it.
     """

@@ -28,7 +28,7 @@ def add_tail(read: TopicRead, tail: LiveTail | None) -> TopicRead:
 
     Args:
         read: The read of the objects.
-        tail: The tail; None if there is none.
+        tail: The live tail, or None.
     """
     if tail is None:
         return read

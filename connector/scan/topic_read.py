@@ -120,7 +120,7 @@ class Pruning:
 
 @dataclass(frozen=True)
 class TopicRead:
-    """What is read of one topic partition. Picklable; holds no connection.
+    """The read of one topic partition. Picklable; holds no connection.
 
     Attributes:
         origin: Topic and partition.
@@ -129,9 +129,9 @@ class TopicRead:
         ranges: The entries whose rows all tasks together return: ascending and disjoint. A message
             that ends outside them has no row.
         options: How entries become rows.
-        pruning: What statistics pruned.
+        pruning: Zones and ledgers that were pruned from the ranges.
         outcomes: Recorded outcomes of transactions, by `__txn_id__`.
-        later_entries: Source of the entries after the last ledger; None if there is none.
+        later_entries: Source of the entries after the last ledger, such as a live tail; or None.
     """
 
     origin: Origin
@@ -248,7 +248,7 @@ class TopicRead:
                 # The offloader lost every entry. The range stays, so that the loss is reported.
                 yield each, 0
             first = each.first_entry_id
-            # Lost entries between blocks belong to the block before; the first also has earlier.
+            # Lost entries belong to the piece of the block before them, or to the first piece.
             ends = [*(block.first_entry_id - 1 for block in blocks[1:]), each.last_entry_id]
             for block, last in zip(blocks, ends, strict=False):
                 extents = ledger.extents(

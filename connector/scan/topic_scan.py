@@ -40,7 +40,7 @@ class View(Protocol):
 
     @property
     def metrics(self) -> ReadMetrics:
-        """Read metrics of finding the messages."""
+        """Metrics of the read that found the messages."""
 
     def count(self) -> int:
         """Return how many messages it selects, without a filter."""

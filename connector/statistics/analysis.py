@@ -64,8 +64,7 @@ def analyze(
 ) -> Statistics:
     """Read whole ledgers and write their zones.
 
-    Each file that is written holds whole ledgers. If a run is killed, the next one continues after
-    what was written.
+    Each file that is written holds whole ledgers, so a killed run can be continued by the next.
 
     Args:
         statistics: The folder.

@@ -28,7 +28,7 @@ class Answer(Generic[_T]):
 
     Attributes:
         ledgers: The ledgers it answers for, as topic and id.
-        value: The answer; None if there is none.
+        value: The answer, or None.
         problem: Why it does not answer for other ledgers that it records; None if there are none.
     """
 

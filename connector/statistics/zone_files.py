@@ -83,7 +83,7 @@ class ZoneFile:
     size_bytes: int
 
     def __getstate__(self) -> dict[str, Any]:
-        """Return the fields alone, so that what was read is not pickled."""
+        """Return the fields alone: cached content is not pickled."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @staticmethod
@@ -279,7 +279,7 @@ class _ById:
 
     @classmethod
     def from_ledgers(cls, ledgers: pa.Table, topic: str) -> _ById:
-        """Return the index of a topic's ledgers among those of a file."""
+        """Index a topic's ledgers, selected from those of a file, by id."""
         is_in_topic = pc.equal(ledgers.column("topic"), topic)
         if not pc.all(is_in_topic).as_py():
             ledgers = ledgers.filter(is_in_topic)

@@ -24,8 +24,7 @@ _FILE_BYTES: Final = 64 << 20
 class ZoneWriter:
     """Adds files to a folder; a context manager that writes the remaining zones on exit.
 
-    Each file holds whole ledgers. So if a run is killed or fails, the next one continues after what
-    was written.
+    Each file holds whole ledgers, so a run that was killed or failed can be continued by the next.
 
     Args:
         statistics: The folder.
