@@ -60,15 +60,11 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
     Immutable: `filter` returns a copy. Filters are applied exactly. Predicate columns are decoded
     first, the remaining columns only for the rows that match.
 
-    Methods that read rows raise a `PulsarOffloadError` if the rows cannot be read:
-
-    - `StorageError` or `MissingObjectError` if a request fails;
-    - `FormatError` for damaged data, and for values that do not fit their schema;
-    - `EncryptedPayloadError` if a private key is missing;
-    - `UnknownSchemaVersionError` if a schema version is missing.
-
-    They warn with `IncompleteReadWarning` if they had to leave something out. They take `columns`,
-    `filter` and `tuning` as `scanner` does.
+    Methods that read rows take `columns`, `filter` and `tuning` as `scanner` does. If rows cannot
+    be read, they raise a `PulsarOffloadError`: `StorageError` or `MissingObjectError` for failed
+    requests, `FormatError` for damaged data and for values that do not fit their schema,
+    `EncryptedPayloadError` for a missing private key, `UnknownSchemaVersionError` for a missing
+    schema version. They warn with `IncompleteReadWarning` if they had to leave something out.
 
     Attributes:
         scan: What the dataset reads.
@@ -202,13 +198,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> pa.Table:
-        """Return the last rows of each partition that match the filter, partition by partition.
-
-        Args:
-            num_rows: Maximum number of rows of each partition.
-            columns: See `scanner`.
-            filter: See `scanner`.
-            tuning: See `scanner`.
+        """Return the last `num_rows` rows of each partition that match, partition by partition.
 
         Raises:
             OptionError: See `scanner`; also if `num_rows` is not a whole number, or is negative.
@@ -220,10 +210,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
         **tuning: object,
     ) -> int:
-        """Return the number of rows that match the filter.
-
-        Without a filter, no payload is decompressed.
-        """
+        """Return the number of matching rows; without a filter, no payload is decompressed."""
         return self._read(self.scanner(None, filter, **tuning), TopicScanner.count_rows)
 
     def filter(self, expression: pc.Expression) -> TopicDataset:

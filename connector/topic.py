@@ -190,7 +190,6 @@ def _resolve(request: TopicRequest) -> _Inputs:
 
 
 def _open(url: str, topic: str | Sequence[str], inputs: _Inputs) -> _Opened:
-    """Find the topics; also find the schema unless the request has one."""
     request = inputs.request
     catalog = request.catalog or open_catalog(url, **request.catalog_options())
     unsound = TopicMetrics()
@@ -206,7 +205,6 @@ def _open(url: str, topic: str | Sequence[str], inputs: _Inputs) -> _Opened:
 
 
 def _plan(inputs: _Inputs, opened: _Opened) -> Scan:
-    """Plan the scan: columns, rows, statistics, live tail and view."""
     request, catalog = inputs.request, opened.catalog
     options = _read_options(inputs, opened.schema)
     if options.filterable.values is None and request.value != "raw":

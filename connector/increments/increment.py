@@ -261,7 +261,7 @@ class Increments:
         return Increment(reads, before, after, _amount(reads), notices=tuple(notices))
 
     def _topics(self, before: Progress) -> list[TopicLedgers]:
-        """Return the topics that match the patterns now, or did so when the progress was made."""
+        """Return the matching topics, including those that exist only in the progress."""
         patterns = self._patterns
         namespaces = None if isinstance(patterns, re.Pattern) else namespaces_of(patterns)
         available = {*self.catalog.topics(namespaces), *before.topics}
@@ -335,7 +335,6 @@ class Increments:
 
 
 def _ledgers_between(before: TopicProgress, after: TopicProgress) -> Iterator[int]:
-    """Yield the ids of the ledgers that have entries between two positions."""
     for each in after.ledger_ids:
         if before.next.ledger_id <= each and (each, 0) < after.next:
             yield each
@@ -403,7 +402,6 @@ class _Share:
 
     @property
     def bytes_left(self) -> int:
-        """Bytes that remain after the part."""
         return sum(
             block.stop - block.start
             for ledger in self._remaining_ledgers()
@@ -415,7 +413,6 @@ class _Share:
 
     @property
     def ledgers_left(self) -> int:
-        """Number of ledgers that remain after the part, wholly or in part."""
         return sum(1 for _ in self._remaining_ledgers())
 
     def _remaining_ledgers(self) -> Iterator[Ledger]:

@@ -215,7 +215,6 @@ def _first_entries(ledger: Ledger) -> Iterator[EntryRun]:
 
 
 def _mean_bytes(ledger: Ledger, block: Block) -> int:
-    """Return the approximate number of bytes of an entry."""
     if ledger.length_bytes:
         return ENTRY_HEADER_BYTES + ledger.length_bytes // (ledger.last_entry_id + 1)
     entries = block.last_entry_id - block.first_entry_id + 1

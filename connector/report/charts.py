@@ -399,7 +399,6 @@ def _plot(
     levels: Sequence[tuple[float, str]],
     ticks: Sequence[tuple[float, str]],
 ) -> Html:
-    """Return a chart with a heading, levels at the left and ticks below."""
     heights = [(_PLOT_PX * (1 - value / levels[-1][0]), text) for value, text in levels]
     texts = join_parts(
         Html(f'<text x="54" y="{_number(y + 4)}" text-anchor="end">{escape(text)}</text>')
@@ -458,7 +457,6 @@ def _time_ticks(scale: TimeScale) -> list[tuple[float, str]]:
 
 
 def _ledgers_title(spans: Sequence[LedgerSpan]) -> str:
-    """Return a description of some ledgers of one state."""
     first, last, state = spans[0], spans[-1], spans[0].state
     entries = sum(span.entries for span in spans)
     name = f"ledger {first.ledger_id}"

@@ -182,7 +182,6 @@ class TopicScanner:
 def _last_rows(
     reads: Sequence[TopicRead], num_rows: int, metrics: ReadMetrics
 ) -> list[pa.RecordBatch]:
-    """Return the last rows of a topic partition, in order."""
     last_batches: deque[pa.RecordBatch] = deque()
     rows_left = num_rows
     for part in _split_reads_from_end(reads, num_rows):

@@ -37,7 +37,6 @@ def add_tail(read: TopicRead, tail: LiveTail | None) -> TopicRead:
 
 
 def _last_blocks(ledgers: Sequence[Ledger]) -> list[EntryRange]:
-    """Return the entries of the last data blocks, ascending."""
     ranges: list[EntryRange] = []
     blocks_left = _ADOPTED_BLOCKS
     for ledger in reversed(ledgers):

@@ -368,7 +368,6 @@ def _varints(numbers: Iterable[int]) -> bytes:
 
 
 def _numbers(data: bytes) -> Iterator[int]:
-    """Decode the numbers that `_varints` encoded."""
     number = shift = 0
     for each in data:
         number |= (each & 0x7F) << shift

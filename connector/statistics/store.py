@@ -195,7 +195,6 @@ def _warn_if_empty(statistics: Statistics) -> None:
 
 
 def _problem(file: ZoneFile) -> str | None:
-    """Return why a file cannot be used; None if it can."""
     try:
         file.ledgers  # noqa: B018 - they are read once, and kept
     except UNUSABLE as error:

@@ -181,7 +181,6 @@ def _are_whole(ledgers: pa.Table, entries: Mapping[int, int]) -> pa.BooleanArray
 
 
 def _is_any(zones: pa.Table) -> pa.ChunkedArray:
-    """Return whether zones have messages or markers of transactions."""
     lengths = (pc.list_value_length(zones.column(name)) for name in ("transactions", "outcomes"))
     return pc.greater(pc.add(*lengths), 0)
 
