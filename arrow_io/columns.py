@@ -1,11 +1,11 @@
-"""Names, types and meaning of every column, and message columns → record batches.
+"""Names, types and meaning of every column, and the building of record batches.
 
-The names are those of Pulsar SQL, so that old queries run; `naming="pulsar-spark"` gives those of
+The names are those of Pulsar SQL, so that old queries run; `naming="pulsar-spark"` uses those of
 the pulsar-spark connector instead.
 
-With a schema, values become typed columns. All may be null. What does not fit is an error; only
-JSON text is rounded, to the nearest number of a floating-point field. `unit` is the option
-`time_unit`, which is `ns` by default, and always `us` in Spark.
+With a schema, values become typed columns, all of them nullable. A value that does not fit its type
+is an error; only numbers in JSON text are rounded, to the nearest floating-point number. `unit` is
+the option `time_unit`: `ns` by default, and always `us` in Spark.
 
 | Pulsar | Arrow |
 |---|---|
@@ -26,7 +26,7 @@ JSON text is rounded, to the nearest number of a floating-point field. `unit` is
 | Avro record without fields | bool (true if there is one) |
 | Avro union of null and T | T |
 | Avro wider union | struct<a: T> (a field for each branch, by its type; one is not null) |
-| Avro type in itself | binary (the inner value as Avro; in JSON string, its text) |
+| Avro recursive type | binary (the inner value as Avro; in JSON string, its text) |
 | protobuf double; float; bool; string; bytes | double; float; bool; string; binary |
 | protobuf int32; sint32; sfixed32; uint32; fixed32 | int32; int32; int32; int64; int64 |
 | protobuf int64; sint64; sfixed64 | int64; int64; int64 |
@@ -34,15 +34,16 @@ JSON text is rounded, to the nearest number of a floating-point field. `unit` is
 | protobuf enum | string (its name; the number if that has none) |
 | protobuf message; repeated; map | struct<a: T>; list<T>; map<K, V> |
 | protobuf message without fields | bool (true if there is one) |
-| protobuf type in itself | binary |
+| protobuf recursive type | binary |
 | protobuf google.protobuf.Timestamp | timestamp[unit, tz=UTC] |
 | protobuf google.protobuf wrappers | T |
 
-JSON has the types of Avro, whose schemas Pulsar keeps for it. Types are of the set that all engines
-take, however deep they are nested: no view, large, dictionary or unsigned types. In pandas, Arrow's
-type stays (`ArrowDtype`) if the table says so (in brackets: if there are nulls), and whenever a
-value has no place in the type below (`connector.frames.pandas_frames`). With `arrow_types=True`
-all types stay. What is `str` in pandas 3 is `object` in pandas 2, which Spark takes.
+JSON has the types of Avro, because Pulsar stores an Avro schema for it. At every depth, only types
+that all engines support are used: no view, large, dictionary or unsigned types. In pandas, a column
+keeps Arrow's type (`ArrowDtype`) if the table says "Arrow's" (in brackets: if it has nulls), and
+whenever the type below cannot represent a value (`connector.frames.pandas_frames`). With
+`arrow_types=True` all columns keep Arrow's types. `str` is the type in pandas 3; pandas 2, which
+Spark needs, has `object`.
 
 | Arrow | DuckDB | Spark | pandas | Polars |
 |---|---|---|---|---|
@@ -67,7 +68,7 @@ all types stay. What is `str` in pandas 3 is `object` in pandas 2, which Spark t
 | map<K, V> | MAP(K, V) | map<K,V> | Arrow's | Map(K, V) |
 | struct<a: T> | STRUCT(a T) | struct<a:T> | Arrow's | Struct({'a': T}) |
 
-DuckDB compares its types with `_NS` to others only if the SQL casts one of them.
+DuckDB compares a type with `_NS` to another type only if the SQL casts one of them.
 """
 
 from __future__ import annotations
@@ -99,12 +100,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """What is the same for all rows of a record batch.
+    """Values that are the same for all rows of a record batch.
 
     Attributes:
         topic: Full topic name, with `-partition-N`.
         partition: Partition number; −1 if the topic is not partitioned.
-        unknown: Names of columns of which nothing is known, so they are null.
+        unknown: Names of columns whose values are not available, so they are null.
     """
 
     topic: str = ""
@@ -114,15 +115,15 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column that a topic can give.
+    """One column that a topic can have.
 
     Attributes:
         name: Its name.
         type: Its Arrow type.
-        doc: What it holds.
-        build: How it is gathered, or what makes it for all rows.
-        needs: Which parts of messages it is made of.
-        default: Whether it is given unless columns are named.
+        doc: What it holds, in one line.
+        build: How it is gathered, or a function that builds it for all rows.
+        needs: The parts of messages that it is made from.
+        default: Whether it is returned unless columns are named.
     """
 
     name: str
@@ -140,7 +141,10 @@ _PAYLOAD = Needs(metadata=True, members=True, payload=True)
 
 
 def _null_where(values: pa.Array, type_: pa.DataType, absent: pa.BooleanArray) -> pa.Array:
-    """The same values, null if `absent`; a validity bitmap is the data of a boolean array."""
+    """Return the values as `type_`, null where `absent` is true.
+
+    The data buffer of a boolean array is the validity bitmap.
+    """
     present = pc.invert(absent)
     validity, data = present.buffers()[1], values.buffers()[1]
     return pa.Array.from_buffers(type_, len(values), [validity, data])
@@ -159,7 +163,7 @@ def _schema_version(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.
 
 
 def _broker_index(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
-    """BrokerEntryMetadata gives the index of an entry's last message (PIP-70)."""
+    """Return the broker index of each message; entries have that of their last (PIP-70)."""
     last = rows.entry_numbers(layout.BROKER_INDEX)
     size = pc.max_element_wise(rows.entry_numbers(layout.BATCH_SIZE), 1)
     member = pc.max_element_wise(rows.row_numbers(layout.ROW_BATCH_INDEX), 0)
@@ -169,7 +173,7 @@ def _broker_index(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Ar
 
 
 def _joined(*numbers: pa.Array) -> pa.StringArray:
-    """`(a,b,…)` of numbers, as Pulsar SQL and Pulsar's TxnID write them."""
+    """Return the numbers as `(a,b,…)`, as Pulsar SQL and Pulsar's TxnID write them."""
     texts = [each.cast(pa.string()) for each in numbers]
     inner = pc.binary_join_element_wise(*texts, ",")
     return pc.binary_join_element_wise("(", inner, ")", "")
@@ -196,7 +200,7 @@ def _null_value(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Bool
 
 
 def _same_text(text: str, count: int) -> pa.StringArray:
-    """The same text `count` times: a slice of an array that is shared."""
+    """Return `count` copies of a text: a slice of a cached, shared array."""
     return _repeated(text, 1 << max(0, count - 1).bit_length()).slice(0, count)
 
 
@@ -205,7 +209,7 @@ def _repeated(text: str, count: int) -> pa.StringArray:
     return pa.repeat(text, count)
 
 
-# In place of the field comes the number of the partition.
+# `Assembly` replaces the field by the number of the partition.
 _PARTITION = Gathered(layout.GATHERED_CONSTANTS, 0, pa.int32())
 
 ALL_COLUMNS: tuple[Column, ...] = (
@@ -276,7 +280,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            doc="(most,least) bits of its transaction; null if none",
            build=_txn_id),
 )  # fmt: skip
-"""Every column, cheapest first: an engine that counts rows reads the first."""
+"""Every column, cheapest first: an engine that counts rows reads the first one."""
 
 _PULSAR_SPARK_NAMES = {
     "__key__": "__key",
@@ -291,12 +295,11 @@ _PULSAR_SPARK_NAMES = {
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """The columns of a scan, in order, under the names they are given.
+    """The columns of a scan, in order, with their output names.
 
     Attributes:
-        columns: Pairs of the given name and our own name of a column: one of `values`, else one of
-            `ALL_COLUMNS`.
-        values: The typed columns that the topic's schema gives; None if values are bytes.
+        columns: Pairs of output name and own name. The own name is in `values` or in `ALL_COLUMNS`.
+        values: The typed columns of the topic's schema; None if values are bytes.
     """
 
     columns: tuple[tuple[str, str], ...]
@@ -309,7 +312,7 @@ class Projection:
 
     @property
     def needs(self) -> Needs:
-        """Which parts of messages the columns are made of."""
+        """The parts of messages that the columns are made from."""
         fields = self._fields
         each = [_PAYLOAD if own in fields else _BY_NAME[own].needs for _, own in self.columns]
         return Needs(
@@ -328,14 +331,14 @@ class Projection:
         return {} if self.values is None else {each.name: each for each in self.values.fields}
 
     def select(self, names: Iterable[str]) -> Projection:
-        """Only the columns named, in that order.
+        """Return a projection of the named columns, in that order.
 
         Args:
-            names: Names of columns. `*`, among them or alone, stands for the default columns; then
-                each column is given once.
+            names: Names of columns. `*`, alone or among them, stands for the default columns; then
+                each column appears once.
 
         Raises:
-            OptionError: There is no column of a name, or `names` is not a list.
+            OptionError: A column does not exist, or `names` is not a list.
         """
         if names == DEFAULT_COLUMNS:
             names = [DEFAULT_COLUMNS]
@@ -357,7 +360,7 @@ class Projection:
         return Projection(tuple(selected), self.values)
 
     def assembly(self, origin: Origin) -> Assembly:
-        """How record batches of these columns are made of the rows of a topic."""
+        """Return what builds record batches of these columns from the rows of a topic."""
         return _assembly(self, origin)
 
 
@@ -365,11 +368,11 @@ _BY_NAME = {column.name: column for column in ALL_COLUMNS}
 
 
 class Assembly:
-    """How record batches of some columns are made; known once for all of them.
+    """A builder of record batches of a projection; set up once for all batches.
 
     Args:
         projection: The columns.
-        origin: What is the same for all rows.
+        origin: Values that are the same for all rows.
     """
 
     def __init__(self, projection: Projection, origin: Origin) -> None:
@@ -402,18 +405,19 @@ class Assembly:
             self._values = projection.values.select([each for _, each in typed])
 
     def record_batches(self, rows: MessageColumns, tally: Tally) -> Iterator[pa.RecordBatch]:
-        """Make the columns of some messages: one record batch, or several if it would be too large.
+        """Yield the record batches of some messages: one, or several if one would be too large.
 
-        A record batch ends at `Gathering.max_bytes` of what is copied from entries, and at
-        `Shredding.max_bytes` of decoded values. The next one begins with the row that did not fit.
+        A record batch ends at `Gathering.max_bytes` of bytes copied from entries, and at
+        `Shredding.max_bytes` of decoded values. The next one starts with the row that did not fit.
 
         Args:
             rows: The messages, at least one.
-            tally: Receives the counts; if it salvages, all three errors are counted instead.
+            tally: Receives the counts. If it salvages, all three errors are counted instead of
+                raised.
 
         Raises:
-            CorruptEntryError: A value of a message cannot be given.
-            PayloadDecodeError: A payload does not fit its schema.
+            CorruptEntryError: A value of a message cannot be represented.
+            PayloadDecodeError: A payload does not match its schema.
             UnknownSchemaVersionError: The schema of a payload is not known.
         """
         while True:
@@ -432,7 +436,7 @@ class Assembly:
     def _complete(
         self, gathered: pa.RecordBatch, rows: MessageColumns, tally: Tally
     ) -> Iterator[pa.RecordBatch]:
-        """Make the columns that are not gathered."""
+        """Add the columns that are not gathered."""
         columns = dict(zip(self._gathered, gathered.columns, strict=True))
         columns |= {place: pa.nulls(rows.count, type_) for place, type_ in self._null_columns}
         columns |= {place: build(rows, self._origin, tally) for place, build in self._built}
@@ -440,7 +444,7 @@ class Assembly:
             yield self._ordered(columns)
             return
         first = 0
-        # All fields of a payload are read in one walk.
+        # Decode all typed columns of a payload together: the payload is parsed once.
         for typed in self._values.arrays(rows, tally):
             count = len(typed[0])
             batch_columns = {place: values.slice(first, count) for place, values in columns.items()}
@@ -460,7 +464,7 @@ def _assembly(projection: Projection, origin: Origin) -> Assembly:
 
 @lru_cache(maxsize=64)
 def _schema(projection: Projection) -> pa.Schema:
-    """Every record batch of a scan has the same one, so it is made once."""
+    """Return the schema, cached: all record batches of a scan share it."""
     fields = projection._fields
     return pa.schema(
         [
@@ -471,14 +475,14 @@ def _schema(projection: Projection) -> pa.Schema:
 
 
 def every_column(naming: str = "pulsar-sql", values: ValueColumns | None = None) -> Projection:
-    """All columns that a topic can give, cheapest first.
+    """Return the projection of all columns that a topic can have, cheapest first.
 
     Args:
         naming: `pulsar-sql` or `pulsar-spark`.
         values: The typed columns; None if values are bytes.
 
     Raises:
-        OptionError: An unknown naming.
+        OptionError: The naming is unknown.
         SchemaError: The topic's schema cannot be read.
     """
     if naming not in NAMINGS:
@@ -490,7 +494,7 @@ def every_column(naming: str = "pulsar-sql", values: ValueColumns | None = None)
         values = replace(values, reserved=_reserved(names))
     for column in ALL_COLUMNS:
         if column.name == VALUE_COLUMN and values is not None:
-            # A record may have a field of the name that a whole value has.
+            # Only a whole value is renamed: a record may have a field with the same name.
             pairs += [
                 (names.get(each.name, each.name) if each.is_whole_value else each.name, each.name)
                 for each in values.fields
@@ -511,15 +515,15 @@ def projection(
     naming: str = "pulsar-sql",
     values: ValueColumns | None = None,
 ) -> Projection:
-    """The columns of a topic: the default ones, or those named, which may be on-request ones.
+    """Return a projection of the named columns, or of the default columns.
 
     Args:
-        columns: As in `Projection.select`; None for the default columns.
+        columns: See `Projection.select`; None for the default columns.
         naming: `pulsar-sql` or `pulsar-spark`.
         values: The typed columns; None if values are bytes.
 
     Raises:
-        OptionError: An unknown column or naming.
+        OptionError: A column or the naming is unknown.
         SchemaError: The topic's schema cannot be read.
     """
     return every_column(naming, values).select(DEFAULT_COLUMNS if columns is None else columns)

@@ -1,8 +1,9 @@
-"""Every error that this project raises, below one base.
+"""The errors that this project raises, all derived from one base class.
 
-Each class also inherits the builtin that a caller would already catch (a missing object is a
-`FileNotFoundError`, bytes that break the format are a `ValueError`, …), carries where it happened
-as attributes, and survives pickling, because Spark sends errors between processes.
+Each class also inherits the builtin error that a caller would already catch: a missing object is a
+`FileNotFoundError`, malformed bytes are a `ValueError`. Each error carries its location (object,
+ledger, entry, offset) as attributes, and can be pickled, because Spark sends errors between
+processes.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ class PulsarOffloadError(Exception):
     """Base of all errors of this project.
 
     Args:
-        message: What went wrong, in words; without the place, which is appended from the other
+        message: What went wrong, without the location, which `str` appends from the other
             arguments.
         object_key: Key of the object in the bucket.
         ledger_id: BookKeeper ledger id.
@@ -42,7 +43,7 @@ class PulsarOffloadError(Exception):
         self.batch_index = batch_index
 
     def __str__(self) -> str:
-        """The message, followed by the place if that is known."""
+        """Return the message, followed by the location if it is known."""
         place = ", ".join(
             f"{name} {value}"
             for name, value in (
@@ -61,7 +62,7 @@ class PulsarOffloadError(Exception):
         return (_rebuild, (type(self), self.args, dict(self.__dict__)))
 
     def located(self, **place: str | int | None) -> Self:
-        """Fill in the parts of the place that are still unknown, and return the error itself."""
+        """Fill in the parts of the location that are still unknown, and return the error itself."""
         for name, value in place.items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
@@ -78,117 +79,117 @@ def _rebuild(
 
 
 class OptionError(PulsarOffloadError, ValueError):
-    """An option or argument has a value that is not allowed, or is unknown."""
+    """An option or argument that is unknown or has a value that is not allowed."""
 
 
 class TopicNotFoundError(PulsarOffloadError, LookupError):
-    """No offloaded ledger in the bucket belongs to the topic asked for."""
+    """A topic to which no offloaded ledger in the bucket belongs."""
 
 
 class StorageError(PulsarOffloadError, OSError):
-    """The object store refused a request, or still failed at the last attempt."""
+    """A request that the object store refused, or that failed in its last attempt too."""
 
 
 class BrokerError(PulsarOffloadError, ConnectionError):
-    """A broker cannot be reached, refuses, or gives nothing for too long."""
+    """A broker that cannot be reached, refuses a request, or sends nothing for too long."""
 
 
 class TrimmedEntriesError(PulsarOffloadError, LookupError):
-    """A cluster deleted entries of a topic while they were read from it."""
+    """Entries that a cluster deleted while they were being read."""
 
 
 class ObjectChangedError(StorageError):
-    """An object was replaced since it was listed or first read; none of its rows can be trusted."""
+    """An object that was replaced after it was listed or first read; do not trust its rows."""
 
 
 class MissingObjectError(PulsarOffloadError, FileNotFoundError):
-    """An object that must exist (an index, or the data object of one) is not in the bucket."""
+    """An object that must exist, such as an index or data object, and is not in the bucket."""
 
 
 class EntryNotInLedgerError(PulsarOffloadError, IndexError):
-    """An entry id outside `0 … last_entry_id` (inclusive) of the ledger was asked for."""
+    """A requested entry id outside `0 … last_entry_id` (inclusive) of the ledger."""
 
 
 class FormatError(PulsarOffloadError, ValueError):
-    """Bytes break the format of PIP-17 or PIP-76, of an entry, or of a message."""
+    """Bytes that violate the format of PIP-17, of PIP-76, of an entry or of a message."""
 
 
 class UnknownFormatError(FormatError):
-    """The object is of no format that we know: an unknown magic, a draft, another version."""
+    """An object in a format that is not known: an unknown magic, a draft, another version."""
 
 
 class UnsupportedFormatError(UnknownFormatError, NotImplementedError):
-    """What is there is well-formed, and more than can be read of it."""
+    """Well-formed data that this version cannot read."""
 
 
 class TruncatedObjectError(FormatError, EOFError):
-    """An object ends before the length that its index object gives."""
+    """An object that ends before the length that its index object records."""
 
 
 class CorruptIndexError(FormatError):
-    """The fields of an index object contradict each other or its size."""
+    """An index object whose fields contradict each other or its size."""
 
 
 class CorruptMetadataError(FormatError):
-    """A cluster's metadata of a topic's ledgers is malformed or contradicts itself."""
+    """A cluster's metadata of a topic's ledgers, malformed or contradicting itself."""
 
 
 class CorruptBlockError(FormatError):
-    """The header, entry lengths or entry ids of a data block contradict the index object."""
+    """A data block whose header, entry lengths or entry ids contradict the index object."""
 
 
 class EntryOrderError(FormatError):
-    """The broker indexes of entries, which rise through a topic, go back."""
+    """An entry whose broker index is lower than an earlier entry's; indexes must rise."""
 
 
 class CorruptSnapshotError(FormatError):
-    """A catalog snapshot cannot be read."""
+    """A catalog snapshot that cannot be read."""
 
 
 class CorruptStatisticsError(FormatError):
-    """A file of statistics is not as it was written."""
+    """A statistics file whose bytes are not those that were written."""
 
 
 class CorruptProgressError(FormatError):
-    """What was kept of how far topics were read cannot be read."""
+    """Stored progress (how far topics were read) that cannot be read."""
 
 
 class MissingEntriesError(FormatError, LookupError):
-    """Entries that the ledger must have are not in its data object."""
+    """Entries that the ledger must have and that are not in its data object."""
 
 
 class CorruptEntryError(FormatError):
-    """The frame, message metadata, batch or payload of an entry cannot be decoded."""
+    """An entry whose frame, message metadata, batch or payload cannot be decoded."""
 
 
 class ChecksumError(CorruptEntryError):
-    """The CRC32C of an entry differs from the one stored in it."""
+    """An entry whose CRC32C differs from the stored one."""
 
 
 class EncryptedPayloadError(PulsarOffloadError, PermissionError):
-    """A payload is encrypted and no key that opens it was given; the message names the keys."""
+    """A payload encrypted with keys that were not provided; the message names the keys."""
 
 
 class DecryptionError(CorruptEntryError):
-    """A private key does not unwrap the data key of an entry, or its payload is not authentic."""
+    """An encrypted entry whose data key the private key cannot unwrap, or that is not authentic."""
 
 
 class SchemaError(PulsarOffloadError, ValueError):
-    """A schema cannot be read, or asks for what cannot be given as Arrow columns."""
+    """A schema that cannot be read, or that Arrow columns cannot represent."""
 
 
 class UnknownSchemaVersionError(PulsarOffloadError, LookupError):
-    """A message was written with a schema version that is not known; the message names it."""
+    """A message written with an unknown schema version; the error message names it."""
 
 
 class PayloadDecodeError(FormatError):
-    """A payload does not fit its schema.
+    """A payload that does not match its schema.
 
     Args:
         message: What is wrong with it.
-        field_path: Which field, from the outermost in, with dots; `[]` stands for an item of an
-            array or map. Empty: the payload as a whole.
-        place: As for every error.
+        field_path: Path of the field, outermost name first, separated by dots; `[]` is an item of
+            an array or map. Empty for the payload as a whole.
+        place: The location, as for `PulsarOffloadError`.
     """
 
     def __init__(self, message: str, *, field_path: str = "", **place: Any) -> None:  # noqa: ANN401
@@ -197,15 +198,15 @@ class PayloadDecodeError(FormatError):
 
 
 class LateLedgerError(PulsarOffloadError, LookupError):
-    """A ledger came to light behind which the topic was read already; its rows were not given."""
+    """A ledger that was found after the topic had been read past it; its rows were not returned."""
 
 
 class OpenTransactionError(PulsarOffloadError, BlockingIOError):
-    """What is new in a topic has messages whose transaction has no outcome yet; try it again."""
+    """New messages whose transaction is not committed or aborted yet; try again later."""
 
 
 class EntryTooLargeError(PulsarOffloadError, ValueError):
-    """An entry fits no data block of the chosen block size."""
+    """An entry that is too large for a data block of the chosen size."""
 
 
 class LakeTableError(PulsarOffloadError, ValueError):
@@ -213,16 +214,16 @@ class LakeTableError(PulsarOffloadError, ValueError):
 
 
 class ConcurrentCopyError(PulsarOffloadError, RuntimeError):
-    """Another run copied to the same lake table meanwhile; what this one wrote is not in it."""
+    """A copy whose table another run changed meanwhile; this run's rows are not in the table."""
 
 
 class IncompleteReadWarning(UserWarning):
-    """A read left something out or replaced it; `ReadMetrics.notices` says what."""
+    """A read left out or replaced data; `ReadMetrics.notices` says what."""
 
 
 class UnusedStatisticsWarning(UserWarning):
-    """Some statistics cannot be used, or not be written; the rows are the same without them."""
+    """Some statistics cannot be used or written; the rows are the same without them."""
 
 
 class UndecodedValuesWarning(UserWarning):
-    """A topic was opened without a schema, so its values are given as bytes."""
+    """A topic was opened without a schema, so its values are returned as bytes."""

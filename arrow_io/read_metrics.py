@@ -1,6 +1,6 @@
-"""What a read met besides its rows, counted and in words; and whether damage ends it.
+"""Read metrics: the counts of a read, sentences about its losses, and the rule for damage.
 
-Nothing that should have become a row is left out without passing through `ReadMetrics.lose`.
+Data that should have become a row is left out only through `ReadMetrics.lose`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ if TYPE_CHECKING:
     from arrow_io.errors import PulsarOffloadError
 
 MAX_LOSSES = 100
+"""Number of losses that are kept in words."""
 
 
 class Unit(StrEnum):
-    """The smallest thing that could be told apart from the damage around it.
+    """The smallest unit that could be separated from the damage around it.
 
-    A message whose `VALUE` is lost is given all the same, with a null value.
+    A message whose `VALUE` is lost is still returned, with a null value.
     """
 
     VALUE = "value"
@@ -35,30 +36,29 @@ class Unit(StrEnum):
 
 @dataclass(slots=True)
 class ReadMetrics:
-    """Counts of one read. Reports of the parts of a read add up.
+    """The counts of one read; the metrics of parts of a read can be added up.
 
     Attributes:
-        rows: Messages given.
+        rows: Messages returned.
         entries: Entries read.
-        markers: Entries that hold a marker of the broker, which no client ever sees.
-        aborted_messages: Messages of aborted transactions; a client never sees them either.
-        open_messages: Messages of transactions without an outcome in what is offloaded; left out.
-        open_transactions: How many such transactions there are.
+        markers: Entries that hold a marker of the broker, which no client receives.
+        aborted_messages: Messages of aborted transactions, which no client receives either.
+        open_messages: Messages whose transaction has no outcome in the offloaded ledgers; left out.
+        open_transactions: Number of those transactions.
         duplicate_chunks: Chunks that a producer sent twice.
-        incomplete_messages: Chunked messages with a chunk that is not in what is offloaded; left
-            out.
-        awaited_messages: Those of them whose first chunks are all there: the others may still be
-            offloaded.
-        awaited_chunks: How many chunks the awaited messages lack.
-        ended_beyond: Messages that end behind what is offloaded: brokers told their last chunk, or
-            the outcome of their transaction.
-        doubts: Reasons why these may not be the right rows, in words.
-        replaced_texts: Texts with invalid bytes, which were given with U+FFFD in their place, as
-            Pulsar's Java client does: keys, names of producers and clusters, names and values of
-            properties, and STRING values. Valid is UTF-8, or the character set that the schema
-            names.
-        lost: How many things were lost to damage, by unit and by the name of the error class.
-        losses: What was wrong with the first `MAX_LOSSES` of them, in words.
+        incomplete_messages: Chunked messages with a chunk that is not in the offloaded ledgers;
+            left out.
+        awaited_messages: Those of the incomplete messages that only lack chunks at the end, which
+            may still be offloaded.
+        awaited_chunks: Number of chunks that the awaited messages lack.
+        ended_beyond: Messages completed after the last offloaded entry: a broker returned their
+            last chunk or the outcome of their transaction.
+        doubts: Reasons why the rows may be wrong, as sentences.
+        replaced_texts: Texts with invalid bytes, which U+FFFD replaces, as in Pulsar's Java client:
+            keys, names of producers and clusters, names and values of properties, STRING values.
+            Texts must be UTF-8, or in the character set that the schema names.
+        lost: Number of units lost to damage, by unit and name of the error class.
+        losses: Messages of the first `MAX_LOSSES` errors.
     """
 
     rows: int = 0
@@ -89,9 +89,9 @@ class ReadMetrics:
 
         Args:
             unit: What is lost.
-            error: Why, and where the first stands.
-            count: How many are lost to it.
-            additional_errors: The error for each of the others; not asked for here.
+            error: The reason, with the location of the first lost unit.
+            count: Number of units lost.
+            additional_errors: The errors of the other units; not used here.
         """
         del additional_errors
         self.lost[unit, type(error).__name__] += count
@@ -99,7 +99,7 @@ class ReadMetrics:
             self.losses.append(str(error))
 
     def add(self, other: ReadMetrics) -> Self:
-        """Add the counts of another part of the same read; returns these metrics."""
+        """Add the counts of another part of the same read, and return these metrics."""
         for each in fields(other):
             if each.name == "losses":
                 continue
@@ -108,7 +108,7 @@ class ReadMetrics:
         return self
 
     def drain(self) -> ReadMetrics:
-        """What was counted until now, which is forgotten here."""
+        """Return the counts so far, and reset these metrics."""
         counts, fresh = ReadMetrics(), ReadMetrics()
         for each in fields(ReadMetrics):
             setattr(counts, each.name, getattr(self, each.name))
@@ -116,10 +116,10 @@ class ReadMetrics:
         return counts
 
     def value_metrics(self, first_metrics: ReadMetrics) -> ReadMetrics:
-        """What only a second reader met, who looked at the values too.
+        """Return the metrics that only a second pass, which also decoded the values, recorded.
 
         Args:
-            first_metrics: What the first one met.
+            first_metrics: Metrics of the first pass.
         """
         return ReadMetrics(
             rows=self.rows,
@@ -129,7 +129,7 @@ class ReadMetrics:
         )
 
     def waiting(self) -> list[str]:
-        """Return a sentence for what a later read gives, when more is offloaded; or none."""
+        """Return a sentence about messages that a later read will return, or an empty list."""
         if not self.awaited_messages:
             return []
         sentence = (
@@ -141,7 +141,7 @@ class ReadMetrics:
         return [sentence]
 
     def notices(self) -> list[str]:
-        """One sentence for each thing that a reader of the rows must know; empty without any."""
+        """Return one sentence for each thing that a user of the rows must know."""
         sentences = []
         if self.open_messages:
             sentences.append(
@@ -166,13 +166,14 @@ class ReadMetrics:
 
 @dataclass(frozen=True, slots=True)
 class Tally:
-    """The metrics that a read fills, and the rule for what cannot be read.
+    """The metrics that a read fills, and the rule for data that cannot be read.
 
     Attributes:
-        metrics: Receives the counts.
-        salvage: Whether damage is counted and passed over (`on_corruption="salvage"`) instead of
+        metrics: The metrics to fill.
+        salvage: Whether damage is counted and skipped (`on_corruption="salvage"`) instead of
             raised.
-        keep_values: Whether values that cannot be decoded are counted, even if damage is raised.
+        keep_values: Whether values that cannot be decoded are counted, even if other damage is
+            raised.
     """
 
     metrics: ReadMetrics = field(default_factory=ReadMetrics)
@@ -187,13 +188,13 @@ class Tally:
         count: int = 1,
         additional_errors: Iterable[PulsarOffloadError] = (),
     ) -> None:
-        """Count `count` units as lost to `error`.
+        """Count `count` units as lost to `error`, or raise it.
 
         Args:
             unit: What is lost.
-            error: Why, and where the first stands.
-            count: How many are lost to it.
-            additional_errors: The error for each of the others, for metrics that ask for them.
+            error: The reason, with the location of the first lost unit.
+            count: Number of units lost.
+            additional_errors: The errors of the other units, for metrics that record each.
 
         Raises:
             PulsarOffloadError: `error` itself, unless the read salvages.
@@ -203,5 +204,5 @@ class Tally:
         self.metrics.lose(unit, error, count=count, additional_errors=additional_errors)
 
     def uncounted(self) -> Tally:
-        """The same rule for entries whose losses are counted by someone else."""
+        """Return a tally with the same rule for entries whose losses are counted elsewhere."""
         return replace(self, metrics=ReadMetrics())

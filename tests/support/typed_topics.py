@@ -276,7 +276,7 @@ _AVRO_FIELDS: Final[dict[str, _Field]] = {
     "record without fields": _Field({"type": "record", "name": "Empty", "fields": []}, {}),
     "union of null and T": _Field(["null", "string"], "x", {"T": "string"}),
     "wider union": _Field(["null", "string", "long"], 5, {"a: T": "string: string, long: int64"}),
-    "type in itself": _Field("Row", {}, json={}),
+    "recursive type": _Field("Row", {}, json={}),
 }
 _ROW_NAMES: Final = {label: label.replace("-", "_").replace(" ", "_") for label in _AVRO_FIELDS}
 
@@ -344,7 +344,7 @@ JSON_TOPIC: Final = TypedTopic(
         b"{}",
     ),
     # Of a record inside itself the text is given, not Avro's bytes.
-    _record_columns(_AVRO_FIELDS.keys() - {"type in itself"}),
+    _record_columns(_AVRO_FIELDS.keys() - {"recursive type"}),
 )
 """The same record as JSON."""
 
@@ -382,7 +382,7 @@ def _proto_fields() -> dict[str, tuple[dict[str, Any], Any, Mapping[str, str]]]:
             {"K": "int64", "V": "float"},
         ),
         "message without fields": (message | {"type_name": ".typed.Empty"}, {}, {}),
-        "type in itself": (message | {"type_name": ".typed.Row"}, {"int32": 5}, {}),
+        "recursive type": (message | {"type_name": ".typed.Row"}, {"int32": 5}, {}),
         "google.protobuf.Timestamp": (
             message | {"type_name": ".google.protobuf.Timestamp"},
             {"seconds": 1_700_000_000, "nanos": 123_456_000},
