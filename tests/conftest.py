@@ -56,7 +56,7 @@ if "TMPDIR" not in os.environ and _can_hold_tests(_MEMORY):
     tempfile.tempdir = os.environ["TMPDIR"] = _MEMORY
 
 # Tests that look for threads that were left behind wait for those that only may be used again.
-threads._MOST_IDLE_S = 0.1
+threads._MAX_IDLE_S = 0.1
 
 # Spark would take the first `python3` on the PATH, which knows nothing of this project.
 os.environ["PYSPARK_PYTHON"] = sys.executable

@@ -1,1 +1,1 @@
-"""What the compiled modules of `messages` and `payloads` share, and the choice of their build."""
+"""Foundations of the readers: builds of the compiled core, threads, prefetch, memory, options."""

@@ -1,5 +1,5 @@
-# What C has and Python has not: several bytes read, compared or copied at once. Most texts are short,
-# and a call of the C library takes longer than they do.
+# Reads, comparisons and copies of several bytes at once, which Python lacks. Most texts are short, and
+# a call of the C library would take longer than these loops.
 cdef extern from *:
     """
     #include <stdint.h>
@@ -26,7 +26,7 @@ cdef extern from *:
         if (ends == 0) return -1;
         count = (__builtin_ctzll(ends) >> 3) + 1;
         if (count > stop - i) return -1;
-        /* The bits below the end; then two groups of seven are put together, then four, then eight. */
+        /* Keep the bits below the end; then join the groups of seven bits: by two, four and eight. */
         word &= (ends ^ (ends - 1)) & UINT64_C(0x7F7F7F7F7F7F7F7F);
         word = (word & UINT64_C(0x007F007F007F007F)) | (word & UINT64_C(0x7F007F007F007F00)) >> 1;
         word = (word & UINT64_C(0x00003FFF00003FFF)) | (word & UINT64_C(0x3FFF00003FFF0000)) >> 2;
@@ -93,7 +93,7 @@ cdef extern from *:
     #if defined(__SSE2__)
     #define PULSAR_OFFLOAD_FROM(least) _mm_cmpeq_epi8(_mm_max_epu8(bytes, _mm_set1_epi8((char)least)), bytes)
     #define PULSAR_OFFLOAD_IS(byte) _mm_cmpeq_epi8(bytes, _mm_set1_epi8((char)byte))
-        /* Places at which a byte must go on with a character. */
+        /* Positions that must hold a continuation byte. */
         unsigned int owed = 0;
         for (; n > 0; n -= 16, room -= 16, from += 16) {
             unsigned int keep = n >= 16 ? 0xFFFF : (1u << n) - 1, wrong, first, on;
@@ -110,7 +110,7 @@ cdef extern from *:
             owed |= (_mm_movemask_epi8(PULSAR_OFFLOAD_FROM(0xE0)) & keep) << 2;
             owed |= (_mm_movemask_epi8(PULSAR_OFFLOAD_FROM(0xF0)) & keep) << 3;
             wrong = first & ~_mm_movemask_epi8(PULSAR_OFFLOAD_FROM(0xC2));
-            /* The second byte of the shortest and the last sequences has a range of its own. */
+            /* After E0, ED, F0 and F4 the second byte has a narrower range. */
             second = _mm_or_si128(
                 _mm_or_si128(PULSAR_OFFLOAD_IS(0xE0), PULSAR_OFFLOAD_IS(0xED)),
                 PULSAR_OFFLOAD_FROM(0xF0));
@@ -199,37 +199,37 @@ cdef extern from *:
     """
     # Whether all of n bytes are below 128.
     int is_ascii "pulsar_offload_ascii"(const unsigned char* at, long long n) noexcept nogil
-    # The same, if `room` bytes may be read, n or more.
+    # The same, if `room` >= n bytes may be read.
     int is_ascii_near "pulsar_offload_ascii_near"(
         const unsigned char* at, long long n, long long room) noexcept nogil
-    # Whether n bytes are UTF-8; -1 if that is not known, because only `room` bytes may be read and
-    # a block needs more.
+    # Whether n bytes are UTF-8; -1 if this cannot tell, because a block needs more bytes than the
+    # `room` bytes that may be read.
     int is_utf8 "pulsar_offload_utf8"(const unsigned char* at, long long n, long long room) noexcept nogil
-    # Eight bytes, the first of which is the lowest.
+    # Eight bytes as a little-endian number.
     unsigned long long word "pulsar_offload_word"(const unsigned char* at) noexcept nogil
-    # Read a number of seven bits a byte, the lowest first, that up to eight bytes hold; the place
-    # behind it, or -1. Bytes up to `limit` may be read, those from `stop` on count for nothing.
+    # Read a varint of up to eight bytes; return the position after it, or -1. Bytes up to `limit` may
+    # be read; the varint must end before `stop`.
     long long take_varint "pulsar_offload_varint"(
         const unsigned char* at, long long i, long long stop, long long limit,
         unsigned long long* number) noexcept nogil
-    # Four bytes, likewise.
+    # Four bytes as a little-endian number.
     unsigned int half_word "pulsar_offload_half_word"(const unsigned char* at) noexcept nogil
-    # The number of the lowest bit that is set; one is.
+    # The number of the lowest bit that is set; `bits` must not be 0.
     int lowest "pulsar_offload_lowest"(unsigned long long bits) noexcept nogil
-    # The first place from i on, or stop, of a quote, a backslash or a control character.
+    # The position of the first quote, backslash or control character from i; stop without one.
     long long plain "pulsar_offload_plain"(
         const unsigned char* at, long long i, long long stop) noexcept nogil
-    # Whether n bytes are the same.
+    # Whether n bytes are equal.
     int same "pulsar_offload_same"(
         const unsigned char* a, const unsigned char* b, long long n) noexcept nogil
-    # Copy n bytes to where they do not overlap.
+    # Copy n bytes; the ranges must not overlap.
     void copy "pulsar_offload_copy"(
         unsigned char* to, const unsigned char* at, long long n) noexcept nogil
-    # Copy n bytes, if they are few, and if `room` bytes may be written and `readable` bytes read;
-    # whether that was done. `high` is 0 if all of them are below 128.
+    # Copy n <= 32 bytes as blocks, if `room` bytes may be written and `readable` bytes read. Return
+    # whether the bytes were copied; then `high` is 0 if all of them are below 128.
     int copy_blocks "pulsar_offload_copy_blocks"(
         unsigned char* to, long long room, const unsigned char* at, long long readable,
         long long n, unsigned int* high) noexcept nogil
-    # The same, if `room` bytes may be read and written, n or more.
+    # Copy n bytes, if `room` >= n bytes may be read and written.
     void copy_near "pulsar_offload_copy_near"(
         unsigned char* to, const unsigned char* at, long long n, long long room) noexcept nogil

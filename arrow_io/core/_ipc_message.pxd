@@ -1,4 +1,4 @@
-# The places of `ipc_message.py`, as constants that C knows while it compiles.
+# The positions of `ipc_message.py`, as compile-time constants of C.
 cdef enum:
     BODY_BYTES = 4
     ROWS = 8

@@ -1,7 +1,7 @@
-"""Stands in for the `cython` module when a compiled core runs from source without Cython.
+"""A substitute for the `cython` module, for running the core from source without Cython.
 
-It gives what the sources use while they run: decorators and a context that do nothing, and the
-types of results. Other types stand in annotations only, which are never evaluated.
+It has what the sources use at run time: decorators and contexts that do nothing, and the result
+types. Other types occur only in annotations, which are never evaluated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ cclass = cfunc = final = inline = _keep
 
 
 class _Lock:
-    """Does nothing, as a decorator and as a context: Python runs with its lock."""
+    """A decorator and context that does nothing: pure Python always holds the GIL."""
 
     def __call__(self, function: _T) -> _T:
         return function
@@ -43,18 +43,18 @@ gil = nogil = _Lock()
 
 
 def exceptval(*, check: bool) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Do nothing: only C functions need to know how they signal errors."""
+    """Return a decorator that does nothing: only C functions declare how they signal errors."""
     del check
     return _keep
 
 
 def returns(type_: object) -> Callable[[Callable[..., object]], Callable[..., object]]:
-    """Do nothing: only C functions have a declared result type."""
+    """Return a decorator that does nothing: only C functions declare a result type."""
     del type_
     return _keep
 
 
 def declare(type_: object, value: _T) -> _T:
-    """Give the value itself: Python variables have no declared type."""
+    """Return the value: Python variables have no declared type."""
     del type_
     return value

@@ -1,4 +1,4 @@
-# What C has and Python has not: a hint that some bytes will be read soon. It may point anywhere.
+# A hint to the processor that bytes will be read soon. Any address is safe.
 cdef extern from *:
     """
     #if defined(__GNUC__)
@@ -10,9 +10,9 @@ cdef extern from *:
     void prefetch "pulsar_offload_prefetch"(const void* address) noexcept nogil
 cdef enum:
     PREFETCH_AHEAD = 12  # rows
-    PREFETCHED_BYTES = 2048  # ahead, of messages that stand back to back
-    PREFETCHED_ENTRY_BYTES = 8192  # ahead, of entries: they come from farther away
-    LONGEST_PREFETCHED = 2048  # bytes of an entry; to wait for longer ones takes less
+    PREFETCHED_BYTES = 2048  # distance, for messages that are stored back to back
+    PREFETCHED_ENTRY_BYTES = 8192  # distance, for entries: they are not in a near cache yet
+    LONGEST_PREFETCHED = 2048  # bytes of an entry; for longer ones a prefetch does not pay
     CACHE_LINE_BYTES = 64
 
 

@@ -1,8 +1,8 @@
-"""Chooses the build of the core: the compiled modules, or their sources if asked for.
+"""The choice of the core's build: the compiled modules, or their Python sources.
 
-The source of each module of the core is named `_*_py`; compiled, it is named `_*_c`.
-`PULSAR_OFFLOAD_PURE=1` in the environment picks the sources. They also run if compiled modules are
-missing, some fifty times slower, and a warning says so.
+The source of each core module is named `_*_py`; the compiled module is named `_*_c`.
+`PULSAR_OFFLOAD_PURE=1` in the environment selects the sources. If the compiled modules are missing,
+the sources run instead, about 50 times slower, with a warning.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ class Build:
     """One build of all modules of the core.
 
     Attributes:
-        entries: The walk of entries.
-        delivery: Which entries hold messages for a client.
-        metadata: The metadata of entries and messages.
-        codecs: The decompression of payloads.
-        columns: What stands in the metadata of rows.
-        gathering: The gathering of columns.
-        keys: The filters of keys.
+        entries: Reads the frames of entries.
+        delivery: Filters entries to those that a consumer would receive.
+        metadata: Parses the metadata of entries and messages.
+        codecs: Decompresses payloads.
+        columns: Builds columns from message metadata.
+        gathering: Copies values of messages into columns.
+        keys: Bloom filters of keys.
         is_compiled: Whether this is the compiled build.
 
     Args:
-        suffix: What the names of its modules end in: `c` or `py`.
+        suffix: End of the module names: `c` or `py`.
 
     Raises:
-        ModuleNotFoundError: The modules of `arrow_io.messages` are not there in this build.
+        ModuleNotFoundError: The modules of `arrow_io.messages` are missing in this build.
     """
 
     def __init__(self, suffix: str) -> None:
@@ -51,13 +51,13 @@ class Build:
         self._payloads: dict[str, ModuleType] = {}
 
     def payloads(self, name: str) -> ModuleType:
-        """A module of `arrow_io.payloads`, which is loaded when it is first asked for.
+        """Return a module of `arrow_io.payloads`, imported on first use.
 
         Args:
             name: `arena`, or an encoding: `primitive`, `avro`, `json` or `protobuf`.
 
         Raises:
-            ModuleNotFoundError: That module is not there in this build.
+            ModuleNotFoundError: The module is missing in this build.
         """
         if name not in self._payloads:
             self._payloads[name] = self._module(f"arrow_io.payloads._{name}")
@@ -83,4 +83,4 @@ def _choose() -> Build:
 
 
 in_use: Build = _choose()
-"""Callers look it up at each call, so that tests can put the other in place."""
+"""The build in use. Look it up at each call, so that tests can replace it."""

@@ -1,4 +1,4 @@
-"""What to type for the optional libraries, wherever this package was installed from."""
+"""The pip command that installs optional libraries, for error messages."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _DISTRIBUTION: Final = "pulsar-offload"
 
 
 def install_command(*extras: str) -> str:
-    """The command that installs extras beside what is installed.
+    """Return the command that installs extras into the present installation.
 
-    It names the checkout or the wheel that this installation came from, if the installation has a
-    record of that (PEP 610); else it names the distribution.
+    It names the checkout or wheel that this installation came from if that is recorded (PEP 610),
+    and the distribution otherwise.
 
     Args:
         extras: Names of extras, such as `duckdb`.
@@ -28,7 +28,7 @@ def install_command(*extras: str) -> str:
 
 
 def _source() -> str:
-    """URL of the folder or file that was installed; empty if it was found by its name."""
+    """Return the URL of the installed folder or file; empty if it came from an index."""
     try:
         record = distribution(_DISTRIBUTION).read_text("direct_url.json")
     except PackageNotFoundError:

@@ -1,7 +1,7 @@
-"""IPC messages of Arrow's columnar format: a record batch whose columns are all in one buffer.
+"""Arrow IPC messages: the metadata of a record batch whose columns share one buffer.
 
-What fills a buffer with columns says in the message before them where they stand. Then one call of
-Arrow's makes the record batch, however many columns it has, and copies nothing.
+Code that fills a buffer with columns records their offsets in this message. One call of Arrow then
+makes the record batch without a copy, whatever the number of columns.
 
 Source: Message.fbs and "Encapsulated message format" of Arrow's columnar format, version V5.
 """
@@ -12,35 +12,35 @@ import struct
 from typing import Final
 
 BODY_BYTES: Final = 4
-"""Length of the body. These are places in a message, in words of 64 bits from its begin."""
+"""Position of the body's length. These positions count 64-bit words from the message's start."""
 ROWS: Final = 8
 NODES: Final = 10
-"""Length and nulls of each array; one word behind them, place and length of each buffer.
+"""Position of the length and null count of each array.
 
-Arrays stand before those inside them. Places are in bytes from the begin of the body.
-"""
+One word after them follow the offset and length of each buffer, in bytes from the body's start. An
+array precedes its children."""
 
 _ALIGNMENT: Final = 64
 _MESSAGE: Final = struct.Struct("<iiI6HiIqhBx5H2xiIqII")
 _COUNT: Final = struct.Struct("<I")
 _STRUCT_BYTES: Final = 16
-"""Length of what is told of an array (`FieldNode`), and of a buffer (`Buffer`)."""
+"""Size of a `FieldNode` (describes an array) and of a `Buffer`."""
 _METADATA_V5: Final = 4
 _IS_RECORD_BATCH: Final = 3
 
 
 def message_prefix(arrays: int, buffers: int) -> bytes:
-    """What stands before the body of a record batch.
+    """Return the bytes that precede the body of a record batch.
 
-    The numbers that differ from batch to batch are 0. In a flatbuffer, a table is the way back to a
-    list of where its fields stand, then the fields; what has no fixed length is the way to it.
+    Numbers that differ from batch to batch are 0. In a flatbuffer, a table is an offset back to its
+    vtable (the offsets of its fields), then the fields; variable-length fields are offsets.
 
     Args:
-        arrays: How many arrays the batch has, those inside others included.
-        buffers: How many buffers they have together.
+        arrays: Number of arrays in the batch, nested ones included.
+        buffers: Number of buffers of all arrays.
 
     Returns:
-        As many bytes as are a multiple of 64.
+        The bytes; their length is a multiple of 64.
     """
     buffers_start = _MESSAGE.size + _STRUCT_BYTES * arrays + 8
     size = buffers_start + _STRUCT_BYTES * buffers

@@ -1,4 +1,4 @@
-"""The checksum that JSON carries of itself, so that a damaged copy is not believed."""
+"""A checksum stored inside a JSON document, so that a damaged copy is detected."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import zlib
 
 
 def json_crc32(value: object) -> int:
-    """Return the CRC-32 of a JSON value: of its meaning, whatever its white space and order.
+    """Return the CRC-32 of a JSON value, regardless of white space and the order of keys.
 
     Raises:
         RecursionError: The value is nested too deeply.

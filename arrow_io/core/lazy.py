@@ -1,8 +1,8 @@
-"""Attributes that are made when they are first asked for.
+"""Attributes that are computed on first access.
 
-`functools.cached_property` does the same. But before Python 3.12 it has one lock for all objects of
-a class, which is held while a value is made: threads wait for each other although each of them asks
-another object, whose value may take a request.
+`functools.cached_property` does the same, but before Python 3.12 it holds one lock for all
+instances of a class while a value is computed. Threads would wait for each other although they use
+different instances, and a value may take a request.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ _T = TypeVar("_T")
 
 
 class cached_property(Generic[_T]):  # noqa: N801 - as everybody knows it
-    """An attribute that a method makes once, and that stays in the object's `__dict__`.
+    """An attribute that a method computes once; the value is stored in the object's `__dict__`.
 
-    If threads ask an object for the first time at once, each makes a value; all are given the
-    first that is there.
+    If several threads access it first at the same time, each computes a value, and all get the one
+    that was stored first.
     """
 
     def __init__(self, compute: Callable[..., _T]) -> None:
@@ -34,7 +34,7 @@ class cached_property(Generic[_T]):  # noqa: N801 - as everybody knows it
     def __get__(self, instance: object, owner: type) -> _T: ...
 
     def __get__(self, instance: object | None, owner: type) -> _T | Self:
-        """The value; of a class, this object."""
+        """Return the value, or this descriptor if it is accessed on the class."""
         if instance is None:
             return self
         value: _T = vars(instance).setdefault(self._name, self._compute(instance))

@@ -1,4 +1,4 @@
-"""Where the memory of record batches, and of what is decompressed for them, comes from."""
+"""The allocator of the memory of record batches and decompressed payloads."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class _Chosen(threading.local):
+class _PoolChoice(threading.local):
     pool: pa.MemoryPool | None = None
     """None: Arrow's default."""
 
 
-_chosen = _Chosen()
+_pool_choice = _PoolChoice()
 
 
 def allocate(size_bytes: int) -> pa.Buffer:
-    """A new Arrow buffer; its bytes are not set."""
-    return pa.allocate_buffer(size_bytes, memory_pool=_chosen.pool)
+    """Return a new Arrow buffer with uninitialized bytes."""
+    return pa.allocate_buffer(size_bytes, memory_pool=_pool_choice.pool)
 
 
 @contextmanager
 def use_system_memory() -> Iterator[None]:
-    """Have `allocate` take memory from the system's allocator, in this thread.
+    """Make `allocate` use the system's allocator in this thread.
 
-    Arrow's own keeps up to about 30 MB for each thread that takes memory from it. Of many threads,
-    whose batches another one gives back, that is several times what all batches take together.
+    Arrow's own allocator keeps up to about 30 MB for each thread that allocates. If many threads
+    allocate batches that another thread frees, it keeps several times the size of all batches.
     """
-    before = _chosen.pool
-    _chosen.pool = pa.system_memory_pool()
+    previous = _pool_choice.pool
+    _pool_choice.pool = pa.system_memory_pool()
     try:
         yield
     finally:
-        _chosen.pool = before
+        _pool_choice.pool = previous

@@ -1,6 +1,6 @@
-"""What options are called where the user stands: `value='raw'`, or `--value raw`.
+"""Names of options in messages, as the user spells them: `value='raw'` or `--value raw`.
 
-The outermost surface decides: the command `query` names its own options, not those of SQL.
+The outermost interface decides: the command `query` uses its own options' names, not those of SQL.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 Spelling: TypeAlias = "Callable[[str, object], str]"
-"""Makes the text from an option's name in Python, and from the value to give it unless None."""
+"""Makes the text from an option's Python name and the value to recommend, or None."""
 
 _SPELLING: ContextVar[Spelling | None] = ContextVar("_SPELLING", default=None)
 
 
 def option_name(name: str, value: object = None) -> str:
-    """What an option is called, for messages.
+    """Return how a message should write an option.
 
     Args:
         name: Its name in Python.
-        value: The value that the message advises; None if it advises none.
+        value: The value that the message recommends; None if it recommends none.
 
     Example:
         >>> option_name("value", "raw")
@@ -37,7 +37,7 @@ def option_name(name: str, value: object = None) -> str:
 
 @contextmanager
 def use_spelling(spelling: Spelling) -> Iterator[None]:
-    """Call options so within the block, unless a surface around it calls them otherwise."""
+    """Use a spelling within the block, unless an enclosing block already set one."""
     token = _SPELLING.set(_SPELLING.get() or spelling)
     try:
         yield

@@ -1,4 +1,4 @@
-"""Checks of the values of options, which users may give of any type; errors name the option."""
+"""Checks of option values; users may pass any type, and errors name the option."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError
 
 BATCH_ROWS: Final = 65_536
-"""Most rows of a record batch, unless an option says otherwise."""
+"""Default maximum number of rows of a record batch."""
 BATCH_BYTES: Final = 4 << 20
-"""Bytes of entries, and of what is made of them, after which a record batch ends."""
+"""Size of entries, and of the values decoded from them, at which a record batch ends, in bytes."""
 
 
 def check_whole_number(option: str, value: object, least: int, greatest: int) -> None:
-    """Refuse what is not a whole number, or is out of bounds.
+    """Raise unless a value is a whole number within bounds.
 
     Args:
         option: Name of the option.
-        value: What was given.
-        least: Least number allowed.
-        greatest: Greatest number allowed (inclusive).
+        value: The value.
+        least: Smallest number allowed.
+        greatest: Largest number allowed (inclusive).
 
     Raises:
-        OptionError: It is not allowed.
+        OptionError: The value is not allowed.
 
     Example:
         >>> check_whole_number("partitions", 3, 1, 500)
@@ -40,7 +40,7 @@ def check_whole_number(option: str, value: object, least: int, greatest: int) ->
 
 
 def _whole_number(option: str, value: object) -> int:
-    # Python counts a flag as a number.
+    # In Python a bool is an int.
     if not isinstance(value, bool):
         with contextlib.suppress(TypeError):
             return operator.index(cast("SupportsIndex", value))
@@ -49,10 +49,10 @@ def _whole_number(option: str, value: object) -> int:
 
 
 def check_count(option: str, value: object) -> None:
-    """Refuse what is not a whole number of at least 1.
+    """Raise unless a value is a whole number of at least 1.
 
     Raises:
-        OptionError: It is not allowed.
+        OptionError: The value is not allowed.
     """
     number = _whole_number(option, value)
     if number < 1:
@@ -62,10 +62,10 @@ def check_count(option: str, value: object) -> None:
 
 
 def check_flag(option: str, value: object) -> None:
-    """Refuse what is neither true nor false, such as the text `"true"`.
+    """Raise unless a value is a bool; the text `"true"` is not one.
 
     Raises:
-        OptionError: It is not allowed.
+        OptionError: The value is not allowed.
     """
     if not isinstance(value, bool):
         message = f"{option_name(option)} must be true or false, not {value!r}"
@@ -73,10 +73,10 @@ def check_flag(option: str, value: object) -> None:
 
 
 def check_one_of(allowed: tuple[str, ...], option: str, value: object) -> None:
-    """Refuse a text that is not one of those allowed.
+    """Raise unless a value is one of the allowed texts.
 
     Raises:
-        OptionError: It is not allowed.
+        OptionError: The value is not allowed.
     """
     if not isinstance(value, str) or value not in allowed:
         message = f"{option_name(option)} must be one of {', '.join(allowed)}, not {value!r}"
@@ -84,16 +84,16 @@ def check_one_of(allowed: tuple[str, ...], option: str, value: object) -> None:
 
 
 def check_instance(type_: type, label: str, option: str, value: object) -> None:
-    """Refuse what is not of a type.
+    """Raise unless a value has a certain type.
 
     Args:
         type_: The type.
-        label: What the error calls a value of this type, with its article.
+        label: Name of the type in the error, with its article.
         option: Name of the option.
-        value: What was given.
+        value: The value.
 
     Raises:
-        OptionError: It is not allowed.
+        OptionError: The value is not allowed.
     """
     if not isinstance(value, type_):
         message = f"{option_name(option)} must be {label}, not {type_name(value)}"
@@ -101,10 +101,10 @@ def check_instance(type_: type, label: str, option: str, value: object) -> None:
 
 
 def check_by_name(option: str, value: object) -> None:
-    """Refuse what is not a mapping from names; the error shows nothing of it, as of a secret.
+    """Raise unless a value is a mapping with text keys; the error shows no key or value.
 
     Raises:
-        OptionError: It is not allowed.
+        OptionError: The value is not allowed.
     """
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
         message = f"{option_name(option)} must be a mapping by names, not {type_name(value)}"
@@ -112,11 +112,11 @@ def check_by_name(option: str, value: object) -> None:
 
 
 def path_or_url(option: str, value: object) -> str:
-    """The text of a path or URL.
+    """Return a path or URL as text.
 
     Args:
         option: Name of the option.
-        value: A text, or a path of `pathlib`.
+        value: A text or a `pathlib` path.
 
     Raises:
         OptionError: It is neither, or it is empty: file systems take an empty text for the working
@@ -133,7 +133,7 @@ def path_or_url(option: str, value: object) -> str:
 
 
 def type_name(value: object) -> str:
-    """The kind of a value, with its article; nothing of the value itself, which may be a secret.
+    """Return the type of a value with its article, and nothing of the value: it may be a secret.
 
     Example:
         >>> type_name(5), type_name("text"), type_name(None)
@@ -141,6 +141,6 @@ def type_name(value: object) -> str:
     """
     if value is None:
         return "None"
-    # A text may be of a class that hides what it holds, whose name says nothing to a user.
+    # Secrets are instances of a subclass of str, whose name means nothing to a user.
     kind = "str" if isinstance(value, str) else type(value).__name__
     return f"{'an' if kind[0].lower() in 'aeiou' else 'a'} {kind}"

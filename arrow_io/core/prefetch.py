@@ -1,11 +1,12 @@
-"""Prefetch the results of units of work, in threads that the readers of a process share.
+"""Prefetch of the results of units of work, in threads that all readers of a process share.
 
 A feed is the units of one consumer, who takes their results in order. A feed whose consumer pauses
-keeps no thread. Feeds that share have the workers in common, and what they may hold: one result
-waits free of charge, and all others of the process have room for as many as one feed needs.
+occupies no thread. Shared feeds use the same workers and the same room for results. Each feed may
+hold one result outside this room; all other results of the process together have as much room as
+one feed needs.
 
-A consumer that takes nothing for some time loses what waits beyond the first result. Those units
-run again when it comes back, so a unit must give the same result each time.
+A consumer that takes nothing for some time loses its waiting results, except the first. Those units
+run again when it continues, so a unit must return the same result each time.
 """
 
 from __future__ import annotations
@@ -30,16 +31,16 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 _IDLE_S: Final = 10.0
-"""After so long without a take a consumer pauses."""
+"""Time without a take after which a consumer counts as paused."""
 _IDLE_IF_REFUSED_S: Final = 1.0
-"""Likewise, if a feed was refused room in the meantime."""
+"""The same, if a feed was refused room in the meantime."""
 _TICK_S: Final = 1.0
 
 _clock = time.monotonic
 
 
 def most_units(threads: int) -> int:
-    """Return the maximum number of units that are under way or wait for the consumer."""
+    """Return the maximum number of units that run or wait for the consumer."""
     return threads + threads // 2 + 1
 
 
@@ -54,19 +55,19 @@ def prefetch_units(
     """Yield the results of units, in order, while the next units already run.
 
     The first unit runs alone. With each result that the consumer takes, the number of units that
-    are under way or wait may double, so a consumer that stops early has caused little work in vain.
-    Closing this does not wait for units that run; nor does the interpreter when it exits.
+    run or wait may double, so a consumer that stops early has caused little wasted work. Closing
+    the generator does not wait for running units; nor does the interpreter at exit.
 
     Args:
-        units: The units. One thread at a time asks for the next one, and closes them.
+        units: The units. Only one thread at a time pulls the next unit or closes the iterator.
         threads: Maximum number of units that run at once. Half as many again may wait for the
             consumer.
-        shared: Whether these threads, and the room for results, are those of all feeds of the
-            process that share: for units that keep a processor busy and can run again.
+        shared: Whether to share the threads and the room for results with all other shared feeds of
+            the process. For units that keep a processor busy and can run again.
         stop: Called when the consumer takes no more, so that the source of units stops soon.
             Garbage collection may call it anywhere, so it must not wait.
-        shrink: Called when the consumer pauses, while nobody asks for units, to drop what was
-            fetched for the next ones.
+        shrink: Called when the consumer pauses, while no thread pulls units, to drop data that was
+            fetched for the next units.
     """
     feed = _Feed(units, threads, shared=shared, shrink=shrink)
     keeper = _keeper
@@ -77,7 +78,7 @@ def prefetch_units(
     except _NoMoreUnits:
         return
     finally:
-        # Nothing here takes a lock: Python may collect garbage while this thread holds any.
+        # Take no lock here: garbage collection may run this while the thread holds one.
         feed.stop()
         if stop is not None:
             stop()
@@ -85,11 +86,11 @@ def prefetch_units(
 
 
 class _NoMoreUnits(Exception):  # noqa: N818 - no error
-    """There was no unit after the last one."""
+    """The iterator of units is exhausted."""
 
 
 class _Unit(Generic[_T]):
-    """A unit, and its result.
+    """A unit and its result.
 
     Args:
         call: The unit.
@@ -102,18 +103,18 @@ class _Unit(Generic[_T]):
         self._result: Future[_T] | None = None
 
     def submit(self, threads: WorkerPool) -> None:
-        """Have a thread run it."""
+        """Submit the unit to a pool of threads."""
         self._result = threads.submit(self._call)
 
     def revoke(self) -> bool:
-        """Cancel it or drop its result, unless it is under way; returns whether it is not."""
+        """Cancel the unit or drop its result; return False if it is running."""
         if self._result is not None and not self._result.cancel() and not self._result.done():
             return False
         self._result = None
         return True
 
     def result(self) -> _T:
-        """Wait for its result; it was submitted."""
+        """Wait for the result of the submitted unit."""
         if self._result is None:
             message = "the unit was not submitted"
             raise RuntimeError(message)
@@ -122,7 +123,7 @@ class _Unit(Generic[_T]):
 
 class _Worker(threading.local):
     is_this = False
-    """Whether this thread runs a unit of feeds that share."""
+    """Whether this thread runs a unit of a shared feed."""
 
 
 _worker = _Worker()
@@ -131,15 +132,11 @@ _worker = _Worker()
 class _Feed(Generic[_T]):
     """The units of one consumer.
 
-    Args:
-        units: As of `prefetch_units`.
-        threads: As of `prefetch_units`.
-        shared: As of `prefetch_units`.
-        shrink: As of `prefetch_units`.
+    The arguments are those of `prefetch_units`.
 
     Attributes:
-        idle_since: When the consumer took a result last, by the clock.
-        is_released: Whether there is nothing to give back until the consumer takes the next.
+        idle_since: When the consumer last took a result, by `_clock`.
+        is_released: Whether there is nothing to release until the consumer takes the next result.
     """
 
     def __init__(
@@ -151,22 +148,22 @@ class _Feed(Generic[_T]):
         shrink: Callable[[], None] | None,
     ) -> None:
         self._units = units
-        self._most = most_units(threads)
-        # A worker that waited for the other workers might wait for itself.
+        self._max_units = most_units(threads)
+        # Do not share within a worker: a worker that waited for the others might wait for itself.
         self._is_sharing = shared and not _worker.is_this
         self._workers = shared_workers(threads) if self._is_sharing else WorkerPool(threads)
         self._shrink = shrink
         self._context = copy_context()
         self._share = process_budgets().results.share()
         self._changed = threading.Condition(threading.Lock())
-        self._waiting: deque[_Unit[_T]] = deque()  # those that the consumer has not taken
-        self._submitted = 0  # how many of them, from the first one on
-        self._window = 0  # maximum number of them
+        self._queue: deque[_Unit[_T]] = deque()  # units that the consumer has not taken
+        self._submitted_count = 0  # number of its first units that were submitted
+        self._window = 0  # maximum number of submitted units
         self._is_taking = False
-        self._awaited = 0  # 1 while the consumer waits for a unit to be submitted, else 0
-        self._is_splitting = False  # whether a thread asks for units, or nobody may
-        self._reserved = 0  # 1 while a thread asks for a unit, else 0
-        self._end: BaseException | None = None  # raised after the last unit
+        self._wait_count = 0  # 1 while the consumer waits for a unit to be submitted, else 0
+        self._is_pulling = False  # whether a thread pulls units, or none may
+        self._reserved_count = 0  # 1 while a thread pulls a unit, else 0
+        self._final_error: BaseException | None = None  # raised after the last unit
         self._is_stopped = False
         self.idle_since = _clock()
         self.is_released = not self._is_sharing
@@ -175,22 +172,22 @@ class _Feed(Generic[_T]):
         """Return the next result.
 
         Raises:
-            _NoMoreUnits: There is none.
-            BaseException: The unit raised it, or asking for it did.
+            _NoMoreUnits: There is no next unit.
+            BaseException: The unit or the iterator of units raised it.
         """
         with self._changed:
             was_released, self.is_released = self.is_released, not self._is_sharing
-            self._is_taking, self._awaited = True, 1
-            self._window = min(max(1, 2 * self._window), self._most)
+            self._is_taking, self._wait_count = True, 1
+            self._window = min(max(1, 2 * self._window), self._max_units)
             self._extend()
-            while not self._waiting and self._end is None:
+            while not self._queue and self._final_error is None:
                 self._changed.wait()
-            if not self._waiting:
-                end, self._end = self._end or _NoMoreUnits(), _NoMoreUnits()
+            if not self._queue:
+                end, self._final_error = self._final_error or _NoMoreUnits(), _NoMoreUnits()
                 raise end
-            unit = self._waiting.popleft()
-            self._submitted -= 1
-            self._awaited = 0
+            unit = self._queue.popleft()
+            self._submitted_count -= 1
+            self._wait_count = 0
             self._update_share()
         if was_released and self._is_sharing:
             _keeper.messages.put(None)
@@ -201,41 +198,41 @@ class _Feed(Generic[_T]):
             self._is_taking = False
 
     def stop(self) -> None:
-        """Begin no unit any more; waits for nothing and takes no lock."""
+        """Start no further unit; waits for nothing and takes no lock."""
         self._is_stopped = True
         if not self._is_sharing:
             self._workers.stop()
 
     def end(self) -> None:
-        """Close the units and give back everything; the feed was stopped."""
+        """Close the units and release everything, after `stop`."""
         with self._changed:
-            if self._is_splitting:
-                # That thread does it.
+            if self._is_pulling:
+                # The thread that pulls units closes them.
                 return
-            self._is_splitting = True
+            self._is_pulling = True
         self._close_units(_NoMoreUnits())
 
     def release(self) -> None:
-        """Give back what waits beyond the first result, unless the consumer waits for one."""
+        """Drop the waiting results except the first, unless the consumer waits for one."""
         with self._changed:
-            if self._is_taking or self._is_splitting or not self._is_sharing:
+            if self._is_taking or self._is_pulling or not self._is_sharing:
                 return
             self._window = 1
-            while self._submitted > 1 and self._waiting[self._submitted - 1].revoke():
-                self._submitted -= 1
+            while self._submitted_count > 1 and self._queue[self._submitted_count - 1].revoke():
+                self._submitted_count -= 1
             self._update_share()
-            self.is_released = self._submitted <= 1
-            if self._shrink is None or self._end is not None:
+            self.is_released = self._submitted_count <= 1
+            if self._shrink is None or self._final_error is not None:
                 return
-            self._is_splitting = True
+            self._is_pulling = True
         failure: BaseException | None = None
         try:
             self._shrink()
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread
             failure = error
         with self._changed:
-            self._is_splitting = False
-            self._end = failure
+            self._is_pulling = False
+            self._final_error = failure
             if self._is_taking:
                 self._extend()
                 self._changed.notify_all()
@@ -243,36 +240,38 @@ class _Feed(Generic[_T]):
             self.end()
 
     def _extend(self) -> None:
-        """Submit units for which there is room, and have a thread ask for more of them."""
-        while self._submitted < len(self._waiting) and self._has_room():
+        """Submit units while there is room, and start a thread that pulls more."""
+        while self._submitted_count < len(self._queue) and self._has_room():
             self._submit_next()
         if (
-            self._submitted == len(self._waiting)
-            and self._end is None
-            and not self._is_splitting
+            self._submitted_count == len(self._queue)
+            and self._final_error is None
+            and not self._is_pulling
             and self._has_room()
         ):
-            self._is_splitting, self._reserved = True, 1
-            run_in_thread(partial(self._context.copy().run, self._split))
+            self._is_pulling, self._reserved_count = True, 1
+            run_in_thread(partial(self._context.copy().run, self._pull_units))
 
     def _has_room(self) -> bool:
-        """Return whether one more unit may be under way, and hold room for it."""
-        count = self._submitted + self._reserved
-        if count >= self._window - 1 + self._awaited:
+        """Return whether one more unit may run, and reserve room for it."""
+        count = self._submitted_count + self._reserved_count
+        if count >= self._window - 1 + self._wait_count:
             return False
-        return not self._is_sharing or self._share.grow(max(0, count - self._awaited), self._most)
+        return not self._is_sharing or self._share.grow(
+            max(0, count - self._wait_count), self._max_units
+        )
 
     def _update_share(self) -> None:
         if self._is_sharing:
-            count = self._submitted + self._reserved - 1 - self._awaited
+            count = self._submitted_count + self._reserved_count - 1 - self._wait_count
             self._share.hold(max(0, count))
 
     def _submit_next(self) -> None:
-        self._waiting[self._submitted].submit(self._workers)
-        self._submitted += 1
+        self._queue[self._submitted_count].submit(self._workers)
+        self._submitted_count += 1
 
-    def _split(self) -> None:
-        """Ask for units as long as there is room for them."""
+    def _pull_units(self) -> None:
+        """Pull units while there is room for them."""
         end: BaseException = _NoMoreUnits()
         try:
             while not self._is_stopped:
@@ -287,16 +286,16 @@ class _Feed(Generic[_T]):
         self._close_units(end)
 
     def _add(self, call: Callable[[], _T]) -> bool:
-        """Add a unit; returns whether to ask for another one."""
+        """Add a unit, and return whether to pull another one."""
         with self._changed:
-            self._reserved = 0
-            self._waiting.append(_Unit(partial(self._run, call)))
+            self._reserved_count = 0
+            self._queue.append(_Unit(partial(self._run, call)))
             self._submit_next()
             self._changed.notify_all()
             if not self._is_stopped and not self._has_room():
-                self._is_splitting = False
+                self._is_pulling = False
                 return False
-            self._reserved = 1
+            self._reserved_count = 1
             return True
 
     def _run(self, call: Callable[[], _T]) -> _T:
@@ -311,30 +310,30 @@ class _Feed(Generic[_T]):
             _worker.is_this = False
 
     def _close_units(self, end: BaseException) -> None:
-        """Close the units, unless that was done; after them the feed raises an error."""
-        close = getattr(self._units, "close", None) if self._end is None else None
+        """Close the units once; after the last result the feed raises `end`."""
+        close = getattr(self._units, "close", None) if self._final_error is None else None
         try:
             if close is not None:
                 close()
         except BaseException as error:  # noqa: BLE001 - raised again in the consumer's thread
             end = error
         with self._changed:
-            self._end = end
-            self._is_splitting, self._reserved = False, 0
+            self._final_error = end
+            self._is_pulling, self._reserved_count = False, 0
             if self._is_stopped:
-                self._waiting.clear()
-                self._submitted = 0
+                self._queue.clear()
+                self._submitted_count = 0
             self._update_share()
             self._changed.notify_all()
 
 
 class _Keeper:
-    """Ends feeds that were closed, and has those release results whose consumers pause.
+    """A background thread that ends closed feeds and releases results of paused consumers.
 
-    It needs one thread of the process, as long as there are feeds.
+    The thread runs while there are feeds; there is one in a process.
 
     Attributes:
-        messages: Takes feeds that were closed; and None, if one that was released is used again.
+        messages: Receives closed feeds, and None when a released feed is used again.
     """
 
     def __init__(self) -> None:
@@ -344,20 +343,20 @@ class _Keeper:
         self.messages: SimpleQueue[_Feed[Any] | None] = SimpleQueue()
 
     def add(self, feed: _Feed[Any]) -> None:
-        """Look after a feed until it is closed."""
+        """Watch a feed until it is closed."""
         with self._lock:
             if not self._is_running:
                 threading.Thread(target=self._work, name="pulsar-offload", daemon=True).start()
                 self._is_running = True
             self._feeds.add(feed)
-        # It may wait for as long as all others are released.
+        # Wake the thread: it waits without a limit while all other feeds are released.
         self.messages.put(None)
 
     def release_idle(self, now: float) -> None:
-        """Have feeds release results, if their consumers pause.
+        """Release results of feeds whose consumers pause.
 
         Args:
-            now: The time, by the clock.
+            now: The time, by `_clock`.
         """
         budgets = process_budgets()
         was_refused = budgets.results.was_refused or budgets.ranges.was_refused
@@ -404,5 +403,5 @@ def _forget_keeper() -> None:
     _keeper = _Keeper()
 
 
-# Its thread did not follow into the child.
+# A forked child does not have the thread.
 os.register_at_fork(after_in_child=_forget_keeper)

@@ -1,7 +1,7 @@
 """How many processors may this process keep busy?
 
-A container with a quota of two processors may run on a host with 64: as many threads would wait for
-each other, and take memory for nothing.
+A container with a quota of two processors may run on a host with 64. With 64 threads it would waste
+memory on threads that wait for each other.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _ROOT: Final = Path("/")
 
 
 def processor_count() -> int:
-    """Return how many processors the affinity and the control groups of this process allow."""
+    """Return how many processors this process's affinity and control groups allow."""
     affinity = getattr(os, "sched_getaffinity", None)
     count = (os.cpu_count() or 1) if affinity is None else len(affinity(0))
     quota = processor_quota()
@@ -28,16 +28,16 @@ def processor_count() -> int:
 
 @cache
 def processor_quota(root: Path = _ROOT) -> float | None:
-    """Return how many processors' time the control groups of this process allow; None for any.
+    """Return how many processors this process's control groups allow; None if unlimited.
 
-    It is read once: it hardly changes while a process runs.
+    The result may be a fraction. It is cached: the quota hardly changes while a process runs.
 
     Args:
         root: Folder that has `proc` and `sys`.
     """
     quotas: list[float] = []
     for group in _groups(root):
-        # Each group around the process's own has a quota too.
+        # Each ancestor of the process's own group may have a quota too.
         for folder in (group, *group.parents):
             quotas += _quotas(folder)
             if folder.parent == root / "sys/fs":
@@ -46,13 +46,13 @@ def processor_quota(root: Path = _ROOT) -> float | None:
 
 
 def _groups(root: Path) -> Iterator[Path]:
-    """Find the folders of the process's control groups that may limit processors (cgroups(7))."""
+    """Yield the folders of control groups that may limit processors (cgroups(7))."""
     mounts = root / "sys/fs/cgroup"
     for line in _text(root / "proc/self/cgroup").splitlines():
         if line.count(":") < 2:  # noqa: PLR2004 - no number, controllers and path
             continue
         _, controllers, path = line.split(":", 2)
-        # A group outside the container's view is shown with dots; its own is at the root then.
+        # Dots show a group outside the container's namespace: its own group is then at the root.
         own = PurePosixPath(path)
         below = "" if ".." in own.parts else str(own).lstrip("/")
         if not controllers:
@@ -62,7 +62,7 @@ def _groups(root: Path) -> Iterator[Path]:
 
 
 def _quotas(folder: Path) -> list[float]:
-    """Read the quota of a control group, of version 2 or 1; empty without one."""
+    """Return the quota of a control group of version 2 or 1, as a list of at most one."""
     pairs = [
         _text(folder / "cpu.max").split(),
         [_text(folder / f"cpu.cfs_{name}_us").strip() for name in ("quota", "period")],

@@ -1,8 +1,8 @@
-"""How much of something all readers of a process may hold together.
+"""Limits on memory and results that all readers of a process share.
 
-Nothing is locked: a share may be given back wherever Python collects garbage, even in the middle of
-another call of the same thread. So each call changes a `dict` once, and two shares that grow at the
-same instant may both be refused.
+There is no lock: garbage collection may release a share at any point, even within another call of
+the same thread. So each call changes a `dict` once, and two shares that grow at the same instant
+may both be refused.
 """
 
 from __future__ import annotations
@@ -11,78 +11,78 @@ import os
 
 
 class SharedBudget:
-    """An amount that any number of shares hold together.
+    """The sum of amounts that any number of shares hold.
 
     Attributes:
-        was_refused: Whether a share was refused since somebody set this to False.
+        was_refused: Whether a share was refused since this was last set to False.
     """
 
     def __init__(self) -> None:
-        self._held: dict[int, int] = {}
+        self._amounts: dict[int, int] = {}
         self.was_refused = False
 
     @property
-    def held(self) -> int:
-        """How much all shares hold together."""
-        return sum(self._held.copy().values())
+    def total(self) -> int:
+        """The sum of all shares."""
+        return sum(self._amounts.copy().values())
 
     def share(self) -> Share:
-        """Return a new share, which holds nothing."""
-        return Share(self, self._held)
+        """Return a new share that holds nothing."""
+        return Share(self, self._amounts)
 
 
 class Share:
-    """What one reader holds of a budget; given back when the share is dropped.
+    """The amount of a budget that one reader holds; released when the share is garbage-collected.
 
-    One thread at a time may use it.
+    Only one thread at a time may use a share.
 
     Args:
         budget: The budget.
-        held: What each share of the budget holds.
+        amounts: The amounts of all shares of the budget, by `id`.
     """
 
-    __slots__ = ("_budget", "_held")
+    __slots__ = ("_amounts", "_budget")
 
-    def __init__(self, budget: SharedBudget, held: dict[int, int]) -> None:
+    def __init__(self, budget: SharedBudget, amounts: dict[int, int]) -> None:
         self._budget = budget
-        self._held = held
+        self._amounts = amounts
 
     def hold(self, amount: int) -> None:
-        """Hold an amount instead of the one before, whatever other shares hold."""
+        """Hold an amount instead of the previous one, regardless of other shares."""
         if amount:
-            self._held[id(self)] = amount
+            self._amounts[id(self)] = amount
         else:
-            self._held.pop(id(self), None)
+            self._amounts.pop(id(self), None)
 
-    def grow(self, amount: int, most: int) -> bool:
-        """Hold an amount that is greater than the one before, if there is room for it.
+    def grow(self, amount: int, limit: int) -> bool:
+        """Hold a larger amount if the limit allows it.
 
         Args:
             amount: The amount.
-            most: How much all shares may hold together.
+            limit: Limit for the sum of all shares.
 
         Returns:
-            Whether there was room; if not, nothing changes.
+            Whether the amount is held now; if not, nothing changed.
         """
-        before = self._held.get(id(self), 0)
+        previous = self._amounts.get(id(self), 0)
         self.hold(amount)
-        if amount <= before or self._budget.held <= most:
+        if amount <= previous or self._budget.total <= limit:
             return True
-        self.hold(before)
+        self.hold(previous)
         self._budget.was_refused = True
         return False
 
     def __del__(self) -> None:
-        """Give back what it holds."""
-        self._held.pop(id(self), None)
+        self._amounts.pop(id(self), None)
 
 
 class SharedBudgets:
-    """What the readers of a process share.
+    """The budgets that the readers of a process share.
 
     Attributes:
-        ranges: Bytes that were requested of objects and that no stream has taken.
-        results: Results of units of work that wait for their consumers, besides one of each.
+        ranges: Bytes requested from objects and not yet taken by a stream.
+        results: Results of units of work that wait for their consumers, except one for each
+            consumer.
     """
 
     def __init__(self) -> None:
@@ -103,5 +103,5 @@ def _forget_budgets() -> None:
     _budgets = SharedBudgets()
 
 
-# What the parent's readers hold is not the child's.
+# A forked child has none of the parent's readers.
 os.register_at_fork(after_in_child=_forget_budgets)

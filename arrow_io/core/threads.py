@@ -1,7 +1,7 @@
-"""Threads that keep no program from ending, and are used again.
+"""Reusable threads that do not keep the process alive.
 
-A thread that waits for a store cannot be stopped. So nobody waits for it who need not: it ends by
-itself, and the interpreter ends without it.
+A thread that waits for a store cannot be interrupted. So callers that no longer need the result
+stop waiting, the thread ends when its call returns, and the interpreter exits without it.
 """
 
 from __future__ import annotations
@@ -20,47 +20,48 @@ if TYPE_CHECKING:
 _Result = TypeVar("_Result")
 
 _NAME: Final = "pulsar-offload"
-_MOST_IDLE_S: float = 10.0
-"""After so long without a call a thread ends."""
+_MAX_IDLE_S: float = 10.0
+"""Idle time after which a thread ends, in seconds."""
 
 
-def shared_workers(most: int) -> WorkerPool:
-    """Return what all of the process use for calls that keep a processor busy.
+def shared_workers(max_calls: int) -> WorkerPool:
+    """Return the process's worker pool for calls that keep a processor busy.
 
     Args:
-        most: How many of them are under way at a time.
+        max_calls: Maximum number of concurrent calls.
     """
     with _lock:
-        return _workers.setdefault(most, WorkerPool(most))
+        return _workers.setdefault(max_calls, WorkerPool(max_calls))
 
 
 def run_in_thread(
     call: Callable[[], _Result], result: Future[_Result] | None = None
 ) -> Future[_Result]:
-    """Have a thread call something, at once, in a copy of the context.
+    """Run a call in a thread at once, in a copy of the context.
 
     Args:
-        call: What is called, unless the result is cancelled before.
-        result: Takes the result; None: a new one.
+        call: The call. It does not run if the result is cancelled first.
+        result: Receives the result; None for a new future.
     """
     return _threads.run(partial(copy_context().run, call), result)
 
 
 class WorkerPool:
-    """Calls in threads, in order, of which so many are under way at a time.
+    """A queue of calls with a limit on how many run at once.
 
-    The same threads do them all: what each keeps of the memory it allocates adds up.
+    The calls run in the same few threads: the memory that an allocator keeps for each thread adds
+    up.
 
     Args:
-        most: So many.
-        idle_s: How long a thread waits for the next call before it does something else, in seconds.
+        max_calls: Maximum number of concurrent calls.
+        idle_s: How long a thread waits for the next call before it leaves the pool, in seconds.
 
     Attributes:
-        is_stopped: Whether no call begins any more.
+        is_stopped: Whether no further call starts.
     """
 
-    def __init__(self, most: int, *, idle_s: float = _MOST_IDLE_S) -> None:
-        self._most = most
+    def __init__(self, max_calls: int, *, idle_s: float = _MAX_IDLE_S) -> None:
+        self._max_calls = max_calls
         self._idle_s = idle_s
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._lock = threading.Lock()
@@ -68,18 +69,18 @@ class WorkerPool:
         self.is_stopped = False
 
     def submit(self, call: Callable[[], _Result]) -> Future[_Result]:
-        """Have a thread call something when it is its turn, in a copy of the context.
+        """Queue a call, to run in a copy of the context, and return its result.
 
-        The result may be cancelled until then.
+        The result can be cancelled until the call starts.
         """
         result: Future[_Result] = Future()
         self._calls.put((partial(copy_context().run, call), result))
         if self.is_stopped:
-            # Perhaps no thread comes to it.
+            # No thread may be left to take the call.
             result.cancel()
             return result
         with self._lock:
-            is_one_more = self._threads < self._most
+            is_one_more = self._threads < self._max_calls
             self._threads += is_one_more
         if is_one_more:
             try:
@@ -91,12 +92,12 @@ class WorkerPool:
         return result
 
     def stop(self) -> None:
-        """Begin no call any more; those that did not begin are cancelled.
+        """Start no further call, and cancel those that have not started.
 
-        Waits for nothing, so it may be called wherever Python collects garbage.
+        It waits for nothing, so garbage collection may call it anywhere.
         """
         self.is_stopped = True
-        for _ in range(self._most):
+        for _ in range(self._max_calls):
             self._calls.put(None)
 
     def _work(self) -> None:
@@ -115,7 +116,7 @@ class WorkerPool:
             if self.is_stopped:
                 result.cancel()
             _answer(call, result)
-            # What was read is not kept until the next call.
+            # Drop the references: this thread may wait long for the next call.
             del item, call, result
 
 
@@ -124,15 +125,15 @@ def _answer(call: Callable[[], _Result], result: Future[_Result]) -> None:
         return
     try:
         result.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - whoever waits raises it
+    except BaseException as error:  # noqa: BLE001 - raised in the waiting thread
         result.set_exception(error)
     finally:
-        # The error keeps this frame, which would keep the error and all that the call is about.
+        # Break the cycle: the error's traceback refers to this frame.
         del call, result
 
 
 class _Threads:
-    """Threads that each take the next call when they are done with one."""
+    """Threads that each take the next call when they have finished one."""
 
     def __init__(self) -> None:
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]]] = SimpleQueue()
@@ -141,7 +142,7 @@ class _Threads:
     def run(
         self, call: Callable[[], _Result], result: Future[_Result] | None = None
     ) -> Future[_Result]:
-        """Have a thread call something."""
+        """Run a call in an idle thread or a new one."""
         result = Future() if result is None else result
         self._calls.put((call, result))
         if not self._idle.acquire(blocking=False):
@@ -151,9 +152,9 @@ class _Threads:
     def _work(self) -> None:
         while True:
             try:
-                call, result = self._calls.get(timeout=_MOST_IDLE_S)
+                call, result = self._calls.get(timeout=_MAX_IDLE_S)
             except Empty:
-                # Unless somebody counts on this thread by now.
+                # End, unless `run` has reserved this thread meanwhile.
                 if self._idle.acquire(blocking=False):
                     return
                 continue
@@ -164,7 +165,7 @@ class _Threads:
 
 _threads = _Threads()
 _workers: dict[int, WorkerPool] = {}
-_lock = threading.Lock()  # of the workers
+_lock = threading.Lock()  # guards `_workers`
 
 
 def _forget_threads() -> None:
@@ -172,5 +173,5 @@ def _forget_threads() -> None:
     _threads, _workers, _lock = _Threads(), {}, threading.Lock()
 
 
-# None of them followed into the child.
+# A forked child has none of the threads.
 os.register_at_fork(after_in_child=_forget_threads)

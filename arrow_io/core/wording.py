@@ -1,4 +1,4 @@
-"""How a sentence for people counts things, one or many; and what several sentences say alike."""
+"""Words for messages: singular or plural, and phrases that several messages share."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Final
 OR_DELETION: Final = (
     ": it was lost, or the ledger is being deleted (open the topic again to see which)"
 )
-"""Ends the message about a ledger that lacks some of its objects.
+"""End of the message about a ledger that lacks some of its objects.
 
-Clusters delete objects one after the other. The bucket alone does not tell that from a loss.
-"""
+Clusters delete a ledger's objects one after the other. The bucket alone cannot distinguish that
+from a loss."""
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things.
+    """Return a number with its noun, in the singular or plural.
 
     Example:
         >>> counted(1, "range"), counted(2, "range"), counted(2, "entry")
@@ -26,7 +26,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def agreeing(number: int, one: str, many: str) -> str:
-    """The word that agrees with a number of things: the first with one of them.
+    """Return the word that agrees with a number: `one` for 1, else `many`.
 
     Example:
         >>> agreeing(1, "was", "were"), agreeing(0, "was", "were")

@@ -102,7 +102,7 @@ def _numbers(items: Iterator[Result], count: int) -> list[int]:
 
 def _wait_until_idle() -> None:
     """Wait until nobody asks for units."""
-    wait_until(lambda: not any(each._is_splitting for each in module._keeper._all()))
+    wait_until(lambda: not any(each._is_pulling for each in module._keeper._all()))
 
 
 def test_feeds_of_consumers_that_pause_keep_one_result_and_no_thread(clock: Clock) -> None:
@@ -113,17 +113,17 @@ def test_feeds_of_consumers_that_pause_keep_one_result_and_no_thread(clock: Cloc
     for items in every:
         assert _numbers(items, 8) == list(range(8))
         assert threading.active_count() <= before + 2 * _THREADS + 8
-        assert process_budgets().results.held <= most_units(_THREADS)
+        assert process_budgets().results.total <= most_units(_THREADS)
 
     def is_released() -> bool:
         clock.pass_by(10)
-        return feeds.held() <= len(every) and not process_budgets().results.held
+        return feeds.held() <= len(every) and not process_budgets().results.total
 
     wait_until(is_released)
     assert set(feeds.shrunk) == set(range(100))
     for items in every:
         assert [each.number for each in items] == list(range(8, 50))
-    wait_until(lambda: not process_budgets().results.held)
+    wait_until(lambda: not process_budgets().results.total)
 
 
 def test_room_is_for_whoever_takes_results(clock: Clock) -> None:
@@ -133,7 +133,7 @@ def test_room_is_for_whoever_takes_results(clock: Clock) -> None:
     for items in others:
         _numbers(items, 8)
     _wait_until_idle()
-    assert process_budgets().results.held == most_units(_THREADS)
+    assert process_budgets().results.total == most_units(_THREADS)
     process_budgets().results.was_refused = False
     clock.pass_by(1.1)
     items = feeds.open(0, 100)
@@ -300,7 +300,7 @@ def test_a_forked_child_has_feeds_of_its_own() -> None:
         try:
             found.extend(each.number for each in Feeds().open(1, 50))
         finally:
-            os._exit(found != list(range(50)) or process_budgets().results.held)
+            os._exit(found != list(range(50)) or process_budgets().results.total)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert [each.number for each in items] == list(range(8, 50))
@@ -358,7 +358,7 @@ class _Readers(RuleBasedStateMachine):
     @invariant()
     def room_is_bounded(self) -> None:
         """All together hold no more than one result each, and the room that they share."""
-        assert process_budgets().results.held <= most_units(_THREADS)
+        assert process_budgets().results.total <= most_units(_THREADS)
 
     def teardown(self) -> None:
         """All ends; nothing is held any more."""
@@ -366,7 +366,7 @@ class _Readers(RuleBasedStateMachine):
             assert [each.number for each in items] == list(self.expected[number])
         self.opened.clear()
         gc.collect()
-        wait_until(lambda: not process_budgets().results.held and not self.feeds.held())
+        wait_until(lambda: not process_budgets().results.total and not self.feeds.held())
         self.patch.undo()
 
 

@@ -50,7 +50,7 @@ class _Shares(RuleBasedStateMachine):
 
     @invariant()
     def all_is_known(self) -> None:
-        assert self.budget.held == sum(amount for _, amount in self.shares)
+        assert self.budget.total == sum(amount for _, amount in self.shares)
 
 
 test_shares_in_any_order = _Shares.TestCase
@@ -65,7 +65,7 @@ def test_threads_together_hold_no_more_than_there_is() -> None:
         most = 0
         for amount in (1, 2, 3):
             if share.grow(amount, _MOST):
-                most = max(most, budget.held)
+                most = max(most, budget.total)
         share.hold(0)
         return most
 
@@ -74,7 +74,7 @@ def test_threads_together_hold_no_more_than_there_is() -> None:
 
     # Those that are refused hold the amount for a moment.
     assert 0 < max(found) <= _MOST + 3 * 16
-    assert budget.held == 0
+    assert budget.total == 0
 
 
 def test_garbage_may_be_collected_anywhere() -> None:
@@ -89,21 +89,21 @@ def test_garbage_may_be_collected_anywhere() -> None:
             cycle: list[object] = [share]
             cycle.append(cycle)
             del share, cycle
-            assert budget.held <= _MOST
+            assert budget.total <= _MOST
     finally:
         gc.set_threshold(*before)
     gc.collect()
-    assert budget.held == 0
+    assert budget.total == 0
 
 
 def test_a_forked_child_holds_nothing() -> None:
     """What its parent holds does not count."""
     share = process_budgets().results.share()
     share.hold(3)
-    held = process_budgets().results.held
+    held = process_budgets().results.total
     child = os.fork()
     if not child:
-        os._exit(process_budgets().results.held)
+        os._exit(process_budgets().results.total)
 
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-    assert process_budgets().results.held == held >= 3
+    assert process_budgets().results.total == held >= 3

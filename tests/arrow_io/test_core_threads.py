@@ -104,7 +104,7 @@ def test_threads_are_used_again_and_end_when_nothing_is_to_do(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """So a process keeps none for the most that it ever needed at once."""
-    monkeypatch.setattr(threads, "_MOST_IDLE_S", 0.0)
+    monkeypatch.setattr(threads, "_MAX_IDLE_S", 0.0)
     pool = threads._Threads()
     gate = threading.Event()
     results = [pool.run(lambda: (gate.wait(30), threading.current_thread())[1]) for _ in range(8)]

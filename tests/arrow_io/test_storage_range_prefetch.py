@@ -296,7 +296,7 @@ def test_streams_give_their_bytes_whenever_fetched_ones_are_dropped(
         RangeReader(location, name, len(data)).span(0, len(data)) for name, data in objects.items()
     ]
     pause = cycle(steps)
-    held = process_budgets().ranges.held
+    held = process_budgets().ranges.total
 
     with RangePrefetcher(spans, at_once=True) as prefetcher:
         for span, data in zip(spans, objects.values(), strict=True):
@@ -311,7 +311,7 @@ def test_streams_give_their_bytes_whenever_fetched_ones_are_dropped(
                     if is_dropped:
                         prefetcher.shrink()
                         assert (prefetcher._count, prefetcher._bytes) == (0, 0)
-                        assert process_budgets().ranges.held == held
+                        assert process_budgets().ranges.total == held
 
 
 def test_readers_of_a_process_request_no_more_ahead_than_one(stores: list[SlowStore]) -> None:
@@ -326,14 +326,14 @@ def test_readers_of_a_process_request_no_more_ahead_than_one(stores: list[SlowSt
         streams = [stack.enter_context(RangeStream(span, each)) for each in every]
         for stream in streams:
             stream.at(0, 1)
-            assert budget.held <= DEFAULT_PREFETCH_BYTES
+            assert budget.total <= DEFAULT_PREFETCH_BYTES
         assert [each._count for each in every] == [14] + [0] * 9
         assert budget.was_refused
         every[0].shrink()
         streams[-1].at(8 << 20, 1)
         # One is needed, and has been taken.
         assert [each._count for each in every] == [0] * 9 + [14]
-    assert budget.held == 0
+    assert budget.total == 0
 
 
 class _BusyStore(FaultScript):

@@ -32,7 +32,7 @@ def _take(stream: RangeStream, position: int, length: int) -> bytes:
 
 @pytest.fixture(autouse=True)
 def _threads_end_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threads, "_MOST_IDLE_S", 0.0)
+    monkeypatch.setattr(threads, "_MAX_IDLE_S", 0.0)
     monkeypatch.setattr(threads, "_threads", threads._Threads())
 
 

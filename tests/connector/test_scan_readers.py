@@ -87,8 +87,8 @@ def test_half_read_readers_keep_a_unit_each_and_no_thread(
     for _ in range(_READERS):
         readers.append(opened(dataset))
         rows.append(sum(next(readers[-1]).num_rows for _ in range(taken)))
-        assert budgets.ranges.held <= DEFAULT_PREFETCH_BYTES
-        assert budgets.results.held <= most_units(_THREADS)
+        assert budgets.ranges.total <= DEFAULT_PREFETCH_BYTES
+        assert budgets.results.total <= most_units(_THREADS)
     assert threading.active_count() - threads <= 2 * _THREADS + 40
     wait_until(
         lambda: (
@@ -99,14 +99,14 @@ def test_half_read_readers_keep_a_unit_each_and_no_thread(
 
     def is_released() -> bool:
         prefetch._keeper.release_idle(time.monotonic() + 60)
-        return not (budgets.ranges.held or budgets.results.held)
+        return not (budgets.ranges.total or budgets.results.total)
 
     wait_until(is_released)
     wait_until(lambda: _allocated_bytes() - allocated_bytes <= 2 * _READERS * unit_bytes)
     for reader, count in zip(readers, rows, strict=True):
         assert count + sum(batch.num_rows for batch in reader) == _ROWS
     del readers
-    wait_until(lambda: not (budgets.ranges.held or budgets.results.held))
+    wait_until(lambda: not (budgets.ranges.total or budgets.results.total))
 
 
 def test_rows_and_counts_are_the_same_after_pauses(dataset: TopicDataset) -> None:
