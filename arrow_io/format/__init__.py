@@ -1,1 +1,1 @@
-"""The bytes of offloaded ledgers as PIP-17 and PIP-76 lay them out, one file a structure."""
+"""The bytes of offloaded ledgers, as PIP-17 and PIP-76 define them; one module per structure."""

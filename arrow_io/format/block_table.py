@@ -1,7 +1,7 @@
-"""Which entries of an offloaded ledger stand in which block of its data object.
+"""The block table of an offloaded ledger: which block of the data object holds which entries.
 
-The table is that of the index block (`index_block`), kept in its bytes: 20 for each data block,
-instead of a Python object.
+It is the table of the index block (`index_block`), kept as bytes: 20 for each data block, instead
+of a Python object.
 """
 
 from __future__ import annotations
@@ -25,46 +25,48 @@ INDEX_ENTRY = struct.Struct(">qiq")
 _UNSIGNED_ENTRY = struct.Struct(">QIQ")
 _FIRST_ENTRY_ID = struct.Struct(">q")
 _OFFSET = struct.Struct(">q")
-_OFFSET_PLACE = 12
+_OFFSET_POSITION = 12
 
 
 class BlockEntry(NamedTuple):
-    """What the index block says of one data block."""
+    """The record of one data block in the index block."""
 
     first_entry_id: int
     part_id: int
     """Number of the part in the multipart upload, from 1; for information only."""
     offset: int
-    """Where the block starts in the data object, in bytes."""
+    """Start of the block in the data object, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class BlockTable:
-    """Where the blocks of a ledger begin and end in a data object, and which entries they hold.
+    """The byte ranges of a ledger's blocks in a data object, and the entries that they hold.
 
     Blocks are numbered from 0; a block number outside 0 … `block_count` - 1 is an `OptionError`.
     """
 
     data_object_length_bytes: int
-    """Where the last block ends. With one ledger in the object, as in PIP-17, its length; compare
-    it with the real one."""
+    """End of the last block.
+
+    In PIP-17, where an object holds one ledger, this is the recorded length of the object; compare
+    it with the actual length.
+    """
     data_header_length_bytes: int
     """Length of each data block's header."""
     entry_table: bytes
-    """The index entries as they lie in the index object."""
+    """The index entries, as the index object stores them."""
     last_entry_id: int
-    """Id of the ledger's last entry (inclusive), whether it is stored or missing."""
+    """Id of the ledger's last entry (inclusive), even if that entry is missing."""
     block_count: int = field(init=False, repr=False, compare=False)
     """Number of data blocks that hold entries."""
     missing_from_entry_id: int | None = field(init=False, repr=False, compare=False)
-    """First entry that the offloader lost, with all behind it; None if it lost none.
+    """First entry that the offloader lost, together with all later ones; None if it lost none.
 
-    An entry that fits no block makes Pulsar's offloader upload a block of padding and stop, as
-    though all were done. Its index entry then points at the end of the data object.
-    """
+    If an entry is too large for a block, Pulsar's offloader uploads a block of padding and stops as
+    if it were done. The index entry of that block points at the end of the data object."""
 
     def __post_init__(self) -> None:
-        """Find what is asked for most."""
+        """Compute the fields that depend on the last index entry."""
         last = self._row_count - 1
         is_defective = self._row_offset(last) == self.data_object_length_bytes
         missing_from = self._row_first_entry_id(last) if is_defective else None
@@ -73,17 +75,17 @@ class BlockTable:
 
     @property
     def entries(self) -> tuple[BlockEntry, ...]:
-        """All index entries, made anew at each call; a defective last one included."""
+        """All index entries, also a defective last one; a new tuple at each access."""
         return tuple(map(BlockEntry._make, INDEX_ENTRY.iter_unpack(self.entry_table)))
 
     @property
     def entry_count(self) -> int:
-        """Number of entries from the first block's on, whether they are stored or missing."""
+        """Number of entries from the first block's on, including missing ones."""
         return self.last_entry_id - self.least_entry_id + 1
 
     @property
     def stored_bytes(self) -> int:
-        """How many bytes of the data object all blocks take."""
+        """Size of all blocks in the data object, in bytes."""
         return self.data_object_length_bytes - self._row_offset(0)
 
     @property
@@ -97,7 +99,7 @@ class BlockTable:
         return self.missing_from_entry_id is not None
 
     def find_block(self, entry_id: int) -> int:
-        """Number of the block that holds an entry.
+        """Return the number of the block that holds an entry.
 
         Raises:
             EntryNotInLedgerError: The entry id is outside `least_entry_id` … `last_entry_id`
@@ -117,29 +119,29 @@ class BlockTable:
         return bisect_right(range(self._row_count), entry_id, key=self._row_first_entry_id) - 1
 
     def block_start(self, block: int) -> int:
-        """Where a block starts in the data object, in bytes."""
-        return self._row_offset(self._checked(block))
+        """Return the start of a block in the data object, in bytes."""
+        return self._row_offset(self._check_number(block))
 
     def block_stop(self, block: int) -> int:
-        """Where a block stops in the data object, in bytes (exclusive)."""
-        following = self._checked(block) + 1
-        if following == self._row_count:
+        """Return the end of a block in the data object, in bytes (exclusive)."""
+        next_block = self._check_number(block) + 1
+        if next_block == self._row_count:
             return self.data_object_length_bytes
-        return self._row_offset(following)
+        return self._row_offset(next_block)
 
     def first_entry_id(self, block: int) -> int:
-        """Id of the first entry of a block."""
-        return self._row_first_entry_id(self._checked(block))
+        """Return the id of the first entry of a block."""
+        return self._row_first_entry_id(self._check_number(block))
 
     def block_last_entry_id(self, block: int) -> int:
-        """Id of the last entry of a block (inclusive)."""
-        following = self._checked(block) + 1
-        if following == self._row_count:
+        """Return the id of the last entry of a block (inclusive)."""
+        next_block = self._check_number(block) + 1
+        if next_block == self._row_count:
             return self.last_entry_id
-        return self._row_first_entry_id(following) - 1
+        return self._row_first_entry_id(next_block) - 1
 
     def block_header(self, block: int) -> BlockHeader:
-        """The header that must stand at a block's start."""
+        """Return the header that the data object must have at a block's start."""
         return BlockHeader(
             self.block_stop(block) - self.block_start(block),
             self.first_entry_id(block),
@@ -147,12 +149,12 @@ class BlockTable:
         )
 
     def check_header(self, buffer: BytesLike, block: int, *, offset: int) -> None:
-        """Compare a block's header with what the table says of it.
+        """Compare a block's header with the table.
 
         Args:
             buffer: The header.
             block: Number of the block.
-            offset: Where the block stands, in bytes, for errors.
+            offset: Start of the block in bytes, for errors.
 
         Raises:
             TruncatedObjectError: `buffer` is shorter than the header.
@@ -170,11 +172,11 @@ class BlockTable:
         return entry_id
 
     def _row_offset(self, row: int) -> int:
-        place = row * INDEX_ENTRY_BYTES + _OFFSET_PLACE
-        offset: int = _OFFSET.unpack_from(self.entry_table, place)[0]
+        position = row * INDEX_ENTRY_BYTES + _OFFSET_POSITION
+        offset: int = _OFFSET.unpack_from(self.entry_table, position)[0]
         return offset
 
-    def _checked(self, block: int) -> int:
+    def _check_number(self, block: int) -> int:
         if not 0 <= block < self.block_count:
             has = counted(self.block_count, "block")
             message = f"no block {block}: the ledger has {has}, from 0"
@@ -182,25 +184,25 @@ class BlockTable:
         return block
 
 
-def packed(entry_table: bytes) -> bytes:
-    """An entry table in fewer bytes, as it travels: about 3 for a block instead of 20.
+def pack_entry_table(entry_table: bytes) -> bytes:
+    """Compress an entry table for transfer: about 3 bytes for each block instead of 20.
 
     The difference between two neighbouring index entries is nearly the same for all of them.
     """
-    before: tuple[int, ...] = 0, 0, 0
+    previous: tuple[int, ...] = 0, 0, 0
     differences = bytearray()
     for row in _UNSIGNED_ENTRY.iter_unpack(entry_table):
-        differences += _UNSIGNED_ENTRY.pack(*_wrapped(row, before, -1))
-        before = row
-    columns = (differences[place::INDEX_ENTRY_BYTES] for place in range(INDEX_ENTRY_BYTES))
+        differences += _UNSIGNED_ENTRY.pack(*_add_wrapped(row, previous, -1))
+        previous = row
+    columns = (differences[position::INDEX_ENTRY_BYTES] for position in range(INDEX_ENTRY_BYTES))
     return zlib.compress(b"".join(columns))
 
 
-def unpacked(data: bytes) -> bytes:
-    """The entry table that `packed` was given.
+def unpack_entry_table(data: bytes) -> bytes:
+    """Return the entry table that `pack_entry_table` compressed.
 
     Example:
-        >>> unpacked(packed(bytes(range(40)))) == bytes(range(40))
+        >>> unpack_entry_table(pack_entry_table(bytes(range(40)))) == bytes(range(40))
         True
     """
     columns = zlib.decompress(data)
@@ -209,12 +211,12 @@ def unpacked(data: bytes) -> bytes:
     row: tuple[int, ...] = 0, 0, 0
     table = bytearray()
     for difference in _UNSIGNED_ENTRY.iter_unpack(differences):
-        row = _wrapped(row, difference, 1)
+        row = _add_wrapped(row, difference, 1)
         table += _UNSIGNED_ENTRY.pack(*row)
     return bytes(table)
 
 
-def _wrapped(row: tuple[int, ...], other: tuple[int, ...], sign: int) -> tuple[int, ...]:
-    """Sum or difference, field by field, within the width of the field."""
+def _add_wrapped(row: tuple[int, ...], other: tuple[int, ...], sign: int) -> tuple[int, ...]:
+    """Add or subtract two index entries field by field, modulo the width of each field."""
     bits = 64, 32, 64
     return tuple((a + sign * b) % 2**n for a, b, n in zip(row, other, bits, strict=True))

@@ -1,6 +1,6 @@
-"""What can still be read of a damaged index object, as far as it goes.
+"""The parts of a damaged index object that can still be read.
 
-Nothing here is to be relied on: the data object says whether it is right.
+They are only candidates: check them against the data object.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ _FIRST_ROW = INDEX_ENTRY.pack(0, 1, 0)
 
 @dataclass(frozen=True, slots=True)
 class DamagedIndex:
-    """The parts of a damaged index object that can be told apart; None: not even that."""
+    """The readable parts of a damaged index object; a part that cannot be read is None."""
 
     data_object_length_bytes: int | None = None
     ledger_metadata: LedgerMetadata | None = None
 
 
 def read_damaged_index(data: bytes) -> DamagedIndex:
-    """Read what has the place and form that it should have.
+    """Read the fields of a damaged index object that are at their offsets and well-formed.
 
-    The metadata's length is told twice: by its own field, and by the number of index entries.
+    The length of the metadata has two sources: its own field, and the number of index entries.
 
     Args:
         data: The index object, or what is left of it.
@@ -58,7 +58,7 @@ def read_damaged_index(data: bytes) -> DamagedIndex:
 
 
 def _parse_metadata(data: bytes, length: int, *, is_sure: bool) -> Iterator[LedgerMetadata]:
-    """The metadata, if it may have this length: then the first index entry stands behind it."""
+    """Yield the metadata if it can have this length: the first index entry must follow it."""
     stop = METADATA_OFFSET + length
     if length < 0 or stop > len(data):
         return

@@ -12,9 +12,9 @@ Offset Size Field          Type Value
 …      …                        padding up to block_len
 ====== ==== ============== ==== ==================================================
 
-All numbers are big-endian. Padding repeats `FE DC DE AD`; the pattern starts with the first byte of
-the padding, and its last word may be cut. Every block but the last has the maximum block size that
-the offloader was set to; the last is just as long as its entries need.
+All numbers are big-endian. Padding repeats `FE DC DE AD` from its first byte; the last word may be
+incomplete. Every block but the last has the offloader's maximum block size; the last block is as
+long as its entries need.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ HEADER_LENGTH_OFFSET = 4
 BLOCK_LENGTH_OFFSET = 12
 FIRST_ENTRY_ID_OFFSET = 20
 BLOCK_FIELDS_BYTES = 28
-"""Bytes of the header's fields: no header can be shorter."""
+"""Size of the header's fields, the minimum length of a header."""
 BLOCK_HEADER_BYTES = 128
-"""Bytes of the header that Pulsar writes, zeroes included."""
+"""Length of the header that Pulsar writes, with trailing zeroes."""
 MAX_BLOCK_HEADER_BYTES = 4096
-"""Longest block header that we believe (inclusive)."""
+"""Maximum header length that is accepted (inclusive)."""
 PADDING_PATTERN = b"\xfe\xdc\xde\xad"
 
 _FIELDS = struct.Struct(">Iqqq")
@@ -50,13 +50,13 @@ class BlockHeader:
     """The fields of a data block's header."""
 
     block_length_bytes: int
-    """Bytes of the block, header and padding included."""
+    """Length of the block, including header and padding."""
     first_entry_id: int
     header_length_bytes: int = BLOCK_HEADER_BYTES
 
 
 def write_block_header(header: BlockHeader) -> bytes:
-    """The header of a data block, `header.header_length_bytes` long."""
+    """Return the bytes of a block header, `header.header_length_bytes` long."""
     fields = _FIELDS.pack(
         DATA_BLOCK_MAGIC,
         header.header_length_bytes,
@@ -67,15 +67,15 @@ def write_block_header(header: BlockHeader) -> bytes:
 
 
 def check_block_header(buffer: BytesLike, *, expected: BlockHeader, offset: int) -> None:
-    """Compare the header of a data block with what the index block says.
+    """Compare the header of a data block with the index block.
 
-    Pulsar itself never reads these headers; they alone show that an index block and a data
-    object belong together.
+    Pulsar itself never reads these headers; they alone show that an index block and a data object
+    belong together.
 
     Args:
-        buffer: The data block from its first byte on; at least its header.
-        expected: What the index block says of this block (`IndexBlock.block_header`).
-        offset: Byte offset of the block within the data object, for errors.
+        buffer: The data block from its first byte; at least its header.
+        expected: The header according to the index block (`IndexBlock.block_header`).
+        offset: Offset of the block within the data object in bytes, for errors.
 
     Raises:
         TruncatedObjectError: `buffer` is shorter than the header.
@@ -86,16 +86,15 @@ def check_block_header(buffer: BytesLike, *, expected: BlockHeader, offset: int)
 
 
 def parse_block_header(buffer: BytesLike, *, offset: int) -> BlockHeader:
-    """Read the header of a data block of which no index block says anything.
+    """Read the header of a data block without an index block to compare it with.
 
     Args:
-        buffer: The data block from its first byte on; `BLOCK_FIELDS_BYTES` of it at least.
-        offset: Byte offset of the block within the data object, for errors.
+        buffer: The data block from its first byte; at least `BLOCK_FIELDS_BYTES`.
+        offset: Offset of the block within the data object in bytes, for errors.
 
     Raises:
         UnknownFormatError: The block has another magic.
-        CorruptBlockError: Its header has a length that we do not believe, or is longer than the
-            block.
+        CorruptBlockError: The header's length is out of bounds or greater than the block's.
     """
     magic, header_length, block_length, first_entry_id = _FIELDS.unpack_from(buffer)
     check_magic(magic, DATA_BLOCK_MAGIC, offset=offset)
@@ -106,7 +105,9 @@ def parse_block_header(buffer: BytesLike, *, offset: int) -> BlockHeader:
         )
         raise CorruptBlockError(message, offset=offset + HEADER_LENGTH_OFFSET)
     if block_length < header_length:
-        message = f"a block of {counted(block_length, 'byte')} with a header of {header_length}"
+        message = (
+            f"block length {block_length} is less than the block header length {header_length}"
+        )
         raise CorruptBlockError(message, offset=offset + BLOCK_LENGTH_OFFSET)
     return BlockHeader(block_length, first_entry_id, header_length)
 
@@ -120,15 +121,15 @@ def check_block_fields(
     *,
     offset: int,
 ) -> None:
-    """Compare the header of a data block, of either format, with what the index block says.
+    """Compare the header of a data block, of either format, with the index block.
 
     Args:
-        buffer: The data block from its first byte on; at least its header.
-        layout: Its fields: the magic, those of `BlockHeader` as they stand, and further ones.
+        buffer: The data block from its first byte; at least its header.
+        layout: The fields: the magic, those of `BlockHeader` in their order, and additional ones.
         magic: The magic.
-        expected: What the index block says of this block.
-        extra_fields: Name, value and offset within the header of each further field, likewise.
-        offset: Byte offset of the block within the data object, for errors.
+        expected: The header according to the index block.
+        extra_fields: Name, expected value and offset within the header of each additional field.
+        offset: Offset of the block within the data object in bytes, for errors.
 
     Raises:
         TruncatedObjectError: `buffer` is shorter than the header.
@@ -137,8 +138,8 @@ def check_block_fields(
     """
     if len(buffer) < expected.header_length_bytes:
         message = (
-            f"{counted(len(buffer), 'byte')} where a block header of"
-            f" {expected.header_length_bytes} must stand"
+            f"{counted(len(buffer), 'byte')} instead of a block header of"
+            f" {expected.header_length_bytes}"
         )
         raise TruncatedObjectError(message, offset=offset)
     actual_magic, *values = layout.unpack_from(buffer)
@@ -151,14 +152,14 @@ def check_block_fields(
     )
     for number, (name, value, field_offset) in zip(values, expected_fields, strict=True):
         if number != value:
-            message = f"{name} {number} in the block header, {value} by the index block"
+            message = f"{name} is {number} in the block header, but {value} in the index block"
             raise CorruptBlockError(
                 message, entry_id=expected.first_entry_id, offset=offset + field_offset
             )
 
 
 def padding(n_bytes: int) -> bytes:
-    """The bytes that fill a block behind its last entry, `n_bytes` ≥ 0 of them.
+    """Return the padding after a block's last entry, `n_bytes` ≥ 0 long.
 
     Example:
         >>> padding(6).hex(" ")
@@ -169,7 +170,7 @@ def padding(n_bytes: int) -> bytes:
 
 
 def is_padding(buffer: BytesLike) -> bool:
-    """Whether all of `buffer` is padding, its first byte being the first of the padding."""
+    """Return whether all of `buffer` is padding, starting with the padding's first byte."""
     return buffer == padding(len(buffer))
 
 
@@ -181,14 +182,14 @@ def block_length_bytes(
     ledger_length_bytes: int,
     earlier_length_bytes: int,
 ) -> int:
-    """How long the block that starts with an entry is (Pulsar's `calculateBlockSize`).
+    """Return the length of the block that starts with an entry (Pulsar's `calculateBlockSize`).
 
     Args:
-        max_block_bytes: Block size that the offloader is set to.
+        max_block_bytes: Maximum block size of the offloader.
         first_entry_id: First entry of the block.
         last_entry_id: Last entry of the ledger (inclusive).
         ledger_length_bytes: Sum of the lengths of all entries' data.
-        earlier_length_bytes: The part of that sum that lies in earlier blocks.
+        earlier_length_bytes: The part of that sum in earlier blocks.
     """
     n_entries = last_entry_id - first_entry_id + 1
     exact = (

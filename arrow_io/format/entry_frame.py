@@ -9,7 +9,7 @@ Offset Size Field     Type Value
 ====== ==== ========= ==== ==============================================
 
 Frames follow each other without alignment, their entry ids rise by one, and none crosses the end of
-its block. `arrow_io.messages` reads whole blocks in a loop of its own.
+its block. `arrow_io.messages` reads whole blocks in its own compiled loop.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ import struct
 from typing import TypeAlias
 
 BytesLike: TypeAlias = bytes | bytearray | memoryview
-"""Bytes in memory; a memoryview must be contiguous and have items of one byte."""
+"""Bytes in memory; a memoryview must be contiguous with items of one byte."""
 
 ENTRY_HEADER_BYTES = 12
-"""Bytes in front of an entry's data."""
+"""Length of the header before an entry's data."""
 
 _ENTRY_HEADER = struct.Struct(">iq")
 
 
 def write_entry(entry_id: int, data: BytesLike) -> bytes:
-    """The frame of an entry: its header, then its data.
+    """Return the frame of an entry: its header, then its data.
 
     Args:
         entry_id: Id of the entry within its ledger.
@@ -37,11 +37,11 @@ def write_entry(entry_id: int, data: BytesLike) -> bytes:
 
 
 def read_entry_header(buffer: BytesLike, position: int) -> tuple[int, int]:
-    """Length of an entry's data, negative if padding stands there instead, and its id.
+    """Return the length of an entry's data and its id; the length is negative for padding.
 
     Args:
         buffer: Bytes of a data block.
-        position: Where the header begins in them; 12 bytes follow at least.
+        position: Start of the header in them; at least 12 bytes follow.
     """
     length, entry_id = _ENTRY_HEADER.unpack_from(buffer, position)
     return length, entry_id

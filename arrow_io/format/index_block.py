@@ -1,4 +1,4 @@
-"""The index block: which entries lie where in the data object (PIP-17, OffloadIndexBlockImpl).
+"""The index block: where the data object stores which entries (PIP-17, OffloadIndexBlockImpl).
 
 ====== ==== ===================== ==== =========================================================
 Offset Size Field                 Type Value
@@ -21,8 +21,9 @@ One index entry:
 12     8    offset   i64  where the block's header starts in the data object, in bytes
 ====== ==== ======== ==== ==============================================================
 
-All numbers are big-endian. An index object has no checksum: what can be compared is compared here,
-and the headers of the data blocks (see `data_block`) show whether the two objects belong together.
+All numbers are big-endian. An index object has no checksum, so its fields are checked against each
+other here. The headers of the data blocks (`data_block`) show whether the two objects belong
+together.
 """
 
 from __future__ import annotations
@@ -63,33 +64,33 @@ INDEX_ENTRY_COUNT_OFFSET = 24
 METADATA_LENGTH_OFFSET = 28
 METADATA_OFFSET = 32
 MAX_INDEX_OBJECT_BYTES = 64 << 20
-"""Longest index object that we read (inclusive): 3.3 million data blocks."""
+"""Maximum length of an index object that is read (inclusive): 3.3 million data blocks."""
 
 FORMAT_VERSION_KEY = "s3managedledgeroffloaderformatversion"
-"""User metadata key of both objects, in whatever case; the same for all drivers, S3 or not."""
+"""User metadata key of both objects, in any case; the same for all drivers, not only S3."""
 FORMAT_VERSION = "1"
 CLUSTER_NAME_KEY = "pulsarclustername"
 """User metadata key of both objects, in lower case; newer releases set it."""
 MANAGED_LEDGER_NAME_KEY = "managedledgername"
 """User metadata key of both objects, in lower case; the first releases did not set it."""
 
-# A fork of Pulsar appends a directory of all entries, which opens with this magic.
+# A fork of Pulsar appends a directory of all entries, which starts with this magic.
 _ENTRY_DIRECTORY_MAGIC = b"\xe1\xd3\xe1\xd3"
 _FIXED = struct.Struct(">Iiqqii")
 
 
 @dataclass(frozen=True, slots=True)
 class IndexBlock(BlockTable):
-    """An index block whose fields were found to agree with each other."""
+    """An index block whose fields are consistent."""
 
     ledger_metadata: LedgerMetadata
-    """Metadata of the ledger; its last entry is the table's."""
+    """Metadata of the ledger; its last entry id is also the table's."""
     warnings: tuple[str, ...] = ()
-    """What is odd about the index object, yet harmless, in words."""
+    """Harmless irregularities of the index object, as sentences."""
 
     @property
     def block_table(self) -> BlockTable:
-        """Where the entries stand, without what else is known of the ledger."""
+        """The block table without the ledger's metadata."""
         return BlockTable(
             self.data_object_length_bytes,
             self.data_header_length_bytes,
@@ -98,7 +99,7 @@ class IndexBlock(BlockTable):
         )
 
     def serialize(self) -> bytes:
-        """The bytes of the index object, without what a fork of Pulsar may append."""
+        """Return the bytes of the index object, without a fork's additions."""
         metadata = self.ledger_metadata.serialize()
         fixed = _FIXED.pack(
             INDEX_BLOCK_MAGIC,
@@ -117,7 +118,7 @@ def write_index_block(
     entries: Iterable[BlockEntry],
     ledger_metadata: LedgerMetadata,
 ) -> bytes:
-    """The bytes of an index object.
+    """Return the bytes of an index object.
 
     Args:
         data_object_length_bytes: Length of the data object.
@@ -145,7 +146,8 @@ def read_index_block(data: bytes, *, object_key: str, ledger_id: int | None = No
 
     Raises:
         TruncatedObjectError: The object is shorter than its index_len.
-        UnknownFormatError: Another magic, or ledger metadata in a form that Pulsar does not write.
+        UnknownFormatError: The magic is another, or the ledger metadata has a form that Pulsar does
+            not write.
         CorruptIndexError: Fields contradict each other, or the object is longer than
             `MAX_INDEX_OBJECT_BYTES`.
     """
@@ -160,15 +162,14 @@ def check_format_version(user_metadata: Mapping[str, str] | None, *, object_key:
     """Check the format version in the user metadata of a data or index object.
 
     Args:
-        user_metadata: The object's user metadata, keys in whatever case; None if it has none.
+        user_metadata: The object's user metadata, keys in any case; None if it has none.
         object_key: Key of the object, for the error.
 
     Returns:
-        A warning in words if the version is absent, as in copies made by other tools; None if
-        it is right.
+        A warning if the version is absent, as in copies made by other tools; None if it is right.
 
     Raises:
-        UnknownFormatError: The object says that it has another format version.
+        UnknownFormatError: The metadata has another format version.
     """
     versions = [
         value for key, value in (user_metadata or {}).items() if key.lower() == FORMAT_VERSION_KEY
@@ -187,9 +188,8 @@ def check_format_version(user_metadata: Mapping[str, str] | None, *, object_key:
 
 def _read_index_block(data: bytes) -> IndexBlock:
     if len(data) > MAX_INDEX_OBJECT_BYTES:
-        _corrupt(f"{len(data)} bytes are more than the {MAX_INDEX_OBJECT_BYTES} of any index", 0)
-    # The magic comes first: it is better to name a short object of another kind than to call it
-    # truncated.
+        _corrupt(f"the object has {len(data)} bytes; at most {MAX_INDEX_OBJECT_BYTES} allowed", 0)
+    # Check the magic first: to name an object of another kind says more than to call it truncated.
     if len(data) >= INDEX_LENGTH_OFFSET:
         check_magic(int.from_bytes(data[:INDEX_LENGTH_OFFSET]), INDEX_BLOCK_MAGIC, offset=0)
     if len(data) < METADATA_OFFSET:
@@ -203,7 +203,7 @@ def _read_index_block(data: bytes) -> IndexBlock:
         allowed = f"allowed are {BLOCK_FIELDS_BYTES} … {MAX_BLOCK_HEADER_BYTES}"
         _corrupt(f"block header length {header_length}; {allowed}", DATA_HEADER_LENGTH_OFFSET)
     if row_count < 1:
-        _corrupt(f"number of blocks {row_count}; there must be one", INDEX_ENTRY_COUNT_OFFSET)
+        _corrupt(f"number of blocks {row_count}; at least 1 required", INDEX_ENTRY_COUNT_OFFSET)
     if metadata_length < 0:
         _corrupt(f"ledger metadata length {metadata_length} is negative", METADATA_LENGTH_OFFSET)
     table_offset = METADATA_OFFSET + metadata_length
@@ -219,9 +219,9 @@ def _read_index_block(data: bytes) -> IndexBlock:
 
 
 def _check_lengths(data: bytes, index_length: int, table_stop: int) -> None:
-    """Compare the length that the fields add up to, the length given, and the object's own."""
+    """Compare the recorded length with the sum of the fields and with the object's length."""
     if index_length > len(data):
-        message = f"{counted(len(data), 'byte')} of an index object of {index_length}"
+        message = f"the index object has {counted(len(data), 'byte')} of {index_length}"
         raise TruncatedObjectError(message, offset=len(data))
     has_directory = data.startswith(_ENTRY_DIRECTORY_MAGIC, table_stop)
     if index_length != table_stop and not (has_directory and index_length == len(data)):
@@ -250,7 +250,7 @@ def _check_rows(index: IndexBlock, table_offset: int) -> None:
         first_entry_id, offset = next_first_entry_id, next_offset
     table_stop = table_offset + len(index.entry_table)
     if index.missing_from_entry_id is None:
-        # Index entries say nothing of lengths; the ledger's own length bounds what all blocks hold.
+        # Index entries have no lengths; the ledger's length bounds the content of all blocks.
         _check_room(
             index,
             index.entry_count - first_entry_id,
@@ -265,18 +265,26 @@ def _check_rows(index: IndexBlock, table_offset: int) -> None:
         if needed > index.data_object_length_bytes:
             _corrupt(
                 f"{counted(index.entry_count, 'entry')} of"
-                f" {counted(index.ledger_metadata.length_bytes, 'byte')} cannot lie in"
+                f" {counted(index.ledger_metadata.length_bytes, 'byte')} do not fit in"
                 f" {counted(index.data_object_length_bytes, 'byte')}",
                 DATA_OBJECT_LENGTH_OFFSET,
             )
     elif first_entry_id > index.last_entry_id:
         _corrupt(
-            f"first entry id {first_entry_id} behind the last, {index.last_entry_id}", table_stop
+            f"first entry id {first_entry_id} is after the last entry id, {index.last_entry_id}",
+            table_stop,
         )
 
 
 def _check_room(index: IndexBlock, n_entries: int, n_bytes: int, position: int) -> None:
-    """Check one block, from what the index entries before and behind `position` say."""
+    """Check that one block has room for its entries.
+
+    Args:
+        index: The index block.
+        n_entries: Number of entries in the block.
+        n_bytes: Length of the block.
+        position: Offset in the index object, for the error.
+    """
     needed = index.data_header_length_bytes + n_entries * ENTRY_HEADER_BYTES
     if n_entries < 1 or n_bytes < needed:
         _corrupt(

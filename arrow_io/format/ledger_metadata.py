@@ -1,4 +1,4 @@
-"""The BookKeeper metadata of a ledger, as the index block holds it.
+"""The BookKeeper metadata of a ledger, as the index block stores it.
 
 A bare protobuf message `LedgerMetadataFormat` (proto2; BookKeeper's DataFormats.proto), written by
 Pulsar's `OffloadUtils.buildLedgerMetadataFormat`:
@@ -66,12 +66,12 @@ _MESSAGES = {
     """,
 }
 
-# BookKeeper's own serialisations in the metadata store open with this text; Pulsar never writes it.
+# BookKeeper's metadata store uses forms that start with this text; Pulsar never writes them.
 _STORE_VERSION_LINE = b"BookieMetadataFormatVersion"
 
 
 class LedgerState(IntEnum):
-    """LedgerMetadataFormat.State."""
+    """`LedgerMetadataFormat.State`."""
 
     OPEN = 1
     IN_RECOVERY = 2
@@ -79,7 +79,7 @@ class LedgerState(IntEnum):
 
 
 class DigestType(IntEnum):
-    """LedgerMetadataFormat.DigestType: how BookKeeper, not the bucket, protected the entries."""
+    """`LedgerMetadataFormat.DigestType`: how BookKeeper, not the bucket, protects entries."""
 
     CRC32 = 1
     HMAC = 2
@@ -94,7 +94,7 @@ _LedgerMetadataFormat = message_classes(_MESSAGES, (LedgerState, DigestType))[
 
 @dataclass(frozen=True, slots=True)
 class LedgerSegment:
-    """A run of entries that one set of bookies held."""
+    """A run of entries that one ensemble of bookies stored."""
 
     first_entry_id: int
     ensemble_members: tuple[str, ...]
@@ -103,7 +103,7 @@ class LedgerSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerMetadata:
-    """LedgerMetadataFormat under the names of BookKeeper's `LedgerMetadata` interface."""
+    """LedgerMetadataFormat, with the names of BookKeeper's `LedgerMetadata` interface."""
 
     length_bytes: int
     """Sum of the lengths of all entries' data."""
@@ -114,20 +114,20 @@ class LedgerMetadata:
     state: LedgerState
     segments: tuple[LedgerSegment, ...] = ()
     digest_type: DigestType | None = None
-    """None if the field is absent or has a value that we do not know."""
+    """None if the field is absent or has an unknown value."""
     password: bytes | None = None
     ack_quorum_size: int | None = None
     ctime_ms: int | None = None
-    """When the ledger was created, ms since the epoch."""
+    """Creation time of the ledger, ms since the epoch."""
     custom_metadata: Mapping[str, bytes] = field(default_factory=dict, hash=False)
     """In the order of the message."""
     c_token: int | None = None
     raw: bytes | None = field(default=None, init=False, repr=False, compare=False)
-    """The very bytes that this was parsed from. `dataclasses.replace` drops them, as it must."""
+    """The bytes that this was parsed from. `dataclasses.replace` drops them, as it must."""
 
     @property
     def managed_ledger_name(self) -> str | None:
-        """Name of the managed ledger, `tenant/namespace/persistent/topic`; None if it is not known.
+        """Name of the managed ledger, `tenant/namespace/persistent/topic`; None if absent.
 
         Raises:
             CorruptIndexError: The name is not UTF-8.
@@ -136,7 +136,7 @@ class LedgerMetadata:
         return None if name is None else _utf8(name)
 
     def serialize(self) -> bytes:
-        """The protobuf message; if this was parsed, the very bytes it was parsed from.
+        """Return the protobuf message; for parsed metadata, the original bytes.
 
         Raises:
             OptionError: A number is outside the range of its field.
@@ -148,12 +148,12 @@ def parse_ledger_metadata(data: bytes) -> LedgerMetadata:
     """Read the ledger metadata of an index block.
 
     Args:
-        data: The serialised LedgerMetadataFormat, nothing before or behind it.
+        data: Exactly the serialised LedgerMetadataFormat.
 
     Raises:
-        UnknownFormatError: The bytes are BookKeeper's form for its metadata store.
-        CorruptIndexError: The bytes are not a LedgerMetadataFormat, a field that must be there is
-            absent, a text is not UTF-8, or the length or the last entry id is negative.
+        UnknownFormatError: The bytes have the form of BookKeeper's metadata store.
+        CorruptIndexError: The bytes are not a LedgerMetadataFormat, a required field is absent, a
+            text is not UTF-8, or the length or the last entry id is negative.
     """
     if data.startswith(_STORE_VERSION_LINE):
         message = "ledger metadata in the form of BookKeeper's metadata store"

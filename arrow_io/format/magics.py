@@ -1,4 +1,6 @@
-"""The four bytes that each structure of an offloaded ledger begins with, and those that we refuse.
+"""The magics: the first four bytes of each structure of an offloaded ledger.
+
+The last two structures in the table are recognized only to name them in errors.
 
 ========== ========================================= ============================
 Magic      Structure                                 Pulsar class
@@ -32,7 +34,7 @@ _STRUCTURES = {
 
 
 def check_magic(actual: int, expected: int, *, offset: int) -> None:
-    """Refuse a structure that does not begin with the expected magic, by name if we know it.
+    """Raise if a structure does not start with the expected magic; name it if it is known.
 
     Args:
         actual: The magic read, unsigned.

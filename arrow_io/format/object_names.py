@@ -9,9 +9,9 @@ data object, streaming (PIP-76)    `<uuid>`
 index object, streaming (PIP-76)   `<uuid>-index`
 ================================== =====================================================
 
-`<uuid>` is the lower-case canonical form of the 128-bit id of the offload attempt, or in streaming
-offload of the segment; `<ledgerId>` is decimal without padding. Neither names the topic: all topics
-of a cluster lie side by side.
+`<uuid>` is the 128-bit id of the offload attempt, or of the segment in streaming offload, in
+lower-case canonical form. `<ledgerId>` is decimal without padding. Names do not contain the topic:
+the objects of all topics of a cluster share one folder.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from uuid import UUID
 from arrow_io.errors import OptionError
 
 MAX_LEDGER_ID = 2**63 - 1
-"""Greatest BookKeeper ledger id, inclusive."""
+"""Largest BookKeeper ledger id (inclusive)."""
 
 _UINT64_MASK = 2**64 - 1
-# The digits are bounded before they are converted: a key of a bucket can be 1,024 digits long.
+# Bound the digits before they are converted: an object key can have 1,024 digits.
 _NAME = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
     r"(?:-ledger-(?P<ledger_id>0|[1-9][0-9]{0,18}))?"
@@ -36,7 +36,7 @@ _NAME = re.compile(
 
 
 class PairName(Protocol):
-    """What names an index object and its data object, whatever their kind."""
+    """The name of an index object and its data object, of any kind."""
 
     @property
     def uuid(self) -> UUID:
@@ -44,7 +44,7 @@ class PairName(Protocol):
 
     @property
     def ledger_id(self) -> int | None:
-        """BookKeeper ledger id; None if only the index object says which ledgers it is of."""
+        """BookKeeper ledger id; None if only the index object records its ledgers."""
 
     @property
     def data_name(self) -> str:
@@ -56,7 +56,7 @@ class PairName(Protocol):
 
 
 class CopyName(PairName, Protocol):
-    """What names the objects of one ledger."""
+    """The name of the objects of one ledger."""
 
     @property
     def ledger_id(self) -> int:
@@ -64,13 +64,13 @@ class CopyName(PairName, Protocol):
 
 
 def tells_ledger(name: PairName) -> TypeGuard[CopyName]:
-    """Return whether a name tells the ledger that its objects hold."""
+    """Return whether a name contains the id of the ledger that its objects hold."""
     return name.ledger_id is not None
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerObjectName:
-    """One offload attempt of one ledger: what names its data object and its index object.
+    """One offload attempt of one ledger, which determines the names of its two objects.
 
     Example:
         >>> from uuid import UUID
@@ -84,7 +84,7 @@ class LedgerObjectName:
     """BookKeeper ledger id, 0 … 2^63 - 1 (inclusive)."""
 
     def __post_init__(self) -> None:
-        """Refuse a ledger id that BookKeeper cannot have.
+        """Check the ledger id.
 
         Raises:
             OptionError: The ledger id is outside 0 … 2^63 - 1.
@@ -122,17 +122,17 @@ class _SegmentObjects:
 
 @dataclass(frozen=True, slots=True)
 class SegmentName(_SegmentObjects):
-    """What names the two objects of a segment of streaming offload, which may hold any ledgers."""
+    """The name of the two objects of a segment of streaming offload, which may hold any ledgers."""
 
     @property
     def ledger_id(self) -> None:
-        """Only the index object says which ledgers it is of."""
+        """None: only the index object records its ledgers."""
         return
 
 
 @dataclass(frozen=True, slots=True)
 class ShareName(_SegmentObjects):
-    """One ledger's share of a segment; other ledgers' shares are in the same objects."""
+    """One ledger's share of a segment; the same objects hold the shares of other ledgers."""
 
     ledger_id: int
     """BookKeeper ledger id."""
@@ -140,18 +140,18 @@ class ShareName(_SegmentObjects):
 
 @dataclass(frozen=True, slots=True)
 class ParsedName:
-    """What the name of an object says."""
+    """The parts of an object's name."""
 
     uuid: UUID
     """Id of the offload attempt, or of the segment in streaming offload."""
     ledger_id: int | None
-    """None in streaming offload (PIP-76), whose objects hold shares of several ledgers."""
+    """None in streaming offload (PIP-76): its objects hold shares of several ledgers."""
     is_index: bool
-    """Whether this is the index object; else it is the data object."""
+    """Whether the object is the index object; otherwise it is the data object."""
 
     @property
     def is_streaming(self) -> bool:
-        """Whether streaming offload (PIP-76) gives such a name; only the uuid is known then."""
+        """Whether the name is one of streaming offload (PIP-76), which has only a uuid."""
         return self.ledger_id is None
 
     @property
@@ -168,13 +168,13 @@ class ParsedName:
 
 
 def parse_object_name(name: str) -> ParsedName | None:
-    """Read the name of an object.
+    """Parse the name of an object.
 
     Args:
-        name: Key of the object without the prefix in front of it; it holds no slash.
+        name: Key of the object without the prefix before it; it has no slash.
 
     Returns:
-        What the name says, or None for an object that no offloader of Pulsar wrote.
+        The parts of the name, or None for an object that no offloader of Pulsar wrote.
 
     Example:
         >>> parsed = parse_object_name("00000000-0000-0000-0000-000000000001-ledger-42-index")
@@ -194,7 +194,7 @@ def parse_object_name(name: str) -> ParsedName | None:
 
 
 def offload_uuid(uid_msb: int, uid_lsb: int) -> UUID:
-    """The uuid of an offload attempt from the two signed halves in `OffloadContext`.
+    """Return the uuid of an offload attempt from the two signed halves in `OffloadContext`.
 
     Args:
         uid_msb: `OffloadContext.uidMsb`, signed 64 bits.

@@ -1,7 +1,7 @@
-"""Message classes of protobuf (proto2) from a few lines of text, without generated files or protoc.
+"""Protobuf (proto2) message classes from a few lines of text, without generated files or protoc.
 
-Pulsar's and BookKeeper's names may be taken in protobuf's default pool by a user's own classes, so
-each set of messages has a pool of its own.
+Each set of messages has its own descriptor pool, because a user's classes may have taken Pulsar's
+and BookKeeper's names in the default pool.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ if TYPE_CHECKING:
 def message_classes(
     messages: Mapping[str, str], enums: Iterable[type[IntEnum]] = ()
 ) -> dict[str, Any]:
-    r"""Make the classes of some messages that may hold each other.
+    r"""Return the classes of some messages, which may contain each other.
 
-    Strings are best declared as bytes, which has the same wire form: protobuf's implementations
-    differ in what they do with a proto2 string that is not UTF-8.
+    Declare strings as bytes, which has the same wire form: protobuf's implementations differ in how
+    they treat a proto2 string that is not UTF-8.
 
     Args:
-        messages: By the name of each message, a line for each field: its number, its name,
-            `required`, `optional` or `repeated`, its type, and perhaps its default. The type is one
-            of proto2's scalar types, or the name of a message or enum.
-        enums: The enums; a field's value of another number is an unknown field.
+        messages: A line for each field, by the name of the message: number, name, `required`,
+            `optional` or `repeated`, type, and optionally the default. The type is a scalar type of
+            proto2, or the name of a message or enum.
+        enums: The enums; another number in a field is an unknown field.
 
     Returns:
         The classes by name; they have no static type.

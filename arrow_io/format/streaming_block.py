@@ -12,10 +12,9 @@ Offset Size Field          Type Value
 128    …                        entries and padding as in `data_block`
 ====== ==== ============== ==== ==================================================
 
-All numbers are big-endian. Pulsar's writer (BufferedOffloadStream) leaves the first entry out of
-block_len: a block whose entries fill it is longer than its header says, by up to that entry's
-length, and all that follows in the object stands so much further behind. Entries for which there
-was no room even so are nowhere.
+All numbers are big-endian. Pulsar's writer (BufferedOffloadStream) does not count the first entry
+in block_len. A full block is longer than its header says, by up to that entry's length, and
+everything after it in the object is shifted by as much. Entries that still had no room are lost.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ if TYPE_CHECKING:
 
 LEDGER_ID_OFFSET = 28
 STREAMING_FIELDS_BYTES = 36
-"""Bytes of the header's fields: no header can be shorter."""
+"""Size of the header's fields, the minimum length of a header."""
 
 _FIELDS = struct.Struct(">Iqqqq")
 
 
 @dataclass(frozen=True, slots=True)
 class StreamingBlockHeader:
-    """The fields of the header of a data block in a streaming object."""
+    """The header fields of a data block in a streaming object."""
 
     block_length_bytes: int
-    """Bytes of the block by its writer's count, header and padding included."""
+    """Length of the block as its writer counted it, including header and padding."""
     first_entry_id: int
     ledger_id: int
     header_length_bytes: int = BLOCK_HEADER_BYTES
 
     def serialize(self) -> bytes:
-        """The header, `header_length_bytes` long."""
+        """Return the header, `header_length_bytes` long."""
         fields = _FIELDS.pack(
             STREAMING_DATA_BLOCK_MAGIC,
             self.header_length_bytes,
@@ -66,12 +65,12 @@ class StreamingBlockHeader:
 def check_streaming_header(
     buffer: BytesLike, *, expected: StreamingBlockHeader, offset: int
 ) -> None:
-    """Compare the header of a data block with what the index block says.
+    """Compare the header of a data block with the index block.
 
     Args:
-        buffer: The data block from its first byte on; at least its header.
-        expected: What the index block says of this block.
-        offset: Byte offset of the block within the data object, for errors.
+        buffer: The data block from its first byte; at least its header.
+        expected: The header according to the index block.
+        offset: Offset of the block within the data object in bytes, for errors.
 
     Raises:
         TruncatedObjectError: `buffer` is shorter than the header.

@@ -1,11 +1,11 @@
-"""The index block of streaming offload: which ledgers lie where in a segment (PIP-76).
+"""The index block of streaming offload: where a segment stores which ledgers (PIP-76).
 
 ====== ==== ===================== ==== =========================================================
 Offset Size Field                 Type Value
 ====== ==== ===================== ==== =========================================================
 0      4    index_magic           u32  0x3D1FB0BC
 4      4    index_len             i32  length of the whole index object
-8      8    data_object_length    i64  length of the data object, by its writer's count
+8      8    data_object_length    i64  length of the data object as its writer counted it
 16     8    data_header_length    i64  length of each data block's header, 128
 24     …    ledger groups              one for each ledger, in no order
 ====== ==== ===================== ==== =========================================================
@@ -20,9 +20,9 @@ One ledger group (OffloadIndexBlockV2Impl):
 16+M   20*n entries                    as in `index_block`; offsets are those in the whole object
 ====== ==== ===================== ==== =========================================================
 
-All numbers are big-endian. A ledger may begin in an earlier segment, and end in a later one: the
-segment has its *share*. LedgerInfo has the number of entries of the whole ledger; if that was still
-open, the number up to the share's end.
+All numbers are big-endian. A ledger may begin in an earlier segment and end in a later one; the
+part in this segment is its *share*. LedgerInfo has the number of entries of the whole ledger, or of
+the entries up to the share's end if the ledger was still open.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 _GROUPS_OFFSET = 24
 MAX_LEDGERS = 1 << 16
-"""Most ledgers that are believed to be in one segment: each takes some kilobytes of memory."""
+"""Maximum number of ledgers accepted in one segment: each takes some kilobytes of memory."""
 
 _FIXED = struct.Struct(">Iiqq")
 _GROUP = struct.Struct(">qii")
@@ -78,12 +78,12 @@ _LedgerInfo = message_classes(
 
 @dataclass(frozen=True, slots=True)
 class ShareTable(BlockTable):
-    """Where the blocks of one ledger stand in a segment.
+    """The block table of one ledger's share of a segment.
 
     Attributes:
         ledger_id: The ledger.
-        recorded_lengths: Length of each block by its writer's count, in bytes; None if that is what
-            lies between the block and what follows it.
+        recorded_lengths: Length of each block as its writer counted it, in bytes; None if it equals
+            the distance to the next block.
     """
 
     ledger_id: int
@@ -91,11 +91,11 @@ class ShareTable(BlockTable):
 
     @property
     def may_lack_entries(self) -> bool:
-        """Whether entries may be missing: a writer that miscounts may leave no room for them."""
+        """Whether entries may be missing: a writer that miscounts may have lost some."""
         return self.recorded_lengths is not None
 
     def streaming_header(self, block: int) -> StreamingBlockHeader:
-        """The header that must stand at a block's start."""
+        """Return the header that the data object must have at a block's start."""
         length = self.block_stop(block) - self.block_start(block)
         if self.recorded_lengths is not None:
             length = self.recorded_lengths[block]
@@ -104,11 +104,12 @@ class ShareTable(BlockTable):
         )
 
     def select_entries(self, first_entry_id: int, last_entry_id: int) -> ShareTable:
-        """The blocks that hold some entries alone, the last of them up to the last entry.
+        """Return the table of only the blocks that hold a range of entries.
 
         Args:
-            first_entry_id: First entry; one that the share has.
-            last_entry_id: Last entry (inclusive); likewise.
+            first_entry_id: First entry; the share must have it.
+            last_entry_id: Last entry (inclusive); the share must have it. The returned table ends
+                there.
         """
         first, stop = self.find_block(first_entry_id), self.find_block(last_entry_id) + 1
         lengths = self.recorded_lengths
@@ -122,13 +123,13 @@ class ShareTable(BlockTable):
         )
 
     def check_header(self, buffer: BytesLike, block: int, *, offset: int) -> None:
-        """As for any table."""
+        """Compare a block's header with the table; see `BlockTable.check_header`."""
         check_streaming_header(buffer, expected=self.streaming_header(block), offset=offset)
 
 
 @dataclass(frozen=True, slots=True)
 class LedgerGroup:
-    """One ledger in the index block."""
+    """The record of one ledger in the index block."""
 
     ledger_id: int
     entries: int
@@ -136,7 +137,7 @@ class LedgerGroup:
     size_bytes: int | None
     """Sum of the lengths of all its entries; None if it was open."""
     timestamp_ms: int | None
-    """When it was closed, ms since the epoch; None likewise."""
+    """When it was closed, ms since the epoch; None if it was open."""
     rows: tuple[BlockEntry, ...]
     """One for each block, ascending."""
 
@@ -148,14 +149,16 @@ class LedgerGroup:
 
 @dataclass(frozen=True, slots=True)
 class SegmentIndex:
-    """An index block of streaming offload whose fields were found to agree with each other."""
+    """An index block of streaming offload whose fields are consistent."""
 
     data_object_length_bytes: int
-    """Length of the data object by its writer's count. It may be longer, for the writer's defect,
-    never shorter."""
+    """Length of the data object as its writer counted it.
+
+    The object may be longer, because the writer miscounts, but never shorter.
+    """
     data_header_length_bytes: int
     groups: tuple[LedgerGroup, ...]
-    """In the order in which the ledgers stand in the data object."""
+    """The ledgers, in the order of the data object."""
     warnings: tuple[str, ...] = ()
 
     @property
@@ -171,11 +174,11 @@ class SegmentIndex:
         ]
 
     def tables(self, starts: Sequence[int] | None = None) -> list[ShareTable]:
-        """Where the blocks of each ledger stand, in the order of `groups`.
+        """Return the block table of each ledger, in the order of `groups`.
 
         Args:
-            starts: Where each block of the object really begins, and behind them where the object
-                ends, in bytes; None: as the index says.
+            starts: The actual start of each block of the object, then the object's end, in bytes;
+                None to use those that the index records.
         """
         recorded = [row.offset for each in self.groups for row in each.rows]
         recorded.append(self.data_object_length_bytes)
@@ -208,7 +211,7 @@ def read_segment_index(data: bytes, *, object_key: str) -> SegmentIndex:
 
     Raises:
         TruncatedObjectError: The object is shorter than its index_len.
-        UnknownFormatError: Another magic.
+        UnknownFormatError: The magic is another.
         CorruptIndexError: Fields contradict each other, or the object is longer than
             `MAX_INDEX_OBJECT_BYTES`.
     """
@@ -221,7 +224,7 @@ def read_segment_index(data: bytes, *, object_key: str) -> SegmentIndex:
 
 def _read_segment_index(data: bytes) -> SegmentIndex:
     if len(data) > MAX_INDEX_OBJECT_BYTES:
-        _corrupt(f"{len(data)} bytes are more than the {MAX_INDEX_OBJECT_BYTES} of any index", 0)
+        _corrupt(f"the object has {len(data)} bytes; at most {MAX_INDEX_OBJECT_BYTES} allowed", 0)
     if len(data) >= INDEX_LENGTH_OFFSET:
         magic = int.from_bytes(data[:INDEX_LENGTH_OFFSET])
         check_magic(magic, STREAMING_INDEX_BLOCK_MAGIC, offset=0)
@@ -230,7 +233,7 @@ def _read_segment_index(data: bytes) -> SegmentIndex:
         raise TruncatedObjectError(message, offset=len(data))
     _, index_length, data_length, header_length = _FIXED.unpack_from(data)
     if index_length > len(data):
-        message = f"{counted(len(data), 'byte')} of an index object of {index_length}"
+        message = f"the index object has {counted(len(data), 'byte')} of {index_length}"
         raise TruncatedObjectError(message, offset=len(data))
     if data_length < 0:
         _corrupt(f"data object length {data_length} is negative", DATA_OBJECT_LENGTH_OFFSET)
@@ -242,11 +245,11 @@ def _read_segment_index(data: bytes) -> SegmentIndex:
         key=lambda each: each.rows[0].offset,
     )
     if len(groups) > MAX_LEDGERS:
-        _corrupt(f"more than {MAX_LEDGERS} ledgers are in the index block", _GROUPS_OFFSET)
+        _corrupt(f"the index block has more than {MAX_LEDGERS} ledgers", _GROUPS_OFFSET)
     if not groups:
-        _corrupt("there is no ledger in the index block", _GROUPS_OFFSET)
+        _corrupt("the index block has no ledger", _GROUPS_OFFSET)
     if len({each.ledger_id for each in groups}) < len(groups):
-        _corrupt("a ledger is there twice", _GROUPS_OFFSET)
+        _corrupt("the index block has the same ledger twice", _GROUPS_OFFSET)
     index = SegmentIndex(
         data_length,
         header_length,
@@ -258,24 +261,24 @@ def _read_segment_index(data: bytes) -> SegmentIndex:
 
 
 def _read_groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
-    """The ledgers of an index object that ends at `stop`, in the order in which it has them."""
+    """Yield the ledgers of an index object that ends at `stop`, in stored order."""
     position = _GROUPS_OFFSET
     if stop < position:
         _corrupt(f"index length {stop} ends within the fields before it", INDEX_LENGTH_OFFSET)
     while position < stop:
         if stop - position < _GROUP.size:
-            _corrupt(f"{counted(stop - position, 'byte')} where a ledger must stand", position)
+            _corrupt(f"{counted(stop - position, 'byte')} instead of a ledger's record", position)
         ledger_id, row_count, metadata_length = _GROUP.unpack_from(data, position)
         if ledger_id < 0:
             _corrupt(f"ledger id {ledger_id} is negative", position)
         if row_count < 1:
-            _corrupt(f"number of blocks {row_count}; there must be one", position, ledger_id)
+            _corrupt(f"number of blocks {row_count}; at least 1 required", position, ledger_id)
         metadata_offset = position + _GROUP.size
         table_offset = metadata_offset + metadata_length
         table_stop = table_offset + row_count * INDEX_ENTRY_BYTES
         if metadata_length < 0 or table_stop > stop:
-            content = f"{counted(row_count, 'block')} and {counted(metadata_length, 'byte')} of"
-            _corrupt(f"{content} metadata in {stop - metadata_offset}", position, ledger_id)
+            content = f"{counted(row_count, 'block')} and {metadata_length} bytes of metadata"
+            _corrupt(f"{content} in {stop - metadata_offset} bytes", position, ledger_id)
         table = data[table_offset:table_stop]
         rows = tuple(map(BlockEntry._make, INDEX_ENTRY.iter_unpack(table)))
         metadata = data[metadata_offset:table_offset]
@@ -298,15 +301,15 @@ def _ledger_group(metadata: bytes, ledger_id: int, rows: tuple[BlockEntry, ...])
         _corrupt(f"metadata of ledger {info.ledgerId}", _GROUPS_OFFSET, ledger_id)
     if info.entries < 1 or info.size < 0 or info.timestamp < 0:
         size = f"{counted(info.entries, 'entry')} of {counted(info.size, 'byte')}"
-        text = f"the metadata tells of {size}, closed at {info.timestamp} ms"
+        text = f"the metadata of a ledger records {size}, closed at {info.timestamp} ms"
         _corrupt(text, _GROUPS_OFFSET, ledger_id)
     return LedgerGroup(ledger_id, info.entries, info.size or None, info.timestamp or None, rows)
 
 
 def _check_room(index: SegmentIndex) -> None:
-    """Check that blocks ascend, those of a ledger together, each with room for its entries.
+    """Check that blocks ascend, grouped by ledger, and that each has room for its entries.
 
-    Entries behind the last block of a ledger may be in a later segment.
+    Entries after a ledger's last block may be in a later segment.
     """
     rows = [(each.ledger_id, row) for each in index.groups for row in each.rows]
     if rows[0][1].offset != 0:

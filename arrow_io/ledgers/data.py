@@ -19,7 +19,7 @@ from arrow_io.errors import (
     TruncatedObjectError,
     UnknownFormatError,
 )
-from arrow_io.format.block_table import BlockTable, packed, unpacked
+from arrow_io.format.block_table import BlockTable, pack_entry_table, unpack_entry_table
 from arrow_io.format.data_block import PADDING_PATTERN, is_padding
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import LedgerObjectName
@@ -78,7 +78,7 @@ class LedgerData:
             self.name.ledger_id,
             table.data_object_length_bytes,
             table.data_header_length_bytes,
-            packed(table.entry_table),
+            pack_entry_table(table.entry_table),
             table.last_entry_id,
             self.length_bytes,
             self.managed_ledger,
@@ -418,7 +418,7 @@ def _restored(  # noqa: PLR0917 - called by pickle alone
         BlockTable(
             data_object_length_bytes,
             data_header_length_bytes,
-            unpacked(packed_entry_table),
+            unpack_entry_table(packed_entry_table),
             last_entry_id,
         ),
         length_bytes,

@@ -78,9 +78,9 @@ def test_other_magics_are_refused_by_name(magic: int, error: type[FormatError], 
 @pytest.mark.parametrize(
     ("expected", "words", "offset"),
     [
-        (replace(HEADER, header_length_bytes=100), "header length 128 .* 100", 1004),
-        (replace(HEADER, block_length_bytes=500), "block length 5242880 .* 500", 1012),
-        (replace(HEADER, first_entry_id=78), "first entry id 77 .* 78", 1020),
+        (replace(HEADER, header_length_bytes=100), "header length is 128 .* 100", 1004),
+        (replace(HEADER, block_length_bytes=500), "block length is 5242880 .* 500", 1012),
+        (replace(HEADER, first_entry_id=78), "first entry id is 77 .* 78", 1020),
     ],
 )
 def test_fields_that_differ_are_corrupt(expected: BlockHeader, words: str, offset: int) -> None:

@@ -289,10 +289,10 @@ def test_other_magics_are_refused_by_name(
         (index_object(rows=(*ROWS[:2], (2, 3, 463))), "of -1 bytes", 164),
         (index_object(rows=((0, 1, 0), (2, 2, 151))), "151 bytes with 2 entries", 124),
         (index_object(data_length=459), "139 bytes with 1 entry", 164),
-        (index_object(data_length=320, rows=(*ROWS[:2], (3, 3, 320))), "id 3 behind .* 2", 164),
+        (index_object(data_length=320, rows=(*ROWS[:2], (3, 3, 320))), "id 3 is after .* 2", 164),
         (
             index_object(metadata=METADATA.replace(b"\x18\x0e", b"\x18\x2b")),
-            "3 entries of 43 bytes cannot lie in 462 bytes",
+            "3 entries of 43 bytes do not fit in 462 bytes",
             8,
         ),
         (
@@ -300,7 +300,7 @@ def test_other_magics_are_refused_by_name(
             "142 bytes with 126 entries",
             164,
         ),
-        (bytes(4) + bytes(MAX_INDEX_OBJECT_BYTES), "bytes are more than", 0),
+        (bytes(4) + bytes(MAX_INDEX_OBJECT_BYTES), "at most 67108864 allowed", 0),
     ],
 )
 def test_contradictions_are_corrupt(damaged: bytes, words: str, offset: int | None) -> None:

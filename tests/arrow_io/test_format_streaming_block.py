@@ -24,10 +24,10 @@ def test_headers_are_those_of_pulsars_writer(golden: GoldenSegment) -> None:
     ("offset", "expected"),
     [
         (0, UnknownFormatError),
-        (11, "header length 129 in the block header, 128 by the index block"),
-        (19, "block length 4097"),
-        (27, "first entry id 13"),
-        (35, "ledger id 520"),
+        (11, "header length is 129 in the block header, but 128 in the index block"),
+        (19, "block length is 4097"),
+        (27, "first entry id is 13"),
+        (35, "ledger id is 520"),
     ],
 )
 def test_each_field_is_compared(offset: int, expected: str | type[FormatError]) -> None:
@@ -44,7 +44,7 @@ def test_each_field_is_compared(offset: int, expected: str | type[FormatError]) 
 
 def test_a_short_header_is_truncated() -> None:
     """All of the header must be there, though zeroes are most of it."""
-    with pytest.raises(TruncatedObjectError, match="127 bytes where a block header of 128"):
+    with pytest.raises(TruncatedObjectError, match="127 bytes instead of a block header of 128"):
         check_streaming_header(bytes(127), expected=HEADER, offset=0)
 
 

@@ -117,7 +117,7 @@ def test_a_share_says_where_its_blocks_stand() -> None:
         (index_object((-1, INFO_7, [(0, 1, 0)])), "ledger id -1"),
         (index_object((8, INFO_7, [(0, 1, 0)])), "metadata of ledger 7"),
         (index_object((7, INFO_7, [])), "number of blocks 0"),
-        (index_object((7, INFO_7[:2], [(0, 1, 0)])), "tells of 0 entries"),
+        (index_object((7, INFO_7[:2], [(0, 1, 0)])), "records 0 entries"),
         (index_object((7, b"\x10\x03", [(0, 1, 0)])), "not a LedgerInfo"),
         (index_object((7, b"\xff", [(0, 1, 0)])), "not a LedgerInfo"),
         (index_object((7, INFO_7, [(3, 1, 0)])), "blocks from entry 3 to 3 of 3 entries"),
@@ -129,9 +129,9 @@ def test_a_share_says_where_its_blocks_stand() -> None:
         (index_object((7, INFO_7, [(0, 1, 0), (2, 2, 4000)])), "block of 96 bytes"),
         (index_object((7, INFO_7, [(0, 1, 0), (2, 2, 5000)])), "block of -904 bytes"),
         (SOUND + bytes(3), None),
-        (index_object(GROUP, extra_length=3) + bytes(3), "3 bytes where a ledger must stand"),
+        (index_object(GROUP, extra_length=3) + bytes(3), "3 bytes instead of a ledger.s record"),
         (index_object(GROUP, extra_length=-60), "index length"),
-        (bytes(MAX_INDEX_OBJECT_BYTES + 1), "more than"),
+        (bytes(MAX_INDEX_OBJECT_BYTES + 1), "at most 67108864 allowed"),
     ],
 )
 def test_contradictions_are_found(data: bytes, match: str | None) -> None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from arrow_io.format.block_table import packed, unpacked
+from arrow_io.format.block_table import pack_entry_table, unpack_entry_table
 from arrow_io.ledgers.ledger import Block
 from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.storage.location import Location
@@ -64,4 +64,4 @@ def test_it_is_the_same_in_another_process(version: ETag | None) -> None:
 
     assert copy == data
     assert copy.blocks(0, 4) == data.blocks(0, 4)
-    assert unpacked(packed(data.table.entry_table)) == data.table.entry_table
+    assert unpack_entry_table(pack_entry_table(data.table.entry_table)) == data.table.entry_table

@@ -128,7 +128,7 @@ SECOND: Final = TABLE.block_start(1)
                 12,
                 _i64(127),
                 CorruptBlockError,
-                "127 bytes with a header of 128",
+                "block length 127 is less than the block header length 128",
                 (12, None),
             ),
             "long block": (

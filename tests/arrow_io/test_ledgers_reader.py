@@ -355,7 +355,7 @@ def test_block_of_another_ledger_is_an_error(damaged: Damaged) -> None:
         CorruptBlockError,
         2,
         3,
-        match="first entry id 3 in the block header, 2 by the index block",
+        match="first entry id is 3 in the block header, but 2 in the index block",
         offset=_BLOCK_BYTES + 20,
     )
 
