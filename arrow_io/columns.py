@@ -140,7 +140,7 @@ _MEMBER = Needs(metadata=True, members=True, payload=False)
 _PAYLOAD = Needs(metadata=True, members=True, payload=True)
 
 
-def _null_where(values: pa.Array, type_: pa.DataType, absent: pa.BooleanArray) -> pa.Array:
+def _with_nulls(values: pa.Array, type_: pa.DataType, absent: pa.BooleanArray) -> pa.Array:
     """Return the values as `type_`, null where `absent` is true.
 
     The data buffer of a boolean array is the validity bitmap.
@@ -169,10 +169,10 @@ def _broker_index(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Ar
     member = pc.max_element_wise(rows.row_numbers(layout.ROW_BATCH_INDEX), 0)
     index = pc.add(pc.subtract(last, pc.subtract(size, 1)), member)
     absent = pc.invert(_has_flag(rows.entry_numbers(layout.FLAGS), layout.HAS_BROKER_INDEX))
-    return _null_where(index, pa.int64(), absent)
+    return _with_nulls(index, pa.int64(), absent)
 
 
-def _joined(*numbers: pa.Array) -> pa.StringArray:
+def _join_numbers(*numbers: pa.Array) -> pa.StringArray:
     """Return the numbers as `(a,b,…)`, as Pulsar SQL and Pulsar's TxnID write them."""
     texts = [each.cast(pa.string()) for each in numbers]
     inner = pc.binary_join_element_wise(*texts, ",")
@@ -180,7 +180,7 @@ def _joined(*numbers: pa.Array) -> pa.StringArray:
 
 
 def _message_id(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
-    return _joined(
+    return _join_numbers(
         rows.ledger_ids(),
         rows.entry_numbers(layout.ENTRY_ID),
         rows.row_numbers(layout.ROW_BATCH_INDEX),
@@ -192,20 +192,20 @@ def _txn_id(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
     if not pc.any(present).as_py():
         return pa.nulls(rows.count, pa.string())
     most, least = (rows.entry_numbers(each) for each in (layout.TXN_MOST, layout.TXN_LEAST))
-    return pc.if_else(present, _joined(most, least), pa.scalar(None, pa.string()))
+    return pc.if_else(present, _join_numbers(most, least), pa.scalar(None, pa.string()))
 
 
 def _null_value(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.BooleanArray:
     return _has_flag(rows.row_numbers(layout.ROW_FLAGS), layout.NULL_VALUE)
 
 
-def _same_text(text: str, count: int) -> pa.StringArray:
+def _repeat_text(text: str, count: int) -> pa.StringArray:
     """Return `count` copies of a text: a slice of a cached, shared array."""
-    return _repeated(text, 1 << max(0, count - 1).bit_length()).slice(0, count)
+    return _repeat_cached(text, 1 << max(0, count - 1).bit_length()).slice(0, count)
 
 
 @lru_cache(maxsize=64)
-def _repeated(text: str, count: int) -> pa.StringArray:
+def _repeat_cached(text: str, count: int) -> pa.StringArray:
     return pa.repeat(text, count)
 
 
@@ -241,7 +241,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            doc="partition key; Base64 text if the producer gave bytes",
            build=Gathered(layout.GATHERED_ROW_BYTES, layout.ROW_KEY, pa.string())),
     Column("__properties__", PROPERTIES, needs=_MEMBER,
-           doc="properties; the last value wins if a name stands twice",
+           doc="properties; the last value wins if a name occurs twice",
            build=Gathered(layout.GATHERED_PROPERTIES, 0, PROPERTIES)),
     Column(VALUE_COLUMN, pa.binary(), needs=_PAYLOAD,
            doc="the value's bytes; null if the message has a null value",
@@ -251,7 +251,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            build=_message_id),
     Column("__topic__", pa.string(), needs=_POSITION, default=False,
            doc="full topic name, with its partition",
-           build=lambda rows, origin, _: _same_text(origin.topic, rows.count)),
+           build=lambda rows, origin, _: _repeat_text(origin.topic, rows.count)),
     Column("__key_bytes__", pa.binary(), needs=_MEMBER, default=False,
            doc="the key as bytes, decoded if it is Base64",
            build=lambda rows, _, tally: rows.key_bytes(tally)),
@@ -379,7 +379,7 @@ class Assembly:
         self._schema = projection.schema
         self._origin = origin
         self._null_columns: list[tuple[int, pa.DataType]] = []
-        self._built: list[tuple[int, Callable[[MessageColumns, Origin, Tally], pa.Array]]] = []
+        self._builders: list[tuple[int, Callable[[MessageColumns, Origin, Tally], pa.Array]]] = []
         gathered: list[tuple[int, Gathered]] = []
         typed: list[tuple[int, ValueField]] = []
         fields = projection._fields
@@ -395,11 +395,11 @@ class Assembly:
             elif isinstance(column.build, Gathered):
                 gathered.append((place, column.build))
             else:
-                self._built.append((place, column.build))
-        self._gathered = [place for place, _ in gathered]
+                self._builders.append((place, column.build))
+        self._gathered_places = [place for place, _ in gathered]
         names = self._schema.names
         self._gathering = Gathering([(names[place], each) for place, each in gathered])
-        self._typed = [place for place, _ in typed]
+        self._typed_places = [place for place, _ in typed]
         self._values = None
         if projection.values is not None and typed:
             self._values = projection.values.select([each for _, each in typed])
@@ -424,7 +424,7 @@ class Assembly:
             gathered = rows.gathered(self._gathering, tally)
             is_whole = gathered.num_rows == rows.count
             part = rows if is_whole else rows.part(0, gathered.num_rows)
-            if len(self._gathered) == len(self._schema):
+            if len(self._gathered_places) == len(self._schema):
                 yield gathered
             else:
                 yield from self._complete(gathered, part, tally)
@@ -437,9 +437,9 @@ class Assembly:
         self, gathered: pa.RecordBatch, rows: MessageColumns, tally: Tally
     ) -> Iterator[pa.RecordBatch]:
         """Add the columns that are not gathered."""
-        columns = dict(zip(self._gathered, gathered.columns, strict=True))
+        columns = dict(zip(self._gathered_places, gathered.columns, strict=True))
         columns |= {place: pa.nulls(rows.count, type_) for place, type_ in self._null_columns}
-        columns |= {place: build(rows, self._origin, tally) for place, build in self._built}
+        columns |= {place: build(rows, self._origin, tally) for place, build in self._builders}
         if self._values is None:
             yield self._ordered(columns)
             return
@@ -448,7 +448,7 @@ class Assembly:
         for typed in self._values.arrays(rows, tally):
             count = len(typed[0])
             batch_columns = {place: values.slice(first, count) for place, values in columns.items()}
-            yield self._ordered(batch_columns | dict(zip(self._typed, typed, strict=True)))
+            yield self._ordered(batch_columns | dict(zip(self._typed_places, typed, strict=True)))
             first += count
             del typed
 

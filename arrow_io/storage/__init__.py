@@ -1,1 +1,1 @@
-"""Objects of a bucket or a folder: where they are, their bytes, and what each request cost."""
+"""Access to the objects of a bucket or folder: locations, requests, retries, ranges, uploads."""

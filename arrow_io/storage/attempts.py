@@ -1,4 +1,4 @@
-"""Retries of a request: how often it is sent, how long it may take, and how its attempts ended."""
+"""Retries of a request: the policy, the deadline, and the record of its attempts."""
 
 from __future__ import annotations
 
@@ -26,44 +26,45 @@ _Result = TypeVar("_Result")
 DEFAULT_ATTEMPTS: Final = 5
 
 
-def _any_share(longest_s: float) -> float:
-    """A time between nothing and so many seconds."""
+def _random_pause(longest_s: float) -> float:
+    """Return a random time between 0 and `longest_s`."""
     return random.uniform(0, longest_s)  # noqa: S311 - it is no secret
 
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often and after which pauses a request that failed is sent again, and for how long.
+    """How often, after which pauses and for how long a failed request is sent again.
 
-    An answer that says to try later is no failure of the store: it is waited for until the
-    deadline, unless `attempts` is given. Pauses after such an answer are random, so that requests
-    that were refused together do not come back together.
+    An answer that says to try later (429, 503) is not counted as a failure: the request is repeated
+    until the deadline, unless `attempts` is set. Pauses after such an answer are random, so that
+    requests that were refused together do not return together.
 
-    Libraries send some requests again by themselves (botocore up to five times, s3fs each of those
-    up to five times): `attempts` counts none of that, `deadline_s` bounds it all.
+    Libraries repeat some requests themselves (botocore up to five times, s3fs each of those up to
+    five times). `attempts` does not count those; `deadline_s` bounds them all.
     """
 
     attempts: int | None = None
-    """Greatest number of times that a request is sent, the first time included; at least 1. None:
-    5, without those that were answered by "try later"."""
+    """Maximum number of times a request is sent, including the first; at least 1. None: 5, not
+    counting attempts that were answered by "try later"."""
     first_delay_s: float = 0.1
-    """Pause before the second attempt, in seconds; doubled before each further one."""
+    """Pause before the second attempt, in seconds; doubled before each later attempt."""
     max_delay_s: float = 5.0
-    """Longest pause, in seconds."""
+    """Maximum pause, in seconds."""
     deadline_s: float = 60.0
-    """Time for a request with all its attempts, in seconds; after it no attempt begins. On S3 an
-    attempt that is under way is then given up, unless bytes have come."""
+    """Time for a request with all its attempts, in seconds; after it no attempt starts. On S3, an
+    attempt in flight is then cancelled unless bytes have arrived."""
     least_bytes_per_s: float = 8 << 10
-    """So many bytes of a body, received or to be sent, extend the deadline by one second."""
+    """Minimum transfer rate. Each time this number of bytes of a body is received or is to be sent,
+    the deadline is extended by one second."""
     sleep: Callable[[float], object] = time.sleep
-    """What waits for a number of seconds."""
+    """Waits for a number of seconds."""
     clock: Callable[[], float] = time.monotonic
-    """A clock, in seconds from any beginning."""
-    jitter: Callable[[float], float] = _any_share
-    """Makes, of the longest pause after "try later", the one that is kept; both in seconds."""
+    """A monotonic clock, in seconds."""
+    jitter: Callable[[float], float] = _random_pause
+    """Returns the pause after "try later" for the maximum pause; both in seconds."""
 
     def with_options(self, storage_options: Mapping[str, object]) -> RetryPolicy:
-        """The policy that storage options ask for; this one unless they say otherwise.
+        """Return the policy with the fields that storage options set.
 
         Raises:
             OptionError: An option is not a number, or out of bounds.
@@ -73,15 +74,15 @@ class RetryPolicy:
 
     @property
     def most_failures(self) -> int:
-        """How many failures that count end a request."""
+        """Number of counted failures after which a request fails."""
         return DEFAULT_ATTEMPTS if self.attempts is None else self.attempts
 
     def counts(self, error: BaseException) -> bool:
-        """Whether a failure is one of those whose number is bounded."""
+        """Return whether a failure counts towards `most_failures`."""
         return self.attempts is not None or not says_try_later(error)
 
     def call(self, request: Callable[[], _Result]) -> _Result:
-        """Send a request, and send it again as long as it fails in a way that may pass.
+        """Send a request, and repeat it while it fails with a transient error.
 
         Args:
             request: Sends the request once.
@@ -90,7 +91,7 @@ class RetryPolicy:
             What `request` returned.
 
         Raises:
-            Exception: What the last attempt raised, as the library raised it.
+            Exception: The library's error of the last attempt.
         """
         attempts = Attempts(self)
         while True:
@@ -99,20 +100,25 @@ class RetryPolicy:
                 return request()
             except storage_errors() as error:
                 if not attempts.pause_after(error):
-                    attempts.raise_earlier()
+                    attempts.raise_earlier_error()
                     raise
 
     def is_too_late(self, start_s: float, received_bytes: int) -> bool:
-        """Whether what began at a time of `clock` has brought too few bytes until now."""
+        """Return whether a transfer that started at `start_s` has received too few bytes.
+
+        Args:
+            start_s: Start, as a time of `clock`.
+            received_bytes: Number of bytes received so far.
+        """
         allowed_s = self.deadline_s + received_bytes / self.least_bytes_per_s
         return self.clock() - start_s > allowed_s
 
 
 class Refusals:
-    """How often a store answered that it is asked for too much now.
+    """A counter of a store's answers that it receives too many requests.
 
-    Any thread may note one. Of two that do so at once, one may be lost: that there are more than
-    before can be relied on, and nothing else.
+    Any thread may increment it without a lock. Of two simultaneous increments one may be lost, so
+    rely only on the fact that the count has risen.
 
     Attributes:
         count: The number.
@@ -131,30 +137,30 @@ class Attempts:
     """The attempts at one request: their number, their time and the last answer."""
 
     retry: RetryPolicy
-    """What bounds them."""
+    """The policy that bounds them."""
     can_repeat: bool = True
-    """Whether there may be more than one."""
+    """Whether more than one attempt is allowed."""
     sent_bytes: int = 0
-    """Length of the body that each of them sends, in bytes."""
+    """Length of the body that each attempt sends, in bytes."""
     count: int = 0
-    """How many there were."""
+    """Number of attempts."""
     failure_count: int = 0
-    """How many of them failed in a way whose number the policy bounds."""
+    """Number of failures that the policy bounds."""
     sent_requests: int = 0
-    """How many requests that were, with all that libraries sent again; 0 if it is not known."""
+    """Number of requests sent, including repeats by libraries; 0 if not known."""
     last_status: int | None = None
     """HTTP status of the last answer; None if there was none, or it is not known."""
     is_late: bool = False
-    """Whether the last one was given up because its time was over."""
+    """Whether the last attempt was cancelled because its time was over."""
     refusals: Refusals = field(default_factory=Refusals)
-    """Counts the answers by which the store refused one."""
+    """Counts the answers that refused an attempt."""
     _stop: float | None = None
-    """Time of the policy's clock at which the last one must have begun."""
+    """Time of the policy's clock after which no attempt may start."""
     _delay_s: float = 0.0
     _failure: Exception | None = None
 
     def begin(self) -> Attempt:
-        """Begin an attempt; the first starts the time of all of them."""
+        """Start an attempt; the first one starts the time of all of them."""
         now, retry = self.retry.clock(), self.retry
         if self._stop is None:
             self._stop = now + retry.deadline_s + self.sent_bytes / retry.least_bytes_per_s
@@ -163,10 +169,10 @@ class Attempts:
         return Attempt(self, self._stop - now)
 
     def pause_after(self, error: Exception) -> bool:
-        """Wait between an attempt that failed and the next one.
+        """Wait between a failed attempt and the next one.
 
         Returns:
-            Whether there is a next one.
+            Whether there is a next attempt.
         """
         assert self._stop is not None, "begun"  # noqa: S101 - for mypy
         retry = self.retry
@@ -182,19 +188,19 @@ class Attempts:
         if is_last or retry.clock() + pause_s >= self._stop:
             return False
         if self._failure is None or not self.is_late:
-            # Without the frames, which hold this.
+            # Drop the traceback: its frames refer to this object.
             self._failure = error.with_traceback(None)
         retry.sleep(pause_s)
         self._delay_s *= 2
         return True
 
-    def raise_earlier(self) -> None:
-        """Raise the error of an earlier attempt if the last one was given up, which says less."""
+    def raise_earlier_error(self) -> None:
+        """Raise an earlier attempt's error if the last attempt was cancelled, as it says more."""
         if self.is_late and self._failure is not None:
             raise self._failure
 
     def description(self) -> str:
-        """How many there were, and what the last answer was.
+        """Return the number of attempts and the last answer, for messages.
 
         Example:
             >>> Attempts(RetryPolicy(), count=1, sent_requests=7, last_status=503).description()
@@ -208,7 +214,7 @@ class Attempts:
         return text
 
     def advice(self) -> str:
-        """The storage option that allows more; empty if none does.
+        """Return advice on the storage option that allows more; empty if none does.
 
         Example:
             >>> Attempts(RetryPolicy(), count=5, failure_count=5).advice()
@@ -228,16 +234,16 @@ class Attempts:
 
 
 class Attempt:
-    """One attempt at a request, and its time, which the bytes of its answer extend.
+    """One attempt at a request, and its time, which received bytes extend.
 
     Args:
         attempts: All attempts at the request.
-        seconds: Time for it, with that for the body that it sends, in seconds.
+        seconds: Time for the attempt, including that for the body it sends, in seconds.
 
     Attributes:
         attempts: All attempts at the request.
-        seconds: Its time at the start; what is received does not add to it.
-        is_over: Set when nobody waits for the answer any more.
+        seconds: The time at the start; received bytes do not change it.
+        is_over: Set when no caller waits for the answer any more.
     """
 
     __slots__ = ("_end", "attempts", "is_over", "seconds")
@@ -248,69 +254,69 @@ class Attempt:
         self.is_over = False
 
     def start(self, times: int = 1) -> None:
-        """Start its time when it can be sent: a wait for others is not the store's time.
+        """Start the time when the request can be sent: waiting for other requests does not count.
 
         Args:
-            times: How many times as long it may take.
+            times: Factor by which the time is multiplied.
         """
         self.seconds *= times
         self.is_over = False
         self._end = time.monotonic() + self.seconds
 
     def extend(self, size_bytes: int) -> None:
-        """Put off the end of the time for bytes that came."""
+        """Extend the time for received bytes."""
         self._end += size_bytes / self.attempts.retry.least_bytes_per_s
 
     def remaining_s(self) -> float:
-        """What is left of the time, in seconds; at least 0."""
+        """Return the remaining time, in seconds; at least 0."""
         return max(0, self._end - time.monotonic())
 
     @asynccontextmanager
-    async def bounding(self) -> AsyncIterator[asyncio.Timeout]:
-        """Cancel what a task of an event loop does in the context when the time is over.
+    async def timeout(self) -> AsyncIterator[asyncio.Timeout]:
+        """Cancel the current task's work in the context when the time is over.
 
         Yields:
-            Tells whether that was so; the context then ends with a `TimeoutError`.
+            The timeout. If it expired, the context ends with a `TimeoutError`.
         """
         loop = asyncio.get_running_loop()
-        looking: asyncio.TimerHandle | None = None
+        timer: asyncio.TimerHandle | None = None
 
-        def look() -> None:
-            # To move a timer for each part of a body would take as long as all else that is done
-            # with that part. So it looks for what has come when it would have ended.
-            nonlocal looking
+        def check_time() -> None:
+            # Moving a timer for each part of a body would cost as much as processing the part. So
+            # the timer checks when it fires whether bytes have extended the time.
+            nonlocal timer
             remaining_s = self.remaining_s()
-            looking = loop.call_later(remaining_s, look) if remaining_s else None
-            if looking is None:
+            timer = loop.call_later(remaining_s, check_time) if remaining_s else None
+            if timer is None:
                 limit.reschedule(loop.time())
 
         async with asyncio.timeout(None) as limit:
-            look()
+            check_time()
             try:
                 yield limit
             finally:
-                if looking is not None:
-                    looking.cancel()
+                if timer is not None:
+                    timer.cancel()
 
     @asynccontextmanager
-    async def limiting(self, library: str) -> AsyncIterator[None]:
-        """Start the time, and give up what the context does when it is over.
+    async def time_limit(self, library: str) -> AsyncIterator[None]:
+        """Start the time, and cancel the work in the context when it is over.
 
         Args:
-            library: Sends the request, and sends it again by itself; the error names it.
+            library: The library that sends and repeats the request, for the error.
 
         Raises:
             RequestGivenUpError: The time was over.
         """
         self.start()
         try:
-            async with self.bounding() as limit:
+            async with self.timeout() as limit:
                 yield
         except TimeoutError:
             if not limit.expired():
                 raise
             message = (
-                f"no sound and whole answer within {self.seconds:.3g} s, with all that {library}"
-                " sent again"
+                f"no complete, valid answer within {self.seconds:.3g} s, including the retries of"
+                f" {library}"
             )
             raise RequestGivenUpError(message) from None

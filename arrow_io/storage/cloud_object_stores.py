@@ -1,9 +1,9 @@
-"""Google Cloud Storage through gcsfs, and Azure through adlfs: no retries of ours.
+"""Google Cloud Storage through gcsfs and Azure through adlfs, one attempt per call.
 
-Neither library checks what a listing is answered with. gcsfs takes any JSON object for a page, and
-one without keys for the last; what else a proxy or a busy server sends, either stumbles over. So
-gcsfs sends the requests for pages, and this module reads the answers; adlfs reads them itself, and
-its errors are sorted here.
+Neither library checks the answer to a listing. gcsfs accepts any JSON object as a page, and takes a
+page without keys for the last one; both fail on other answers of a proxy or a busy server. So gcsfs
+only sends the requests for pages, and this module parses the answers. adlfs parses its answers
+itself, and this module classifies its errors.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from arrow_io.storage.listing_pages import ListingPage, ListingPages
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectInfo,
-    WithoutLeftovers,
+    StoreWithoutUploads,
     protocols,
 )
 from arrow_io.storage.store_uploads import ClosingUpload, StoreUpload
@@ -39,26 +39,26 @@ if TYPE_CHECKING:
 
 _PAGE_KEYS: Final = 1000
 _LISTING_KIND: Final = "storage#objects"
-"""What a page of a listing of Google's says that it is."""
+"""The `kind` of a listing page of Google Cloud Storage."""
 
 
-class CloudObjectStore(WithoutLeftovers):
-    """A bucket or container of a store that expires what is unfinished."""
+class CloudObjectStore(StoreWithoutUploads):
+    """A bucket or container of a store that expires unfinished uploads by itself."""
 
-    puts_new: ClassVar[bool] = True
+    can_put_new: ClassVar[bool] = True
 
     def get_object(self, request: Request, attempt: Attempt) -> ObjectContent:
-        """The first `stop` bytes of an object, or all of it if it is shorter."""
+        """Return the first `stop` bytes of an object, or all of it if it is shorter."""
         try:
             return super().get_object(request, attempt)
         except storage_errors() as error:
-            # Of an object without a byte no range can be asked for.
+            # An empty object satisfies no range request.
             if http_status(error) != RANGE_NOT_SATISFIABLE:
                 raise
         return ObjectContent(b"", None)
 
     def put_new_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a whole object unless there is one of its name: its last request is conditional."""
+        """Write a whole object unless the name is taken; the last request is conditional."""
         upload = self._begin_file(request, "xb")
         try:
             upload.write_part(request, attempt)
@@ -67,7 +67,7 @@ class CloudObjectStore(WithoutLeftovers):
             upload.discard(request, attempt)
 
     def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
-        """Begin an object that is written in parts."""
+        """Start an object that is written in parts."""
         del attempt
         return self._begin_file(request, "wb")
 
@@ -90,7 +90,7 @@ class AzureObjectStore(CloudObjectStore):
         try:
             return super()._entries()
         except (AttributeError, TypeError, ValueError, DecodeError) as error:
-            # The library reads an answer that is no listing as None, or as JSON, and goes on.
+            # The library parses an answer that is not a listing as None or JSON, and then fails.
             message = f"the answer is not an XML listing: {type(error).__name__}: {error}"
             raise BrokenAnswerError(message) from None
 
@@ -112,24 +112,24 @@ class GcsObjectStore(CloudObjectStore):
         return ListingPage(objects, count, marker)
 
     def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
-        """Names of the folders directly in the folder, in the store's order: one page."""
+        """List the names of the folders directly in the folder, in the store's order: one page."""
         page, count, marker = self._page(request, attempt)
         _, folder = self._bucket_and_folder()
         names = (prefix.removeprefix(folder).rstrip("/") for prefix in page["prefixes"])
         return ListingPage([name for name in names if name and "/" not in name], count, marker)
 
     def has_objects_from(self, key: str, attempt: Attempt) -> bool:
-        """Return whether the folder has an object whose key follows another in their order.
+        """Return whether the folder has an object whose key sorts after another key.
 
         Args:
-            key: The other key, with the folder; whether that exists does not matter.
-            attempt: The attempt to which the requests belong; its policy bounds the pages.
+            key: The other key, with the folder; no object needs to have it.
+            attempt: The attempt that the requests belong to; its policy bounds the pages.
         """
         _, folder = self._bucket_and_folder()
         pages = ListingPages(attempt.attempts.retry)
         marker: tuple[str] | None = None
         while True:
-            # A page of two has another key beside that one, unless the server makes shorter ones.
+            # A page of two has another key besides `key`, unless the server makes shorter pages.
             page = self._fetch_page(attempt, marker, prefix=folder, startOffset=key, maxResults=2)
             if any(item["name"] != key for item in page["items"]):
                 return True
@@ -145,7 +145,7 @@ class GcsObjectStore(CloudObjectStore):
     def _page(
         self, request: Request, attempt: Attempt
     ) -> tuple[Mapping[str, Any], int, tuple[str] | None]:
-        """A page of objects and folders, how many names it has, and where the next one starts."""
+        """Return a page of objects and folders, its number of names, and the next page's marker."""
         _, folder = self._bucket_and_folder()
         page = self._fetch_page(
             attempt, request.marker, prefix=folder, delimiter="/", maxResults=_PAGE_KEYS
@@ -165,7 +165,7 @@ class GcsObjectStore(CloudObjectStore):
         """Return one page of a listing.
 
         Raises:
-            BrokenAnswerError: The answer is cut, or something else.
+            BrokenAnswerError: The answer is incomplete, or not a listing.
         """
         bucket, _ = self._bucket_and_folder()
         sent = {name: value for name, value in options.items() if value != ""}
@@ -173,13 +173,13 @@ class GcsObjectStore(CloudObjectStore):
             sent["pageToken"] = marker[0]
 
         async def fetch() -> bytes:
-            async with attempt.limiting("gcsfs"):
+            async with attempt.time_limit("gcsfs"):
                 try:
                     _, body = await self._file_system._call(  # noqa: SLF001
                         "GET", "b/{}/o", bucket, **sent
                     )
                 except ValueError as error:
-                    # Of gcsfs, for a request that the server calls invalid.
+                    # gcsfs raises it for a request that the server calls invalid.
                     raise OSError(errno.EINVAL, str(error)) from None
             return bytes(body)
 
@@ -192,10 +192,10 @@ def _next_marker(page: Mapping[str, Any]) -> tuple[str] | None:
 
 
 def _checked_page(body: bytes) -> Mapping[str, Any]:
-    """Return a page of a listing in Google's JSON, with `items` and `prefixes`, perhaps empty.
+    """Parse a page of a listing in Google's JSON; add `items` and `prefixes` if absent.
 
     Raises:
-        BrokenAnswerError: The answer is cut, or something else.
+        BrokenAnswerError: The answer is incomplete, or not a listing.
     """
     try:
         page = json.loads(body)

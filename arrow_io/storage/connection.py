@@ -1,4 +1,4 @@
-"""From a URL and options to the store that answers requests."""
+"""The store for a URL and storage options."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ def open_store(
 ) -> ObjectStore:
     """Connect to the store of a URL.
 
-    fsspec keeps one file system for each set of options and process, and drops them all in a forked
-    child, so this is cheap and must be called again after a fork.
+    fsspec caches one file system for each set of options and process, and drops them all in a
+    forked child. So this is cheap, and must be called again after a fork.
 
     Args:
         url: Any fsspec URL of a folder, bucket or prefix.
-        storage_options: Options of the file system, and ours.
-        max_connections: Most requests at a time.
+        storage_options: Options of the file system and of this project.
+        max_connections: Maximum number of concurrent requests.
         retry: How often a request is sent, and how long it may take.
 
     Raises:
-        OptionError: The client is not known, or none for this store or these options.
-        Exception: What fsspec or the file system's library raises.
+        OptionError: The client is unknown, or does not support this store or these options.
+        Exception: Whatever fsspec or the file system's library raises.
     """
     fsspec_options = library_options(storage_options)
     if uses_obstore(storage_options):
@@ -63,7 +63,7 @@ def open_store(
 def _open_fsspec(
     url: str, fsspec_options: Mapping[str, object], max_connections: int
 ) -> ObjectStore:
-    # fsspec keeps file systems by the text of their options, which hidden ones would share.
+    # fsspec caches file systems by the repr of their options; all hidden values have the same repr.
     options = _add_pool_size(url, shown_to_library(fsspec_options), max_connections)
     return _store(*url_to_fs(str(url), **options))
 
@@ -95,8 +95,8 @@ def _open_obstore(
         package, extra = _WITNESSES[place.kind]
         if find_spec(package) is None:
             message = (
-                f"client 'obstore' needs {package} for listings, because obstore takes a page that"
-                f" is broken for an empty one: {install_command(extra)}"
+                f"client 'obstore' needs {package} for listings, because obstore treats a broken"
+                f" page as an empty one: {install_command(extra)}"
             )
             raise OptionError(message)
         connect_witness = partial(_connect_witness, url, options, max_connections, package)
@@ -107,24 +107,26 @@ _WITNESSES: Final[Mapping[StoreKind, tuple[str, str]]] = {
     StoreKind.S3: ("s3fs", "s3"),
     StoreKind.GCS: ("gcsfs", "gcs"),
 }
-"""The package whose listings are checked, and our extra that brings it, where obstore's cannot be
-trusted. Of Azure, obstore refuses an answer that is no page of a listing."""
+"""The package whose listings are used to check obstore's, and the extra that installs it.
+
+They are needed for stores whose listings obstore does not validate. On Azure, obstore rejects an
+answer that is not a listing."""
 
 
 def _connect_witness(
     url: str, options: Mapping[str, object], max_connections: int, package: str
 ) -> ObjectStore:
-    """Connect to a bucket through another library, for listings alone.
+    """Connect to a bucket through another library, only for listings.
 
     Raises:
-        OptionError: The library refuses the options.
+        OptionError: The library rejects the options.
     """
     try:
         store = _open_fsspec(url, options, max_connections)
         if isinstance(store, S3ObjectStore):
             store.connect()
     except (ImportError, TypeError, ValueError, KeyError) as error:
-        message = f"{package}, which lists for client 'obstore', refuses the options: {error}"
+        message = f"{package}, which client 'obstore' lists with, rejects the options: {error}"
         raise OptionError(redacted(message, options)) from None
     return store
 
@@ -132,11 +134,11 @@ def _connect_witness(
 def _add_pool_size(
     url: str, options: Mapping[str, object], max_connections: int
 ) -> Mapping[str, object]:
-    """Return the options with botocore's pool of connections, which has ten by default.
+    """Return the options with the size of botocore's connection pool, which is 10 by default.
 
     Raises:
-        OptionError: The file of certificates cannot be read, of which botocore would say no more
-            than that a file does not exist.
+        OptionError: The file of certificates cannot be read; botocore's own error would not name
+            it.
     """
     config, client = (options.get(name) or {} for name in ("config_kwargs", "client_kwargs"))
     if "::" in url or store_kind(url) is not StoreKind.S3 or not isinstance(config, Mapping):

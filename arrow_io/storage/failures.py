@@ -1,10 +1,10 @@
-"""Errors of file-system libraries: which are failures of the storage, and which may pass.
+"""Errors of file-system libraries: which ones are storage failures, and which are transient.
 
-Found by sending s3fs 2026.9 (aiobotocore 3.10) to a server that misbehaves. The table shows what is
-left after s3fs and botocore have made their own attempts (`s3_answers` sees to cut listings):
+Measured with s3fs 2026.9 (aiobotocore 3.10) against a misbehaving server. The table shows what
+remains after the retries of s3fs and botocore (`s3_answers` handles incomplete listings):
 
 =========================================== ===================================================
-The server                                  What reaches the caller of s3fs
+Behaviour of the server                     What the caller of s3fs gets
 =========================================== ===================================================
 500 InternalError, 503 SlowDown             `OSError` EREMOTEIO, EBUSY (cause: `ClientError`)
 502, 504, 429, any code s3fs does not know  `OSError` EIO (cause: `ClientError`)
@@ -12,9 +12,9 @@ The server                                  What reaches the caller of s3fs
 silence before the body, reset              botocore `ReadTimeoutError` (`HTTPClientError`)
 connection closed before the answer         botocore `ConnectionClosedError` (`HTTPClientError`)
 body ends before its Content-Length         aiohttp `ClientPayloadError`; **not** an `OSError`
-fewer bytes than asked, honestly announced  no error: short data
+fewer bytes than asked, correct length      no error: short data
 answer is the whole object, no range        no error: too much data
-nobody listens, unknown host                botocore `EndpointConnectionError`; **not** an `OSError`
+closed port, unknown host                   botocore `EndpointConnectionError`; **not** an `OSError`
 403; 404 NoSuchKey, NoSuchBucket            `PermissionError`; `FileNotFoundError`
 416 InvalidRange                            `OSError` EINVAL (cause: `ClientError`)
 no credentials, unusable bucket name        botocore `BotoCoreError`; **not** an `OSError`
@@ -49,8 +49,8 @@ _LIBRARY_ERRORS = {
 }
 """Base classes of the errors of each storage library that are not an `OSError`, by module."""
 
-# EndpointConnectionError is not here: botocore has asked five times by then, and if the endpoint is
-# mistyped, the user should hear it soon.
+# EndpointConnectionError is not here: botocore has tried five times by then, and a mistyped
+# endpoint should be reported soon.
 _TRANSIENT_LIBRARY_ERRORS = {
     "aiohttp": ("ClientPayloadError", "ServerDisconnectedError"),
     "azure.core.exceptions": ("ServiceRequestError", "ServiceResponseError"),
@@ -60,9 +60,9 @@ _TRANSIENT_LIBRARY_ERRORS = {
     "http.client": ("IncompleteRead",),
     "requests.exceptions": ("ChunkedEncodingError", "ConnectionError", "Timeout"),
 }
-"""Errors that may not come back when the request is sent once more, by module."""
+"""Errors that a repeated request may not meet again, by module."""
 
-# By name, because not every platform has every one.
+# By name, because not every platform defines all of them.
 _TRANSIENT_ERRNOS = frozenset(
     getattr(errno, name)
     for name in (
@@ -82,13 +82,13 @@ _TRANSIENT_ERRNOS = frozenset(
 )
 
 RANGE_NOT_SATISFIABLE: Final = 416
-"""HTTP status of an object that ends before the range that was asked for."""
+"""HTTP status if an object ends before the requested range."""
 PRECONDITION_FAILED: Final = 412
-"""HTTP status of an object that is not of the version that a request is for."""
+"""HTTP status if an object does not have the version that a request demands."""
 _HTTP_SERVER_ERRORS = 500
 _HTTP_REQUEST_TIMEOUT = 408
 HTTP_TRY_LATER: Final = frozenset({429, 503})
-"""HTTP statuses of a store that is asked for too much now."""
+"""HTTP statuses of a store that receives too many requests."""
 _TRY_LATER_CODES = frozenset(
     {
         "BandwidthLimitExceeded",
@@ -101,13 +101,13 @@ _TRY_LATER_CODES = frozenset(
         "TooManyRequestsException",
     }
 )
-"""Codes with which stores that speak S3 say it, some of them with another status."""
+"""S3 error codes with the same meaning, some of them with another status."""
 
 
 def storage_errors() -> tuple[type[Exception], ...]:
-    """Classes of the errors that a file-system library may raise, for an `except` clause.
+    """Return the error classes that a file-system library may raise, for an `except` clause.
 
-    A library that is not imported cannot have raised anything, so none is imported here.
+    A library that is not imported cannot have raised anything, so this imports none.
     """
     return (OSError, *_loaded_classes(_LIBRARY_ERRORS))
 
@@ -123,7 +123,7 @@ def _loaded_classes(names: Mapping[str, tuple[str, ...]]) -> list[type[Exception
 
 
 def is_transient(error: BaseException) -> bool:
-    """Whether the same request may succeed when it is sent once more."""
+    """Return whether the same request may succeed when it is repeated."""
     if isinstance(error, PulsarOffloadError):
         return False
     if isinstance(error, TimeoutError | ConnectionError):
@@ -139,12 +139,12 @@ def is_transient(error: BaseException) -> bool:
 
 
 def says_try_later(error: BaseException) -> bool:
-    """Whether the store answered that it is asked for too much now, and nothing is wrong."""
+    """Return whether the store answered only that it receives too many requests."""
     return http_status(error) in HTTP_TRY_LATER or s3_error_code(error) in _TRY_LATER_CODES
 
 
 def http_status(error: BaseException) -> int | None:
-    """HTTP status that the store answered with, or None if the error does not say."""
+    """Return the HTTP status of the store's answer, or None if the error does not have it."""
     candidates = [_s3_response(error).get("ResponseMetadata", {}).get("HTTPStatusCode")]
     # The attribute's name in aiohttp, in azure, and in gcsfs.
     candidates += [getattr(error, name, None) for name in ("status", "status_code", "code")]
@@ -152,13 +152,13 @@ def http_status(error: BaseException) -> int | None:
 
 
 def s3_error_code(error: BaseException) -> str | None:
-    """S3's code of an error, such as `NoSuchBucket`, or None if it is not S3's."""
+    """Return the S3 error code, such as `NoSuchBucket`, or None if there is none."""
     code = _s3_response(error).get("Error", {}).get("Code")
     return code if isinstance(code, str) else None
 
 
 def _s3_response(error: BaseException) -> Mapping[str, Mapping[str, object]]:
-    """The parsed answer of S3 that a `ClientError` holds; s3fs makes that the cause of its own."""
+    """Return the parsed S3 answer of a `ClientError`, which is the cause of s3fs's errors."""
     for candidate in (error, error.__cause__):
         response = getattr(candidate, "response", None)
         if isinstance(response, Mapping):
@@ -167,12 +167,12 @@ def _s3_response(error: BaseException) -> Mapping[str, Mapping[str, object]]:
 
 
 class RequestGivenUpError(ConnectionAbortedError):
-    """A request whose time was over before it was answered."""
+    """A request that was cancelled because its time was over."""
 
 
 class BrokenAnswerError(ConnectionError):
-    """An answer that is cut, or is not the store's: the page of a proxy, for instance."""
+    """An answer that is incomplete or not the store's, such as the page of a proxy."""
 
 
 class OtherBytesError(OSError):
-    """The answer is not the range that was asked for."""
+    """An answer that is not the requested range."""

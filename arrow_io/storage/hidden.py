@@ -1,10 +1,10 @@
-"""Secrets that do not show in tools which print the variables of a frame, as tracebacks may.
+"""Secrets that tools do not show when they print the variables of a frame.
 
-Such tools print `repr` of what they find: pytest's `--showlocals`, rich, Sentry, and Python's own
-`traceback` with `capture_locals`. Texts and bytes of the classes here can be used as before, and
-only their `repr` is a mask. Each entry point hides what it is given in its first statement. A
-library that keeps things by the `repr` of their options, as fsspec does, gets them plain: to it,
-all hidden values would be the same.
+Such tools print the `repr` of each variable: pytest's `--showlocals`, rich, Sentry, and Python's
+`traceback` with `capture_locals`. Texts and bytes of the classes here behave as usual, and only
+their `repr` is a mask. Each entry point hides its arguments in its first statement. Libraries that
+cache by the `repr` of options, as fsspec does, receive plain values: otherwise all hidden values
+would be equal to them.
 """
 
 from __future__ import annotations
@@ -20,41 +20,34 @@ _T = TypeVar("_T")
 
 
 class HiddenText(str):
-    """A text whose `repr` shows neither it nor a part of it.
+    """A text whose `repr` is a mask.
 
-    Whatever its methods make of it is hidden too; `str` of it is the plain text.
+    What its methods return is hidden too; `str` of it is the plain text.
     """
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """The mask."""
         return repr(MASK)
 
     def __radd__(self, other: str) -> HiddenText:
-        """Another text with this one behind it, hidden too."""
         return HiddenText(f"{other}{self}")
 
 
 class HiddenBytes(bytes):
-    """Bytes whose `repr` shows neither them nor a part of them.
-
-    Whatever their methods make of them is hidden too.
-    """
+    """Bytes whose `repr` is a mask; what their methods return is hidden too."""
 
     __slots__ = ()
 
     def __repr__(self) -> str:
-        """The mask."""
         return repr(MASK)
 
     def __radd__(self, other: bytes) -> HiddenBytes:
-        """Other bytes with these behind them, hidden too."""
         return HiddenBytes(b"".join((other, self)))
 
 
 def hidden(value: _T) -> _T:
-    """The same value; texts and bytes in it, at any depth of mappings and lists, are hidden.
+    """Return the value with all texts and bytes in it hidden, in mappings and lists at any depth.
 
     Example:
         >>> options = hidden({"key": "me", "nested": {"secret": "shhh"}, "anon": False})
@@ -63,25 +56,25 @@ def hidden(value: _T) -> _T:
         >>> options == {"key": "me", "nested": {"secret": "shhh"}, "anon": False}
         True
     """
-    result: _T = _mapped(value, HiddenText, HiddenBytes)
+    result: _T = _convert(value, HiddenText, HiddenBytes)
     return result
 
 
 def shown_to_library(value: _T) -> _T:
-    """The same value with nothing hidden: for a library that may go by the `repr` of what it gets.
+    """Return the value with nothing hidden, for a library that may use the `repr` of its options.
 
     Example:
         >>> shown_to_library(hidden({"secret": "shhh"}))
         {'secret': 'shhh'}
     """
-    result: _T = _mapped(value, str, bytes)
+    result: _T = _convert(value, str, bytes)
     return result
 
 
 def hidden_url(url: _T) -> _T:
-    """A URL, hidden if there may be a secret in it; also each in a mapping or a list of URLs.
+    """Return a URL, or a mapping or list of URLs, with each URL hidden that may have a secret.
 
-    Anything else is returned unchanged.
+    Any other value is returned unchanged.
 
     Example:
         >>> hidden_url("s3://bucket"), hidden_url(["sftp://me:pass@host"])
@@ -102,8 +95,8 @@ def _has_secret(url: object) -> bool:
     return isinstance(url, str) and redacted_urls(url) != url
 
 
-def _mapped(value: Any, text: type[str], data: type[bytes]) -> Any:  # noqa: ANN401 - as it came
-    """The value with its texts and bytes of these classes; itself if all are of them already."""
+def _convert(value: Any, text: type[str], data: type[bytes]) -> Any:  # noqa: ANN401 - as it came
+    """Return the value with texts and bytes in these classes, or itself if they already are."""
     if type(value) in {text, data}:
         return value
     if isinstance(value, str):
@@ -111,27 +104,27 @@ def _mapped(value: Any, text: type[str], data: type[bytes]) -> Any:  # noqa: ANN
     if isinstance(value, bytes):
         return data(value)
     if isinstance(value, Mapping):
-        pairs = {name: _mapped(each, text, data) for name, each in value.items()}
+        pairs = {name: _convert(each, text, data) for name, each in value.items()}
         return pairs if any(pairs[name] is not value[name] for name in pairs) else value
     if type(value) in {list, tuple}:
-        items = [_mapped(each, text, data) for each in value]
+        items = [_convert(each, text, data) for each in value]
         is_same = all(map(operator.is_, items, value))
         return value if is_same else type(value)(items)
     return value
 
 
-_BOTH: Final = (
+_SHARED_METHODS: Final = (
     "__add__", "__getitem__", "__mod__", "__mul__", "__rmul__", "capitalize", "center",
     "expandtabs", "join", "ljust", "lower", "lstrip", "partition", "removeprefix", "removesuffix",
     "replace", "rjust", "rpartition", "rsplit", "rstrip", "split", "splitlines", "strip",
     "swapcase", "title", "translate", "upper", "zfill",
 )  # fmt: skip
-"""Methods of texts and of bytes that return a part or a form of them, alone or in a list."""
+"""Methods of both texts and bytes that return derived texts or bytes, alone or in a list."""
 
 
-def _hide_results(hiding: type, plain: type, names: Iterable[str]) -> None:
+def _hide_results(hidden_type: type, plain_type: type, names: Iterable[str]) -> None:
     for name in names:
-        setattr(hiding, name, _hiding_method(getattr(plain, name)))
+        setattr(hidden_type, name, _hiding_method(getattr(plain_type, name)))
 
 
 def _hiding_method(method: Callable[..., _T]) -> Callable[..., _T]:
@@ -142,5 +135,5 @@ def _hiding_method(method: Callable[..., _T]) -> Callable[..., _T]:
     return hide_result
 
 
-_hide_results(HiddenText, str, (*_BOTH, "casefold", "encode", "format", "format_map"))
-_hide_results(HiddenBytes, bytes, (*_BOTH, "decode", "hex"))
+_hide_results(HiddenText, str, (*_SHARED_METHODS, "casefold", "encode", "format", "format_map"))
+_hide_results(HiddenBytes, bytes, (*_SHARED_METHODS, "decode", "hex"))

@@ -1,7 +1,7 @@
-"""The pages of a listing: each is a request by itself, and all together are bounded.
+"""The pages of a listing: each is a request of its own, and together they are bounded.
 
-A bucket may have millions of objects, so a listing has no deadline of its own: each page that
-brings keys extends it. A server that goes on with pages that bring nothing is given up.
+A bucket may have millions of objects, so a listing has no fixed deadline: each page that brings
+keys extends it. The listing of a server that keeps sending empty pages is cancelled.
 """
 
 from __future__ import annotations
@@ -18,32 +18,32 @@ if TYPE_CHECKING:
 _Item = TypeVar("_Item")
 
 KEY_BYTES: Final = 512
-"""About what a key takes in the XML of a page, in bytes."""
+"""Approximate size of a key in the XML of a page, in bytes."""
 MAX_KEYS: Final = 20_000_000
-"""Most keys of a listing: objects, folders or uploads."""
+"""Maximum number of keys of a listing: objects, folders or uploads."""
 MAX_PAGES: Final = 1_000_000
-"""Most pages of a listing, each of which has up to 1,000 keys."""
+"""Maximum number of pages of a listing; a page has up to 1,000 keys."""
 
 
 @dataclass(frozen=True, slots=True)
 class ListingPage(Generic[_Item]):
-    """One page of a listing; all of it if a library fetches the pages by itself."""
+    """One page of a listing, or the whole listing if a library fetches the pages itself."""
 
     items: list[_Item]
     key_count: int = 0
-    """Number of keys that the store sent, with those that are not items; 0 if it is not known."""
+    """Number of keys that the store sent, including those that are not items; 0 if unknown."""
     next_marker: tuple[str, ...] | None = None
-    """Where the next page starts (`Request.marker`); None: there is none."""
+    """Start of the next page (`Request.marker`); None if this is the last."""
 
 
 class ListingPages:
-    """Bounds the pages of one listing, whose time starts now.
+    """The limits on the pages of one listing, whose time starts now.
 
     Args:
-        policy: How long they may take.
+        policy: Bounds the time.
 
     Attributes:
-        key_count: Number of keys of all pages.
+        key_count: Number of keys of all pages so far.
     """
 
     def __init__(self, policy: RetryPolicy) -> None:
@@ -54,25 +54,25 @@ class ListingPages:
         self._markers: set[tuple[str, ...]] = set()
 
     def check_time(self) -> None:
-        """Check, before a page is requested, that there is time for one.
+        """Check, before a page is requested, that there is time for it.
 
         Raises:
-            StorageError: The pages before brought too few keys for the time that they took.
+            StorageError: The previous pages brought too few keys for the time that they took.
         """
         if self._policy.is_too_late(self._start_s, self.key_count * KEY_BYTES):
             message = (
                 f"{counted(self._page_count, 'page')} of a listing, with"
                 f" {counted(self.key_count, 'key')} in all, took"
-                f" longer than {self._policy.deadline_s:g} s and the time for so many keys"
+                f" longer than {self._policy.deadline_s:g} s plus the time for so many keys"
             )
             raise StorageError(message)
 
     def count(self, page: ListingPage[Any]) -> None:
-        """Count a page that came.
+        """Count a received page.
 
         Raises:
-            StorageError: There are more pages or keys than a listing may have, or a page leads to
-                one that was there before.
+            StorageError: There are more pages or keys than a listing may have, or a page refers to
+                an earlier one as the next.
         """
         self._page_count += 1
         self.key_count += page.key_count
@@ -82,7 +82,7 @@ class ListingPages:
             self._markers.add(page.next_marker)
         if self.key_count > MAX_KEYS or self._page_count > MAX_PAGES:
             message = (
-                f"a listing of more than {MAX_KEYS} keys or {MAX_PAGES} pages: the server has no"
-                " end of them"
+                f"a listing of more than {MAX_KEYS} keys or {MAX_PAGES} pages, which does not seem"
+                " to end"
             )
             raise StorageError(message)

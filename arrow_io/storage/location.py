@@ -1,10 +1,10 @@
-"""A URL and storage options: where objects lie, as a value that goes to other processes.
+"""Locations: a URL and storage options as a value that can be sent to other processes.
 
-What comes in is any fsspec URL of a folder, bucket or prefix; what goes out is listings, sizes,
-user metadata, whole small objects and single ranges of large ones (`ranges.py` reads on from
-there); what goes in is whole objects, large ones in parts (`uploads.py`). Requests that fail in a
-way that may pass are sent again; every failure leaves as an error of this project that names the
-object and shows no secret.
+A location is any fsspec URL of a folder, bucket or prefix. It lists objects, reads their sizes,
+user metadata, whole small objects and single ranges of large ones (`ranges` reads longer
+stretches), and writes whole objects or, in parts, large ones (`uploads`). Requests that fail with a
+transient error are repeated. Every failure becomes an error of this project that names the object
+and shows no secret.
 """
 
 from __future__ import annotations
@@ -50,16 +50,17 @@ if TYPE_CHECKING:
 FIRST_RANGE_BYTES = 1 << 20
 LONGEST_RANGE_BYTES = 3 << 20
 MAX_RANGE_BYTES = 1 << 30
-"""Positions in a buffer are kept in 31 bits."""
+"""Limit on a range: positions in a buffer are stored in 31 bits."""
 
 
 @dataclass(frozen=True)
 class Location:
-    """A folder, bucket or prefix, and how to get at it.
+    """A folder, bucket or prefix, and how to access it.
 
-    Equal if URL and options are equal; can be hashed and pickled. The file system is connected when
-    it is first needed, once in each process; if its library refuses the URL or the options, or is
-    not installed, that is an `OptionError`. Names of objects are relative to the location.
+    Locations are equal if URL and options are equal; they can be hashed and pickled. Names of
+    objects are relative to the location. The file system is connected on first use, once in each
+    process. If its library rejects the URL or the options, or is not installed, that is an
+    `OptionError`.
 
     Example:
         >>> Location("s3://bucket/prefix", {"key": "me", "secret": "shhh"})
@@ -70,17 +71,17 @@ class Location:
     """Local path (made absolute), `memory://`, `s3://bucket/prefix`, or any other fsspec URL."""
     storage_options: Mapping[str, object] | None = field(default=None, hash=False)
     """Options of the fsspec file system, such as `key`, `secret` and `endpoint_url` of s3fs; and
-    ours: `request_attempts` and `request_deadline_s` of `retry`, `max_connections`, `client`."""
+    options of this project: `request_attempts` and `request_deadline_s` (see `retry`),
+    `max_connections`, `client`."""
     retry: RetryPolicy = field(default=RetryPolicy(), compare=False)
-    """How often a request that failed is sent again, and how long it may take."""
+    """How often a failed request is repeated, and how long it may take."""
     range_bytes: int | None = field(default=None, compare=False)
-    """Most bytes that one request for a range asks for. None: 1 MiB at first, and up to
-    3 MiB in a long read, because each request costs time whatever it brings."""
+    """Maximum size of one range request, in bytes. None: 1 MiB at first, and up to 3 MiB in a long
+    read, because each request has a fixed cost in time."""
     trace: RequestTrace = field(default_factory=RequestTrace, compare=False, repr=False)
-    """Counts the requests; any number of locations may share one."""
+    """Counts the requests; several locations may share one."""
     max_connections: int = field(init=False, compare=False, repr=False)
-    """Most requests that are sent at a time: whoever reads ahead goes by it, and S3's pool of
-    connections has so many."""
+    """Maximum number of concurrent requests, which bounds the prefetch and S3's connection pool."""
     _sender: RequestSender = field(init=False, compare=False)
     _versions: ServedVersions = field(default_factory=ServedVersions, init=False, compare=False)
 
@@ -88,14 +89,13 @@ class Location:
         """Copy the options, and check what can be checked without a request.
 
         Raises:
-            OptionError: The URL is not text, is empty, names no bucket, holds credentials that
-                belong in the options, has a `?` on S3, from which on s3fs would cut it off, or
-                leads through a cache or references; or one of our options has a value that it
-                cannot have.
+            OptionError: The URL is not text, is empty, names no bucket, contains credentials, has a
+                `?` on S3 (s3fs would cut it there), or goes through a cache or references; or an
+                option of this project has a value that is not allowed.
         """
         object.__setattr__(self, "url", path_or_url("url", self.url))
         if not isinstance(self.storage_options or {}, Mapping):
-            message = f"storage options are a mapping, not {type_name(self.storage_options)}"
+            message = f"storage options must be a mapping, not {type_name(self.storage_options)}"
             raise OptionError(message)
         if self.range_bytes is not None:
             check_whole_number("range_bytes", self.range_bytes, 1, MAX_RANGE_BYTES)
@@ -118,16 +118,16 @@ class Location:
         object.__setattr__(self, "_sender", sender)
 
     def __str__(self) -> str:
-        """The URL without credentials."""
+        """Return the URL without credentials."""
         return redacted_urls(self.url)
 
     def __repr__(self) -> str:
-        """The URL without credentials and the names of the options, never their values."""
+        """Return the URL without credentials and the names of the options, never their values."""
         names = ", ".join(self.storage_options or {})
         return f"Location({str(self)!r}, options: {names})" if names else f"Location({str(self)!r})"
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle without the file system, which the other process connects anew."""
+        """Pickle without the file system: the other process connects anew."""
         return type(self), (
             self.url,
             self.storage_options,
@@ -138,78 +138,79 @@ class Location:
 
     @property
     def first_range_bytes(self) -> int:
-        """Most bytes that the first request of a read asks for."""
+        """Maximum size of the first range request of a read, in bytes."""
         return self.range_bytes or FIRST_RANGE_BYTES
 
     @property
     def longest_range_bytes(self) -> int:
-        """Most bytes that any request for a range asks for."""
+        """Maximum size of any range request, in bytes."""
         return self.range_bytes or LONGEST_RANGE_BYTES
 
     def check_writable(self) -> None:
-        """Refuse a chain of URLs, such as `dir::s3://bucket`, and a client that only reads.
+        """Raise if the URL is a chain, such as `dir::s3://bucket`, or the client only reads.
 
-        It is not known whether a chain writes an object whole or not at all.
+        fsspec does not guarantee that a chain writes an object whole or not at all.
 
         Raises:
-            OptionError: The URL is a chain; or it is not of Azure, and `client` is obstore.
+            OptionError: The URL is a chain; or `client` is obstore and the store is not Azure.
         """
         if "::" in self.url:
-            raise OptionError(f"{self}: a chain of URLs cannot be written to: give the last alone")
+            raise OptionError(f"{self}: cannot write to a chain of URLs: use only the last URL")
         if uses_obstore(self.storage_options or {}):
             check_obstore_writes(self.url)
 
     def check_writes_new_objects(self) -> None:
-        """Refuse a place where `write_new_object` is not known to be one step.
+        """Raise unless `write_new_object` is known to be atomic at this location.
 
         Raises:
-            OptionError: It is known of S3, GCS, Azure, folders and memory alone.
+            OptionError: The store is not S3, GCS, Azure, a local folder or memory.
         """
         self.check_writable()
-        if not self._sender.store().puts_new:
+        if not self._sender.store().can_put_new:
             raise OptionError(
-                f"{self}: in buckets and folders alone is a name taken only if it is free"
+                f"{self}: cannot create an object atomically here: use a bucket or a local folder"
             )
 
     @property
     def is_async(self) -> bool:
-        """Whether several threads can send requests at once, as to object stores."""
+        """Whether several threads can send requests at once, as with object stores."""
         return self._sender.store().is_async
 
     @property
     def refusals(self) -> Refusals:
-        """How often the store answered that it is asked for too much now."""
+        """Counter of the store's answers that it receives too many requests."""
         return self._sender.refusals
 
     def list_objects(self) -> list[ObjectInfo]:
-        """List the objects directly at the location, not those in folders below it.
+        """List the objects directly at the location, without those in folders below it.
 
-        Always asks the store, never fsspec's cache. Counts as one request, whatever pages it takes.
+        Always asks the store, never fsspec's cache. Counts as one request, whatever the number of
+        pages.
 
         Returns:
             The objects in the order of their names.
 
         Raises:
-            MissingObjectError: There is no such folder, or no object below the prefix.
-            StorageError: The store refused, or went on failing.
+            MissingObjectError: The folder does not exist, or no object has the prefix.
+            StorageError: The store refused a request or kept failing.
         """
         infos: list[ObjectInfo] = self._sender.listing(Operation.LIST_OBJECTS)
         self._versions.forget_listings()
         return sorted(infos, key=lambda info: info.name)
 
     def list_folders(self) -> list[str]:
-        """List the folders directly at the location: their names, in order.
+        """List the names of the folders directly at the location, in order.
 
-        As `list_objects`, which leaves them out.
+        See `list_objects`, which leaves them out.
 
         Raises:
-            MissingObjectError: There is no such folder, or no object below the prefix.
-            StorageError: The store refused, or went on failing.
+            MissingObjectError: The folder does not exist, or no object has the prefix.
+            StorageError: The store refused a request or kept failing.
         """
         return sorted(self._sender.listing(Operation.LIST_FOLDERS))
 
     def child(self, name: str) -> Location:
-        """The folder of this name in this one, reached in the same way."""
+        """Return the location of a folder in this one, with the same options."""
         first, chain, inner = self.url.partition("::")
         if chain and "://" not in first:
             first = f"{first}://"
@@ -223,22 +224,22 @@ class Location:
         max_bytes: int,
         version: ObjectVersion | None = None,
     ) -> ObjectContent:
-        """Read a whole object in one request: on S3 its user metadata comes with it.
+        """Read a whole object in one request, on S3 together with its user metadata.
 
         Args:
             name: Name of the object.
-            max_bytes: Greatest length accepted, in bytes; no more than one byte beyond it is read.
-            version: The version that it must have, if the request can tell: as it was listed or
-                first read. None for any.
+            max_bytes: Maximum length accepted, in bytes; at most one byte more is read.
+            version: The required version, as listed or first read, if the request can check it.
+                None for any.
 
         Returns:
-            The bytes; and the user metadata if the request brings it (S3), else None.
+            The bytes, and the user metadata if the request returns it (S3), else None.
 
         Raises:
             FormatError: The object is longer than `max_bytes`.
             MissingObjectError: There is no such object.
-            ObjectChangedError: It is of another version.
-            StorageError: The store refused, or went on failing.
+            ObjectChangedError: The object has another version.
+            StorageError: The store refused the request or kept failing.
         """
         request_version = self._versions.request_version(name, version)
         request = Request(Operation.GET_OBJECT, name, stop=max_bytes + 1, version=request_version)
@@ -268,19 +269,19 @@ class Location:
         Args:
             name: Name of the object.
             start: First byte, in bytes from the object's start.
-            stop: Byte behind the last one wanted (half-open); greater than `start`.
-            version: The version that it must have, if the request can tell: as it was listed or
-                first read. None for any.
-            memory: May have memory for the bytes; None: they have their own.
+            stop: End of the range (exclusive); greater than `start`.
+            version: The required version, as listed or first read, if the request can check it.
+                None for any.
+            memory: Provides memory for the bytes; None to allocate it.
 
         Returns:
             The first 1 … `stop - start` bytes of the range, as many as the store sent.
 
         Raises:
-            TruncatedObjectError: The object ends at or before `start`; `offset` says where.
+            TruncatedObjectError: The object ends at or before `start`; `offset` is its length.
             MissingObjectError: There is no such object.
-            ObjectChangedError: It is of another version.
-            StorageError: The store refused, went on failing, or sent something else than the range.
+            ObjectChangedError: The object has another version.
+            StorageError: The store refused the request, kept failing, or sent other bytes.
         """
         request_version = self._versions.request_version(name, version)
         request = Request(Operation.GET_RANGE, name, start, stop, request_version, memory)
@@ -294,12 +295,12 @@ class Location:
         return content
 
     def check_version(self, name: str, version: ObjectVersion) -> None:
-        """Ask whether an object is still of a version, by a HEAD request.
+        """Check with a HEAD request that an object still has a version.
 
         Raises:
             MissingObjectError: There is no such object.
-            ObjectChangedError: It is of another version.
-            StorageError: The store refused, or went on failing.
+            ObjectChangedError: The object has another version.
+            StorageError: The store refused the request or kept failing.
         """
         stored = self._head(name).version
         request_version = self._versions.request_version(name, version)
@@ -309,25 +310,25 @@ class Location:
                 raise changed_error(name)
 
     def user_metadata(self, name: str) -> dict[str, str] | None:
-        """User metadata of an object by a HEAD request, names in lower case.
+        """Return the user metadata of an object by a HEAD request, with names in lower case.
 
         Returns:
-            The metadata, perhaps empty; None if the store has none (a folder, memory).
+            The metadata, possibly empty; None if the store has none (a folder, memory).
 
         Raises:
             MissingObjectError: There is no such object.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused the request or kept failing.
         """
         return self._head(name).user_metadata
 
     def find(self, name: str) -> ObjectInfo | None:
-        """Ask for one object by its name, as it is now, by a HEAD request.
+        """Look up one object by its name with a HEAD request.
 
         Returns:
-            What a listing would say of it; None if there is no such object, or it is a folder.
+            What a listing would return for it; None if it does not exist or is a folder.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused the request or kept failing.
         """
         try:
             head = self._head(name)
@@ -336,10 +337,10 @@ class Location:
         return ObjectInfo(name, head.size_bytes, head.modified, head.version)
 
     def exists(self, name: str) -> bool:
-        """Whether there is an object of this name; a folder is not one.
+        """Return whether an object of this name exists; a folder does not count.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused the request or kept failing.
         """
         return self.find(name) is not None
 
@@ -351,19 +352,20 @@ class Location:
         user_metadata: Mapping[str, str],
         content_type: str = DEFAULT_CONTENT_TYPE,
     ) -> None:
-        """Write a whole object in one request, in place of one that has its name.
+        """Write a whole object in one request, replacing one with the same name.
 
-        It is there whole or not at all. An interrupt waits until the request has ended.
+        The write is atomic. An interrupt waits until the request has ended.
 
         Args:
             name: Name of the object.
             data: Its bytes.
-            user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
-            content_type: Kept with it on S3 and GCS.
+            user_metadata: Stored with it on S3, GCS and Azure, and nowhere else.
+            content_type: Stored with it on S3 and GCS.
 
         Raises:
             OptionError: The location is a chain of URLs.
-            StorageError: The store refused, or went on failing; it may have the object then.
+            StorageError: The store refused the request or kept failing; the object may have been
+                written.
         """
         self.check_writable()
         attributes = ObjectAttributes(user_metadata, content_type)
@@ -373,22 +375,24 @@ class Location:
     def write_new_object(
         self, name: str, data: bytes, *, user_metadata: Mapping[str, str] | None = None
     ) -> bool:
-        """Write a whole object in one request, unless there is another of its name.
+        """Write a whole object in one request, unless another one has its name.
 
-        Of two that write different bytes at once, one succeeds. Who writes the same bytes again
-        succeeds too, as an answer may be lost. An interrupt waits for the end of the request.
+        If two callers write different bytes at once, one succeeds. A caller that writes the same
+        bytes again succeeds too, because an answer may have been lost. An interrupt waits until the
+        request has ended.
 
         Args:
             name: Name of the object.
             data: Its bytes, at least one.
-            user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
+            user_metadata: Stored with it on S3, GCS and Azure, and nowhere else.
 
         Returns:
-            Whether the object that has the name now has these bytes.
+            Whether the object with this name now has these bytes.
 
         Raises:
             OptionError: See `check_writes_new_objects`.
-            StorageError: The store refused, or went on failing; it may have the object then.
+            StorageError: The store refused the request or kept failing; the object may have been
+                written.
         """
         self.check_writes_new_objects()
         attributes = ObjectAttributes(user_metadata or {})
@@ -399,24 +403,25 @@ class Location:
     def replace_object(
         self, name: str, data: bytes, version: ObjectVersion, *, user_metadata: Mapping[str, str]
     ) -> bool:
-        """Write a whole object in one request, in place of a version of it that was seen.
+        """Write a whole object in one request, replacing a known version of it.
 
-        On S3, and on Azure through obstore, the store compares the version as it writes. Elsewhere
-        it is compared just before. An interrupt waits for the end of the request.
+        On S3, and on Azure through obstore, the store compares the version atomically. Elsewhere it
+        is compared just before the write. An interrupt waits until the request has ended.
 
         Args:
             name: Name of the object.
             data: Its bytes, at least one.
-            version: The version that was seen (`ObjectInfo.version`).
-            user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
+            version: The version to replace (`ObjectInfo.version`).
+            user_metadata: Stored with it on S3, GCS and Azure, and nowhere else.
 
         Returns:
-            Whether the object has these bytes now; if not, it is of another version.
+            Whether the object now has these bytes; if not, it has another version.
 
         Raises:
             OptionError: The location cannot be written to.
-            MissingObjectError: There is no such object any more.
-            StorageError: The store refused, or went on failing; it may have the object then.
+            MissingObjectError: The object does not exist any more.
+            StorageError: The store refused the request or kept failing; the object may have been
+                written.
         """
         self.check_writable()
         attributes = ObjectAttributes(user_metadata)
@@ -427,7 +432,7 @@ class Location:
         )
 
     def _write_if(self, request: Request) -> bool:
-        """Write on a condition; whether the object has these bytes now."""
+        """Send a conditional write, and return whether the object now has these bytes."""
         try:
             run_uninterrupted(partial(self._sender.send, request))
         except OtherObjectError:
@@ -444,18 +449,18 @@ class Location:
         user_metadata: Mapping[str, str],
         content_type: str = DEFAULT_CONTENT_TYPE,
     ) -> ObjectUpload:
-        """Write an object in parts, in place of one that has its name.
+        """Write an object in parts, replacing one with the same name.
 
-        On S3 that is a multipart upload. A part whose request failed is sent again whole; elsewhere
-        it cannot be.
+        On S3 this is a multipart upload, and a part whose request failed is sent again whole;
+        elsewhere it cannot be sent again.
 
         Args:
             name: Name of the object.
-            user_metadata: What is kept with it on S3, GCS and Azure, and nowhere else.
-            content_type: Kept with it on S3 and GCS.
+            user_metadata: Stored with it on S3, GCS and Azure, and nowhere else.
+            content_type: Stored with it on S3 and GCS.
 
         Returns:
-            A context manager that takes the parts; see there.
+            A context manager that takes the parts (`ObjectUpload`).
 
         Raises:
             OptionError: The location is a chain of URLs.
@@ -465,49 +470,50 @@ class Location:
         return ObjectUpload(name, attributes, self._sender.send)
 
     def delete_objects(self, names: Iterable[str]) -> None:
-        """Delete objects, one after the other in the order given; one may be gone already.
+        """Delete objects one after the other, in the given order; missing ones are ignored.
 
         Args:
             names: Names of the objects.
 
         Raises:
-            StorageError: The store refused, or went on failing; later objects were not deleted.
+            StorageError: The store refused a request or kept failing; later objects were not
+                deleted.
         """
         for name in names:
             self._sender.send(Request(Operation.DELETE_OBJECT, name))
 
     def unfinished_uploads(self, prefix: str = "") -> list[UnfinishedUpload]:
-        """What was written of objects that are not complete: under way, or left by a process.
+        """List uploads that are not complete: in progress, or abandoned by a process.
 
         Args:
-            prefix: Only objects directly at the location whose names begin so.
+            prefix: Only objects directly at the location whose names start with it.
 
         Returns:
-            Multipart uploads on S3, files written aside in a folder. Always empty if the store
-            shows nothing of the kind (GCS, Azure, memory).
+            Multipart uploads on S3, temporary files in a folder. Always empty if the store does not
+            show them (GCS, Azure, memory).
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused a request or kept failing.
         """
         return self._sender.listing(Operation.LIST_UPLOADS, prefix)
 
     def abort_upload(self, name: str, upload_id: str) -> None:
-        """Remove what was written of an object that is not complete; it may be gone already.
+        """Remove the data of an incomplete upload; one that is gone is ignored.
 
         Args:
-            name: Name of the object, as `unfinished_uploads` gives it.
-            upload_id: Id of the upload, likewise.
+            name: Name of the object, from `unfinished_uploads`.
+            upload_id: Id of the upload, from `unfinished_uploads`.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused the request or kept failing.
         """
         self._sender.send(Request(Operation.ABORT_UPLOAD, name, upload_id=upload_id))
 
     def _resolve_version(
-        self, name: str, version: ObjectVersion | None, tried: ObjectVersion | None
+        self, name: str, version: ObjectVersion | None, tried_version: ObjectVersion | None
     ) -> ObjectVersion | None:
-        """Return the version as which the store serves a listed one, if not as `tried`."""
-        return self._versions.resolve(name, version, tried, self._relist, self._head)
+        """Return the version that the store serves for a listed one, unless it was tried."""
+        return self._versions.resolve(name, version, tried_version, self._relist, self._head)
 
     def _relist(self, name: str) -> list[ObjectInfo]:
         page: ListingPage[ObjectInfo] = self._sender.send(Request(Operation.LIST_OBJECT, name))
@@ -519,7 +525,7 @@ class Location:
 
 
 def folder_and_name(path: str) -> tuple[str, str]:
-    """Cut a path or URL before its last name, which is empty for a bucket and after a slash.
+    """Split a path or URL before its last name, which is empty for a bucket or after a slash.
 
     Example:
         >>> folder_and_name("s3://bucket/prefix/name")

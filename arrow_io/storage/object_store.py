@@ -1,9 +1,9 @@
-"""Stores: one method for each operation of a request, no retries, the library's errors.
+"""Stores: one method for each operation of a request, without retries, raising library errors.
 
-Every fsspec file system can list, say a size, and read a range. Some have a class of their own, for
-the way in which an object gets there whole or not at all (`store_uploads`), or because an answer
-says which version of the object it is of: a folder and memory here, S3 in `s3_object_store`, Google
-Cloud Storage and Azure in `cloud_object_stores`.
+Every fsspec file system can list, report sizes and read ranges. Some have their own class, because
+they make an object visible atomically in a special way (`store_uploads`), or because their answers
+name the object's version. Local folders and memory are here, S3 in `s3_object_store`, Google Cloud
+Storage and Azure in `cloud_object_stores`.
 """
 
 from __future__ import annotations
@@ -46,40 +46,40 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One line of a listing."""
+    """One entry of a listing."""
 
     name: str
     """Name relative to the location."""
     size_bytes: int
     modified: datetime | None
-    """When it was written, with time zone; None if the store does not say."""
+    """Time of writing, with time zone; None if the store does not report it."""
     version: ObjectVersion | None = field(default=None, compare=False)
-    """None if nothing distinguishes it from others."""
+    """None if the store reports nothing that identifies the version."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnfinishedUpload:
-    """What was written of an object that is not complete."""
+    """An upload of an object that is not complete."""
 
     name: str
-    """Name, relative to the location, that the object gets when it is complete."""
+    """Name, relative to the location, of the object once complete."""
     upload_id: str
     """The store's id of the upload."""
     initiated: datetime | None
-    """When it was begun or, of a file, last written to; None if the store does not say."""
+    """When it was started or, for a file, last written to; None if the store does not report it."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """What a store says of an object without its bytes."""
+    """What a store reports about an object without its bytes."""
 
     size_bytes: int
     user_metadata: dict[str, str] | None
     """Names in lower case; None if the store has no user metadata."""
     version: ObjectVersion | None = None
-    """As `ObjectInfo.version`."""
+    """See `ObjectInfo.version`."""
     modified: datetime | None = None
-    """As `ObjectInfo.modified`."""
+    """See `ObjectInfo.modified`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +88,9 @@ class RangeContent:
 
     data: bytes | memoryview
     user_metadata: dict[str, str] | None
-    """Names in lower case; None if the store does not give it together with the bytes."""
+    """Names in lower case; None if the store does not return it with the bytes."""
     version: ObjectVersion | None = field(default=None, compare=False)
-    """As `ObjectInfo.version`; None if the store does not give it together with the bytes."""
+    """See `ObjectInfo.version`; None if the store does not return it with the bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,18 +104,18 @@ class ObjectStore:
     """A folder of a file system.
 
     Args:
-        file_system: Any fsspec file system, used by its blocking methods.
+        file_system: Any fsspec file system, used through its blocking methods.
         root: The folder's path in the file system, without protocol.
     """
 
-    puts_new: ClassVar[bool] = False
-    """Whether `put_new_object` is known to be one step here."""
+    can_put_new: ClassVar[bool] = False
+    """Whether `put_new_object` is known to be atomic."""
     _LIST_OPTIONS: ClassVar[dict[str, object]] = {}
 
     def __init__(self, file_system: AbstractFileSystem | None, root: str) -> None:
         self._file_system: Any = file_system
         self._root = root
-        # The root of an archive has no name, and names in it begin with no slash.
+        # The root of an archive has an empty name, and names in it do not start with a slash.
         self._folder = root.rstrip("/") + "/" if root else self._root_marker()
 
     def _root_marker(self) -> str:
@@ -123,26 +123,27 @@ class ObjectStore:
 
     @property
     def is_async(self) -> bool:
-        """Whether the file system sends requests from an event loop of its own."""
+        """Whether the file system sends requests from its own event loop."""
         return bool(self._file_system.async_impl)
 
     def turn(
         self, patience_s: float, upload: StoreUpload | None
     ) -> AbstractContextManager[SendInThread | None]:
-        """Wait for the turn of a request; most stores take any number at once.
+        """Wait for the turn of a request; most stores accept any number at once.
 
         Args:
-            patience_s: Longest wait for a request that was given up and still runs, in seconds.
-            upload: The upload that sends the request; None: this store.
+            patience_s: Maximum wait for a request that was cancelled and still runs, in seconds.
+            upload: The upload that sends the request; None for this store.
 
         Returns:
-            What sends the request in a thread that can be given up; None: the calling thread.
+            A function that sends the request in a thread that can be abandoned; None to use the
+            calling thread.
         """
         return contextlib.nullcontext()
 
     @property
     def lister(self) -> ObjectStore:
-        """The store that lists: this one, unless another library's listings can be trusted more."""
+        """The store for listings: this one, unless another library's listings are more reliable."""
         return self
 
     def _path(self, name: str) -> str:
@@ -154,14 +155,14 @@ class ObjectStore:
         return ListingPage([self._object_info(entry, attempt) for entry in entries])
 
     def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
-        """Names of the folders directly in the folder, in the store's order."""
+        """List the names of the folders directly in the folder, in the store's order."""
         names = (entry["name"] for entry in self._entries() if entry["type"] == "directory")
         relative = (self._relative(name).rstrip("/") for name in names)
         # Some stores list the folder itself too.
         return ListingPage([name for name in relative if name and "/" not in name])
 
     def _entries(self) -> list[Mapping[str, Any]]:
-        # A listing is never taken from the cache, nor left in it: it may be of a million objects.
+        # Bypass the cache, and leave nothing in it: a listing may have a million objects.
         self._file_system.invalidate_cache(self._root)
         entries: list[Mapping[str, Any]] = self._file_system.ls(
             self._root, detail=True, **self._LIST_OPTIONS
@@ -173,7 +174,7 @@ class ObjectStore:
 
     def _relative(self, path: str) -> str:
         name = path.removeprefix(self._folder)
-        # In the home folder of SFTP, which has no name either, listed names begin with a slash.
+        # In the home folder of SFTP, whose name is empty too, listed names start with a slash.
         return name if self._folder else name.removeprefix("/")
 
     def _is_object(self, entry: Mapping[str, Any]) -> bool:
@@ -191,11 +192,11 @@ class ObjectStore:
         return ObjectInfo(name, size_bytes, modified_in(entry), version)
 
     def list_object(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
-        """A listing that has an object, if it is there; and perhaps others."""
+        """Return a listing that contains an object if it exists, and perhaps others."""
         return self.list_objects(request, attempt)
 
     def head(self, request: Request, attempt: Attempt) -> ObjectHead:
-        """Size, user metadata and version of an object.
+        """Return size, user metadata and version of an object.
 
         Raises:
             FileNotFoundError: There is no such object, or it is a folder.
@@ -205,7 +206,7 @@ class ObjectStore:
         if info["type"] == "directory":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if info["size"] is None:
-            message = "the server does not say how long the object is"
+            message = "the server does not report the length of the object"
             raise StorageError(message, object_key=request.name)
         size_bytes = int(info["size"])
         version = version_in(info, size_bytes)
@@ -213,23 +214,23 @@ class ObjectStore:
         return ObjectHead(size_bytes, metadata, version, modified_in(info))
 
     def get_object(self, request: Request, attempt: Attempt) -> ObjectContent:
-        """The first `stop` bytes of an object, or all of it if it is shorter.
+        """Return the first `stop` bytes of an object, or all of it if it is shorter.
 
-        A store that can be asked for the version alone fails if that is gone.
+        A store that can request a version raises if that version is gone.
         """
         content = self.get_range(request, attempt)
         return ObjectContent(bytes(content.data), content.user_metadata, content.version)
 
     def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
-        """The bytes `[start, stop)` of an object, or fewer or more, as the store answers."""
-        # Not copied: a range may have tens of megabytes, and a file system in memory has them.
+        """Return the bytes `[start, stop)` of an object, or fewer or more, as the store answers."""
+        # Do not copy: a range may have tens of megabytes.
         data = self._file_system.cat_file(
             self._path(request.name), start=request.start, end=request.stop
         )
         return RangeContent(data, None)
 
     def put_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a whole object, in place of one that has its name."""
+        """Write a whole object, replacing one with the same name."""
         upload = self.begin_upload(request, attempt)
         try:
             upload.write_part(request, attempt)
@@ -238,39 +239,39 @@ class ObjectStore:
             try:
                 upload.discard(request, attempt)
             except storage_errors() as failure:
-                error.add_note(f"a file of it is left ({type(failure).__name__})")
+                error.add_note(f"its temporary file was not removed ({type(failure).__name__})")
             raise
 
     def put_new_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a whole object unless there is one of its name, in one step.
+        """Write a whole object atomically, unless one has its name.
 
         Raises:
-            FileExistsError: There is one.
+            FileExistsError: The name is taken.
         """
         raise NotImplementedError(request, attempt)
 
     def replace_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a whole object in place of a version of it, in one step if the store knows how.
+        """Write a whole object in place of a version of it, atomically if the store supports it.
 
         Raises:
-            FileExistsError: It is of another version.
-            FileNotFoundError: It is not there any more.
+            FileExistsError: The object has another version.
+            FileNotFoundError: The object does not exist any more.
         """
         if not agree(request.version, self.head(request, attempt).version):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         self.put_object(request, attempt)
 
     def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
-        """Begin an object that is written in parts."""
+        """Start an object that is written in parts."""
         self._file_system.makedirs(self._root, exist_ok=True)
         return AsideUpload(self._file_system, self._path(request.name))
 
     def delete_object(self, request: Request, attempt: Attempt) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object if it exists."""
         remove(self._file_system, self._path(request.name))
 
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
-        """What is not complete of the objects directly in the folder whose names begin so."""
+        """List incomplete uploads directly in the folder, by the prefix in the request."""
         try:
             infos = self.list_objects(request, attempt).items
         except FileNotFoundError:
@@ -285,46 +286,46 @@ class ObjectStore:
         )
 
     def abort_upload(self, request: Request, attempt: Attempt) -> None:
-        """Remove what was written of an object that is not complete, if it is there."""
+        """Remove the data of an incomplete upload if it exists."""
         remove(self._file_system, aside_path(self._path(request.name), request.upload_id))
 
 
 class LocalObjectStore(ObjectStore):
-    """A local folder, made when something is written to it."""
+    """A local folder, created by the first write."""
 
-    puts_new: ClassVar[bool] = True
+    can_put_new: ClassVar[bool] = True
 
     def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
-        """The bytes `[start, stop)` of a file, or those up to its end."""
+        """Return the bytes `[start, stop)` of a file, or those up to its end."""
         with Path(self._path(request.name)).open("rb") as file:
             file.seek(request.start)
             data = file.read(request.stop - request.start)
-            # Asked for behind the bytes, so that it shows whether the file was written meanwhile.
+            # After the read, so that it shows whether the file was written meanwhile.
             status = os.fstat(file.fileno())
         modified = datetime.fromtimestamp(status.st_mtime, tz=UTC)
         return RangeContent(data, None, WriteTime(status.st_size, modified))
 
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
-        """Files written aside whose names begin so; no other file is looked at closely."""
+        """List temporary files by the prefix in the request; stat no other file."""
         uploads, prefix = [], request.name
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root) as entries:
             for entry in entries:
                 aside = parse_aside_name(entry.name) if entry.name.startswith(prefix) else None
                 if aside is None or not aside[0].startswith(prefix):
                     continue
-                # It may be complete, or aborted, by now.
+                # It may have been completed or aborted meanwhile.
                 with contextlib.suppress(FileNotFoundError):
                     modified = datetime.fromtimestamp(entry.stat().st_mtime, tz=UTC)
                     uploads.append(UnfinishedUpload(*aside, modified))
         return ListingPage(uploads)
 
     def begin_upload(self, request: Request, attempt: Attempt) -> LocalUpload:
-        """Begin an object that is written in parts."""
+        """Start an object that is written in parts."""
         self._file_system.makedirs(self._root, exist_ok=True)
         return LocalUpload(self._file_system, self._path(request.name))
 
     def put_new_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a file aside, and link it to its name, which fails if that is taken."""
+        """Write a temporary file and link it to its name, which fails if the name is taken."""
         upload = self.begin_upload(request, attempt)
         try:
             upload.write_part(request, attempt)
@@ -333,24 +334,24 @@ class LocalObjectStore(ObjectStore):
             upload.discard(request, attempt)
 
 
-class WithoutLeftovers(ObjectStore):
-    """A store that shows nothing of objects that are not complete."""
+class StoreWithoutUploads(ObjectStore):
+    """A store that does not show incomplete uploads."""
 
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
-        """There are none."""
+        """Return an empty page."""
         return ListingPage([])
 
     def abort_upload(self, request: Request, attempt: Attempt) -> None:
-        """There is nothing to remove."""
+        """Do nothing: there is nothing to remove."""
 
 
-class MemoryObjectStore(WithoutLeftovers):
-    """A folder of fsspec's file system in memory."""
+class MemoryObjectStore(StoreWithoutUploads):
+    """A folder of fsspec's in-memory file system."""
 
-    puts_new: ClassVar[bool] = True
+    can_put_new: ClassVar[bool] = True
 
     def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
-        """The bytes `[start, stop)` of an object, or those up to its end."""
+        """Return the bytes `[start, stop)` of an object, or those up to its end."""
         path = self._path(request.name)
         file = self._file_system.store.get(path)
         if file is None:
@@ -359,11 +360,11 @@ class MemoryObjectStore(WithoutLeftovers):
         return RangeContent(data, None, version_in({"created": file.created}, file.size))
 
     def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
-        """Begin an object that is written in parts."""
+        """Start an object that is written in parts."""
         return MemoryUpload(MemoryFile(self._file_system, self._path(request.name)))
 
     def put_new_object(self, request: Request, attempt: Attempt) -> None:
-        """Take the name, which only the first can."""
+        """Take the name atomically: only the first caller succeeds."""
         path = self._path(request.name)
         file = MemoryFile(self._file_system, path, request.data)
         if self._file_system.store.setdefault(path, file) is not file:
@@ -371,13 +372,13 @@ class MemoryObjectStore(WithoutLeftovers):
 
 
 def protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
-    """Names of a file system in URLs."""
+    """Return the names of a file system in URLs."""
     protocol = file_system.protocol
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
 
 
 def lower_names(metadata: object) -> dict[str, str] | None:
-    """User metadata with names in lower case; None if it is not a mapping."""
+    """Return user metadata with names in lower case; None if it is not a mapping."""
     if not isinstance(metadata, Mapping):
         return None
     return {str(name).lower(): str(value) for name, value in metadata.items()}

@@ -1,7 +1,7 @@
-"""Which version of an object a store speaks of, and whether two of them are the same.
+"""Versions of objects, and whether two of them are the same.
 
-Stores name a version in one of two ways: by an ETag, or by length and time of writing. Only two
-that are named in the same way can be compared.
+Stores identify a version either by an ETag, or by length and time of writing. Only two versions of
+the same kind can be compared.
 """
 
 from __future__ import annotations
@@ -14,31 +14,31 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _ETAG_FIELDS = ("ETag", "etag", "e_tag")
-"""In s3fs, adlfs and gcsfs, obstore."""
+"""Names of the ETag in s3fs, in adlfs and gcsfs, and in obstore."""
 
 
 @dataclass(frozen=True, slots=True)
 class ETag:
-    """A version by the tag that the store gave it."""
+    """A version identified by the store's ETag."""
 
     text: str
-    """Without quotation marks, and without the `W/` of a weak one."""
+    """Without quotation marks and without the `W/` of a weak ETag."""
 
     def agrees_with(self, other: ObjectVersion | None) -> bool:
-        """Whether nothing tells the two apart."""
+        """Return whether the two may be the same version."""
         return not isinstance(other, ETag) or self == other
 
 
 @dataclass(frozen=True, slots=True)
 class WriteTime:
-    """A version by length and time of writing."""
+    """A version identified by length and time of writing."""
 
     size_bytes: int
     modified: datetime
     """With time zone."""
 
     def agrees_with(self, other: ObjectVersion | None) -> bool:
-        """Whether nothing tells the two apart; a time of whole seconds may be a rounded one."""
+        """Return whether the two may be the same version; whole seconds may be rounded."""
         if not isinstance(other, WriteTime):
             return True
         one, two = self.modified, other.modified
@@ -48,11 +48,11 @@ class WriteTime:
 
 
 ObjectVersion = ETag | WriteTime
-"""What no other version of an object has, as far as the store says."""
+"""What identifies a version of an object, as far as the store reports it."""
 
 
 def agree(one: ObjectVersion | None, other: ObjectVersion | None) -> bool:
-    """Whether nothing tells two versions apart; of None, and of another kind, nothing can be said.
+    """Return whether two versions may be the same: None, or one of another kind, proves nothing.
 
     Example:
         >>> agree(ETag("a"), ETag("b")), agree(ETag("a"), None)
@@ -62,11 +62,11 @@ def agree(one: ObjectVersion | None, other: ObjectVersion | None) -> bool:
 
 
 def version_in(entry: Mapping[str, Any], size_bytes: int | None) -> ObjectVersion | None:
-    """The version of an object; None if the file system says nothing of the kind.
+    """Return the version of an object; None if the file system reports none.
 
     Args:
-        entry: What a file system says of the object, in its own words.
-        size_bytes: Length of the object; None if it is not known.
+        entry: The file system's record of the object.
+        size_bytes: Length of the object; None if unknown.
     """
     tag, modified = etag_in(entry), modified_in(entry)
     if tag is not None or size_bytes is None or modified is None:
@@ -75,20 +75,20 @@ def version_in(entry: Mapping[str, Any], size_bytes: int | None) -> ObjectVersio
 
 
 def etag_in(entry: Mapping[str, Any]) -> ETag | None:
-    """The ETag of an object; None if the file system gives none.
+    """Return the ETag of an object; None if the file system reports none.
 
     Args:
-        entry: What a file system says of the object, in its own words.
+        entry: The file system's record of the object.
     """
     tag = next((entry[name] for name in _ETAG_FIELDS if entry.get(name)), None)
     return None if tag is None else ETag(str(tag).removeprefix("W/").strip('"'))
 
 
 def modified_in(entry: Mapping[str, Any]) -> datetime | None:
-    """When an object was written, with time zone; None if that is not known, or is no time.
+    """Return when an object was written, with time zone; None if unknown or not a time.
 
     Args:
-        entry: What a file system says of the object, in its own words.
+        entry: The file system's record of the object.
     """
     # The field's name in s3fs, adlfs, local and sftp, gcsfs, memory.
     for name in ("LastModified", "last_modified", "mtime", "updated", "created"):

@@ -1,16 +1,16 @@
-"""Errors of obstore → errors that `failures` knows what to make of.
+"""Translation of obstore's errors to errors that `failures` can classify.
 
-obstore tells most of what happened in the text of a `GenericError` alone. Found by sending obstore
-0.12 to a server that misbehaves:
+obstore reports most failures only in the text of a `GenericError`. Measured with obstore 0.12
+against a misbehaving server:
 
 ======================================= =======================================================
-The server                              What obstore raises
+Behaviour of the server                 What obstore raises
 ======================================= =======================================================
 any other status than 2xx               `GenericError`, with the status and the answer in its text
 404; 401; 403, for one object           `FileNotFoundError`; `UnauthenticatedError`;
                                         `PermissionDeniedError`, with the same text
 412                                     `PreconditionError`; `AlreadyExistsError` in a `create`
-no answer, a cut one, a cut listing     `GenericError`
+no answer, incomplete answer or listing `GenericError`
 the whole object instead of a range     `GenericError`
 ======================================= =======================================================
 """
@@ -26,18 +26,18 @@ from obstore.exceptions import AlreadyExistsError, BaseError, GenericError
 from arrow_io.storage.failures import BrokenAnswerError, OtherBytesError
 
 OBSTORE_ERRORS: Final = (BaseError, FileNotFoundError, ValueError, RuntimeError)
-"""What its functions raise; a name that it takes for no path is a `ValueError`."""
+"""What its functions raise; a `ValueError` for a name that it does not accept as a path."""
 
 _HTTP_NOT_FOUND: Final = 404
 _MAX_SHOWN: Final = 600
-"""An answer of the server may be long."""
+"""Maximum length of an error's text: the server's answer in it may be long."""
 _STATUS: Final = re.compile(r"non-2xx status code: (\d{3})")
 _CODE: Final = re.compile(r"<Code>(\w{1,100})</Code>")
 _NO_LISTING: Final = "Got invalid list response"
 _OTHER_BYTES: Final = re.compile(r"non-partial response when range|Requested \d+\.\.\d+, got ")
 _UNDER_WAY: Final = frozenset({"ConditionalRequestConflict", "OperationAborted"})
-"""Codes of S3 for a name that another request is writing."""
-# What the library says of options, credentials and regions does not change with another attempt.
+"""S3 error codes for a name that another request is writing."""
+# Errors about options, credentials and regions: another attempt does not help.
 _PERMANENT: Final = re.compile(
     r"redirect without LOCATION|Header missing|token request|credential|missing field"
 )
@@ -47,7 +47,7 @@ class AnsweredError(OSError):
     """A request that was answered with an error.
 
     Attributes:
-        response: What botocore has as `ClientError.response`, which `failures` reads.
+        response: The form of botocore's `ClientError.response`, which `failures` reads.
     """
 
     def __init__(self, text: str, status: int, code: str | None) -> None:
@@ -62,23 +62,23 @@ class ObjectNotFoundError(AnsweredError, FileNotFoundError):
     """There is no such object, or no such bucket."""
 
 
-def translated(error: Exception) -> OSError:
-    """The error for what obstore raised: a `ConnectionError` if it may pass."""
+def translate_error(error: Exception) -> OSError:
+    """Return the error for what obstore raised: a `ConnectionError` if it is transient."""
     text = str(error).partition("\n\nDebug source:")[0]
     status, code = _STATUS.search(text), _CODE.search(text)
     text = text if len(text) <= _MAX_SHOWN else f"{text[:_MAX_SHOWN]} …"
     if isinstance(error, AlreadyExistsError):
-        # Only a later request learns how the other one ended.
+        # Another request is writing the name; only a repeated request shows how that one ended.
         is_under_way = code is not None and code[1] in _UNDER_WAY
         return ConnectionAbortedError(text) if is_under_way else FileExistsError(text)
     if status is not None:
         kind = ObjectNotFoundError if int(status[1]) == _HTTP_NOT_FOUND else AnsweredError
         return kind(text, int(status[1]), None if code is None else code[1])
-    return _unanswered(error, text)
+    return _error_without_answer(error, text)
 
 
-def _unanswered(error: Exception, text: str) -> OSError:
-    """The error for a request that no answer of a store came to."""
+def _error_without_answer(error: Exception, text: str) -> OSError:
+    """Return the error for a request without an answer from a store."""
     if _OTHER_BYTES.search(text):
         return OtherBytesError(text)
     if isinstance(error, FileNotFoundError):

@@ -1,12 +1,11 @@
-"""S3, Google Cloud Storage or Azure through obstore, which is in Rust.
+"""S3, Google Cloud Storage and Azure through obstore, which is written in Rust.
 
-A request of ours is one request of obstore's, sent once, in a thread that can be given up. A
-listing and an upload are several, and obstore sends each of them again as the storage options say.
+A request is one request of obstore, sent once, in a thread that can be abandoned. A listing or an
+upload consists of several requests, which obstore repeats itself, as the storage options say.
 
-obstore takes any XML that is no page of a listing for the last page, and gives nobody the answer to
-look at. So listings of S3 are left to s3fs, and those of Google Cloud Storage are confirmed by one
-request of gcsfs, whose ETags are others than those that obstore reads by. Of Azure, obstore refuses
-such an answer.
+obstore takes any XML that is not a listing page for the last page, and does not expose the answer.
+So S3 is listed through s3fs, and a listing of Google Cloud Storage is confirmed by one request of
+gcsfs (gcsfs lists other ETags than obstore reads with). On Azure, obstore rejects such an answer.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ from arrow_io.storage.object_store import (
     UnfinishedUpload,
 )
 from arrow_io.storage.object_version import ETag, modified_in, version_in
-from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, translated
+from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, translate_error
 from arrow_io.storage.obstore_options import NO_UPLOADS_LISTED
 from arrow_io.storage.obstore_upload import PART_BYTES, ObstoreUpload
 from arrow_io.storage.range_memory import RangeMemory
@@ -62,12 +61,12 @@ _CLASSES: Final[Mapping[StoreKind, Callable[..., Any]]] = {
     StoreKind.GCS: GCSStore,
     StoreKind.AZURE: AzureStore,
 }
-_LONGEST: Final = timedelta(hours=1)
-"""obstore knows no request without a limit of time: ours gives it up sooner."""
+_MAX_TIME: Final = timedelta(hours=1)
+"""Maximum time of a request for obstore, which requires one; this project cancels it sooner."""
 _MANY_ATTEMPTS: Final = 10_000
-_GREATEST: Final = "\U0010ffff"
-"""No character of a key comes behind it."""
-_NOT_METADATA: Final = frozenset(
+_LAST_CHARACTER: Final = "\U0010ffff"
+"""The last character in the order of keys."""
+_SYSTEM_ATTRIBUTES: Final = frozenset(
     {
         "Cache-Control",
         "Content-Disposition",
@@ -77,14 +76,14 @@ _NOT_METADATA: Final = frozenset(
         "Storage-Class",
     }
 )
-"""Attributes of obstore's; it gives the names of user metadata in lower case."""
+"""Attributes of obstore that are not user metadata, whose names it returns in lower case."""
 
 
 class _Runtime:
-    """The threads of obstore, of which there is one set in a process.
+    """The state of obstore's threads, of which a process has one set.
 
     Attributes:
-        is_in_parent: Whether they stayed behind in the parent of this process.
+        is_in_parent: Whether the threads exist only in the parent of this forked process.
     """
 
     def __init__(self) -> None:
@@ -93,10 +92,10 @@ class _Runtime:
         os.register_at_fork(after_in_child=self._fork)
 
     def use(self) -> None:
-        """Check that there are, or can be, threads.
+        """Check that obstore's threads exist or can be started.
 
         Raises:
-            StorageError: There are none: a request would wait for ever.
+            StorageError: They exist only in the parent process: a request would wait for ever.
         """
         if self.is_in_parent:
             message = (
@@ -114,11 +113,11 @@ _runtime: Final = _Runtime()
 
 
 class _Clients:
-    """obstore's clients of one bucket: what may take how long, and how often it is sent.
+    """obstore's clients of one bucket, with the timeouts and retries of each kind of request.
 
     Args:
-        place: Where the bucket is.
-        max_connections: Connections that are kept open.
+        place: The bucket.
+        max_connections: Number of connections that are kept open.
         retry: How often a request is sent, and how long it may take.
         connect_witness: See `ObstoreObjectStore`.
     """
@@ -135,9 +134,9 @@ class _Clients:
         self._max_connections = max_connections
         self._retry = retry
         self._connect_witness = connect_witness
-        # What nobody waits for any more ends when nothing comes for as long as that.
-        self.reads = self._client({"timeout": _LONGEST, "read_timeout": self._deadline})
-        """Sends a request once, and leaves to us when to give it up."""
+        # The read timeout ends an abandoned request once no bytes have arrived for that time.
+        self.reads = self._client({"timeout": _MAX_TIME, "read_timeout": self._deadline})
+        """Sends a request once; this project decides when to cancel it."""
 
     @property
     def _deadline(self) -> timedelta:
@@ -145,27 +144,27 @@ class _Clients:
 
     @cached_property
     def witness(self) -> ObjectStore | None:
-        """The store of another library, whose listings are checked; None: obstore lists alone."""
+        """The store of another library that checks listings; None if obstore lists alone."""
         return None if self._connect_witness is None else self._connect_witness()
 
     @cached_property
     def writes(self) -> Any:  # noqa: ANN401 - one of three classes
-        """As `reads`, for bodies that take long to be sent."""
-        return self._client({"timeout": _LONGEST})
+        """Like `reads`, without a read timeout: a large body takes long to send."""
+        return self._client({"timeout": _MAX_TIME})
 
     @cached_property
     def pages(self) -> Any:  # noqa: ANN401 - one of three classes
-        """Sends each page of a listing again, and gives it up, by itself.
+        """Repeats and cancels each page of a listing itself.
 
-        Unless the user names a number of attempts, up to the deadline: a store may be busy for as
-        long, and a listing that is sent again begins anew.
+        Without a number of attempts from the user, it retries until the deadline: a store may be
+        busy for that long, and repeating a whole listing would start it over.
         """
         attempts = self._retry.attempts or _MANY_ATTEMPTS
         return self._client({"timeout": self._deadline}, attempts - 1)
 
     @cached_property
     def parts(self) -> Any:  # noqa: ANN401 - one of three classes
-        """Sends each part of an upload again, and gives it up, by itself."""
+        """Repeats and cancels each part of an upload itself."""
         body = timedelta(seconds=PART_BYTES / self._retry.least_bytes_per_s)
         return self._client({"timeout": self._deadline + body}, self._retry.most_failures - 1)
 
@@ -196,17 +195,17 @@ class ObstoreObjectStore(ObjectStore):
     """A bucket, or a prefix in it.
 
     Args:
-        place: Where it is.
-        max_connections: Connections that are kept open.
+        place: The bucket and prefix.
+        max_connections: Number of connections that are kept open.
         retry: How often a request is sent, and how long it may take.
-        connect_witness: Connects to the bucket through the library that lists it, or that confirms
-            its listings; None: obstore lists alone.
+        connect_witness: Connects through the library that lists the bucket or confirms its
+            listings; None if obstore lists alone.
 
     Raises:
-        ValueError: The prefix, or an option, is none for obstore.
+        ValueError: obstore rejects the prefix or an option.
     """
 
-    puts_new: ClassVar[bool] = True
+    can_put_new: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -222,18 +221,18 @@ class ObstoreObjectStore(ObjectStore):
 
     @property
     def is_async(self) -> bool:
-        """Whether several threads can send requests at once: they can."""
+        """True: several threads can send requests at once."""
         return True
 
     def turn(
         self, patience_s: float, upload: StoreUpload | None
     ) -> AbstractContextManager[SendInThread | None]:
-        """Send requests in a thread; parts of an upload are sent by threads of its own."""
+        """Send requests in a thread; an upload sends its parts in its own threads."""
         return nullcontext(send_in_thread if upload is None else None)
 
     @property
     def lister(self) -> ObjectStore:
-        """The store that lists: that of s3fs if the bucket is of S3."""
+        """The store for listings: for S3, that of s3fs."""
         witness = self._clients.witness
         return self if witness is None or self._kind is StoreKind.GCS else witness
 
@@ -241,7 +240,7 @@ class ObstoreObjectStore(ObjectStore):
         """List the objects directly in the folder, in the store's order.
 
         Raises:
-            StorageError: The server does not answer as a store does.
+            StorageError: The server does not answer like a store.
         """
         infos = []
         for entry in self._list_folder(attempt)["objects"]:
@@ -252,17 +251,17 @@ class ObstoreObjectStore(ObjectStore):
         return ListingPage(infos)
 
     def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
-        """Names of the folders directly in the folder, in the store's order.
+        """List the names of the folders directly in the folder, in the store's order.
 
         Raises:
-            StorageError: The server does not answer as a store does.
+            StorageError: The server does not answer like a store.
         """
         paths = self._list_folder(attempt)["common_prefixes"]
         names = (path.removeprefix(self._folder).rstrip("/") for path in paths)
         return ListingPage([name for name in names if name and "/" not in name])
 
     def _list_folder(self, attempt: Attempt) -> ListResult[Any]:
-        with _translating(attempt):
+        with _translate_errors(attempt):
             listing = obstore.list_with_delimiter(self._clients.pages, self._root or None)
         self._confirm(listing, attempt)
         if not listing["objects"] and not listing["common_prefixes"]:
@@ -270,25 +269,25 @@ class ObstoreObjectStore(ObjectStore):
         return listing
 
     def _confirm(self, listing: ListResult[Any], attempt: Attempt) -> None:
-        """Ask the witness, if there is one, whether objects follow those of a listing.
+        """Check with the witness, if there is one, that no object follows those of a listing.
 
         Raises:
-            ConnectionError: Some do: obstore took a page that was none for the last one.
+            ConnectionError: Some do: obstore took a broken page for the last one.
         """
         witness = self._clients.witness
         if witness is None:
             return
         assert isinstance(witness, GcsObjectStore)  # noqa: S101 - for mypy
         keys = [entry["path"] for entry in listing["objects"]]
-        paths = [*keys, *(f"{path}/{_GREATEST}" for path in listing["common_prefixes"])]
-        # The order is that of the bytes of UTF-8, which is that of code points.
+        paths = [*keys, *(f"{path}/{_LAST_CHARACTER}" for path in listing["common_prefixes"])]
+        # Keys are in the order of their UTF-8 bytes, which is the order of code points.
         last = max(paths, default=self._folder)
         if witness.has_objects_from(last, attempt):
-            message = f"the server listed {counted(len(paths), 'name')}, and there are more"
+            message = f"the server listed {counted(len(paths), 'name')}, but the bucket has more"
             raise BrokenAnswerError(message)
 
     def _check_empty(self, attempt: Attempt) -> None:
-        """Ask whether a folder in which nothing was listed is one at all."""
+        """Check that a folder without listed objects exists."""
         try:
             self._head(self._root or secrets.token_hex(16), attempt)
         except (FileNotFoundError, PermissionError):
@@ -298,28 +297,28 @@ class ObstoreObjectStore(ObjectStore):
                 raise
         else:
             if not self._root:
-                message = "the server says of any name that there is an object"
+                message = "the server reports an object for any name, so it is not a store"
                 raise StorageError(message)
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         if self._root:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def head(self, request: Request, attempt: Attempt) -> ObjectHead:
-        """What the store says of an object: one HEAD."""
+        """Return what the store reports about an object: one HEAD."""
         return self._head(self._path(request.name), attempt)
 
     def _head(self, path: str, attempt: Attempt) -> ObjectHead:
-        with _translating(attempt):
+        with _translate_errors(attempt):
             answer = obstore.get(self._clients.reads, path, options={"head": True})
         _check_answer(answer)
         size_bytes, modified = answer.meta["size"], modified_in(answer.meta)
         return ObjectHead(size_bytes, _user_metadata(answer), _version(answer), modified)
 
     def get_object(self, request: Request, attempt: Attempt) -> ObjectContent:
-        """The first `stop` bytes of an object and its user metadata, by one GET."""
+        """Return the first `stop` bytes of an object and its user metadata, by one GET."""
         path, options = self._path(request.name), _get_options(request)
         received: list[bytes] = []
-        with _translating(attempt):
+        with _translate_errors(attempt):
             answer = obstore.get(self._clients.reads, path, options=options)
             _check_answer(answer)
             _receive(answer, request.stop, received.append, attempt)
@@ -327,22 +326,22 @@ class ObstoreObjectStore(ObjectStore):
         return ObjectContent(data, _user_metadata(answer), _version(answer))
 
     def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
-        """The bytes `[start, stop)` of an object, or those that came before the body was cut.
+        """Return the bytes `[start, stop)` of an object, or those that came before a cut.
 
         Raises:
-            OtherBytesError: The answer is something else.
+            OtherBytesError: The answer is not the requested range.
         """
         path, options = self._path(request.name), _get_options(request)
         options["range"] = (request.start, request.stop)
         size_bytes = request.stop - request.start
         received = ReceivedRange(size_bytes, request.memory or RangeMemory())
-        with _translating(attempt):
+        with _translate_errors(attempt):
             answer = obstore.get(self._clients.reads, path, options=options)
             _check_answer(answer)
             try:
                 _receive(answer, size_bytes, received.add, attempt)
             except OBSTORE_ERRORS:
-                # What came is right as far as it goes, so the next request goes on behind it.
+                # The received bytes are valid; the next request continues after them.
                 if not received.received_bytes:
                     raise
         if received.is_too_long:
@@ -350,11 +349,11 @@ class ObstoreObjectStore(ObjectStore):
         return RangeContent(received.data(), _user_metadata(answer), _version(answer))
 
     def put_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a whole object, in place of one that has its name: one PUT."""
+        """Write a whole object, replacing one with the same name: one PUT."""
         self._put(request, attempt, "overwrite")
 
     def put_new_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a whole object unless there is one of its name: one conditional PUT."""
+        """Write a whole object unless the name is taken: one conditional PUT."""
         self._put(request, attempt, "create")
 
     def replace_object(self, request: Request, attempt: Attempt) -> None:
@@ -365,35 +364,35 @@ class ObstoreObjectStore(ObjectStore):
             super().replace_object(request, attempt)
 
     def _put(self, request: Request, attempt: Attempt, mode: PutMode) -> None:
-        with _translating(attempt):
+        with _translate_errors(attempt):
             obstore.put(
                 self._clients.writes,
                 self._path(request.name),
                 request.data,
-                attributes=_sent(request.attributes),
+                attributes=_put_attributes(request.attributes),
                 mode=mode,
                 use_multipart=False,
             )
 
     def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
-        """Begin an object that is written in parts."""
-        path, attributes = self._path(request.name), _sent(request.attributes)
+        """Start an object that is written in parts."""
+        path, attributes = self._path(request.name), _put_attributes(request.attributes)
         return ObstoreUpload(self._clients.parts, path, attributes)
 
     def delete_object(self, request: Request, attempt: Attempt) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object if it exists."""
         try:
-            with _translating(attempt):
+            with _translate_errors(attempt):
                 obstore.delete(self._clients.reads, self._path(request.name))
         except FileNotFoundError as error:
             if s3_error_code(error) == "NoSuchBucket":
                 raise
 
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
-        """None: Azure shows no blocks of a blob that is not complete, and drops them in a week.
+        """Return an empty page: Azure does not show incomplete blobs, and drops them in a week.
 
         Raises:
-            StorageError: On Google Cloud Storage, of which obstore cannot tell.
+            StorageError: On S3 and Google Cloud Storage, whose uploads obstore cannot list.
         """
         self.abort_upload(request, attempt)
         return ListingPage([])
@@ -409,22 +408,22 @@ class ObstoreObjectStore(ObjectStore):
 
 
 @contextmanager
-def _translating(attempt: Attempt) -> Iterator[None]:
-    """Make, of what obstore raises, the errors that `failures` knows."""
+def _translate_errors(attempt: Attempt) -> Iterator[None]:
+    """Translate obstore's errors to those that `failures` can classify."""
     try:
         yield
     except OBSTORE_ERRORS as error:
-        typed_error = translated(error)
+        typed_error = translate_error(error)
         attempt.attempts.last_status = http_status(typed_error)
-        # Its own text is long, and may hold what must not be shown.
+        # Do not chain: the original text is long and may contain secrets.
         raise typed_error from None
 
 
 def _check_answer(answer: GetResult) -> None:
-    """Check that the answer for an object is a store's, and not the page of some proxy.
+    """Check that the answer for an object comes from a store, not from a proxy.
 
     Raises:
-        BrokenAnswerError: It is not.
+        BrokenAnswerError: The answer names no ETag.
     """
     if answer.meta["e_tag"] is None:
         message = "the answer names no ETag, so it is not the store's"
@@ -439,7 +438,7 @@ def _get_options(request: Request) -> GetOptions:
 def _receive(
     answer: GetResult, limit_bytes: int, add: Callable[[bytes], None], attempt: Attempt
 ) -> None:
-    """Read about `limit_bytes` bytes of a body; what comes puts off the end of the time."""
+    """Read about `limit_bytes` bytes of a body; received bytes extend the attempt's time."""
     room = limit_bytes
     for part in answer.stream(min_chunk_size=0):
         add(part)
@@ -451,12 +450,12 @@ def _receive(
 
 def _user_metadata(answer: GetResult) -> dict[str, str]:
     attributes = answer.attributes.items()
-    return {name.lower(): value for name, value in attributes if name not in _NOT_METADATA}
+    return {name.lower(): value for name, value in attributes if name not in _SYSTEM_ATTRIBUTES}
 
 
 def _version(answer: GetResult) -> ObjectVersion | None:
     return version_in(answer.meta, answer.meta["size"])
 
 
-def _sent(attributes: ObjectAttributes) -> dict[str, str]:
+def _put_attributes(attributes: ObjectAttributes) -> dict[str, str]:
     return {**attributes.user_metadata, "Content-Type": attributes.content_type}

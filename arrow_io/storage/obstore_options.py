@@ -1,7 +1,7 @@
-"""A URL and storage options of fsspec → what obstore is told, by the names of `object_store`.
+"""Translation of a URL and fsspec storage options to the option names of Rust's `object_store`.
 
-What is not translated is refused: an option that is left out without a word may be the one that
-keeps somebody out.
+An option that cannot be translated is rejected: an option that is silently ignored may be the one
+that protects the data.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ S3_NAMES: Final = {
     "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
     "aws_session_token": "AWS_SESSION_TOKEN",
 }
-"""By the names of s3fs, and of boto's client (`client_kwargs`)."""
+"""By the names of s3fs and of boto's client (`client_kwargs`)."""
 
 NO_UPLOADS_LISTED: Final = (
     "client 'obstore' does not list unfinished uploads, which S3 and Google Cloud Storage keep and"
     " bill until they are found: write without the storage option client"
 )
-"""Why it only reads there."""
+"""Reason why obstore only reads there."""
 
 _GCS_NAMES: Final = {"endpoint_url": "base_url"}
 """By the names of gcsfs."""
@@ -62,7 +62,7 @@ _CONNECTION_NAMES: Final = {
 """By the names in a connection string of Azure."""
 
 _PUBLIC_SUFFIX: Final = "core.windows.net"
-"""Behind the account in the hosts of Azure, but for its national clouds."""
+"""Suffix of Azure's hosts after the account, except in its national clouds."""
 
 TRANSFER_OPTIONS: Final = frozenset(
     {
@@ -78,20 +78,20 @@ TRANSFER_OPTIONS: Final = frozenset(
         "use_listings_cache",
     }
 )
-"""How a file system of fsspec sends its requests: what no other client has to be told."""
+"""Options of how an fsspec file system sends requests, which other clients do not need."""
 
 _FSSPEC_OPTIONS: Final = TRANSFER_OPTIONS | {"block_size", "cache_timeout"}
-"""The same of gcsfs and adlfs too."""
+"""The same, with those of gcsfs and adlfs."""
 
 _BOTOCORE_OPTIONS: Final = frozenset(
     {"connect_timeout", "max_pool_connections", "read_timeout", "retries", "tcp_keepalive"}
 )
-"""How botocore sends its requests, in `config_kwargs`."""
+"""Options in `config_kwargs` of how botocore sends requests."""
 
 
 @dataclass(frozen=True, slots=True)
 class ObstorePlace:
-    """A bucket or container, a folder in it, and how to get at it."""
+    """A bucket or container, a folder in it, and how to access it."""
 
     kind: StoreKind
     bucket: str
@@ -102,10 +102,11 @@ class ObstorePlace:
 
 
 def check_obstore_writes(url: str) -> None:
-    """Refuse to write through obstore where a process that is killed would leave uploads.
+    """Raise if a killed process could leave uploads behind when it writes through obstore.
 
     Raises:
-        OptionError: The URL is of no bucket, or not of Azure, which drops them by itself.
+        OptionError: The URL is not a bucket's, or the store is not Azure, which drops incomplete
+            blobs itself.
     """
     _check_kind(url)
     if store_kind(url) is not StoreKind.AZURE:
@@ -121,11 +122,11 @@ def _check_kind(url: str) -> StoreKind:
 
 
 def obstore_place(url: str, storage_options: Mapping[str, object]) -> ObstorePlace:
-    """What obstore is told of a location.
+    """Translate a URL and storage options for obstore.
 
     Args:
         url: URL of S3, Google Cloud Storage or Azure.
-        storage_options: Options of s3fs, gcsfs or adlfs; what is of their transfer is passed over.
+        storage_options: Options of s3fs, gcsfs or adlfs; those about transfer are ignored.
 
     Raises:
         OptionError: The URL is of another store, or an option has no counterpart.
@@ -173,12 +174,12 @@ def _s3_config(options: dict[str, Any], client_options: dict[str, object]) -> di
 
 
 def s3_environment() -> dict[str, str]:
-    """Return the endpoint that the environment names as botocore understands it, if it does.
+    """Return the endpoint of the environment variables, interpreted like botocore does.
 
     `object_store` knows one of the two variables, and refuses `http://` unless it is allowed.
 
     Raises:
-        OptionError: It is no URL of a server.
+        OptionError: The endpoint is not the URL of a server.
     """
     if os.environ.get("AWS_IGNORE_CONFIGURED_ENDPOINT_URLS", "").lower() == "true":
         return {}
@@ -197,7 +198,7 @@ def _botocore_config(options: Mapping[str, Any]) -> dict[str, str]:
                 value["addressing_style"] == "virtual"
             )
         elif name not in _BOTOCORE_OPTIONS:
-            raise _unknown_option(f"config_kwargs[{name!r}]", "addressing_style alone of it")
+            raise _unknown_option(f"config_kwargs[{name!r}]", "addressing_style in config_kwargs")
     return config
 
 
@@ -208,7 +209,7 @@ def _verification(verify: object) -> dict[str, object]:
 
 
 def read_certificates(path: str) -> bytes:
-    """Return the certificates that the storage option `verify` of S3 names a file of.
+    """Return the content of the file in the S3 storage option `verify`.
 
     Raises:
         OptionError: The file cannot be read.
@@ -244,8 +245,8 @@ def _gcs_token(token: object) -> dict[str, str]:
     if isinstance(token, str) and Path(token).is_file():
         return {"application_credentials": token}
     message = (
-        "client 'obstore' takes as token what a service account's file says, the path of such a"
-        " file, 'anon', 'google_default' or 'cloud'"
+        "client 'obstore' takes as token the content of a service account's file, the path of such"
+        " a file, 'anon', 'google_default' or 'cloud'"
     )
     raise OptionError(message)
 
@@ -265,7 +266,7 @@ def _azure_config(options: dict[str, Any], client_options: dict[str, object]) ->
         else:
             names = (*_AZURE_NAMES, "account_host", "connection_string", "anon")
             raise _unknown_option(name, ", ".join(names))
-    # adlfs asks for the account without a signature only if nothing else is known.
+    # adlfs sends unsigned requests only if it has no credentials.
     if config.get("skip_signature") == "true" and {"account_key", "sas_key"} & config.keys():
         del config["skip_signature"]
     return config
@@ -287,8 +288,8 @@ def _flag(value: object) -> str:
 
 def _unknown_option(name: str, alternatives: str) -> OptionError:
     message = (
-        f"the storage option {name} is not known of client 'obstore', which takes"
-        f" {alternatives}: leave client out to go through fsspec"
+        f"client 'obstore' does not support the storage option {name}; it takes"
+        f" {alternatives}: leave out the option client to use fsspec"
     )
     return OptionError(message)
 

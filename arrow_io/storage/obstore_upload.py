@@ -1,4 +1,4 @@
-"""An object on its way to a store through obstore, which cuts it into parts of its own."""
+"""An upload through obstore, which splits the object into parts itself."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import obstore
 
-from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, translated
+from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, translate_error
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -19,21 +19,21 @@ if TYPE_CHECKING:
     from arrow_io.storage.request import Request
 
 PART_BYTES: Final = 16 << 20
-"""Length of the blocks: 50,000 of them, the most of a blob, are 781 GiB."""
+"""Size of a block: the maximum of 50,000 blocks of a blob are 781 GiB."""
 _PARTS_AT_A_TIME: Final = 2
 
 
 class _AbortedError(Exception):
-    """The upload is to be aborted."""
+    """The caller aborted the upload."""
 
 
 class ObstoreUpload:
-    """Blocks of a blob of Azure, which a thread sends as they come.
+    """Blocks of an Azure blob, which a thread sends as they are written.
 
     Args:
-        client: obstore's client of the bucket; sends parts again by itself.
+        client: obstore's client of the bucket; repeats parts itself.
         path: Key of the object.
-        attributes: What is kept with it, by obstore's names.
+        attributes: User metadata and content type, by obstore's names.
     """
 
     is_repeatable: ClassVar[bool] = False
@@ -50,49 +50,49 @@ class ObstoreUpload:
         self._parts: queue.SimpleQueue[bytes | _AbortedError | None] = queue.SimpleQueue()
         self._room = threading.Semaphore()
         self._executor = ThreadPoolExecutor(1)
-        self._sent = self._executor.submit(self._send)
-        # Who waits for room hears that there will be none.
-        self._sent.add_done_callback(lambda _sent: self._room.release())
+        self._upload_result = self._executor.submit(self._send)
+        # Wake a writer that waits for room after the upload has failed.
+        self._upload_result.add_done_callback(lambda _future: self._room.release())
 
     def write_part(self, request: Request, attempt: Attempt) -> None:
-        """Hand over the next part, as soon as the one before is taken."""
+        """Hand over the next part as soon as the previous one is taken."""
         self._room.acquire()
-        if self._sent.done():
+        if self._upload_result.done():
             self._room.release()
-            self._sent.result()
+            self._upload_result.result()
         self._parts.put(request.data)
 
     def complete(self, request: Request, attempt: Attempt) -> None:
-        """Say that this was all, and wait until the object is there."""
+        """Finish the upload and wait until the object exists."""
         self._parts.put(None)
         self._executor.shutdown()
-        self._sent.result()
+        self._upload_result.result()
 
     def discard(self, request: Request, attempt: Attempt) -> None:
-        """Have obstore abort the upload, as it does by itself if it fails."""
-        if self._sent.done():
+        """Make obstore abort the upload; after a failure it does so itself."""
+        if self._upload_result.done():
             self._executor.shutdown()
             return
         self._parts.put(_AbortedError())
         self._executor.shutdown()
         with suppress(_AbortedError):
-            self._sent.result()
+            self._upload_result.result()
 
     def _send(self) -> None:
         try:
             obstore.put(
                 self._client,
                 self._path,
-                self._received(),
+                self._pull_parts(),
                 attributes=self._attributes,
                 use_multipart=True,
                 chunk_size=PART_BYTES,
                 max_concurrency=_PARTS_AT_A_TIME,
             )
         except OBSTORE_ERRORS as error:
-            raise translated(error) from None
+            raise translate_error(error) from None
 
-    def _received(self) -> Iterator[bytes]:
+    def _pull_parts(self) -> Iterator[bytes]:
         while (part := self._parts.get()) is not None:
             if isinstance(part, _AbortedError):
                 raise part

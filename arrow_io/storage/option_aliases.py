@@ -1,7 +1,7 @@
-"""Other libraries' names of storage options, translated to those of s3fs, gcsfs and adlfs.
+"""Names that other libraries give storage options, translated to those of s3fs, gcsfs and adlfs.
 
 Polars, deltalake and obstore share the names of Rust's `object_store`; PyArrow, boto3 and DuckDB
-have their own. Who moves from one of them need not learn new ones.
+have their own. Users of those libraries can keep their names.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ _S3: Final[Mapping[str, Iterable[str]]] = {
     "anon": ("skip_signature", "anonymous"),
     "profile": ("profile_name",),
 }
-"""Names of S3 options by that of s3fs; each is also known with `aws_` before it."""
+"""Aliases of S3 options, by the name in s3fs; each is also accepted with the prefix `aws_`."""
 
 _GCS: Final[Mapping[str, Iterable[str]]] = {
     "token": ("application_credentials", "service_account", "service_account_path"),
 }
-"""Names of options of Google Cloud Storage by that of gcsfs; also with `google_` before them."""
+"""Aliases of Google Cloud Storage options, by the name in gcsfs; also with `google_`."""
 
 _AZURE: Final[Mapping[str, Iterable[str]]] = {
     "account_key": ("access_key", "master_key"),
@@ -39,7 +39,7 @@ _AZURE: Final[Mapping[str, Iterable[str]]] = {
     "tenant_id": ("authority_id",),
     **dict.fromkeys(("account_name", "client_id", "client_secret", "connection_string"), ()),
 }
-"""Names of Azure's options by that of adlfs; also with `azure_` or `azure_storage_` before them."""
+"""Aliases of Azure options, by the name in adlfs; also with `azure_` or `azure_storage_`."""
 
 _PREFIXES: Final = {
     StoreKind.S3: ("aws_",),
@@ -67,15 +67,15 @@ _ALIASES: Final = {
 
 
 def resolve_aliases(url: str, storage_options: Mapping[str, object]) -> dict[str, object]:
-    """Return storage options by the names that the store's file system has for them.
+    """Return storage options with the names of the store's file system.
 
     Args:
-        url: Where to; a chain of URLs has options by protocol, which are left alone.
-        storage_options: The options, by these names or by others, in any case.
+        url: The location. The options of a chain of URLs are by protocol, and stay unchanged.
+        storage_options: The options, with these names or aliases, in any case.
 
     Raises:
-        OptionError: Two names of one option have different values; or `aws_allow_http` is false
-            and the endpoint is `http://`; or the endpoint is no URL of a server.
+        OptionError: Two names of one option have different values; or `aws_allow_http` is false and
+            the endpoint is `http://`; or the endpoint is not the URL of a server.
     """
     kind = store_kind(url)
     aliases = _ALIASES.get(kind) if kind is not None and "::" not in url else None
@@ -100,7 +100,7 @@ def resolve_aliases(url: str, storage_options: Mapping[str, object]) -> dict[str
 
 
 def similar_name(url: str, name: str) -> str | None:
-    """Return the storage option of the store whose name is most like a name that is unknown."""
+    """Return the store's option name most similar to an unknown name, or None."""
     kind = store_kind(url)
     aliases = {} if kind is None else _ALIASES.get(kind, {})
     return next(iter(get_close_matches(name.lower(), [*aliases, *aliases.values()], 1)), None)
@@ -114,16 +114,16 @@ def _add(options: Mapping[str, Any], name: str, alias: str, value: object) -> di
     if name == "anon":
         value = _FLAGS.get(str(shown_to_library(value)).lower(), value)
     if options.get(name, value) != value:
-        message = f"the storage options {name} and {alias} are two names of one: give one of them"
+        message = f"the storage options {name} and {alias} mean the same: give only one of them"
         raise OptionError(message)
     return {**options, name: value}
 
 
 def _without_http_flag(options: dict[str, object]) -> dict[str, object]:
-    """Leave out `aws_allow_http`, which s3fs does not need: the endpoint says so."""
+    """Remove `aws_allow_http`, which s3fs does not need: the endpoint's scheme decides."""
     for name in [name for name in options if _key(name) in {"aws_allow_http", "allow_http"}]:
         is_allowed = _FLAGS.get(str(shown_to_library(options.pop(name))).lower(), True)
         if not is_allowed and str(options.get("endpoint_url", "")).startswith("http://"):
-            message = f"the storage option {name} is false, and endpoint_url is http://"
+            message = f"the storage option {name} is false, but endpoint_url is http://"
             raise OptionError(message)
     return options

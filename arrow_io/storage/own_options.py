@@ -1,4 +1,4 @@
-"""Storage options of ours and not the file system's: by what, how long, how many at a time."""
+"""Storage options of this project, not of the file system: client, retries, connections."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _CLIENTS: Final = ("fsspec", OBSTORE)
 
 
 def retry_options(storage_options: Mapping[str, object]) -> dict[str, Any]:
-    """The fields of a `RetryPolicy` that storage options set.
+    """Return the fields of a `RetryPolicy` that storage options set.
 
     Args:
-        storage_options: Options of the file system, and perhaps ours; numbers may be text.
+        storage_options: Options of the file system and of this project; numbers may be text.
 
     Raises:
         OptionError: An option is not a number, or out of bounds.
@@ -41,10 +41,10 @@ def retry_options(storage_options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def max_connections(storage_options: Mapping[str, object]) -> int:
-    """How many requests storage options allow at a time.
+    """Return the maximum number of concurrent requests that storage options set.
 
     Args:
-        storage_options: Options of the file system, and perhaps ours; numbers may be text.
+        storage_options: Options of the file system and of this project; numbers may be text.
 
     Raises:
         OptionError: The option is not a whole number, or out of bounds.
@@ -55,7 +55,7 @@ def max_connections(storage_options: Mapping[str, object]) -> int:
 
 
 def uses_obstore(storage_options: Mapping[str, object]) -> bool:
-    """Whether requests go through obstore, and not through a file system of fsspec.
+    """Return whether requests go through obstore instead of an fsspec file system.
 
     Raises:
         OptionError: The option names neither.
@@ -68,7 +68,7 @@ def uses_obstore(storage_options: Mapping[str, object]) -> bool:
 
 
 def library_options(storage_options: Mapping[str, object]) -> dict[str, object]:
-    """The options that the file system takes."""
+    """Return the options for the file system's library."""
     own_names = (ATTEMPTS_OPTION, DEADLINE_OPTION, CONNECTIONS_OPTION, CLIENT_OPTION)
     return {name: value for name, value in storage_options.items() if name not in own_names}
 
@@ -84,7 +84,7 @@ def _whole_number(storage_options: Mapping[str, object], name: str, greatest: in
 def _number(
     storage_options: Mapping[str, object], name: str, least: float, greatest: float
 ) -> float:
-    # It is not a secret, as the file system's options may be.
+    # This project's own options are no secrets, so the error may show the value.
     value = shown_to_library(storage_options[name])
     try:
         number = float(value) if isinstance(value, int | float | str) else math.nan

@@ -1,7 +1,7 @@
-"""Memory for the ranges of one read, which is used again as soon as nothing refers to it.
+"""A pool of memory for the ranges of one read.
 
-A long read takes megabytes for each range, and drops as many. From an allocator they are new to the
-process each time, page by page.
+A long read allocates and drops megabytes for each range. From an allocator the pages would be new
+to the process each time, and each first touch of a page costs time.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ import pyarrow as pa
 
 
 class RangeMemory:
-    """Memory of ranges that were dropped, for those that come.
+    """A pool that reuses the memory of dropped ranges for new ones.
 
-    What waits to be used again is never more than was in use at a time. Nothing waits behind
-    `close`, nor when the last block is dropped that refers to this.
+    The pool never holds more than was in use at a time. It holds nothing after `close`, or after
+    the last block that refers to it is dropped.
 
-    Any thread may take blocks and drop them, and Python may drop some wherever it collects garbage.
-    So nothing is locked here: memory changes hands by one call of a `deque`, and all else may be
-    out of date.
+    Any thread may take or drop blocks, and garbage collection may drop some anywhere. So there is
+    no lock: memory changes owner in one call of a `deque`, and other fields may be out of date.
     """
 
     def __init__(self) -> None:
@@ -29,9 +28,9 @@ class RangeMemory:
         self._is_open = True
 
     def take(self, size_bytes: int) -> RangeBlock:
-        """A block of so many bytes, which are not set."""
+        """Return a block of at least `size_bytes` uninitialized bytes."""
         self._keeps_unused = True
-        # Ranges grow while a topic is read: memory that is too short now will be so later.
+        # Ranges grow while a topic is read: drop memory that is too short, it stays too short.
         self._longest_bytes = max(self._longest_bytes, size_bytes)
         while True:
             try:
@@ -42,31 +41,31 @@ class RangeMemory:
                 return RangeBlock(memory, self)
 
     def give_back(self, memory: pa.Buffer) -> None:
-        """Take back the memory of a block that nothing refers to any more."""
+        """Take back the memory of a block that has no references any more."""
         if self._is_open and self._keeps_unused and memory.size >= self._longest_bytes:
             self._unused.append(memory)
 
     def unused_bytes(self) -> int:
-        """How many bytes wait to be used again."""
+        """Return the size of the memory that waits to be reused, in bytes."""
         return sum(each.size for each in self._unused.copy())
 
     def drop_unused(self) -> None:
-        """Keep nothing that is unused, until the next block is taken."""
+        """Free all unused memory, and hold none until the next block is taken."""
         self._keeps_unused = False
         self._unused.clear()
 
     def close(self) -> None:
-        """Keep nothing any more; blocks that are in use stay as they are."""
+        """Free all unused memory and hold none from now on; blocks in use stay valid."""
         self._is_open = False
         self._unused.clear()
 
 
 class RangeBlock:
-    """Memory that goes back to where it came from when this and all views of it are dropped.
+    """Memory that returns to its pool when the block and all views of it are dropped.
 
     Args:
         memory: The memory.
-        home: Where it goes back to.
+        home: The pool.
     """
 
     def __init__(self, memory: pa.Buffer, home: RangeMemory) -> None:
@@ -75,15 +74,14 @@ class RangeBlock:
         self._home = home
 
     def __del__(self) -> None:
-        """Give back the memory."""
         self._home.give_back(self._memory)
 
     def set(self, start: int, data: bytes) -> None:
-        """Set the bytes from `start` on, as many as there are; the block must have room."""
+        """Write `data` at `start`; the block must have room."""
         self._bytes[start : start + len(data)] = data
 
     def view(self, size_bytes: int) -> memoryview:
-        """Its first bytes, at most all of them; read-only."""
-        # A view of the memory itself would not keep the block.
+        """Return a read-only view of the first bytes."""
+        # A view of `_memory` would not keep the block alive, which returns the memory.
         buffer = pa.foreign_buffer(self._memory.address, size_bytes, base=self)
         return memoryview(buffer).cast("B")

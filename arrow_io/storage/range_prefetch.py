@@ -1,12 +1,12 @@
-"""Requests for ranges, sent before they are needed, in the order in which streams come to them.
+"""Prefetch of ranges: requests sent before they are needed, in the order in which streams read.
 
-How many are under way follows from what the consumer meets: 1, 4, 32 and so on, each time that it
-has to wait for a range. So a consumer that is slower than the store keeps few. If the store answers
-that it is asked for too much, half as many are kept, and one more each time that the consumer has
-waited for as many as there are.
+The number of requests in flight adapts to the consumer: it grows 1, 4, 32 and so on, each time that
+the consumer has to wait for a range. So a consumer that is slower than the store keeps few. If the
+store answers that it receives too many requests, the number is halved. Then it grows by one each
+time that the consumer has waited for as many ranges as there are requests.
 
-How long ranges are follows from how much was requested before, and from nothing else: the same read
-asks for the same ranges. What was learned in one object is used in the next.
+The size of ranges depends only on how much was requested before, so the same read requests the same
+ranges. Number and size carry over from one object to the next.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 DEFAULT_PREFETCH_BYTES: Final = 120 << 20
 """Maximum bytes that all readers of a process request before they need them."""
 _UNBOUNDED: Final = 1 << 20
-"""More requests than any store is sent at a time."""
-_WIDER: Final = {0: 1, 1: 4}
-"""From no and from one request; whoever stops early does so with the first ranges."""
-_MUCH_WIDER: Final = 8
-"""By how much else: each step lasts as long as a request, whatever it leaves unused."""
+"""More requests than any store receives at a time."""
+_NEXT_WINDOWS: Final = {0: 1, 1: 4}
+"""Next window after 0 and 1: a consumer that stops early does so within the first ranges."""
+_WINDOW_GROWTH: Final = 8
+"""Growth factor of wider windows: each step costs one request's latency, even if it is unused."""
 _GROWTH_SHARE: Final = 16
-"""Ranges are so many times shorter than what was requested before them."""
+"""A range has one part in so many of the bytes requested before it, within the bounds."""
 
 
 @dataclass(slots=True)
@@ -48,9 +48,9 @@ class RangeRequest:
 
     Attributes:
         start: First byte.
-        stop: Byte behind the last one (half-open).
-        future: Its answer; None: the file system is not asynchronous, so the consumer's thread
-            sends it when it needs the bytes.
+        stop: End (exclusive).
+        future: The answer. None if the file system is not asynchronous: the consumer's thread then
+            sends the request when it needs the bytes.
     """
 
     start: int
@@ -59,18 +59,18 @@ class RangeRequest:
 
     @property
     def size_bytes(self) -> int:
-        """How many bytes are asked for."""
+        """Size of the range, in bytes."""
         return self.stop - self.start
 
 
 @dataclass(slots=True, eq=False)
 class PlannedSpan:
-    """A span, and what was requested of it.
+    """A span and the requests for it.
 
     Attributes:
         span: The span.
-        next_start: First byte that was not requested yet.
-        requests: The requests whose answers nobody has taken, in order.
+        next_start: First byte that is not requested yet.
+        requests: The requests whose answers are not taken yet, in order.
     """
 
     span: ByteSpan
@@ -78,7 +78,7 @@ class PlannedSpan:
     requests: deque[RangeRequest] = field(default_factory=deque)
 
     def is_for(self, span: ByteSpan) -> bool:
-        """Whether a stream of another span can go on with what was requested of this one."""
+        """Return whether a stream of another span can use the requests for this one."""
         planned = self.span
         return (
             planned.reader == span.reader
@@ -88,28 +88,27 @@ class PlannedSpan:
 
 
 class RangePrefetcher:
-    """Sends the requests of one consumer, who reads one stream after the other.
+    """Sends the range requests of one consumer, who reads one stream after the other.
 
-    At most `Location.max_connections` requests are under way at a time. A fourth as many are
-    planned to follow as soon as one ends, whether the consumer comes or not, so that connections
-    are busy while it works. What it does not need yet, answered or not, has no more than
-    `max_bytes`, nor all readers of the process together more than `DEFAULT_PREFETCH_BYTES`; but a
-    range that the consumer waits for is always requested. The first request is sent alone, so a
-    consumer that stops early has fetched no more than it needed.
+    At most `Location.max_connections` requests are in flight at a time. A quarter as many more are
+    queued, so that connections stay busy while the consumer works. Ranges that it does not need
+    yet, received or not, have at most `max_bytes`, and those of all readers of the process at most
+    `DEFAULT_PREFETCH_BYTES`. A range that the consumer waits for is always requested. The first
+    request is sent alone, so a consumer that stops early has fetched only what it needed.
 
-    File systems that are not asynchronous are read in the consumer's thread alone: local files and
-    memory answer faster than a thread can be woken, and others (SFTP, SMB) share one connection,
-    which is not safe to use from several threads.
+    File systems that are not asynchronous are read only in the consumer's thread. Local files and
+    memory answer faster than a thread can be woken; others (SFTP, SMB) have one connection, which
+    several threads must not use.
 
-    The consumer may change threads between calls, but only one thread may call at a time; `stop`
-    may be called beside it.
+    The consumer may change threads between calls, but only one thread may call at a time; any
+    thread may call `stop` meanwhile.
 
     Args:
-        spans: What streams will read, in this order. A stream of another span is served too, but
-            nothing of it is requested before it begins.
-        max_bytes: Most bytes that are requested before they are needed.
-        at_once: Whether as many requests as may be are sent at the start: for few bytes, all of
-            which are needed.
+        spans: The spans that streams will read, in this order. A stream of another span works too,
+            but is not prefetched before it starts.
+        max_bytes: Maximum bytes that are requested before they are needed.
+        at_once: Whether to send the maximum number of requests from the start: for few bytes, all
+            of which are needed.
     """
 
     def __init__(
@@ -122,35 +121,34 @@ class RangePrefetcher:
         self._plan: Iterator[ByteSpan] = iter(spans)
         self._planned_spans: deque[PlannedSpan] = (
             deque()
-        )  # those that streams have not left, in order
+        )  # spans that streams have not finished, in order
         self._max_bytes = max_bytes
-        self._window: float = _UNBOUNDED if at_once else 0  # most requests that were not taken
-        self._refusals: dict[Refusals, int] = {}  # how many were known of each location
+        self._window: float = _UNBOUNDED if at_once else 0  # maximum of `_count`
+        self._refusals: dict[Refusals, int] = {}  # last seen count of each location
         self._was_refused = False
         self._settling = 0  # requests, not taken yet, that were sent before the window was halved
-        self._requested_bytes = 0  # since the beginning
-        self._count = 0  # requests that were not taken
-        self._bytes = 0  # that they ask for
+        self._requested_bytes = 0  # since the start
+        self._count = 0  # requests that are not taken yet
+        self._bytes = 0  # size of their ranges
         self._requests: WorkerPool | None = None
         self._is_stopped = False
         self._memory = RangeMemory()
         self._share = process_budgets().ranges.share()
 
     def __enter__(self) -> Self:
-        """Return itself."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Drop all that was requested."""
+        """Drop all requests."""
         self.close()
 
     def start(self, span: ByteSpan) -> PlannedSpan:
-        """Take up a span; what was planned before it is left out."""
+        """Start a span; planned spans before it are dropped."""
         for place, each in enumerate(self._planned_spans):
             if each.is_for(span):
                 return self._resume(place, span)
-        following = self._pull()
-        if following is not None and following.is_for(span):
+        next_span = self._pull()
+        if next_span is not None and next_span.is_for(span):
             return self._resume(len(self._planned_spans) - 1, span)
         planned = PlannedSpan(span, span.start)
         self._planned_spans.appendleft(planned)
@@ -163,12 +161,12 @@ class RangePrefetcher:
         return self._planned_spans[0]
 
     def next_range(self, planned: PlannedSpan) -> tuple[RangeRequest, RangeContent]:
-        """The next range of a span, until `advance` is called.
+        """Return the next range of a span, the same one until `advance` is called.
 
-        One that fails stays the next, so the next call fails likewise.
+        A range that fails stays the next one, so the next call fails likewise.
 
         Raises:
-            CancelledError: It was told to stop.
+            CancelledError: `stop` was called.
             PulsarOffloadError: See `RangeReader.read`.
         """
         self.check_running()
@@ -190,7 +188,7 @@ class RangePrefetcher:
             if self._was_refused:
                 self._window += 1 / self._window
             else:
-                self._window = _WIDER.get(int(self._window), self._window * _MUCH_WIDER)
+                self._window = _NEXT_WINDOWS.get(int(self._window), self._window * _WINDOW_GROWTH)
 
     def _is_refused(self, refusals: Refusals) -> bool:
         """Return whether the store refused requests that were sent since the window was halved."""
@@ -199,7 +197,7 @@ class RangePrefetcher:
         return refusals.count > earlier_count and not self._settling
 
     def advance(self, planned: PlannedSpan) -> None:
-        """Go on behind the next range of a span."""
+        """Move past the next range of a span."""
         request = planned.requests.popleft()
         self._count -= 1
         self._settling = max(0, self._settling - 1)
@@ -209,7 +207,7 @@ class RangePrefetcher:
             request.future.cancel()
 
     def skip_to(self, planned: PlannedSpan, position: int) -> int:
-        """Leave out what was requested before a position.
+        """Drop the requests for bytes before a position.
 
         Returns:
             First byte of the range that is taken next.
@@ -222,16 +220,16 @@ class RangePrefetcher:
         return position
 
     def finish(self, planned: PlannedSpan) -> None:
-        """Leave a span: drop what was requested of it."""
+        """End a span: drop its requests."""
         while planned.requests:
             self.advance(planned)
         if planned in self._planned_spans:
             self._planned_spans.remove(planned)
 
     def shrink(self) -> None:
-        """Drop all that was requested and not taken; streams request it again when they need it.
+        """Drop all requests that are not taken; streams repeat them when they need them.
 
-        To be called while no stream is read.
+        Call this only while no stream is read.
         """
         for planned in self._planned_spans:
             if planned.requests:
@@ -243,7 +241,7 @@ class RangePrefetcher:
         self._memory.drop_unused()
 
     def close(self) -> None:
-        """Drop all that was requested; waits for no request that is under way."""
+        """Drop all requests, without waiting for those in flight."""
         self.stop()
         while self._planned_spans:
             self.finish(self._planned_spans[0])
@@ -251,22 +249,22 @@ class RangePrefetcher:
         self._memory.close()
 
     def stop(self) -> None:
-        """Send no request any more. Any thread may call this, wherever Python collects garbage."""
+        """Send no further request. Any thread may call this; garbage collection may too."""
         self._is_stopped = True
         if self._requests is not None:
             self._requests.stop()
 
     def check_running(self) -> None:
-        """Do nothing, unless it was told to stop.
+        """Raise if `stop` was called.
 
         Raises:
-            CancelledError: It was.
+            CancelledError: It was called.
         """
         if self._is_stopped:
             raise CancelledError
 
     def _pull(self) -> PlannedSpan | None:
-        """The next planned span."""
+        """Move the next span of the plan to `_planned_spans` and return it."""
         span = next(self._plan, None)
         if span is None:
             return None
@@ -275,11 +273,11 @@ class RangePrefetcher:
         return planned
 
     def _prefetch(self, current: PlannedSpan) -> None:
-        """RangeRequest what the current span needs now, and then as much as may be."""
+        """Request what the current span needs now, and then as much as the limits allow."""
         if not current.requests:
             request = self._request(current)
             if current.span.reader.location.is_async:
-                # Though the consumer waits for it: a thread that sends cannot be stopped.
+                # Use a thread although the consumer waits: a sending thread cannot be interrupted.
                 self._submit(current.span, request)
         for each in self._unrequested_spans(current):
             if not self._has_room(each.span.reader.location):
@@ -287,9 +285,9 @@ class RangePrefetcher:
             self._submit(each.span, self._request(each))
 
     def _unrequested_spans(self, current: PlannedSpan) -> Iterator[PlannedSpan]:
-        """A span and those behind it, each as often as there is something of it to request."""
+        """Yield the current span and later ones, each while it has bytes to request."""
         unfinished = [current]
-        # Requests are sent in order, so of the last alone something is left.
+        # Requests are sent in order, so only the last of the planned spans can be unfinished.
         for each in reversed(self._planned_spans):
             if each is current or each.next_start >= each.span.sure_stop:
                 break
@@ -301,7 +299,7 @@ class RangePrefetcher:
     def _has_room(self, location: Location) -> bool:
         needed_bytes = self._bytes + self._range_bytes(location)
         return (
-            self._count < min(self._window, _most_requests(location))
+            self._count < min(self._window, _max_requests(location))
             and needed_bytes <= self._max_bytes
             and location.is_async
             and self._share.grow(needed_bytes, DEFAULT_PREFETCH_BYTES)
@@ -309,9 +307,9 @@ class RangePrefetcher:
 
     def _range_bytes(self, location: Location) -> int:
         first = location.first_range_bytes
-        longest = min(location.longest_range_bytes, self._max_bytes // _most_requests(location))
-        grown = self._requested_bytes // _GROWTH_SHARE // first * first
-        return max(min(grown, longest), first)
+        longest = min(location.longest_range_bytes, self._max_bytes // _max_requests(location))
+        growth_bytes = self._requested_bytes // _GROWTH_SHARE // first * first
+        return max(min(growth_bytes, longest), first)
 
     def _request(self, planned: PlannedSpan) -> RangeRequest:
         start, span = planned.next_start, planned.span
@@ -333,14 +331,17 @@ class RangePrefetcher:
         request.future = self._requests.submit(fetch)
 
 
-def _most_requests(location: Location) -> int:
-    """Most requests that are sent and not taken; with a single connection, none is prefetched."""
+def _max_requests(location: Location) -> int:
+    """Return the maximum number of requests sent and not taken.
+
+    With a single connection, nothing is prefetched.
+    """
     return location.max_connections + location.max_connections // 4
 
 
 def _fetch(span: ByteSpan, start: int, stop: int, memory: RangeMemory) -> RangeContent:
-    """A range; if it is all of the span, and its answer tells no version, that is asked for."""
-    # It knows nothing of its request: the error of one that nobody takes would keep that.
+    """Return a range; check the version if the range is the whole span and has none."""
+    # It has no reference to its RangeRequest, which an untaken error would keep alive.
     content = span.reader.read_content(start, stop, memory)
     if content.version is None and (start, stop) == (span.start, span.stop):
         span.reader.check_version()

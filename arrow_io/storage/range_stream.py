@@ -1,8 +1,8 @@
-"""The next bytes of one object, in order, as read-only views.
+"""Streams of one object's bytes, in order, as read-only views.
 
-All bytes are of one version of the object: the one that was listed, or else that of the first
-answer. If answers do not name their version (only S3, folders and memory do), a HEAD asks for it
-before the stream's last range is given, or when the stream is closed before that.
+All bytes are of one version of the object: the listed one, or else that of the first answer. If
+answers do not name their version (only S3, folders and memory do), a HEAD checks it before the
+stream's last range is returned, or when the stream is closed earlier.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class RangeStream:
     The consumer may change threads between calls, but only one thread may call at a time.
 
     Args:
-        span: What may be asked for.
-        prefetcher: Sends the requests, ahead of this stream and of those behind it. None: the
-            stream has one of its own.
+        span: The bytes that may be requested.
+        prefetcher: Sends the requests of this stream and the following ones. None for one of its
+            own.
     """
 
     def __init__(self, span: ByteSpan, prefetcher: RangePrefetcher | None = None) -> None:
@@ -40,62 +40,62 @@ class RangeStream:
         self._prefetcher = RangePrefetcher() if prefetcher is None else prefetcher
         self._is_alone = prefetcher is None
         self._planned = self._prefetcher.start(span)
-        self._held: deque[tuple[int, memoryview]] = deque()  # (position, bytes), in order
-        self._current_start = span.start  # first byte that can still be asked for
-        self._current = _EMPTY  # the first range held, if there is one; it begins there
+        self._ranges: deque[tuple[int, memoryview]] = deque()  # (position, bytes), in order
+        self._current_start = span.start  # first byte that can still be read
+        self._current = _EMPTY  # the first of the ranges, if any; it starts at `_current_start`
         self._closed = False
-        self._is_unsure = False  # whether an answer did not say its version
+        self._is_unsure = False  # whether an answer did not name its version
         self.first: RangeContent | None = None
-        """What the first answer said of the object, without its bytes; None until it came."""
+        """The first answer without its bytes; None until it has arrived."""
 
     def __enter__(self) -> Self:
-        """Return the stream itself."""
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        """Close the stream; behind a use that went well, ask whether its bytes are of one version.
+        """Close the stream; without an error, check that its bytes are of one version.
 
         Raises:
-            MissingObjectError: There is no such object any more.
+            MissingObjectError: The object does not exist any more.
             ObjectChangedError: The object was replaced.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused the request or kept failing.
         """
         self.close()
-        # Not behind an error, nor if a consumer gives up: a HEAD would hold them up.
+        # Not after an error or an early stop: a HEAD would delay the caller.
         if exc_info[0] is None:
             self._check_version()
 
     def close(self) -> None:
-        """Drop all bytes and cancel what is prefetched; waits for no request that is under way."""
+        """Drop all bytes and cancel prefetched ranges, without waiting for requests in flight."""
         self._closed = True
         self._current = _EMPTY
-        self._held.clear()
+        self._ranges.clear()
         self._prefetcher.finish(self._planned)
         if self._is_alone:
             self._prefetcher.close()
 
     def at(self, position: int, length: int) -> tuple[memoryview, int]:
-        """Give the object's bytes `[position, position + length)`.
+        """Return the object's bytes `[position, position + length)`.
 
-        Positions may not go back to a range that an earlier call has left behind; asking again for
-        the same position with a greater length is fine. Bytes skipped over are not requested,
-        unless their range was already under way.
+        Positions must not go back to a range that an earlier call has passed; the same position
+        with a greater length is allowed. Skipped bytes are not requested, unless their range was
+        already in flight.
 
         Args:
             position: First byte, in bytes from the object's start.
             length: Number of bytes.
 
         Returns:
-            A read-only view and an index into it: the bytes are `view[index:index + length]`. As a
-            rule the view is the whole range that came from the store, so that what follows can be
-            used too; bytes that straddle ranges are joined into a view that holds nothing else.
+            A read-only view and an index into it: the bytes are `view[index:index + length]`.
+            Usually the view is the whole received range, so that the caller can use the bytes after
+            it too. Bytes that span ranges are joined into a view that contains nothing else.
 
         Raises:
-            TruncatedObjectError: The object ends before `position + length`; `offset` says where.
-            OptionError: The stream has passed these bytes, or ends before them, or is closed.
+            TruncatedObjectError: The object ends before `position + length`; `offset` is its
+                length.
+            OptionError: The stream has passed these bytes, ends before them, or is closed.
             MissingObjectError: There is no such object.
             ObjectChangedError: The object was replaced.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused the request or kept failing.
         """
         index = position - self._current_start
         if 0 <= index <= index + length <= len(self._current):
@@ -108,14 +108,14 @@ class RangeStream:
             return _EMPTY, 0
         self._drop_before(position)
         stop = position + length
-        while not self._held or self._held[-1][0] + len(self._held[-1][1]) < stop:
+        while not self._ranges or self._ranges[-1][0] + len(self._ranges[-1][1]) < stop:
             self._take()
-        self._current = self._held[0][1]
+        self._current = self._ranges[0][1]
         index = position - self._current_start
         if index + length <= len(self._current):
             return self._current, index
         parts = [
-            view[max(position - start, 0) : max(stop - start, 0)] for start, view in self._held
+            view[max(position - start, 0) : max(stop - start, 0)] for start, view in self._ranges
         ]
         return memoryview(b"".join(parts)), 0
 
@@ -136,32 +136,32 @@ class RangeStream:
             raise OptionError(message, object_key=self._reader.name, offset=position)
 
     def _drop_before(self, position: int) -> None:
-        while self._held and self._held[0][0] + len(self._held[0][1]) <= position:
-            self._held.popleft()
-        if self._held:
-            self._current_start, self._current = self._held[0]
+        while self._ranges and self._ranges[0][0] + len(self._ranges[0][1]) <= position:
+            self._ranges.popleft()
+        if self._ranges:
+            self._current_start, self._current = self._ranges[0]
         else:
             self._current_start = self._prefetcher.skip_to(self._planned, position)
             self._current = _EMPTY
 
     def _take(self) -> None:
-        """Hold the next range; one that fails stays pending, so the next call fails likewise."""
+        """Take the next range; one that fails stays pending, so the next call fails likewise."""
         request, content = self._prefetcher.next_range(self._planned)
         if self.first is None:
             if self._reader.version is None and content.version is not None:
                 self._reader = replace(self._reader, version=content.version)
             self.first = replace(content, data=b"")
         elif self._span.reader.version is None:
-            # It was asked for before the first answer told which version was wanted.
+            # It was requested before the first answer named the version.
             check_version(self._reader.name, self._reader.version, content.version)
         self._is_unsure |= content.version is None
         if request.stop == self._span.stop:
             self._check_version()
         self._prefetcher.advance(self._planned)
-        self._held.append((request.start, memoryview(content.data)))
+        self._ranges.append((request.start, memoryview(content.data)))
 
     def _check_version(self) -> None:
-        """Ask for the version, if an answer since the last time did not say its own."""
+        """Check the version with a HEAD if an answer since the last check did not name its own."""
         if self._is_unsure:
             self._reader.check_version()
             self._is_unsure = False

@@ -1,8 +1,7 @@
-"""Ranges of one object, never short.
+"""Complete ranges of one object.
 
-What comes in is a location, the name of a data object and the length that its index object gives
-(`data_object_length` of PIP-17). A short answer is continued where it stopped; that the object ends
-is believed only when a HEAD says so.
+The length of the object is the one in its index object (`data_object_length` of PIP-17). A short
+answer is continued where it stopped. Only a HEAD can establish that the object ends.
 """
 
 from __future__ import annotations
@@ -22,24 +21,24 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """Reads one object by ranges.
+    """A reader of one object's ranges.
 
-    A value that can be pickled; it holds no connection and no bytes.
+    It can be pickled; it holds no connection and no bytes.
     """
 
     location: Location
     name: str
     """Name of the object within the location."""
     size_bytes: int
-    """Length that the object must have, in bytes, as its index object gives it."""
+    """Length that the object must have, in bytes, according to its index object."""
     version: ObjectVersion | None = None
-    """Version of the object that was listed (`ObjectInfo.version`); None if that is not known."""
+    """The listed version of the object (`ObjectInfo.version`); None if unknown."""
 
     def __post_init__(self) -> None:
         """Check the size.
 
         Raises:
-            OptionError: It is negative.
+            OptionError: The size is negative.
         """
         if self.size_bytes < 0:
             message = f"size_bytes must be at least 0, not {self.size_bytes}"
@@ -50,18 +49,18 @@ class RangeReader:
 
         Args:
             start: First byte, in bytes from the object's start.
-            stop: Byte behind the last one (half-open); if it is `start`, nothing is requested.
+            stop: End of the range (exclusive); if it equals `start`, nothing is requested.
 
         Returns:
             Exactly `stop - start` bytes.
 
         Raises:
-            TruncatedObjectError: `stop` is beyond `size_bytes`, or the object really ends before
-                `stop`; `offset` says where it ends.
+            TruncatedObjectError: `stop` is greater than `size_bytes`, or the object ends before
+                `stop`; `offset` is where it ends.
             MissingObjectError: There is no such object.
             ObjectChangedError: The object was replaced.
-            StorageError: The store refused, or went on failing, or sent too few bytes a second;
-                `offset` is the first byte missing.
+            StorageError: The store refused a request, kept failing, or sent too few bytes per
+                second; `offset` is the first missing byte.
             OptionError: `start` is negative, or greater than `stop`.
         """
         return bytes(self.read_content(start, stop).data)
@@ -69,19 +68,19 @@ class RangeReader:
     def read_content(
         self, start: int, stop: int, memory: RangeMemory | None = None
     ) -> RangeContent:
-        """As `read`: the bytes, and what the first answer said of the object.
+        """Like `read`, but also return what the first answer reported about the object.
 
         Args:
             start: See `read`.
             stop: See `read`.
-            memory: May have memory for the bytes; None: each range has its own.
+            memory: Provides memory for the bytes; None to allocate it for each range.
 
         Raises:
-            TruncatedObjectError: As `read`.
-            MissingObjectError: As `read`.
-            ObjectChangedError: As `read`.
-            StorageError: As `read`.
-            OptionError: As `read`.
+            TruncatedObjectError: See `read`.
+            MissingObjectError: See `read`.
+            ObjectChangedError: See `read`.
+            StorageError: See `read`.
+            OptionError: See `read`.
         """
         self._check_range(start, stop)
         content = RangeContent(b"", None, self.version)
@@ -89,7 +88,7 @@ class RangeReader:
         retry, start_s, first = self.location.retry, self.location.retry.clock(), start
         while start < stop:
             request_stop = min(start + self.location.longest_range_bytes, stop)
-            # A range that comes in pieces is of one version, whatever brings the next piece.
+            # All pieces of a range must be of one version.
             version = self.version or content.version
             part = self.location.read_range(
                 self.name, start, request_stop, version=version, memory=memory
@@ -99,40 +98,39 @@ class RangeReader:
             start += len(part.data)
             if start < stop and retry.is_too_late(start_s, start - first):
                 came = counted(start - first, "byte")
-                message = f"{came} took longer than {retry.deadline_s:g} s and the time for them"
+                message = f"{came} took longer than {retry.deadline_s:g} s plus the time for them"
                 raise StorageError(message, object_key=self.name, offset=start)
         return content if len(parts) == 1 else replace(content, data=b"".join(parts))
 
     def span(self, start: int, stop: int, *, sure_stop: int | None = None) -> ByteSpan:
-        """The bytes `[start, stop)`, for a stream.
+        """Return the span of the bytes `[start, stop)`, for a stream.
 
         Args:
             start: First byte, in bytes from the object's start.
-            stop: Byte behind the last one that may be asked for (half-open).
-            sure_stop: Byte behind the last one that surely will be asked for (half-open). None:
-                `stop`.
+            stop: End of the bytes that may be read (exclusive).
+            sure_stop: End of the bytes that will certainly be read (exclusive). None for `stop`.
 
         Raises:
-            TruncatedObjectError: `stop` is beyond `size_bytes`.
+            TruncatedObjectError: `stop` is greater than `size_bytes`.
             OptionError: `start` is negative, or greater than `stop`.
         """
         self._check_range(start, stop)
         return ByteSpan(self, start, stop, stop if sure_stop is None else sure_stop)
 
     def check_version(self) -> None:
-        """Ask whether the object is still of the version that was listed, if that is known.
+        """Check that the object still has its listed version, if that is known.
 
         Raises:
             MissingObjectError: There is no such object.
             ObjectChangedError: The object was replaced.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused the request or kept failing.
         """
         if self.version is not None:
             self.location.check_version(self.name, self.version)
 
     def _check_range(self, start: int, stop: int) -> None:
         if not 0 <= start <= stop:
-            message = f"not a range of bytes: [{start}, {stop})"
+            message = f"invalid range of bytes: [{start}, {stop})"
             raise OptionError(message, object_key=self.name)
         if stop > self.size_bytes:
             message = f"bytes up to {stop} of an object of {counted(self.size_bytes, 'byte')}"
@@ -144,10 +142,10 @@ class ByteSpan:
     """Bytes of one object that a stream will read.
 
     Attributes:
-        reader: Reads the object.
+        reader: The object's reader.
         start: First byte, in bytes from the object's start.
-        stop: Byte behind the last one that may be asked for (half-open).
-        sure_stop: Byte behind the last one that surely will be asked for (half-open).
+        stop: End of the bytes that may be read (exclusive).
+        sure_stop: End of the bytes that will certainly be read (exclusive).
     """
 
     reader: RangeReader

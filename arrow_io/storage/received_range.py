@@ -1,4 +1,4 @@
-"""The bytes of one range, put together as they come from a store."""
+"""The bytes of one range, collected as they arrive from a store."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ if TYPE_CHECKING:
 
 
 class ReceivedRange:
-    """The first bytes of a range, as far as they have come.
+    """The part of a range that has arrived.
 
     Args:
         size_bytes: Length of the range, in bytes.
-        memory: Has the memory for them.
+        memory: Provides the memory.
 
     Attributes:
-        received_bytes: How many bytes have come.
-        is_too_long: Whether more came than the range has. What came then was dropped, and all that
-            came behind it.
+        received_bytes: Number of bytes that have arrived.
+        is_too_long: Whether more bytes arrived than the range has. That part and all later ones are
+            dropped.
     """
 
     def __init__(self, size_bytes: int, memory: RangeMemory) -> None:
@@ -28,7 +28,7 @@ class ReceivedRange:
         self.is_too_long = False
 
     def add(self, part: bytes) -> None:
-        """Put what came next behind what came before."""
+        """Append the next part."""
         stop = self.received_bytes + len(part)
         self.is_too_long |= stop > self._size_bytes
         if not self.is_too_long:
@@ -36,5 +36,5 @@ class ReceivedRange:
             self.received_bytes = stop
 
     def data(self) -> memoryview:
-        """What has come; read-only."""
+        """Return a read-only view of the bytes that have arrived."""
         return self._block.view(self.received_bytes)

@@ -1,4 +1,4 @@
-"""Text without secrets: what may be shown of a URL, and of the message of a library's error."""
+"""Removal of secrets from URLs and from the messages of libraries' errors."""
 
 from __future__ import annotations
 
@@ -8,44 +8,44 @@ from typing import Final
 from urllib.parse import quote
 
 MASK = "***"
-"""What stands where a secret was."""
+"""Replaces a secret."""
 
 _CONTAINER_SCHEMES = frozenset({"abfs", "abfss", "adl", "az", "wasb", "wasbs"})
-"""Azure's schemes, in whose URLs the container stands before the `@`."""
+"""Azure's schemes: the container precedes the `@` in their URLs."""
 
 _PLAIN_OPTIONS = frozenset({"client", "endpoint_url", "region_name"})
-"""Options that an error message is of little use without, and that are not secrets."""
+"""Options that are not secret and that an error message needs."""
 
 _MIN_SECRET_LENGTH = 4
-"""Shorter option values are not looked for: replacing them would only garble the text."""
+"""Shorter option values are not masked: replacing them would only garble the text."""
 
 _WORD: Final = re.compile(r"[^\s\"']+")
-"""What a URL reaches over at most."""
+"""The longest text that can be one URL."""
 
 _REVERSED_SCHEME: Final = re.compile(r"[\w+.-]*")
 
 
 def redacted_urls(text: str) -> str:
-    """A text or a URL, with the user parts and the queries of all URLs in it masked.
+    """Return a text with the user parts and queries of all URLs in it masked.
 
-    Takes time in proportion to the length of the text, which may be anything that a user typed.
+    Takes time linear in the length of the text, which a user may have typed.
 
     Example:
         >>> redacted_urls("https://me:pass@host/folder?sig=abc")
         'https://***@host/folder?***'
     """
-    return _WORD.sub(_without_secrets, text) if "://" in text else text
+    return _WORD.sub(_mask_word, text) if "://" in text else text
 
 
-def _without_secrets(match: re.Match[str]) -> str:
+def _mask_word(match: re.Match[str]) -> str:
     word = match[0]
-    return _without_query(_without_users(word)) if "://" in word else word
+    return _mask_query(_mask_users(word)) if "://" in word else word
 
 
-def _without_users(word: str) -> str:
+def _mask_users(word: str) -> str:
     """Mask the user parts of the URLs in a text without spaces.
 
-    A secret key may hold a slash, so a user part with a colon in it reaches to the last `@`.
+    A secret key may contain a slash, so a user part with a colon extends to the last `@`.
     """
     parts: list[str] = []
     end = 0
@@ -65,17 +65,17 @@ def _without_users(word: str) -> str:
     return "".join([*parts, word[end:]])
 
 
-def _without_query(word: str) -> str:
+def _mask_query(word: str) -> str:
     _, start = next(_authorities(word), ("", len(word)))
     query = word.find("?", start) + 1
     return f"{word[:query]}{MASK}" if 0 < query < len(word) else word
 
 
 def _authorities(word: str) -> Iterator[tuple[str, int]]:
-    """Yield the scheme of each URL in a text, in lower case, and where its authority starts."""
+    """Yield the lower-case scheme of each URL in a text, and the start of its authority."""
     end = 0
     while (colon := word.find("://", end)) >= 0:
-        # From its end, because a search from the front would try each letter as its start.
+        # Match backwards: a search from the front would try each letter as the scheme's start.
         reversed_scheme = _REVERSED_SCHEME.match(word[end:colon][::-1])
         scheme = reversed_scheme[0][::-1].lstrip("+.-") if reversed_scheme else ""
         end = colon + len("://")
@@ -84,13 +84,13 @@ def _authorities(word: str) -> Iterator[tuple[str, int]]:
 
 
 def redacted(text: str, options: Mapping[str, object]) -> str:
-    """A text with the values of storage options and the secret parts of URLs masked.
+    """Return a text with the values of storage options and the secrets in URLs masked.
 
     Args:
         text: Any text, such as the message of a library's error.
-        options: Storage options; their values are looked for at any depth.
+        options: Storage options; nested values are masked too.
     """
-    # The longest first: one value may be a part of another.
+    # Longest first: one value may be a part of another.
     for secret in sorted(_secrets(options), key=len, reverse=True):
         for spelling in (secret, quote(secret, safe="", errors="replace")):
             text = text.replace(spelling, MASK)

@@ -1,4 +1,4 @@
-"""A request to a store as a value: what it asks for, of which object, and what it sends."""
+"""Requests to a store as values: operation, object, range, body."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from arrow_io.storage.range_memory import RangeMemory
 
 DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
-"""Pulsar's offloaders ask for it; nothing reads it."""
+"""The content type that Pulsar's offloaders set; nothing reads it."""
 
 
 class Operation(StrEnum):
-    """What a request asks for. Its value names the method of a store or an upload that sends it."""
+    """The operation of a request; its value names the store's or upload's method."""
 
     LIST_OBJECTS = "list_objects"
     LIST_FOLDERS = "list_folders"
@@ -48,7 +48,7 @@ LISTINGS: Final = frozenset(
     }
 )
 LISTER_OPERATIONS: Final = LISTINGS | {Operation.ABORT_UPLOAD}
-"""What the store is asked for that lists (`ObjectStore.lister`)."""
+"""Operations that go to the store for listings (`ObjectStore.lister`)."""
 CONDITIONAL_PUTS: Final = frozenset({Operation.PUT_NEW_OBJECT, Operation.REPLACE_OBJECT})
 _KINDS: Final[Mapping[Operation, RequestKind]] = {
     **dict.fromkeys(LISTINGS, RequestKind.LIST),
@@ -67,7 +67,7 @@ _KINDS: Final[Mapping[Operation, RequestKind]] = {
 
 @dataclass(frozen=True, slots=True)
 class ObjectAttributes:
-    """What is kept with an object besides its bytes, if the store keeps such things."""
+    """User metadata and content type of an object, for stores that support them."""
 
     user_metadata: Mapping[str, str]
     content_type: str = DEFAULT_CONTENT_TYPE
@@ -78,7 +78,7 @@ _NO_ATTRIBUTES: Final = ObjectAttributes({})
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """One request to a store, however often it is sent."""
+    """One request to a store, regardless of how often it is sent."""
 
     operation: Operation
     name: str = ""
@@ -86,37 +86,37 @@ class Request:
     start: int = 0
     """First byte of the range or part."""
     stop: int = 0
-    """End of the range or part (exclusive). For a whole object, most bytes that are read."""
+    """End of the range or part (exclusive). For a whole object, maximum number of bytes read."""
     version: ObjectVersion | None = None
-    """Version that the object must have; None: any."""
+    """Version that the object must have; None for any."""
     memory: RangeMemory | None = None
-    """Memory for the bytes of a range; None: they have their own."""
+    """Memory for the bytes of a range; None to allocate it."""
     data: bytes = b""
     """Body."""
     attributes: ObjectAttributes = _NO_ATTRIBUTES
-    """Attributes of an object that is written."""
+    """Attributes of the written object."""
     part_number: int = 0
     """Number of the part, from 1."""
     upload_id: str = ""
     """The store's id of the unfinished upload."""
     marker: tuple[str, ...] | None = None
-    """Where the page of a listing starts, as the page before it says; None: the first page."""
+    """Start of the listing's page, from the previous page; None for the first page."""
     listed_keys: int = 0
-    """Number of keys in the pages before."""
+    """Number of keys in the previous pages."""
     can_repeat: bool = True
-    """Whether it may be sent again."""
+    """Whether the request may be sent again."""
 
     @property
     def kind(self) -> RequestKind:
-        """The kind as which it is counted."""
+        """The kind under which the request is counted."""
         return _KINDS[self.operation]
 
     @property
     def is_listing(self) -> bool:
-        """Whether it asks for a listing, or for a page of one."""
+        """Whether the request is a listing or a page of one."""
         return self.operation in LISTINGS
 
     @property
     def object_key(self) -> str | None:
-        """Name of the object that errors name; None for a listing."""
+        """Name of the object for errors; None for a listing."""
         return None if self.is_listing else self.name

@@ -1,4 +1,4 @@
-"""What a request that failed becomes: a typed error that names the object and shows no secret."""
+"""Typed errors for failed requests; they name the object and show no secret."""
 
 from __future__ import annotations
 
@@ -44,30 +44,30 @@ _PACKAGES: Final[Mapping[StoreKind | None, tuple[str, str]]] = {
     StoreKind.GCS: ("gcsfs", "gcs"),
     StoreKind.AZURE: ("adlfs", "azure"),
 }
-"""Package of a store's file system, and our extra that brings it."""
+"""Package of each store's file system, and the extra that installs it."""
 
 
 class UploadGoneError(StorageError):
-    """A multipart upload that cannot be completed, because it or its bucket is gone.
+    """A multipart upload that cannot be completed, because it or its bucket does not exist.
 
     Attributes:
-        code: S3's code.
+        code: The S3 error code.
     """
 
     code: str | None = None
 
 
 class OtherObjectError(StorageError):
-    """An object that was not written, because its name has another one."""
+    """An object that was not written, because another one has its name."""
 
 
 class RequestErrors:
-    """Makes the errors of one location, of a request and what a library raised.
+    """The errors of one location's requests, made from the errors of a library.
 
     Args:
-        url: The location, as the user gave it.
-        shown_url: As it may be shown.
-        storage_options: What must not be shown.
+        url: The location, as the user passed it.
+        shown_url: The URL without secrets.
+        storage_options: The options, whose values must not be shown.
     """
 
     def __init__(self, url: str, shown_url: str, storage_options: Mapping[str, object]) -> None:
@@ -75,12 +75,14 @@ class RequestErrors:
         self._shown_url = shown_url
         self._options = storage_options
 
-    def typed(self, error: Exception, request: Request, attempts: Attempts) -> PulsarOffloadError:
-        """The error for what a library raised.
+    def typed_error(
+        self, error: Exception, request: Request, attempts: Attempts
+    ) -> PulsarOffloadError:
+        """Return the typed error for a library's error.
 
         Args:
-            error: What it raised, at last.
-            request: What was requested.
+            error: The library's last error.
+            request: The request.
             attempts: The attempts at the request.
         """
         if isinstance(error, PulsarOffloadError):
@@ -94,27 +96,29 @@ class RequestErrors:
             kind = "object" if name else "folder or prefix"
             message = f"no such {kind} at {self._shown_url}"
             return MissingObjectError(message, object_key=name)
-        return self._failed(error, request, attempts)
+        return self._failure(error, request, attempts)
 
-    def _failed(self, error: Exception, request: Request, attempts: Attempts) -> StorageError:
+    def _failure(self, error: Exception, request: Request, attempts: Attempts) -> StorageError:
         again = advice = ""
         if is_transient(error):
             again, advice = f", after {attempts.description()}", attempts.advice()
-        message = f"request to {self._shown_url} failed{again}: {self.shown(error)}{advice}"
+        message = f"request to {self._shown_url} failed{again}: {self.error_text(error)}{advice}"
         offset = request.start if request.operation is Operation.GET_RANGE else None
-        typed = _error_class(error, request)(message, object_key=request.object_key, offset=offset)
-        if isinstance(typed, UploadGoneError):
-            typed.code = s3_error_code(error)
+        failure = _error_class(error, request)(
+            message, object_key=request.object_key, offset=offset
+        )
+        if isinstance(failure, UploadGoneError):
+            failure.code = s3_error_code(error)
         for note in getattr(error, "__notes__", ()):
-            typed.add_note(redacted(note, self._options))
-        return typed
+            failure.add_note(redacted(note, self._options))
+        return failure
 
     def read_only_error(self) -> OptionError:
-        """The error for a file system that is only read."""
-        return OptionError(f"{self._shown_url}: its file system is only read, not written to")
+        """Return the error for a write to a read-only file system."""
+        return OptionError(f"{self._shown_url}: its file system is read-only")
 
-    def unusable(self, error: Exception) -> OptionError:
-        """The error for options or a URL that a library refuses."""
+    def unusable_error(self, error: Exception) -> OptionError:
+        """Return the error for options or a URL that a library rejects."""
         unknown = _UNEXPECTED.search(str(error)) if isinstance(error, TypeError) else None
         if unknown is not None and unknown["name"] in self._options:
             name = unknown["name"]
@@ -123,7 +127,7 @@ class RequestErrors:
             message = f"{self._shown_url}: its file system has no storage option {name}{hint}"
         elif not isinstance(error, ImportError):
             message = (
-                f"storage options or URL not usable for {self._shown_url}: {self.shown(error)}"
+                f"storage options or URL not usable for {self._shown_url}: {self.error_text(error)}"
             )
         elif uses_obstore(self._options):
             message = f"{self._shown_url} needs obstore: {install_command('obstore')}"
@@ -132,18 +136,18 @@ class RequestErrors:
             message = f"{self._shown_url} needs {package}: {install_command(extra)}"
         else:
             message = (
-                f"{self._shown_url} needs a package that is not installed: {self.shown(error)}"
+                f"{self._shown_url} needs a package that is not installed: {self.error_text(error)}"
             )
         return OptionError(message)
 
-    def shown(self, error: BaseException) -> str:
-        """Class and text of an error, without secrets."""
+    def error_text(self, error: BaseException) -> str:
+        """Return class and text of an error, without secrets."""
         text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
         return redacted(text, self._options)
 
 
 def _is_container(error: FileNotFoundError, request: Request) -> bool:
-    """Return whether the bucket or the upload is missing, and not the object."""
+    """Return whether the bucket or the upload is missing, not the object."""
     code = s3_error_code(error)
     is_complete = request.operation is Operation.COMPLETE_UPLOAD
     return code == "NoSuchBucket" or (is_complete and code == NO_SUCH_UPLOAD)
@@ -157,7 +161,7 @@ def _error_class(error: Exception, request: Request) -> type[StorageError]:
 
 
 def check_version(name: str, expected: ObjectVersion | None, actual: ObjectVersion | None) -> None:
-    """Compare two versions of an object; of one that is not known, nothing can be said.
+    """Compare two versions of an object; an unknown version matches any.
 
     Raises:
         ObjectChangedError: They differ.
@@ -167,24 +171,24 @@ def check_version(name: str, expected: ObjectVersion | None, actual: ObjectVersi
 
 
 def changed_error(name: str) -> ObjectChangedError:
-    """The error for an object that is of another version."""
-    message = "the object was replaced since it was listed or first read: open the topic anew"
+    """Return the error for an object that has another version."""
+    message = "the object was replaced since it was listed or first read: open the topic again"
     return ObjectChangedError(message, object_key=name)
 
 
 def ignored_range_error(request: Request) -> StorageError:
-    """The error for a server that sends something else than the range asked for.
+    """Return the error for a server that does not send the requested range.
 
-    The bytes are dropped even if the right ones could be cut out of them: such a server would
-    send the whole object for each range of it.
+    The bytes are dropped even if they contain the range: such a server would send the whole object
+    for each of its ranges.
     """
     start, stop = request.start, request.stop
-    message = f"the server does not answer with the bytes [{start}, {stop}) that it was asked for"
+    message = f"the server did not answer with the requested bytes [{start}, {stop})"
     return StorageError(message, object_key=request.name, offset=start)
 
 
 def no_bytes_error(request: Request, head: ObjectHead) -> Exception:
-    """The error for an empty answer: the object's end, or a failure that may pass."""
+    """Return the error for an empty answer: the end of the object, or a transient failure."""
     size_bytes = head.size_bytes
     if size_bytes <= request.start:
         message = (

@@ -1,4 +1,4 @@
-"""Sends the requests of one location: each again if that may help, each failure a typed error."""
+"""Sending of one location's requests, with retries and typed errors."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ if TYPE_CHECKING:
 
 
 class RequestSender:
-    """Sends the requests of one location; connects at the first, once in each process.
+    """The sender of one location's requests; connects on first use, once in each process.
 
     Args:
-        url: The location, as the user gave it.
-        shown_url: As it may be shown.
-        storage_options: Options of the file system, and ours.
-        retry: How often a request is sent again, and how long it may take.
-        max_connections: Most requests at a time.
+        url: The location, as the user passed it.
+        shown_url: The URL without secrets.
+        storage_options: Options of the file system and of this project.
+        retry: How often a request is repeated, and how long it may take.
+        max_connections: Maximum number of concurrent requests.
         trace: Counts the requests.
 
     Attributes:
-        refusals: How often the store answered that it is asked for too much now.
+        refusals: Counter of the store's answers that it receives too many requests.
     """
 
     def __init__(
@@ -67,18 +67,18 @@ class RequestSender:
         self.refusals = Refusals()
 
     def send(self, request: Request, upload: StoreUpload | None = None) -> Any:  # noqa: ANN401 - of the operation
-        """Send a request, and send it again as long as it fails in a way that may pass.
+        """Send a request, and repeat it while it fails with a transient error.
 
         Args:
             request: The request.
-            upload: The upload that it is about; None: the store.
+            upload: The upload that the request belongs to; None for the store.
 
         Returns:
-            What the method of the store returns that the operation names.
+            The result of the store's method for the operation.
 
         Raises:
             PulsarOffloadError: The request failed, or the options do not fit the store. Its class
-                says what is wrong.
+                tells the reason.
         """
         attempts = Attempts(
             self._retry, request.can_repeat, len(request.data), refusals=self.refusals
@@ -92,8 +92,7 @@ class RequestSender:
                     self._count(request)
                     try:
                         try:
-                            # Nothing lies between here and the method that sends the request, so a
-                            # stack shows what happens.
+                            # Call the method directly, so that a stack trace shows the operation.
                             if send_in_thread is None:
                                 answer = method(request, attempt)
                             else:
@@ -108,16 +107,16 @@ class RequestSender:
                         raise self._explain_no_bytes(store, request, attempt, send_in_thread)
                     except storage_errors() as error:
                         if not attempts.pause_after(error):
-                            attempts.raise_earlier()
+                            attempts.raise_earlier_error()
                             raise
         except NotImplementedError:
             raise self._errors.read_only_error() from None
         except storage_errors() as error:
-            # Not chained: a traceback would print the library's own text, which may hold secrets.
-            raise self._errors.typed(error, request, attempts) from None
+            # Do not chain: a traceback would print the library's text, which may contain secrets.
+            raise self._errors.typed_error(error, request, attempts) from None
 
     def listing(self, operation: Operation, name: str = "") -> list[Any]:
-        """Send the requests of a listing: each page has attempts and time of its own.
+        """Send the requests of a listing; each page has its own attempts and time.
 
         Args:
             operation: One of `LISTINGS`.
@@ -127,9 +126,9 @@ class RequestSender:
             The items of all pages.
 
         Raises:
-            PulsarOffloadError: See `send`; or the pages have no end.
+            PulsarOffloadError: See `send`; or the pages do not end.
         """
-        # To connect, which the first page may wait for, is not the store's time.
+        # Connect first: the time that it takes does not count as the store's.
         self.store()
         pages, items = ListingPages(self._retry), []
         request = Request(operation, name)
@@ -149,15 +148,15 @@ class RequestSender:
         elif kind is not RequestKind.LIST:
             self._trace.note_request(kind, request.name)
         elif request.marker is None:
-            # A listing counts as one, whatever pages it takes.
+            # A listing counts as one request, whatever its number of pages.
             self._trace.note_request(kind, "")
 
     def _check(self, request: Request, answer: object) -> None:
-        """Check an answer, and count its bytes or those that were sent.
+        """Check an answer, and count the received or sent bytes.
 
         Raises:
-            ObjectChangedError: It is of another version than the one that was requested.
-            StorageError: It is longer than what was requested.
+            ObjectChangedError: The answer has another version than the requested one.
+            StorageError: The answer is longer than the requested range.
         """
         if isinstance(answer, RangeContent):
             is_range = request.operation is Operation.GET_RANGE
@@ -175,7 +174,7 @@ class RequestSender:
         attempt: Attempt,
         send_in_thread: SendInThread | None,
     ) -> Exception:
-        """Ask by a HEAD why an answer has no byte of a range."""
+        """Find out with a HEAD why an answer has no byte of a range, and return the error."""
         head = Request(Operation.HEAD, request.name)
         self._count(head)
         try:
@@ -193,10 +192,10 @@ class RequestSender:
         return store.lister if request.operation in LISTER_OPERATIONS else store
 
     def store(self) -> ObjectStore:
-        """The store, connected in this process.
+        """Return the store, connected in this process.
 
         Raises:
-            PulsarOffloadError: It cannot be connected.
+            PulsarOffloadError: The connection failed.
         """
         # A file system of the parent process does not work in a forked child.
         if self._opened is None or self._opened[0] != os.getpid():
@@ -211,13 +210,13 @@ class RequestSender:
         except OptionError:
             raise
         except (ImportError, TypeError, ValueError, KeyError) as error:
-            raise self._errors.unusable(error) from None
+            raise self._errors.unusable_error(error) from None
         except storage_errors() as error:
             once = Attempts(self._retry, can_repeat=False, count=1)
-            raise self._errors.typed(error, Request(Operation.LIST_OBJECTS), once) from None
+            raise self._errors.typed_error(error, Request(Operation.LIST_OBJECTS), once) from None
         return store
 
 
 def _is_past_end(request: Request, error: Exception) -> bool:
-    """Return whether the store says that an object ends before a range."""
+    """Return whether the store reports that an object ends before a range."""
     return request.operation is Operation.GET_RANGE and http_status(error) == RANGE_NOT_SATISFIABLE

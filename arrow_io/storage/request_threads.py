@@ -1,8 +1,8 @@
-"""Requests of a library that blocks, given up when their time is over.
+"""Requests of a blocking library, abandoned when their time is over.
 
-A thread that sends a request cannot be stopped, so somebody else waits for it, who can be: by the
-end of the time, or by an interrupt. The thread ends by itself, at the latest when the library's own
-limits end the request, and keeps no process from ending.
+A thread that sends a request cannot be interrupted. So another thread waits for it, which can be:
+by the deadline or by an interrupt. The sending thread ends at the latest when the library's own
+timeouts end the request, and does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
     """A method of a store that sends a request once."""
 
 LISTING_DEADLINES: Final = 10
-"""How many times the time of a request a listing may take, whose pages a library fetches itself."""
+"""Factor on the time of a listing whose pages a library fetches itself."""
 
 
 class SendInThread(Protocol):
-    """Sends a request in another thread."""
+    """A function that sends a request in another thread."""
 
     def __call__(self, send: Send, request: Request, attempt: Attempt) -> Any:  # noqa: ANN401 - any answer
-        """Return what `send` returns, or raise what it raises, unless the time is over."""
+        """Return or raise the result of `send`, unless the time is over."""
 
 
 def send_in_thread(
@@ -46,11 +46,11 @@ def send_in_thread(
         send: Sends the request.
         request: The request.
         attempt: The attempt, whose time starts now.
-        hold_until: Keeps others from sending until an answer has come or is cancelled.
+        hold_until: Prevents other requests until the answer has arrived or is cancelled.
 
     Raises:
-        RequestGivenUpError: The time was over.
-        Exception: What `send` raised.
+        RequestGivenUpError: The time is over.
+        Exception: The error of `send`.
     """
     attempt.start(LISTING_DEADLINES if request.is_listing else 1)
     answer: Future[Any] = Future()
@@ -66,9 +66,9 @@ def send_in_thread(
                     return answer.result()
                 if attempt.remaining_s():
                     continue
-            message = f"no sound and whole answer within {attempt.seconds:.3g} s"
+            message = f"no complete, valid answer within {attempt.seconds:.3g} s"
             raise RequestGivenUpError(message)
     finally:
         attempt.is_over = True
-        # What no thread has begun to send is not sent any more.
+        # Do not send the request if no thread has started it.
         answer.cancel()

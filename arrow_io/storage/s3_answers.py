@@ -1,11 +1,14 @@
-"""What passes between botocore and S3 in one request of ours: how much, and whether it is sound.
+"""Checks and counts of the answers that botocore receives from S3 during one request.
 
-Only botocore's events show it. Botocore and s3fs send much again by themselves, and count it for
-nobody. Botocore makes a server error of a listing that is cut within its XML, and both of them send
-that again, 25 times in all. It takes an answer without a byte, and any XML that is not a listing,
-for an empty page: keys would be missing, and nothing would say so. And it takes any answer of
-status 200 for an object that was read, written or deleted: the page of some proxy would be its
-bytes.
+Only botocore's events show the answers. The checks and counts are needed because:
+
+- Botocore and s3fs repeat many requests themselves, and do not report how many.
+- Botocore turns a listing whose XML is incomplete into a server error, which both then repeat, 25
+  times in all.
+- Botocore takes an empty answer, and any XML that is not a listing, for an empty page, so that keys
+  would be missing silently.
+- Botocore accepts any answer of status 200 as an object that was read, written or deleted: the page
+  of a proxy would become the object's bytes.
 """
 
 from __future__ import annotations
@@ -24,16 +27,16 @@ if TYPE_CHECKING:
     from arrow_io.storage.attempts import Attempts
 
 _ATTEMPTS: Final[ContextVar[Attempts | None]] = ContextVar("_ATTEMPTS", default=None)
-"""The request that this thread or task of an event loop has sent; None: one that is not ours."""
+"""The attempts of the current thread's or task's request; None for a request of others."""
 _ROOTS: Final = {
     "ListObjectsV2": "ListBucketResult",
     "ListMultipartUploads": "ListMultipartUploadsResult",
     "CreateMultipartUpload": "InitiateMultipartUploadResult",
     "CompleteMultipartUpload": "CompleteMultipartUploadResult",
 }
-"""Outermost tag of the answer to each operation whose answer is XML."""
+"""Root element of the answer to each operation with an XML answer."""
 _OBJECT_OPERATIONS: Final = ("GetObject", "HeadObject", "PutObject", "UploadPart")
-"""Operations whose answers name the ETag of what was read or written."""
+"""Operations whose answers name the ETag of the object or part."""
 _DELETE_OPERATIONS: Final = ("AbortMultipartUpload", "DeleteObject")
 """Operations whose answers have no body."""
 _ERROR_ROOT: Final = "Error"
@@ -42,10 +45,10 @@ _HTTP_REDIRECTION: Final = 300
 
 @contextmanager
 def note_answers(attempts: Attempts | None) -> Iterator[None]:
-    """Note what passes until the context ends.
+    """Record the answers until the context ends.
 
     Args:
-        attempts: Takes the number of requests, and the status of the last answer.
+        attempts: Receives the number of requests and the status of the last answer.
     """
     token = _ATTEMPTS.set(attempts)
     try:
@@ -55,10 +58,10 @@ def note_answers(attempts: Attempts | None) -> Iterator[None]:
 
 
 def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no types
-    """Watch what passes in requests of ours; others of the same client stay as they are.
+    """Watch the requests of this project; others of the same client are not affected.
 
     Args:
-        client_events: The event emitter of a botocore client, or of the session that makes some.
+        client_events: The event emitter of a botocore client, or of the session that makes clients.
     """
     client_events.register("before-send.s3", _count_request, f"{__name__}.count")
     client_events.register_last("before-parse.s3", _note_status, f"{__name__}.status")
@@ -67,8 +70,8 @@ def watch(client_events: Any) -> None:  # noqa: ANN401 - botocore carries no typ
     checks |= dict.fromkeys(_DELETE_OPERATIONS, _check_deletion)
     checks |= dict.fromkeys(_ROOTS, _check_xml)
     for operation, check in checks.items():
-        # Registered for any service, so that it comes ahead of botocore's own handler, which is
-        # registered for S3 alone and makes a server error of XML that is cut.
+        # Register for any service, so that it runs before botocore's own handler, which is
+        # registered for S3 only and turns incomplete XML into a server error.
         client_events.register(f"before-parse.*.{operation}", check, f"{__name__}.{operation}")
 
 
@@ -83,12 +86,12 @@ def _note_status(response_dict: Mapping[str, Any], **_event: object) -> None:
     if attempts is not None:
         attempts.last_status = response_dict["status_code"]
         if attempts.last_status in HTTP_TRY_LATER:
-            # Who reads ahead learns of it at once, and not when all that botocore sends has failed.
+            # Prefetch must slow down at once, not only after botocore's own retries have failed.
             attempts.refusals.note()
 
 
 def _leave_out_time(response_dict: Mapping[str, Any], **_event: object) -> None:
-    # Botocore takes as long for the date in it as for all other headers; a version needs none.
+    # Botocore parses this date as slowly as all other headers together; a version needs no date.
     if _ATTEMPTS.get() is not None:
         response_dict["headers"].pop("last-modified", None)
 
@@ -98,7 +101,7 @@ def _check_object(response_dict: Mapping[str, Any], **_event: object) -> None:
         _note_status(response_dict)
         body = response_dict["body"]
         if hasattr(body, "close"):
-            # Nobody else would let go of the connection.
+            # Release the connection; nothing else would.
             body.close()
         message = "the answer names no ETag, so it is not S3's"
         raise BrokenAnswerError(message)
@@ -122,19 +125,19 @@ def _check_xml(
 
 
 def _is_success(response_dict: Mapping[str, Any]) -> bool:
-    """Return whether a request of ours was answered, and not by an error."""
+    """Return whether a request of this project was answered without an error."""
     return _ATTEMPTS.get() is not None and response_dict["status_code"] < _HTTP_REDIRECTION
 
 
 def _check_root(body: bytes, root: str) -> None:
-    """Check that an answer is XML, whole, with a certain outermost tag; or an error of S3's.
+    """Check that an answer is complete XML with a certain root element, or an S3 error.
 
     Args:
         body: The answer.
-        root: Name of the outermost tag that it must have, without namespace.
+        root: Name of the required root element, without namespace.
 
     Raises:
-        BrokenAnswerError: It is cut, or something else.
+        BrokenAnswerError: The answer is incomplete, or something else.
     """
     document = "XML listing" if root.startswith("List") else f"XML {root}"
     tags: list[str] = []

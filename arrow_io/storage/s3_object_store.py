@@ -1,8 +1,8 @@
-"""S3 through s3fs: no retries of ours, the library's errors.
+"""S3 through s3fs, without retries of this project, raising the library's errors.
 
-s3fs can do more than fsspec's interface says: body, user metadata and version come with one GET,
-the bytes of a body that was cut are kept, an answer that is not the range asked for is known by its
-`Content-Range`, and a page of a listing says how many keys it has.
+s3fs can do more than fsspec's interface: one GET returns body, user metadata and version; the bytes
+of an incomplete body are kept; `Content-Range` reveals a wrong range; and a listing page reports
+its number of keys.
 """
 
 from __future__ import annotations
@@ -58,19 +58,19 @@ class S3ObjectStore(ObjectStore):
         root: Bucket and prefix, without protocol.
     """
 
-    puts_new: ClassVar[bool] = True
+    can_put_new: ClassVar[bool] = True
 
     def connect(self) -> None:
         """Make s3fs build its client, which checks its options; sends nothing to the bucket."""
         watch(self._file_system.s3.meta.events)
-        # s3fs builds a client for each further region when it first meets a bucket there.
+        # s3fs builds another client for each region in which it meets a bucket.
         watch(self._file_system.session.get_component("event_emitter"))
 
     def list_objects(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """List the objects directly in the folder, in the store's order: one page.
 
         Raises:
-            StorageError: The page has fewer keys than it says, or does not lead to the next.
+            StorageError: The page has fewer keys than it reports, or does not name the next page.
         """
         bucket, prefix = self._bucket_and_key("").values()
         page, count, marker = self._page(request, attempt, bucket, prefix)
@@ -84,10 +84,10 @@ class S3ObjectStore(ObjectStore):
         return ListingPage(objects, count, marker)
 
     def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
-        """Names of the folders directly in the folder, in the store's order: one page.
+        """List the names of the folders directly in the folder, in the store's order: one page.
 
         Raises:
-            StorageError: The page has fewer keys than it says, or does not lead to the next.
+            StorageError: The page has fewer keys than it reports, or does not name the next page.
         """
         bucket, prefix = self._bucket_and_key("").values()
         page, count, marker = self._page(request, attempt, bucket, prefix)
@@ -96,7 +96,7 @@ class S3ObjectStore(ObjectStore):
         return ListingPage([name for name in names if name and "/" not in name], count, marker)
 
     def list_object(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
-        """What a listing says of one object, which is the first of all that begin with its name."""
+        """List one object: it is the first of all keys that start with its name."""
         bucket, key = self._bucket_and_key(request.name).values()
         page = self._call("list_objects_v2", attempt, Bucket=bucket, Prefix=key, MaxKeys=1)
         entries = (entry for entry in page.get("Contents", ()) if entry["Key"] == key)
@@ -105,7 +105,7 @@ class S3ObjectStore(ObjectStore):
     def _page(
         self, request: Request, attempt: Attempt, bucket: str, prefix: str
     ) -> tuple[Mapping[str, Any], int, tuple[str] | None]:
-        """A page of objects and folders, how many keys it has, and where the next one starts."""
+        """Return a page of objects and folders, its number of keys, and the next page's marker."""
         options = {} if request.marker is None else {"ContinuationToken": request.marker[0]}
         page = self._call(
             "list_objects_v2", attempt, Bucket=bucket, Prefix=prefix, Delimiter="/", **options
@@ -113,12 +113,12 @@ class S3ObjectStore(ObjectStore):
         count = len(page.get("Contents", ())) + len(page.get("CommonPrefixes", ()))
         if count < page.get("KeyCount", 0):
             announced = counted(page["KeyCount"], "key")
-            message = f"a page of a listing has {count} of the {announced} that it counts"
+            message = f"a page of a listing has only {count} of the {announced} that it reports"
             raise StorageError(message)
         if page.get("IsTruncated"):
             token = page.get("NextContinuationToken")
             if not token:
-                message = "the server lists objects in pages, and does not name the next one"
+                message = "the server lists objects in pages, but does not name the next page"
                 raise StorageError(message)
             return page, count, (token,)
         if prefix and not request.listed_keys + count:
@@ -127,7 +127,7 @@ class S3ObjectStore(ObjectStore):
         return page, count, None
 
     def _check_no_object(self, attempt: Attempt, bucket: str, key: str) -> None:
-        """Tell a location that is an object from one that is not there."""
+        """Raise if the location is an object, not a missing folder."""
         try:
             self._call("head_object", attempt, Bucket=bucket, Key=key)
         except (FileNotFoundError, PermissionError):
@@ -135,7 +135,10 @@ class S3ObjectStore(ObjectStore):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def head(self, request: Request, attempt: Attempt) -> ObjectHead:
-        """What the store says of an object: one HEAD; s3fs's `info` might also list."""
+        """Return what the store reports about an object: one HEAD.
+
+        s3fs's `info` might also list.
+        """
         response = self._call("head_object", attempt, **self._bucket_and_key(request.name))
         return ObjectHead(
             response["ContentLength"],
@@ -145,17 +148,17 @@ class S3ObjectStore(ObjectStore):
         )
 
     def get_object(self, request: Request, attempt: Attempt) -> ObjectContent:
-        """The first `stop` bytes of an object and its user metadata, by one GET."""
+        """Return the first `stop` bytes of an object and its user metadata, by one GET."""
         content: ObjectContent = sync(self._file_system.loop, self._get, request, attempt)
         return content
 
     def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
-        """The bytes `[start, stop)` of an object, or those that came before the body was cut.
+        """Return the bytes `[start, stop)` of an object, or those that came before a cut.
 
         Raises:
             OtherBytesError: The answer is another part of the object.
         """
-        # Its parts lie in memory of Python's, which is used again as it is.
+        # This ignores `request.memory`: aiohttp's parts are in Python's memory already.
         content: RangeContent = sync(self._file_system.loop, self._get, request, attempt)
         return content
 
@@ -166,28 +169,28 @@ class S3ObjectStore(ObjectStore):
         is_range = request.operation is Operation.GET_RANGE
         if is_range:
             parameters["Range"] = f"bytes={request.start}-{request.stop - 1}"
-        received: list[bytes] = []
-        async with self._bounded(attempt):
+        parts: list[bytes] = []
+        async with self._limit_time(attempt):
             response = await self._file_system._call_s3("get_object", **parameters)  # noqa: SLF001
             try:
                 async with response["Body"] as body:
                     if is_range:
                         _check_range(response, request)
-                    # One byte more of a range shows that the answer is too long.
+                    # Read one byte more of a range, to detect that the answer is too long.
                     limit_bytes = request.stop - request.start + is_range
-                    await _receive(body, limit_bytes, received, attempt)
+                    await _receive(body, limit_bytes, parts, attempt)
             except storage_errors():
-                # What came of a range is right as far as it goes: the next request goes on behind.
-                if not is_range or not received:
+                # The received bytes of a range are valid: the next request continues after them.
+                if not is_range or not parts:
                     raise
-        return _content(response, received)
+        return _content(response, parts)
 
     def put_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a whole object, in place of one that has its name: one PUT."""
+        """Write a whole object, replacing one with the same name: one PUT."""
         self._put(request, attempt)
 
     def put_new_object(self, request: Request, attempt: Attempt) -> None:
-        """Write a whole object unless there is one of its name: one conditional PUT."""
+        """Write a whole object unless the name is taken: one conditional PUT."""
         self._put(request, attempt, IfNoneMatch="*")
 
     def replace_object(self, request: Request, attempt: Attempt) -> None:
@@ -199,36 +202,36 @@ class S3ObjectStore(ObjectStore):
 
     def _put(self, request: Request, attempt: Attempt, **condition: str) -> None:
         parameters = self._bucket_and_key(request.name) | condition
-        attributes = _sent(request.attributes)
+        attributes = _put_attributes(request.attributes)
         try:
             self._call("put_object", attempt, **parameters, Body=request.data, **attributes)
         except storage_errors() as error:
             if condition and http_status(error) == _HTTP_CONFLICT:
-                # Another request for the name was under way: only a later one learns how it ended.
+                # Another request is writing the name; only a repeated request shows how it ended.
                 raise ConnectionAbortedError from error
             raise
 
     def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
-        """Begin a multipart upload."""
+        """Start a multipart upload."""
         address = self._bucket_and_key(request.name)
-        attributes = _sent(request.attributes)
+        attributes = _put_attributes(request.attributes)
         answer = self._call("create_multipart_upload", attempt, **address, **attributes)
         return S3Upload(self._call, address, answer["UploadId"])
 
     def delete_object(self, request: Request, attempt: Attempt) -> None:
-        """Delete an object, if it is there."""
+        """Delete an object if it exists."""
         try:
             self._call("delete_object", attempt, **self._bucket_and_key(request.name))
         except FileNotFoundError as error:
-            # Some servers are not as forgiving as S3 itself.
+            # Some servers, unlike S3, raise if the object does not exist.
             if s3_error_code(error) == "NoSuchBucket":
                 raise
 
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
-        """The multipart uploads, neither completed nor aborted, of names that begin so: one page.
+        """List the incomplete multipart uploads by the prefix in the request: one page.
 
         Raises:
-            StorageError: The page does not lead to the next.
+            StorageError: The page does not name the next page.
         """
         bucket, folder = self._bucket_and_key("").values()
         options = {"Bucket": bucket, "Prefix": folder + request.name}
@@ -245,7 +248,7 @@ class S3ObjectStore(ObjectStore):
         return ListingPage(uploads, len(entries), _next_uploads(page, request.marker))
 
     def abort_upload(self, request: Request, attempt: Attempt) -> None:
-        """Abort a multipart upload, if it is there."""
+        """Abort a multipart upload if it exists."""
         upload = S3Upload(self._call, self._bucket_and_key(request.name), request.upload_id)
         upload.discard(request, attempt)
 
@@ -257,24 +260,23 @@ class S3ObjectStore(ObjectStore):
         return answer
 
     async def _send(self, method: str, attempt: Attempt, parameters: Mapping[str, object]) -> Any:  # noqa: ANN401 - botocore carries no types
-        async with self._bounded(attempt):
+        async with self._limit_time(attempt):
             return await self._file_system._call_s3(method, **parameters)  # noqa: SLF001
 
     @asynccontextmanager
-    async def _bounded(self, attempt: Attempt) -> AsyncIterator[None]:
-        """Watch a request, and give it up when its time is over.
+    async def _limit_time(self, attempt: Attempt) -> AsyncIterator[None]:
+        """Record a request's answers, and cancel it when its time is over.
 
-        What s3fs and botocore send again by themselves lies within that time.
+        The time includes the retries of s3fs and botocore.
         """
-        # All readers in a process share the client, and a wait for the others is not the store's
-        # time.
+        # All readers of a process share the client: waiting for the others is not the store's time.
         async with _connection_slots(self._file_system):
             with note_answers(attempt.attempts):
-                async with attempt.limiting("s3fs and botocore"):
+                async with attempt.time_limit("s3fs and botocore"):
                     yield
 
     def _bucket_and_key(self, name: str) -> dict[str, str]:
-        # Not the whole path: from a `?versionId=` in a name on, s3fs would cut it off.
+        # Split only the folder: s3fs would cut a name at `?versionId=`.
         bucket, folder, _ = self._file_system.split_path(self._folder)
         return {"Bucket": bucket, "Key": folder + name}
 
@@ -283,7 +285,7 @@ _connections: WeakKeyDictionary[AsyncFileSystem, asyncio.Semaphore] = WeakKeyDic
 
 
 def _connection_slots(file_system: AsyncFileSystem) -> asyncio.Semaphore:
-    """As many as the client's pool has; to be asked for in the file system's event loop."""
+    """Return a semaphore of the size of the client's pool; call it in the event loop."""
     slots = _connections.get(file_system)
     if slots is None:
         pool = file_system.s3.meta.config.max_pool_connections
@@ -294,21 +296,21 @@ def _connection_slots(file_system: AsyncFileSystem) -> asyncio.Semaphore:
 def _next_uploads(
     page: Mapping[str, Any], marker: tuple[str, ...] | None
 ) -> tuple[str, str] | None:
-    """Where the next page of multipart uploads starts: always behind this one.
+    """Return the marker of the next page of multipart uploads, or None after the last.
 
     Args:
         page: This page.
-        marker: Where it started.
+        marker: The marker of this page.
 
     Raises:
-        StorageError: It does not start behind this one: keys ascend in the order of their UTF-8
+        StorageError: The next marker is missing or before this one: keys ascend by their UTF-8
             bytes.
     """
     if not page.get("IsTruncated"):
         return None
     key, upload_id = page.get("NextKeyMarker"), page.get("NextUploadIdMarker") or ""
     if not key:
-        message = "the server lists multipart uploads in pages, and does not name the next one"
+        message = "the server lists multipart uploads in pages, but does not name the next page"
         raise StorageError(message)
     if marker is not None and key.encode() < marker[0].encode():
         message = "the server lists the same multipart uploads over and over"
@@ -316,7 +318,7 @@ def _next_uploads(
     return key, upload_id
 
 
-def _sent(attributes: ObjectAttributes) -> dict[str, object]:
+def _put_attributes(attributes: ObjectAttributes) -> dict[str, object]:
     return {
         "Metadata": dict(attributes.user_metadata),
         "ContentType": attributes.content_type,
@@ -327,28 +329,28 @@ def _listed_object(name: str, entry: Mapping[str, Any]) -> ObjectInfo:
     return ObjectInfo(name, entry["Size"], modified_in(entry), etag_in(entry))
 
 
-def _content(response: Mapping[str, Any], received: list[bytes]) -> ObjectContent:
+def _content(response: Mapping[str, Any], parts: list[bytes]) -> ObjectContent:
     metadata = lower_names(response.get("Metadata", {}))
-    return ObjectContent(b"".join(received), metadata, etag_in(response))
+    return ObjectContent(b"".join(parts), metadata, etag_in(response))
 
 
 async def _receive(
     body: Any,  # noqa: ANN401 - aiohttp is not a dependency of ours
     limit_bytes: int,
-    received: list[bytes],
+    parts: list[bytes],
     attempt: Attempt,
 ) -> None:
-    """Read up to `limit_bytes` bytes of a body; what comes puts off the end of the time."""
+    """Read up to `limit_bytes` bytes of a body; received bytes extend the attempt's time."""
     room = limit_bytes
     while room and (part := await body.read(room)):
-        received.append(part)
+        parts.append(part)
         room -= len(part)
         attempt.extend(len(part))
 
 
 def _check_range(response: Mapping[str, Any], request: Request) -> None:
     content_range = response.get("ContentRange")
-    # Without Content-Range the body begins at the object's first byte.
+    # Without Content-Range the body starts at the object's first byte.
     if content_range is None:
         is_right = request.start == 0
     else:

@@ -1,4 +1,4 @@
-"""Versions of objects in one folder, if what the store lists differs from what it serves."""
+"""Versions of objects in a folder whose store lists other versions than it serves."""
 
 from __future__ import annotations
 
@@ -14,29 +14,29 @@ if TYPE_CHECKING:
 
 
 class ServedVersions:
-    """Distinguishes an object that was replaced from one that is only listed under another version.
+    """A map from listed to served versions, which detects replaced objects.
 
-    Some stores list another ETag than they serve, for instance that of encrypted objects. If an
-    object seems to be of another version, a new listing and a HEAD show whether it was replaced.
-    Of several threads that need to know it of one object, the first asks.
+    Some stores list another ETag than they serve, for instance for encrypted objects. If an object
+    seems to have another version, a new listing and a HEAD show whether it was replaced. If several
+    threads need that for the same object, only the first one asks the store.
     """
 
     def __init__(self) -> None:
         self._served: dict[tuple[str, ObjectVersion], ObjectVersion] = {}
         self._relisted: dict[str, ObjectVersion | None] = {}
-        # By process too: a forked child has none of the threads that will answer.
+        # The process is part of the key: a forked child has no thread that sets the result.
         self._pending: dict[tuple[int, str, ObjectVersion], Future[ObjectVersion | None]] = {}
 
     def forget_listings(self) -> None:
-        """Forget what was listed until now: it no longer shows that an object was replaced."""
+        """Forget earlier listings: they no longer show whether an object was replaced."""
         self._relisted.clear()
 
     def request_version(self, name: str, version: ObjectVersion | None) -> ObjectVersion | None:
-        """The version to ask the store for: the one as which it serves a version, if that is known.
+        """Return the version to request: the served version of a listed one, if it is known.
 
         Args:
             name: Name of the object.
-            version: The version as listed, or first read; None: any.
+            version: The version as listed or first read; None for any.
         """
         return None if version is None else self._served.get((name, version), version)
 
@@ -44,23 +44,23 @@ class ServedVersions:
         self,
         name: str,
         version: ObjectVersion | None,
-        tried: ObjectVersion | None,
+        tried_version: ObjectVersion | None,
         relist: Callable[[str], Iterable[ObjectInfo]],
         head: Callable[[str], ObjectHead],
     ) -> ObjectVersion | None:
-        """Ask as which other version the store serves one that it did not serve as `tried`.
+        """Return the version under which the store serves a listed one, after a failed request.
 
         Args:
             name: Name of the object.
-            version: The version as listed, or first read; None: any.
-            tried: What `request_version` returned for it.
-            relist: Lists the object of a name anew, perhaps with others.
-            head: Asks what the store says of the object of a name.
+            version: The version as listed or first read; None for any.
+            tried_version: The result of `request_version`, which the store did not serve.
+            relist: Lists the object of a name again, perhaps with others.
+            head: Returns what the store reports about the object of a name.
 
         Returns:
-            The version; None if the object was replaced.
+            The version; None if it is `tried_version` or if the object was replaced.
         """
-        if version is None or self._served.get((name, version)) == tried:
+        if version is None or self._served.get((name, version)) == tried_version:
             return None
         return self._resolve(name, version, relist, head)
 
@@ -71,31 +71,31 @@ class ServedVersions:
         relist: Callable[[str], Iterable[ObjectInfo]],
         head: Callable[[str], ObjectHead],
     ) -> ObjectVersion | None:
-        """As which version the store serves the one that is listed; None if that is gone.
+        """Return the version under which the store serves the listed one; None if it is gone.
 
-        The thread that asks needs no other for it, and holds no lock meanwhile.
+        The thread that asks does not depend on another thread, and holds no lock meanwhile.
         """
         key = os.getpid(), name, version
         answer: Future[ObjectVersion | None] = Future()
         try:
             first = self._pending.setdefault(key, answer)
             if first is answer:
-                # Somebody else may have learned it after this thread had read.
+                # Another thread may have stored it since this thread's lookup.
                 served = self._served.get((name, version)) or self._ask(name, version, relist, head)
                 if served is not None:
                     self._served[name, version] = served
                 answer.set_result(served)
-        except Exception as error:  # noqa: BLE001 - raised below, and by all who wait
+        except Exception as error:  # noqa: BLE001 - raised below, and in all waiting threads
             answer.set_exception(error)
         finally:
             if self._pending.get(key) is answer:
                 del self._pending[key]
-            # If an interrupt left it without a result.
+            # Cancel it in case an interrupt left it without a result.
             answer.cancel()
         try:
             return first.result()
         except CancelledError:
-            # The interrupt was for the other thread.
+            # The other thread was interrupted, not this one.
             return self._resolve(name, version, relist, head)
 
     def _ask(
@@ -105,9 +105,9 @@ class ServedVersions:
         relist: Callable[[str], Iterable[ObjectInfo]],
         head: Callable[[str], ObjectHead],
     ) -> ObjectVersion | None:
-        """What a HEAD says of the version that is still listed; None if that is gone."""
-        # A listing that was made for another object may show that this one was replaced too. It
-        # cannot show the contrary: this one may have been replaced after that listing.
+        """Return the version that a HEAD reports, if the listed one is still listed; else None."""
+        # A listing made for another object can show that this one was replaced too. It cannot
+        # show the opposite: this one may have been replaced after that listing.
         if self._relisted.get(name, version) != version:
             return None
         infos = {info.name: info for info in relist(name)}

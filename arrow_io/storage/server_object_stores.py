@@ -1,4 +1,4 @@
-"""Folders on file servers, on web servers and in archives, as stores."""
+"""Stores for folders on file servers, on web servers and in archives."""
 
 from __future__ import annotations
 
@@ -34,29 +34,29 @@ class BlockingObjectStore(ObjectStore):
 
     @property
     def is_async(self) -> bool:
-        """Whether the file system sends requests from an event loop of its own: it does not."""
+        """False: the file system has no event loop of its own."""
         return False
 
     def turn(
         self, patience_s: float, upload: StoreUpload | None
     ) -> AbstractContextManager[SendInThread]:
-        """Wait until no other request to the file system is under way."""
+        """Wait until no other request to the file system is in flight."""
         return self._turns.turn(patience_s)
 
 
 class HttpObjectStore(ObjectStore):
-    """A folder of a web server, whose page of links is its listing."""
+    """A folder of a web server; its page of links serves as the listing."""
 
     PROTOCOLS: ClassVar = frozenset({"http", "https"})
 
     def _entries(self) -> list[Mapping[str, Any]]:
-        # Pages have links that sort them, and to themselves, too.
+        # Leave out links that sort the page and links to the page itself.
         links = [
             link
             for link in super()._entries()
             if not {"?", "#"}.intersection(link["name"]) and self._relative(link["name"]).strip("/")
         ]
         if not links:
-            # A page that is not the listing of a folder has no links to anything in it.
+            # A page that is not the listing of a folder has no links into the folder.
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return links

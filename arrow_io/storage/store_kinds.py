@@ -1,4 +1,4 @@
-"""What a URL alone says of the store that it leads to."""
+"""Kinds of stores, and checks of URLs that need no request."""
 
 from __future__ import annotations
 
@@ -32,25 +32,25 @@ OBJECT_STORE_SCHEMES: Final[Mapping[str, StoreKind]] = {
     "abfss": StoreKind.AZURE,
     "oss": StoreKind.OSS,
 }
-"""By scheme of a URL, in lower case."""
+"""By the scheme of a URL, in lower case."""
 
 _ARCHIVES: Final = frozenset({"libarchive", "tar", "zip"})
-"""Protocols of archives, whose files have paths in them."""
+"""Protocols of archives that contain folders."""
 
-_WITH_SERVER: Final = ("http://", "https://", "ftp://", "sftp://", "ssh://")
-"""Where a host and perhaps a port stand behind."""
+_SERVER_SCHEMES: Final = ("http://", "https://", "ftp://", "sftp://", "ssh://")
+"""Starts of URLs that continue with a host and an optional port."""
 
 _MAX_LINKS: Final = 16
-"""Most URLs in a chain; fsspec opens each in a call within a call."""
+"""Maximum number of URLs in a chain; fsspec opens them recursively."""
 
-_WITHOUT_USER_PART = (StoreKind.S3, StoreKind.GCS)
-"""Stores whose URLs begin with the bucket; Azure's may have the container before an `@`."""
+_BUCKET_FIRST_KINDS = (StoreKind.S3, StoreKind.GCS)
+"""Stores whose URLs start with the bucket; Azure's may have the container before an `@`."""
 
 
 def store_kind(url: str) -> StoreKind | None:
-    """The object store that a URL leads to; None for a file system.
+    """Return the object store of a URL; None for a file system.
 
-    Of a chain of URLs, the first that has a scheme counts.
+    In a chain of URLs, the first one with a scheme counts.
 
     Example:
         >>> store_kind("zip::S3A://bucket/prefix")
@@ -61,7 +61,7 @@ def store_kind(url: str) -> StoreKind | None:
 
 
 def prefix_in_store(url: str) -> str:
-    """What stands behind the bucket in the URL of an object store, without slashes around it.
+    """Return the part after the bucket in the URL of an object store, without slashes around it.
 
     Example:
         >>> prefix_in_store("s3://bucket/some/prefix/")
@@ -71,47 +71,47 @@ def prefix_in_store(url: str) -> str:
 
 
 def check_url(url: str, shown: str) -> None:
-    """Refuse the URL of a bucket that a library would take for that of another place.
+    """Raise if a library would misread the URL of a bucket.
 
     Args:
-        url: The URL, perhaps a chain.
-        shown: What is shown of it.
+        url: The URL, possibly a chain.
+        shown: The URL without secrets.
 
     Raises:
-        OptionError: It names no bucket; or it holds credentials, which belong in the options; or it
-            is of S3 and has a `?`, from which on s3fs would cut it off; or it leads through a
-            cache, whose copies stay when objects are replaced, or through references; or it
-            names no archive for a path in one.
+        OptionError: The URL names no bucket; or contains credentials, which belong in the options;
+            or is of S3 and has a `?`, where s3fs would cut it; or goes through a cache, which keeps
+            copies of replaced objects, or through references; or names no archive for a path in
+            one.
     """
     links = url.split("::")
     if len(links) > _MAX_LINKS:
-        message = f"a chain of {len(links)} URLs: {_MAX_LINKS} are allowed"
+        message = f"a chain of {len(links)} URLs: at most {_MAX_LINKS} are allowed"
         raise OptionError(message)
     for link in links:
         kind = store_kind(link)
         rest = link.partition("://")[2]
         bucket = rest.partition("/")[0]
-        if kind in _WITHOUT_USER_PART and not bucket:
+        if kind in _BUCKET_FIRST_KINDS and not bucket:
             message = f"{shown} names no bucket"
             raise OptionError(message)
-        if kind in _WITHOUT_USER_PART and _has_user_part(bucket):
-            message = f"credentials in the URL {shown}: give them as storage options (key, secret)"
+        if kind in _BUCKET_FIRST_KINDS and _has_user_part(bucket):
+            message = f"credentials in the URL {shown}: pass them as storage options (key, secret)"
             raise OptionError(message)
         if kind is StoreKind.S3 and "?" in rest:
-            message = f"{shown} has a '?', at which s3fs cuts a URL off: give it without one"
+            message = f"{shown} has a '?', where s3fs would cut the URL: use a URL without one"
             raise OptionError(message)
     _check_links(links, shown)
 
 
 def check_server(label: str, url: str) -> None:
-    """Refuse the URL of a store's server that no client could send a request to.
+    """Raise unless a URL of a store's server can receive requests.
 
     Args:
-        label: What an error calls it.
+        label: Name of the URL in the error.
         url: The URL.
 
     Raises:
-        OptionError: It is neither `http://` nor `https://`, or names no host or no possible port.
+        OptionError: It is neither `http://` nor `https://`, or names no host or an impossible port.
     """
     if not _has_server(url) or not url.lower().startswith(("http://", "https://")):
         message = (
@@ -130,23 +130,23 @@ def _has_server(url: str) -> bool:
 
 
 def _check_links(links: Sequence[str], shown: str) -> None:
-    """Refuse what keeps copies, what lies elsewhere, and a path without its archive."""
+    """Raise for caches, for references, and for a path without its archive."""
     protocols = [link.partition("://")[0].lower() for link in links]
     if any(map(_is_cache, protocols)):
         message = (
-            f"{shown} leads through a cache, which gives old bytes of objects that were"
-            " replaced: give the URL of the store itself"
+            f"{shown} goes through a cache, which returns old bytes of replaced objects: use"
+            " the URL of the store itself"
         )
         raise OptionError(message)
     if "reference" in protocols:
         message = (
-            f"{shown} is a list of references to objects that lie elsewhere: give the URL of"
+            f"{shown} is a list of references to objects in another place: use the URL of"
             " their folder"
         )
         raise OptionError(message)
     for link in links:
-        if link.lower().startswith(_WITH_SERVER) and not _has_server(link):
-            message = f"{shown} names no host, or a port that cannot be"
+        if link.lower().startswith(_SERVER_SCHEMES) and not _has_server(link):
+            message = f"{shown} names no host, or an impossible port"
             raise OptionError(message)
     protocol, is_url, _ = links[-1].partition("://")
     if is_url and protocol.lower() in _ARCHIVES:
@@ -155,8 +155,8 @@ def _check_links(links: Sequence[str], shown: str) -> None:
 
 
 def _is_cache(protocol: str) -> bool:
-    """Whether a protocol of fsspec keeps copies of objects: `simplecache`, `filecache`, …."""
-    # fsspec takes long to import, and a URL is checked when it is opened.
+    """Return whether a protocol of fsspec caches objects: `simplecache`, `filecache`, …."""
+    # Import it late: fsspec takes long to import.
     from fsspec.registry import known_implementations  # noqa: PLC0415
 
     entry = known_implementations.get(protocol)

@@ -1,15 +1,15 @@
-"""An object on its way to a store, part by part: one request at a time, the library's errors.
+"""Uploads of an object part by part: one request at a time, raising the library's errors.
 
-Whatever the store, the object is there whole or not at all:
+In every store the object becomes visible atomically:
 
 ============== =========================================================================
-Store          How the object comes to be there
+Store          How the object becomes visible
 ============== =========================================================================
-S3             a multipart upload, completed
-a local folder a file of another name in the same folder, flushed to the disk and renamed
-memory         a buffer, put in its place
-GCS, Azure     a file of fsspec, which the library publishes when it is closed; blocks of obstore
-any other      a file of another name in the same folder, moved
+S3             a multipart upload is completed
+a local folder a temporary file in the same folder is flushed to the disk and renamed
+memory         a buffer is added to the file system
+GCS, Azure     fsspec publishes a file when it is closed; obstore commits blocks
+any other      a temporary file in the same folder is moved
 ============== =========================================================================
 """
 
@@ -36,33 +36,33 @@ if TYPE_CHECKING:
     CallS3 = Callable[..., Mapping[str, Any]]
 
 NO_SUCH_UPLOAD = "NoSuchUpload"
-"""S3's code for a multipart upload that was completed, aborted, or never begun."""
+"""S3's code for a multipart upload that was completed, aborted, or never started."""
 
-# Not a name that `format.object_names` takes for an object of a ledger.
+# `format.object_names` must not recognize such a name as a ledger's object.
 _ASIDE = re.compile(r"(?P<name>.+)\.(?P<upload_id>[0-9a-f]{16})\.unfinished", re.DOTALL)
 
 
 class StoreUpload(Protocol):
-    """An object that a store is being given. Nothing is seen of it before `complete`."""
+    """An object that is being uploaded to a store; it is not visible before `complete`."""
 
     is_repeatable: ClassVar[bool]
-    """Whether a request that failed can be sent again."""
+    """Whether a failed request can be sent again."""
 
     def write_part(self, request: Request, attempt: Attempt) -> None:
-        """Write the next part, numbered from 1, or write it again."""
+        """Write or rewrite a part, numbered from 1."""
 
     def complete(self, request: Request, attempt: Attempt) -> None:
-        """Publish the object, in place of one that has its name."""
+        """Publish the object, replacing one with the same name."""
 
     def discard(self, request: Request, attempt: Attempt) -> None:
-        """Remove what was written; a second call, or one after `complete`, does nothing."""
+        """Remove the data; a second call, or one after `complete`, does nothing."""
 
 
 class S3Upload:
     """A multipart upload.
 
     Args:
-        call: Sends a request: its name in botocore, the attempt, then its parameters.
+        call: Sends a request: botocore's method name, the attempt, then the parameters.
         address: `Bucket` and `Key`.
         upload_id: The upload's id.
     """
@@ -98,11 +98,11 @@ class S3Upload:
 
 
 class AsideUpload:
-    """A file of another name, moved when it is complete.
+    """A temporary file that is moved when it is complete.
 
     Args:
         file_system: The file system.
-        path: Path that the object gets.
+        path: Path of the complete object.
     """
 
     is_repeatable: ClassVar[bool] = False
@@ -114,7 +114,7 @@ class AsideUpload:
         self._file = self._file_system.open(self._aside, "wb")
 
     def write_part(self, request: Request, attempt: Attempt) -> None:
-        """Write on."""
+        """Append a part."""
         self._file.write(request.data)
 
     def complete(self, request: Request, attempt: Attempt) -> None:
@@ -131,7 +131,7 @@ class AsideUpload:
 
 
 class LocalUpload(AsideUpload):
-    """A local file of another name, renamed when the disk has it whole."""
+    """A local temporary file, renamed when the disk has all of it."""
 
     def complete(self, request: Request, attempt: Attempt) -> None:
         """Rename the file."""
@@ -140,10 +140,10 @@ class LocalUpload(AsideUpload):
         self._keep_name()
 
     def link(self) -> None:
-        """Give the file its name too, unless another has it: `discard` removes the first one.
+        """Link the file to its final name, unless the name is taken; `discard` removes the other.
 
         Raises:
-            FileExistsError: Another has it.
+            FileExistsError: The name is taken.
         """
         self._keep_bytes()
         self._file.close()
@@ -163,7 +163,7 @@ class LocalUpload(AsideUpload):
 
 
 class MemoryUpload:
-    """A buffer that fsspec's file system in memory does not know of yet."""
+    """A buffer that is not part of fsspec's in-memory file system yet."""
 
     is_repeatable: ClassVar[bool] = False
 
@@ -171,19 +171,19 @@ class MemoryUpload:
         self._file: Any = file
 
     def write_part(self, request: Request, attempt: Attempt) -> None:
-        """Write on."""
+        """Append a part."""
         self._file.write(request.data)
 
     def complete(self, request: Request, attempt: Attempt) -> None:
-        """Put the buffer in its place."""
+        """Add the buffer to the file system."""
         self._file.commit()
 
     def discard(self, request: Request, attempt: Attempt) -> None:
-        """Nothing is left of a buffer that nobody holds."""
+        """Do nothing: the buffer is freed with this object."""
 
 
 class ClosingUpload:
-    """A file of an object store, which is published when it is closed."""
+    """A file of an object store that is published when it is closed."""
 
     is_repeatable: ClassVar[bool] = False
 
@@ -191,7 +191,7 @@ class ClosingUpload:
         self._file: Any = file
 
     def write_part(self, request: Request, attempt: Attempt) -> None:
-        """Write on."""
+        """Append a part."""
         with _translate_adlfs_errors():
             self._file.write(request.data)
 
@@ -203,14 +203,14 @@ class ClosingUpload:
     def discard(self, request: Request, attempt: Attempt) -> None:
         """Discard the file."""
         if not self._file.closed:
-            # When it is collected, a file closes itself, and so publishes itself.
+            # Mark it closed: garbage collection would close it, and so publish it.
             self._file.closed = True
             self._file.discard()
 
 
 @contextlib.contextmanager
 def _translate_adlfs_errors() -> Iterator[None]:
-    """Make an error of the storage of what adlfs raises, whatever goes wrong with a block."""
+    """Turn adlfs's `RuntimeError`, which it raises for any failed block, into an `OSError`."""
     try:
         yield
     except RuntimeError as error:
@@ -218,12 +218,12 @@ def _translate_adlfs_errors() -> Iterator[None]:
 
 
 def aside_path(path: str, upload_id: str) -> str:
-    """Where a file lies whose path will be `path` when it is complete."""
+    """Return the path of the temporary file for a path."""
     return f"{path}.{upload_id}.unfinished"
 
 
 def parse_aside_name(aside: str) -> tuple[str, str] | None:
-    """The name and the upload id that stand in the name of a file written aside.
+    """Return the object name and upload id in the name of a temporary file, or None.
 
     Example:
         >>> parse_aside_name("orders.0123456789abcdef.unfinished")
@@ -236,6 +236,6 @@ def parse_aside_name(aside: str) -> tuple[str, str] | None:
 
 
 def remove(file_system: AbstractFileSystem, path: str) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file if it exists."""
     with contextlib.suppress(FileNotFoundError):
         file_system.rm_file(path)

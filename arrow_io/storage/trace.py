@@ -1,9 +1,9 @@
-"""Counts of the requests sent to a store and of the bytes that came back or were written.
+"""Counts of requests sent to a store and of bytes received or written.
 
-A `RequestTrace` is handed to whatever sends requests; its `counts` is a plain value that can be
-added up and sent between processes. A request that the store refused, or that was sent once more
-after a failure, counts each time. What a file-system library does by itself (s3fs asks again after
-some errors, a listing of more than 1,000 keys takes several pages) is not seen here.
+A `RequestTrace` is passed to the code that sends requests. Its `counts` is a plain value that can
+be added and sent between processes. A refused request and each repeat count too. Requests that a
+file-system library sends itself (retries of s3fs, the pages of a listing of more than 1,000 keys)
+are not counted.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from enum import StrEnum
 
 
 class RequestKind(StrEnum):
-    """What a request is for."""
+    """The purpose of a request."""
 
     LIST = "list"
     HEAD = "head"
@@ -24,18 +24,18 @@ class RequestKind(StrEnum):
     RANGE_GET = "range get"
     """A range of an object, as data objects are read."""
     PUT = "put"
-    """To write a whole object, as index objects are written."""
+    """Writes a whole object, as index objects are written."""
     UPLOAD = "upload"
-    """To begin or to complete an object that is written in parts, as data objects are."""
+    """Starts or completes an object that is written in parts, as data objects are."""
     PART = "part"
-    """To write one part of an object."""
+    """Writes one part of an object."""
     DELETE = "delete"
-    """To delete an object, or what was written of one that is not complete."""
+    """Deletes an object or the data of an incomplete upload."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestCounts:
-    """How many requests were sent, and how many bytes of objects they brought or wrote.
+    """The number of requests sent, and of bytes of objects received or written.
 
     Example:
         >>> (RequestCounts(head_requests=1) + RequestCounts(range_requests=2)).requests
@@ -73,12 +73,12 @@ class RequestCounts:
 
     @property
     def received_bytes(self) -> int:
-        """Bytes of objects that came back; listings and headers are not counted."""
+        """Bytes of objects that were received; listings and headers do not count."""
         return self.index_bytes + self.range_bytes
 
     @property
     def written_bytes(self) -> int:
-        """Bytes of objects that the store took; a part that was written twice counts twice."""
+        """Bytes of objects that were written; a part that was written twice counts twice."""
         return self.put_bytes + self.part_bytes
 
 
@@ -90,20 +90,19 @@ class RequestRecord:
     name: str
     """Name of the object within its location; empty for a listing."""
     start: int | None = None
-    """First byte of the range or part; None if the request is about neither."""
+    """First byte of the range or part; None for other requests."""
     stop: int | None = None
-    """Byte behind the last one."""
+    """End of the range or part (exclusive)."""
 
 
 class RequestTrace:
-    """Counts requests and bytes; any number of threads may use one trace at once.
+    """A counter of requests and bytes, which several threads may use at once.
 
-    A copy made by pickling starts empty; what was counted in another process comes back as
-    `RequestCounts`.
+    A pickled copy starts empty; the counts of another process come back as `RequestCounts`.
 
     Args:
-        keep_records: Also keep a `RequestRecord` of each request. For tests and for looking
-            closely: the list grows with each request.
+        keep_records: Whether to keep a `RequestRecord` of each request too, for tests and
+            debugging. The list grows with each request.
     """
 
     def __init__(self, *, keep_records: bool = False) -> None:
@@ -120,13 +119,13 @@ class RequestTrace:
     def note_request(
         self, kind: RequestKind, name: str, start: int | None = None, stop: int | None = None
     ) -> None:
-        """Count one request; to be called before it is sent.
+        """Count one request; call this before it is sent.
 
         Args:
-            kind: What it is for.
+            kind: Its purpose.
             name: Name of the object within its location; empty for a listing.
-            start: First byte of the range or part, if the request is about one.
-            stop: Byte behind the last one (half-open).
+            start: First byte of the range or part, if there is one.
+            stop: End of the range or part (exclusive).
         """
         with self._lock:
             self._requests[kind] += 1
@@ -134,18 +133,18 @@ class RequestTrace:
                 self._records.append(RequestRecord(kind, name, start, stop))
 
     def note_received_bytes(self, kind: RequestKind, size_bytes: int) -> None:
-        """Count the bytes that a request brought, in bytes."""
+        """Count the bytes that a request received."""
         with self._lock:
             self._bytes[kind] += size_bytes
 
     def note_written_bytes(self, kind: RequestKind, size_bytes: int) -> None:
-        """Count the bytes that a request wrote, in bytes; to be called when the store has them."""
+        """Count the bytes that a request wrote; call this when the store has them."""
         with self._lock:
             self._bytes[kind] += size_bytes
 
     @property
     def counts(self) -> RequestCounts:
-        """What was counted until now."""
+        """The counts so far."""
         with self._lock:
             return RequestCounts(
                 list_requests=self._requests[RequestKind.LIST],
@@ -164,7 +163,7 @@ class RequestTrace:
 
     @property
     def records(self) -> tuple[RequestRecord, ...]:
-        """Every request in the order of sending; empty unless `keep_records` was asked for."""
+        """Every request in the order of sending; empty unless `keep_records` is set."""
         with self._lock:
             return tuple(self._records)
 

@@ -1,8 +1,8 @@
-"""Requests to file systems that block: one at a time on each connection, each within its time.
+"""Requests to blocking file systems: one at a time on each connection, each with a deadline.
 
-The file system of FTP, of SFTP and of many other protocols has one connection, on which the bytes
-of two requests would mix. A request that is given up may still hold that connection, so the next
-one waits until the library has ended the first.
+The file systems of FTP, SFTP and many other protocols have one connection, on which the bytes of
+two requests would mix. An abandoned request may still occupy the connection, so the next one waits
+until the library has ended it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _ANY_NUMBER_OF_THREADS: Final = (AsyncFileSystem, LocalFileSystem, MemoryFileSys
 
 
 class Turns:
-    """The requests to one file system, of which one is sent at a time."""
+    """The queue of requests to one file system, which sends one at a time."""
 
     def __init__(self) -> None:
         self._changed = threading.Condition()
@@ -40,18 +40,18 @@ class Turns:
 
     @contextmanager
     def turn(self, patience_s: float) -> Iterator[SendInThread]:
-        """Wait until no other request is under way, and keep others out in the context.
+        """Wait until no other request is in flight, and block others during the context.
 
-        A request that is within its time is waited for without a limit, because it has its own.
+        The wait for a request within its time has no limit, because the request has one.
 
         Args:
-            patience_s: Longest wait for a request that was given up and still runs, in seconds.
+            patience_s: Maximum wait for an abandoned request that still runs, in seconds.
 
         Yields:
-            Sends the requests of this turn.
+            A function that sends the requests of this turn.
 
         Raises:
-            RequestGivenUpError: A request that was given up still runs.
+            RequestGivenUpError: An abandoned request still runs.
         """
         turn = self._begin(patience_s)
         try:
@@ -80,51 +80,50 @@ class Turns:
 
 
 class _Turn:
-    """The time that a file system belongs to one request and its further attempts.
+    """The exclusive use of a file system by one request and its repeats.
 
     Args:
-        changed: Guards the turns of the file system, and wakes those who wait for one.
+        changed: Guards the turns of the file system, and wakes threads that wait for one.
         end: Ends the turn.
     """
 
     def __init__(self, changed: threading.Condition, end: Callable[[], None]) -> None:
         self._changed = changed
         self._end = end
-        self._unanswered: set[Future[Any]] = set()
+        self._pending: set[Future[Any]] = set()
         self.is_left = False
 
     def hold_until(self, answer: Future[Any]) -> None:
-        """Keep the file system until a request is answered or cancelled, even if it is given up."""
+        """Keep the file system until a request, even an abandoned one, is answered or cancelled."""
         answer.add_done_callback(self._release)
         with self._changed:
-            self._unanswered.add(answer)
+            self._pending.add(answer)
 
     def leave(self) -> None:
-        """End the turn, or have the request end it that was given up and still runs."""
+        """End the turn now, or when an abandoned request that still runs has ended."""
         with self._changed:
             self.is_left = True
             self._changed.notify_all()
-            if not self._unanswered:
+            if not self._pending:
                 self._end()
 
     def _release(self, answer: Future[Any]) -> None:
         with self._changed:
-            self._unanswered.discard(answer)
-            if self.is_left and not self._unanswered:
+            self._pending.discard(answer)
+            if self.is_left and not self._pending:
                 self._end()
 
 
 _TURNS: Final = "_pulsar_offload_turns"
-"""Attribute of a file system that has its turns.
+"""Attribute of a file system that stores its turns.
 
-Instances of one URL are equal even if each has a connection of its own, so they cannot be keys.
-"""
+Instances of one URL compare equal even if each has its own connection, so they cannot be keys."""
 
 
 def shared_turns(file_system: AbstractFileSystem) -> Turns | None:
     """Return the turns of a file system, or None if several threads may use it at once.
 
-    An archive or a folder in another file system that blocks shares the turns of that one.
+    An archive or folder inside another blocking file system shares its turns.
     """
     blocking = [
         link for link in _links(file_system) if not isinstance(link, _ANY_NUMBER_OF_THREADS)
@@ -136,9 +135,9 @@ def shared_turns(file_system: AbstractFileSystem) -> Turns | None:
 
 
 def _links(file_system: object) -> Iterator[AbstractFileSystem]:
-    """The file system, and those in which it finds its files."""
+    """Yield the file system and those that contain its files."""
     while isinstance(file_system, AbstractFileSystem):
         yield file_system
-        # An archive has the open file that it lies in, which has its file system.
+        # An archive has an open file, which has its own file system.
         archive = getattr(file_system, "fo", None)  # codespell:ignore
         file_system = getattr(file_system, "fs", None) or getattr(archive, "fs", None)

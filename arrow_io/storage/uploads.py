@@ -1,7 +1,7 @@
-"""An object written in parts while its writer makes the next ones.
+"""Objects that are written in parts while their writer produces the next ones.
 
-Requests of one upload follow each other in a thread of its own. So an interrupt of the writer cuts
-none of them off half way: the store has done what it was asked for before the upload is aborted.
+The requests of one upload run in order in a separate thread. So an interrupt of the writer cuts off
+none of them: each request ends before the upload is aborted.
 """
 
 from __future__ import annotations
@@ -23,24 +23,23 @@ _Result = TypeVar("_Result")
 
 
 class SendRequest(Protocol):
-    """Sends a request, and again if it fails in a way that may pass (`RequestSender.send`)."""
+    """Sends a request, with retries (`RequestSender.send`)."""
 
     def __call__(self, request: Request, upload: StoreUpload | None = None) -> Any:  # noqa: ANN401 - of the operation
-        """Return the answer; raise typed errors."""
+        """Return the answer, or raise a typed error."""
 
 
 class ObjectUpload:
-    """An object being written: a context manager, made by `Location.upload`.
+    """An object being written: a context manager, created by `Location.upload`.
 
-    The object appears, whole, when the `with` block ends without an error. Whatever error leaves
-    the block, an interrupt too, removes what was written; that it could not be removed is noted on
-    that error.
+    The object becomes visible, whole, when the `with` block ends without an error. Any error in the
+    block, or an interrupt, removes the written data; if that fails, a note on the error says so.
 
-    Two parts are held at most: the one that is under way, and the one just handed over.
+    At most two parts are in memory: the one being sent and the next one.
 
     Args:
         name: Name of the object.
-        attributes: What is kept with it.
+        attributes: User metadata and content type.
         send: Sends the requests.
     """
 
@@ -54,13 +53,13 @@ class ObjectUpload:
         self._part_count = 0
         self._size_bytes = 0
         self.may_be_published = False
-        """Whether the store was asked to publish the object, and did not say that it cannot."""
+        """Whether the store was asked to publish the object and did not answer that it cannot."""
 
     def __enter__(self) -> Self:
-        """Begin the upload.
+        """Start the upload.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused the request or kept failing.
         """
         _start(self._executor)
         try:
@@ -71,15 +70,15 @@ class ObjectUpload:
         return self
 
     def write_part(self, data: bytes) -> None:
-        """Write the next part, as soon as the one before is written.
+        """Write the next part, as soon as the previous one is written.
 
-        On S3 each part but the last must have 5 MiB at least, and there must be one.
+        On S3 each part but the last must have at least 5 MiB, and there must be at least one part.
 
         Args:
             data: Bytes of the part.
 
         Raises:
-            StorageError: The store refused the part before this one, or went on failing.
+            StorageError: The store refused the previous part or kept failing.
         """
         self.wait()
         self._part_count += 1
@@ -92,10 +91,10 @@ class ObjectUpload:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Publish the object, or remove what was written of it.
+        """Publish the object, or remove the written data after an error.
 
         Raises:
-            StorageError: The store refused the last part or the object, or went on failing.
+            StorageError: The store refused the last part or the object, or kept failing.
         """
         if error is not None:
             self._give_up(error)
@@ -109,18 +108,18 @@ class ObjectUpload:
         self._executor.shutdown()
 
     def wait(self) -> None:
-        """Wait until the store has what was given to `write_part`; raises what that raises."""
+        """Wait until the store has the parts passed to `write_part`, and raise their error."""
         current_part, self._current_part = self._current_part, None
         if current_part is not None:
             current_part.result()
 
     def _give_up(self, error: BaseException) -> None:
-        """Abort the upload, behind whatever is still under way."""
+        """Abort the upload after the request in flight has ended."""
         with self._executor:
             try:
                 self._executor.submit(self._abort).result()
             except PulsarOffloadError as failure:
-                error.add_note(f"what was written of {self._name} could not be removed: {failure}")
+                error.add_note(f"the written parts of {self._name} were not removed: {failure}")
 
     def _begin(self) -> None:
         request = Request(Operation.BEGIN_UPLOAD, self._name, attributes=self._attributes)
@@ -156,7 +155,7 @@ class ObjectUpload:
             self.may_be_published = True
 
     def _check_completed(self) -> None:
-        """An upload that is gone was completed if the object is there: only the answer was lost."""
+        """Check that a missing upload was completed: then only the answer was lost."""
         try:
             size_bytes = self._send(Request(Operation.HEAD, self._name)).size_bytes
         except MissingObjectError:
@@ -176,12 +175,12 @@ class ObjectUpload:
 
 
 def run_uninterrupted(action: Callable[[], _Result]) -> _Result:
-    """Run something that an interrupt of the caller must not leave half done, and wait for it."""
+    """Run an action in a thread so that an interrupt of the caller waits for its end."""
     with ThreadPoolExecutor(1) as executor:
         _start(executor)
         return executor.submit(action).result()
 
 
 def _start(executor: ThreadPoolExecutor) -> None:
-    """Start its thread by a task that does nothing: no other is lost if an interrupt comes here."""
+    """Start the thread with an empty task, so that an interrupt here loses no other task."""
     executor.submit(int).result()

@@ -65,7 +65,7 @@ def _attempt(seconds: float, least_bytes_per_s: float) -> Attempt:
 async def _is_given_up(attempt: Attempt, parts: list[tuple[float, int]]) -> bool:
     """Receive parts, each after a wait in seconds and of so many bytes."""
     try:
-        async with attempt.bounding() as limit:
+        async with attempt.timeout() as limit:
             for wait_s, size_bytes in parts:
                 await asyncio.sleep(wait_s)
                 attempt.extend(size_bytes)

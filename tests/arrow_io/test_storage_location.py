@@ -371,7 +371,7 @@ class TestS3:
         answer = {"Body": body, "ContentRange": content_range}
         store = FakeS3({name: value for name, value in answer.items() if value is not None})
 
-        with pytest.raises(StorageError, match="does not answer with the bytes") as raised:
+        with pytest.raises(StorageError, match="did not answer with the requested bytes") as raised:
             store.location().read_range("b", 3, 9)
         assert (raised.value.object_key, raised.value.offset) == ("b", 3)
         assert body.read_bytes == 0
@@ -381,6 +381,6 @@ class TestS3:
         """A server that ignores ranges is refused after one byte too many."""
         body = FakeBody(b"x" * 1000)
 
-        with pytest.raises(StorageError, match="does not answer with the bytes"):
+        with pytest.raises(StorageError, match="did not answer with the requested bytes"):
             FakeS3({"Body": body}).location().read_range("b", 0, 9)
         assert body.read_bytes == 10

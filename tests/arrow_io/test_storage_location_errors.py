@@ -60,7 +60,7 @@ class TestFailures:
         """A whole object is not taken for its first range."""
         script = FaultScript({"a": b"data"}, [instead(b"data")])
 
-        with pytest.raises(StorageError, match="does not answer with the bytes"):
+        with pytest.raises(StorageError, match="did not answer with the requested bytes"):
             script.location().read_range("a", 0, 2)
         assert script.pauses_s == []
 
@@ -135,7 +135,7 @@ class TestOptions:
     )
     def test_credentials_in_the_url_of_a_bucket_are_refused(self, url: str) -> None:
         """The libraries would take them for a part of the bucket's name, and print it."""
-        with pytest.raises(OptionError, match="give them as storage options") as raised:
+        with pytest.raises(OptionError, match="pass them as storage options") as raised:
             Location(url)
         assert "hid" not in str(raised.value)
 

@@ -92,7 +92,7 @@ def test_other_failures_are_errors() -> None:
 def test_a_store_that_cannot_is_told(tmp_path: Path) -> None:
     """Nothing is written where it could overwrite."""
     location = Location("dir://below", {"path": str(tmp_path), "target_protocol": "file"})
-    with pytest.raises(OptionError, match="only if it is free"):
+    with pytest.raises(OptionError, match="cannot create an object atomically"):
         location.write_new_object("name", b"mine")
     assert list(tmp_path.iterdir()) == []
 

@@ -363,5 +363,5 @@ def test_a_stream_that_ends_early_asks_for_the_version_once(sure_stop: int | Non
 )
 def test_a_cache_is_refused(url: str) -> None:
     """It would give old bytes of objects that were replaced, of the length that is listed."""
-    with pytest.raises(OptionError, match="leads through a cache"):
+    with pytest.raises(OptionError, match="goes through a cache"):
         Location(url)

@@ -293,7 +293,7 @@ def test_options_that_s3fs_refuses_are_an_error_of_options(s3_server: S3Server) 
     """Though obstore takes them; their values are not shown."""
     location = _location(s3_server.upload({}), username="very-secret")
 
-    with pytest.raises(OptionError, match="s3fs, which lists for client 'obstore'") as raised:
+    with pytest.raises(OptionError, match="s3fs, which client 'obstore' lists with") as raised:
         location.list_objects()
     assert "very-secret" not in str(raised.value)
 

@@ -67,7 +67,7 @@ def test_options_of_s3fs(
     """Also if they are hidden from whoever prints them."""
     place = obstore_place("s3://bucket/some/prefix/", hidden(options))
 
-    assert ObstoreObjectStore(place, 1, RetryPolicy()).puts_new, "obstore takes them"
+    assert ObstoreObjectStore(place, 1, RetryPolicy()).can_put_new, "obstore takes them"
     assert place == ObstorePlace(StoreKind.S3, "bucket", "some/prefix", config, client_options)
 
 

@@ -108,10 +108,10 @@ def test_known_names(url: str, options: dict[str, Any], known: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"key": "k", "aws_access_key_id": "other"}, "key and aws_access_key_id are two names"),
+        ({"key": "k", "aws_access_key_id": "other"}, "key and aws_access_key_id mean the same"),
         (
             {"region": "eu", "client_kwargs": {"region_name": "us"}},
-            "region_name and region are two names",
+            "region_name and region mean the same",
         ),
         ({"endpoint": "http://host", "aws_allow_http": "false"}, "aws_allow_http is false"),
     ],
@@ -161,7 +161,7 @@ def test_endpoints_that_are_no_servers(
 @pytest.mark.parametrize("url", ["http://h:99999/x", "https:///x", "sftp://h:port/x", "ftp://"])
 def test_urls_of_no_server(url: str) -> None:
     """A URL without a host, or with a port that cannot be, is refused."""
-    with pytest.raises(OptionError, match="names no host, or a port that cannot be"):
+    with pytest.raises(OptionError, match="names no host, or an impossible port"):
         Location(url)
 
 

@@ -416,7 +416,7 @@ class TestPrefetch:
             script.wait_for_requests(4)
         _join_prefetch_threads()
 
-        assert (len(stream._held), len(stream._current)) == (0, 0)
+        assert (len(stream._ranges), len(stream._current)) == (0, 0)
         assert (
             stream._prefetcher._count,
             stream._prefetcher._bytes,
@@ -435,7 +435,7 @@ class TestPrefetch:
             for position in range(0, 900, 10):
                 stream.at(position + 5, 10)
                 assert stream._prefetcher._count <= 5
-                assert len(stream._held) <= 2
+                assert len(stream._ranges) <= 2
         _join_prefetch_threads()
 
 

@@ -97,7 +97,7 @@ class RangeReaderContract:
     def test_no_range_is_refused(self, reader: RangeReader, start: int, stop: int) -> None:
         """A negative start, or a stop before the start, is an error of the caller."""
         for read in (reader.read, reader.span):
-            with pytest.raises(OptionError, match="not a range") as raised:
+            with pytest.raises(OptionError, match="invalid range") as raised:
                 read(start, stop)
             assert raised.value.object_key == NAME
 

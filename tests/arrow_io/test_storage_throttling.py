@@ -35,10 +35,10 @@ class _LibraryError(Exception):
 
 def _obstore_error(status: int, code: str) -> Exception:
     exceptions = pytest.importorskip("obstore.exceptions")
-    from arrow_io.storage.obstore_errors import translated  # noqa: PLC0415 - needs obstore
+    from arrow_io.storage.obstore_errors import translate_error  # noqa: PLC0415 - needs obstore
 
     answer = f"<Error><Code>{code}</Code></Error>"
-    return translated(
+    return translate_error(
         exceptions.GenericError(f"Server returned non-2xx status code: {status}: {answer}")
     )
 
@@ -146,7 +146,7 @@ class _Read:
         self._store = store
         self._policy = _policy(time)
         self._left = deque(range(_RANGES))
-        self._unanswered = set(self._left)
+        self._error_without_answer = set(self._left)
 
     def run(self) -> None:
         """Read all ranges; raises what the first that fails raises."""
@@ -155,10 +155,10 @@ class _Read:
     def _send(self) -> None:
         while self._left:
             number = self._left.popleft()
-            while number >= min(self._unanswered) + _AHEAD:
+            while number >= min(self._error_without_answer) + _AHEAD:
                 self._time.sleep(0.2)
             self._policy.call(self._store.request)
-            self._unanswered.remove(number)
+            self._error_without_answer.remove(number)
 
 
 @pytest.mark.parametrize("client", _OF_CLIENT)

@@ -75,7 +75,7 @@ def test_requests_after_one_that_was_given_up(resumed: threading.Event) -> None:
     """They wait for the connection: until it is free, or their own time is over."""
     script = FaultScript({"a": b"data"}, [_stalled(resumed)])
     location, patient = _locations(script, SHORT_S, 60)
-    for reason in ("no sound and whole answer", "an earlier request on the same connection"):
+    for reason in ("no complete, valid answer", "an earlier request on the same connection"):
         with pytest.raises(StorageError, match=reason):
             location.read_range("a", 0, 4)
     assert len(script.requests) == 1, "the second was not sent"
@@ -121,7 +121,7 @@ def test_a_request_that_no_thread_has_begun_is_not_sent(monkeypatch: pytest.Monk
         patched.setattr(
             request_threads, "run_in_thread", lambda _send, answer: begun.append(answer)
         )
-        with pytest.raises(StorageError, match="no sound and whole answer"):
+        with pytest.raises(StorageError, match="no complete, valid answer"):
             hasty.read_range("a", 0, 4)
     assert [answer.cancelled() for answer in begun] == [True]
     assert patient.read_range("a", 1, 4).data == b"ata"

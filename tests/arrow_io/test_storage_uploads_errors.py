@@ -178,7 +178,7 @@ class TestRetries:
             fail_while_uploading(store.location(), error)
 
         (note,) = error.__notes__
-        assert f"what was written of {NAME} could not be removed" in note
+        assert f"the written parts of {NAME} were not removed" in note
         assert "who are you" in note
 
     def test_nothing_is_aborted_that_was_not_begun(self) -> None:
@@ -355,7 +355,7 @@ class TestFolder:
         with pytest.raises(StorageError) as raised:
             location.write_object(NAME, b"index", user_metadata={})
 
-        assert raised.value.__notes__ == ["a file of it is left (OSError)"]
+        assert raised.value.__notes__ == ["its temporary file was not removed (OSError)"]
         assert [each.name for each in location.unfinished_uploads()] == [NAME]
 
     def test_a_write_that_failed_is_not_repeated(

@@ -363,5 +363,5 @@ class TestParquetDetails:
     def test_a_store_that_cannot_decide_is_refused(self, tmp_path: Path) -> None:
         """Before anything is written."""
         options = {"path": str(tmp_path), "target_protocol": "file"}
-        with pytest.raises(OptionError, match="only if it is free"):
+        with pytest.raises(OptionError, match="cannot create an object atomically"):
             ParquetTable(Location("dir://below", options)).read_state()

@@ -26,7 +26,7 @@ _SCHEMA = StructType([StructField("__value__", StringType())])
 def bucket(monkeypatch: pytest.MonkeyPatch) -> Iterator[MemoryBucket]:
     """An empty bucket of a store as those of Google and Azure are."""
     empty = MemoryBucket()
-    monkeypatch.setattr(MemoryObjectStore, "puts_new", False)
+    monkeypatch.setattr(MemoryObjectStore, "can_put_new", False)
     yield empty
     empty.drop()
 
@@ -39,7 +39,7 @@ def test_a_write_id_is_refused_before_anything_is_done(bucket: MemoryBucket) -> 
         pytest.fail("a row was taken")
         yield
 
-    with pytest.raises(OptionError, match="only if it is free"):
+    with pytest.raises(OptionError, match="cannot create an object atomically"):
         write_messages(bucket.url, "orders", rows(), write_id="a", trace=trace)
 
     assert trace.counts.requests == 0
@@ -51,9 +51,9 @@ def test_spark_is_refused_before_any_task_runs(bucket: MemoryBucket) -> None:
     named = PulsarOffloadDataSource({**job.options, "write_id": "a"})
 
     job.writer(_SCHEMA, overwrite=False)
-    with pytest.raises(OptionError, match="only if it is free"):
+    with pytest.raises(OptionError, match="cannot create an object atomically"):
         named.writer(_SCHEMA, overwrite=False)
-    with pytest.raises(OptionError, match="only if it is free"):
+    with pytest.raises(OptionError, match="cannot create an object atomically"):
         job.streamWriter(_SCHEMA, overwrite=False)
 
     assert names(Location(bucket.url)) == []
