@@ -343,7 +343,7 @@ class Projection:
         if names == DEFAULT_COLUMNS:
             names = [DEFAULT_COLUMNS]
         if isinstance(names, str) or not isinstance(names, Iterable):
-            message = f"columns are a list of names, not {names!r}"
+            message = f"columns must be a list of names, not {names!r}"
             raise OptionError(message)
         names = list(names)
         if DEFAULT_COLUMNS in names:
@@ -354,7 +354,7 @@ class Projection:
         selected = []
         for name in names:
             if name not in own_names:
-                message = f"no column {name!r}; there are: {', '.join(own_names)}"
+                message = f"no column {name!r}; the columns are: {', '.join(own_names)}"
                 raise OptionError(message)
             selected.append((name, own_names[name]))
         return Projection(tuple(selected), self.values)

@@ -107,7 +107,9 @@ def check_by_name(option: str, value: object) -> None:
         OptionError: The value is not allowed.
     """
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
-        message = f"{option_name(option)} must be a mapping by names, not {type_name(value)}"
+        message = (
+            f"{option_name(option)} must be a mapping with names as keys, not {type_name(value)}"
+        )
         raise OptionError(message)
 
 

@@ -277,8 +277,12 @@ def _read_groups(data: bytes, stop: int) -> Iterator[LedgerGroup]:
         table_offset = metadata_offset + metadata_length
         table_stop = table_offset + row_count * INDEX_ENTRY_BYTES
         if metadata_length < 0 or table_stop > stop:
-            content = f"{counted(row_count, 'block')} and {metadata_length} bytes of metadata"
-            _corrupt(f"{content} in {stop - metadata_offset} bytes", position, ledger_id)
+            content = f"{counted(row_count, 'block')} and {counted(metadata_length, 'byte')} of"
+            _corrupt(
+                f"{content} metadata in {counted(stop - metadata_offset, 'byte')}",
+                position,
+                ledger_id,
+            )
         table = data[table_offset:table_stop]
         rows = tuple(map(BlockEntry._make, INDEX_ENTRY.iter_unpack(table)))
         metadata = data[metadata_offset:table_offset]

@@ -39,7 +39,7 @@ _NEXT_WINDOWS: Final = {0: 1, 1: 4}
 _WINDOW_GROWTH: Final = 8
 """Growth factor of wider windows: each step costs one request's latency, even if it is unused."""
 _GROWTH_SHARE: Final = 16
-"""A range has one part in so many of the bytes requested before it, within the bounds."""
+"""The size of a range is the number of bytes requested before it, divided by this."""
 
 
 @dataclass(slots=True)

@@ -155,12 +155,12 @@ def test_unknown_column_is_an_error_that_lists_all(naming: str) -> None:
     with pytest.raises(OptionError) as caught:
         projection(["__entry_id__", "entry"], naming=naming)
 
-    assert str(caught.value) == f"no column 'entry'; there are: {', '.join(names)}"
+    assert str(caught.value) == f"no column 'entry'; the columns are: {', '.join(names)}"
 
 
 def test_column_that_was_not_chosen_is_unknown_further_on() -> None:
     """A projection can be narrowed only."""
-    with pytest.raises(OptionError, match=r"no column '__key__'; there are: __entry_id__$"):
+    with pytest.raises(OptionError, match=r"no column '__key__'; the columns are: __entry_id__$"):
         projection(["__entry_id__"]).select(["__key__"])
 
 

@@ -137,5 +137,5 @@ def test_web_servers(site: str) -> None:
 
 def test_web_servers_are_only_read(site: str) -> None:
     """A topic is not written to a web server."""
-    with pytest.raises(OptionError, match="only read"):
+    with pytest.raises(OptionError, match="is read-only"):
         write_messages(f"{site}/bucket/", "written", pa.table({"__value__": [b"1"]}))

@@ -150,7 +150,7 @@ def test_columns_come_in_the_order_asked_for(dataset: TopicDataset) -> None:
     assert dataset.to_table(columns=wanted).column_names == wanted
     assert next(dataset.to_batches(columns=wanted)).schema.names == wanted
     assert dataset.head(2, columns=wanted).column_names == wanted
-    with pytest.raises(OptionError, match="no column 'nothing'; there are: __entry_id__"):
+    with pytest.raises(OptionError, match="no column 'nothing'; the columns are: __entry_id__"):
         dataset.scanner(["nothing"])
 
 

@@ -197,9 +197,9 @@ def test_unknown_columns_are_told() -> None:
     """A typed column that there is not is an error that lists those that there are."""
     dataset = typed("json-orders")
 
-    with pytest.raises(OptionError, match=r"no column 'totals'; there are: .*total"):
+    with pytest.raises(OptionError, match=r"no column 'totals'; the columns are: .*total"):
         dataset.to_table(["totals"])
-    with pytest.raises(OptionError, match=r"no column '__value__'; there are: .*status"):
+    with pytest.raises(OptionError, match=r"no column '__value__'; the columns are: .*status"):
         open_golden(ORDERS, schema=golden_schema(ORDERS), columns=["__value__"])
     with pytest.raises(OptionError, match=r"filter .* cannot be applied"):
         dataset.to_table(filter=pc.field("customer", "ids") > 5)

@@ -231,7 +231,7 @@ def test_catalog_spares_the_listing() -> None:
             "OptionError: .*value must be one of flat, struct, raw, not 5",
         ),
         ("'json-orders', columns := '__key__'", "columns must be a list of names, not '__key__'"),
-        ("'json-orders', columns := ['x']", "no column 'x'; there are: __entry_id__"),
+        ("'json-orders', columns := ['x']", "no column 'x'; the columns are: __entry_id__"),
         ("'json-orders', until := '9:9', \"end\" := '9:9'", 'until and "end" say the same'),
         ("'json-orders', columns := []", "columns names no column, and a table of DuckDB has one"),
         ("'json-orders', batch_rows := 0", "batch_rows must be at least 1, not 0"),
@@ -244,7 +244,7 @@ def test_catalog_spares_the_listing() -> None:
         ("'json-orders', start := 'infinity'::timestamp", "start must be .*not 'infinity'"),
         (
             "'json-orders', storage_options := ['x']",
-            "storage_options must be a mapping by names, not a list",
+            "storage_options must be a mapping with names as keys, not a list",
         ),
         ("'json-orders', storage_options := 'x'", "storage_options must be a JSON object"),
         ("'json-orders', url := 'nope://x'", "topic json-orders: .*Protocol not known: nope"),

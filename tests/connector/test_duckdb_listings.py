@@ -214,7 +214,7 @@ def test_catalog_that_is_given_is_not_opened_again() -> None:
         ("pulsar_ledgers(metadata := {'orders': 5})", "not an int"),
         ("pulsar_ledgers(metadata := '/no/such/folder')", "no such folder"),
         ("pulsar_ledgers(metadata := '/no/such/catalog.json.gz')", "no such object"),
-        ("pulsar_ledgers(buckets := 5)", "buckets must be a mapping by names"),
+        ("pulsar_ledgers(buckets := 5)", "buckets must be a mapping with names as keys"),
         ("pulsar_ledgers(buckets := {'b': 5})", "buckets must be URLs by"),
         ("pulsar_ledgers(metadata_options := 'x')", "metadata_options must be a JSON object"),
         ("pulsar_ledgers(columns := ['x'])", "does not support the supplied arguments"),

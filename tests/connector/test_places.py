@@ -92,7 +92,7 @@ def test_paths_may_be_objects() -> None:
     ("call", "said"),
     [
         (lambda dataset: dataset.head("5"), "num_rows must be a whole number, not '5'"),
-        (lambda dataset: dataset.to_table(5), "columns are a list of names, not 5"),
+        (lambda dataset: dataset.to_table(5), "columns must be a list of names, not 5"),
         (lambda dataset: dataset.count_rows("x"), "a filter is an Arrow expression"),
     ],
 )

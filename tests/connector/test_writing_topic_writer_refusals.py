@@ -196,7 +196,10 @@ class TestWarnings:
         ({"url": "dir::s3://bucket"}, "chain of URLs"),
         ({"url": "s3://bucket/orders?versionId=1"}, r"has a '\?'"),
         ({"topic": 5}, "not int"),
-        ({"storage_options": "key"}, "storage_options must be a mapping by names, not a str"),
+        (
+            {"storage_options": "key"},
+            "storage_options must be a mapping with names as keys, not a str",
+        ),
         ({"compression": None}, "compression"),
         ({"batch_messages": "3"}, "batch_messages must be a whole number, not '3'"),
         ({"batch_delay_ms": 0.5}, "batch_delay_ms must be a whole number"),

@@ -72,7 +72,7 @@ def test_types_are_exact(bucket: str) -> None:
 @pytest.mark.parametrize(
     ("schema", "said"),
     [
-        (StructType().add("x", LongType()), "no column 'x'; there are: __entry_id__"),
+        (StructType().add("x", LongType()), "no column 'x'; the columns are: __entry_id__"),
         (
             StructType().add("__entry_id__", IntegerType()),
             "column __entry_id__ is of type bigint, not int",

@@ -152,7 +152,7 @@ def test_columns_named_by_sparks_schema(spark: SparkSession, bucket: str) -> Non
     assert chosen.filter("status = 'NEW'").count() == 87
     with pytest.raises(AnalysisException, match="column total is of type double, not string"):
         reader.schema("total STRING").load().count()
-    with pytest.raises(AnalysisException, match=r"no column 'totals'; there are: .*total"):
+    with pytest.raises(AnalysisException, match=r"no column 'totals'; the columns are: .*total"):
         reader.schema("totals DOUBLE").load().count()
 
 
