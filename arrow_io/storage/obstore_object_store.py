@@ -326,7 +326,7 @@ class ObstoreObjectStore(ObjectStore):
         return ObjectContent(data, _user_metadata(answer), _version(answer))
 
     def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
-        """Return the bytes `[start, stop)` of an object, or those that came before a cut.
+        """Return the bytes `[start, stop)` of an object, or those before the connection ended.
 
         Raises:
             OtherBytesError: The answer is not the requested range.

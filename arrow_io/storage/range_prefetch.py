@@ -340,7 +340,10 @@ def _max_requests(location: Location) -> int:
 
 
 def _fetch(span: ByteSpan, start: int, stop: int, memory: RangeMemory) -> RangeContent:
-    """Return a range; check the version if the range is the whole span and has none."""
+    """Return a range, after a version check if the range is the whole span.
+
+    The check is not needed if the answer names its version.
+    """
     # It has no reference to its RangeRequest, which an untaken error would keep alive.
     content = span.reader.read_content(start, stop, memory)
     if content.version is None and (start, stop) == (span.start, span.stop):

@@ -153,7 +153,7 @@ class S3ObjectStore(ObjectStore):
         return content
 
     def get_range(self, request: Request, attempt: Attempt) -> RangeContent:
-        """Return the bytes `[start, stop)` of an object, or those that came before a cut.
+        """Return the bytes `[start, stop)` of an object, or those before the connection ended.
 
         Raises:
             OtherBytesError: The answer is another part of the object.
