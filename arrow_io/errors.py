@@ -186,7 +186,7 @@ class PayloadDecodeError(FormatError):
     """A payload that does not match its schema.
 
     Args:
-        message: What is wrong with it.
+        message: The problem, without the field.
         field_path: Path of the field, outermost name first, separated by dots; `[]` is an item of
             an array or map. Empty for the payload as a whole.
         place: The location, as for `PulsarOffloadError`.

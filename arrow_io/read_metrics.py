@@ -88,7 +88,7 @@ class ReadMetrics:
         """Count `count` units as lost to `error`.
 
         Args:
-            unit: What is lost.
+            unit: Kind of the lost units.
             error: The reason, with the location of the first lost unit.
             count: Number of units lost.
             additional_errors: The errors of the other units; not used here.
@@ -191,7 +191,7 @@ class Tally:
         """Count `count` units as lost to `error`, or raise it.
 
         Args:
-            unit: What is lost.
+            unit: Kind of the lost units.
             error: The reason, with the location of the first lost unit.
             count: Number of units lost.
             additional_errors: The errors of the other units, for metrics that record each.
