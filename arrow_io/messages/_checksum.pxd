@@ -1,13 +1,13 @@
-# The checksum of `checksum.py`, as C makes it: by what the processor has for it.
+# The checksum of `checksum.py` in C, by the fastest instructions of the processor.
 cdef extern from *:
     """
     #include <stdint.h>
     #include <string.h>
 
     #define PULSAR_OFFLOAD_THIRD 512
-    #define PULSAR_OFFLOAD_AHEAD 3072
+    #define PULSAR_OFFLOAD_PREFETCH_BYTES 3072
     static uint32_t pulsar_offload_crc_table[8][256];
-    static uint32_t pulsar_offload_crc_over[2];
+    static uint32_t pulsar_offload_crc_shifts[2];
     static uint64_t pulsar_offload_crc_folds[5][2];
 
     /* x to the power of n. */
@@ -29,17 +29,18 @@ cdef extern from *:
                 pulsar_offload_crc_table[k][n] =
                     (crc >> 8) ^ pulsar_offload_crc_table[0][crc & 255];
             }
-        /* A product without carry moves 8 bytes over n others if the factor is x to the power of
-           8 n - 33: over one third and two, each with the last word; then each word of 16 bytes
-           to the end of those that begin so many bytes behind, into which it is folded. */
+        /* A carry-less product with x to the power of 8 n - 33 shifts 8 bytes over n bytes. The
+           first factors shift over one third or two thirds, including the last word. The others
+           shift each word of a 16-byte lane to the end of the lane that it is folded into, which
+           begins `distances[k]` bytes later. */
         for (int thirds = 1; thirds < 3; thirds++)
-            pulsar_offload_crc_over[thirds - 1] =
+            pulsar_offload_crc_shifts[thirds - 1] =
                 pulsar_offload_crc_power(8 * (PULSAR_OFFLOAD_THIRD * thirds + 8) - 33);
-        const int apart[5] = {256, 64, 48, 32, 16};
+        const int distances[5] = {256, 64, 48, 32, 16};
         for (int k = 0; k < 5; k++)
             for (int word = 0; word < 2; word++)
                 pulsar_offload_crc_folds[k][word] =
-                    pulsar_offload_crc_power(8 * (apart[k] + 8 * (1 - word)) - 33);
+                    pulsar_offload_crc_power(8 * (distances[k] + 8 * (1 - word)) - 33);
     }
 
     /* Eight bytes at a time, by tables. */
@@ -60,9 +61,9 @@ cdef extern from *:
     #include <immintrin.h>
     #define PULSAR_OFFLOAD_CRC __attribute__((target("sse4.2,pclmul")))
 
-    /* The instruction takes three cycles, and can begin in each: three lanes go side by side. The
-       first two checksums are moved over what stands behind them by a product without carry. The
-       processor does not see that the lanes go through memory one behind the other, so it is told. */
+    /* The instruction has a latency of three cycles and a throughput of one, so three lanes run in
+       parallel. Carry-less products shift the checksums of the first two lanes over the bytes after
+       them. The hardware prefetcher does not recognize the three lanes, hence the prefetches. */
     PULSAR_OFFLOAD_CRC
     static uint32_t pulsar_offload_crc_by_instruction(
             uint32_t crc, const unsigned char* at, long long n) {
@@ -71,7 +72,7 @@ cdef extern from *:
         for (; n >= 3 * third + 8; n -= 3 * third + 8, at += 2 * third + 8) {
             const unsigned char* end = at + third;
             for (long long line = 0; line < 3 * third; line += 64)
-                __builtin_prefetch(at + PULSAR_OFFLOAD_AHEAD + line);
+                __builtin_prefetch(at + PULSAR_OFFLOAD_PREFETCH_BYTES + line);
             for (b = c = 0; at < end; at += 8) {
                 memcpy(&first, at, 8);
                 memcpy(&second, at + third, 8);
@@ -84,10 +85,10 @@ cdef extern from *:
             last ^= (uint64_t)_mm_cvtsi128_si64(_mm_xor_si128(
                 _mm_clmulepi64_si128(
                     _mm_cvtsi64_si128((long long)a),
-                    _mm_cvtsi64_si128((long long)pulsar_offload_crc_over[1]), 0),
+                    _mm_cvtsi64_si128((long long)pulsar_offload_crc_shifts[1]), 0),
                 _mm_clmulepi64_si128(
                     _mm_cvtsi64_si128((long long)b),
-                    _mm_cvtsi64_si128((long long)pulsar_offload_crc_over[0]), 0)));
+                    _mm_cvtsi64_si128((long long)pulsar_offload_crc_shifts[0]), 0)));
             a = _mm_crc32_u64(c, last);
         }
         for (; n >= 8; n -= 8, at += 8) {
@@ -104,14 +105,14 @@ cdef extern from *:
         __attribute__((target("avx512f,avx512vl,vpclmulqdq,pclmul,sse4.2")))
 
     PULSAR_OFFLOAD_FOLD
-    static inline __m512i pulsar_offload_crc_moved(__m512i lanes, __m512i factors) {
+    static inline __m512i pulsar_offload_crc_fold(__m512i lanes, __m512i factors) {
         return _mm512_xor_si512(
             _mm512_clmulepi64_epi128(lanes, factors, 0x00),
             _mm512_clmulepi64_epi128(lanes, factors, 0x11));
     }
 
-    /* 256 bytes at a time are moved over the next 256 and added to them. What is left in the end
-       has the same checksum as all of it, if it is not begun with ones again. */
+    /* Fold 256 bytes at a time into the next 256. The remainder has the same checksum as all bytes,
+       if its computation does not start with ones again. */
     PULSAR_OFFLOAD_FOLD
     static uint32_t pulsar_offload_crc_by_folding(
             uint32_t crc, const unsigned char* at, long long n) {
@@ -123,34 +124,34 @@ cdef extern from *:
         a = _mm512_xor_si512(a, _mm512_zextsi128_si512(_mm_cvtsi32_si128((int)crc)));
         for (at += 256, n -= 256; n >= 256; at += 256, n -= 256) {
             a = _mm512_xor_si512(
-                pulsar_offload_crc_moved(a, factors), _mm512_loadu_si512(at));
+                pulsar_offload_crc_fold(a, factors), _mm512_loadu_si512(at));
             b = _mm512_xor_si512(
-                pulsar_offload_crc_moved(b, factors), _mm512_loadu_si512(at + 64));
+                pulsar_offload_crc_fold(b, factors), _mm512_loadu_si512(at + 64));
             c = _mm512_xor_si512(
-                pulsar_offload_crc_moved(c, factors), _mm512_loadu_si512(at + 128));
+                pulsar_offload_crc_fold(c, factors), _mm512_loadu_si512(at + 128));
             d = _mm512_xor_si512(
-                pulsar_offload_crc_moved(d, factors), _mm512_loadu_si512(at + 192));
+                pulsar_offload_crc_fold(d, factors), _mm512_loadu_si512(at + 192));
         }
         factors = _mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)by[1]));
-        a = _mm512_xor_si512(pulsar_offload_crc_moved(a, factors), b);
-        a = _mm512_xor_si512(pulsar_offload_crc_moved(a, factors), c);
-        a = _mm512_xor_si512(pulsar_offload_crc_moved(a, factors), d);
-        /* The last 16 bytes stay where they are. */
+        a = _mm512_xor_si512(pulsar_offload_crc_fold(a, factors), b);
+        a = _mm512_xor_si512(pulsar_offload_crc_fold(a, factors), c);
+        a = _mm512_xor_si512(pulsar_offload_crc_fold(a, factors), d);
+        /* The last 16 bytes are not shifted. */
         factors = _mm512_maskz_loadu_epi64(0x3F, by[2]);
-        b = pulsar_offload_crc_moved(a, factors);
+        b = pulsar_offload_crc_fold(a, factors);
         __m128i last = _mm_xor_si128(
             _mm_xor_si128(_mm512_extracti32x4_epi32(b, 0), _mm512_extracti32x4_epi32(b, 1)),
             _mm_xor_si128(_mm512_extracti32x4_epi32(b, 2), _mm512_extracti32x4_epi32(a, 3)));
         uint64_t left = _mm_crc32_u64(0, (uint64_t)_mm_cvtsi128_si64(last));
         left = _mm_crc32_u64(left, (uint64_t)_mm_extract_epi64(last, 1));
-        /* Or else what follows runs slower, up to three times: the compiler leaves it out before a
-           call that ends a function. */
+        /* Without it the following code runs up to three times slower; the compiler does not insert
+           it before a tail call. */
         _mm256_zeroupper();
         return pulsar_offload_crc_by_instruction((uint32_t)left, at, n);
     }
     #endif
 
-    /* The fastest of the ways that the processor knows. */
+    /* The fastest implementation that the processor supports. */
     static int pulsar_offload_crc_ways(void) {
         __builtin_cpu_init();
         if (!__builtin_cpu_supports("sse4.2") || !__builtin_cpu_supports("pclmul")) return 0;
@@ -183,8 +184,8 @@ cdef extern from *:
 
     static int pulsar_offload_crc_choose(int fastest) {
         pulsar_offload_crc_prepare();
-        const int known = pulsar_offload_crc_ways();
-        pulsar_offload_crc_way = fastest < known ? fastest : known;
+        const int supported = pulsar_offload_crc_ways();
+        pulsar_offload_crc_way = fastest < supported ? fastest : supported;
         return pulsar_offload_crc_way;
     }
 
@@ -199,9 +200,10 @@ cdef extern from *:
         return (long long)(uint32_t)~crc;
     }
     """
-    # Choose how checksums are made, before the first is: 0 by tables, 1 by the processor's
-    # instruction, 2 by products of 64 bytes at once; or the next slower way that it has. Gives which.
+    # Choose the implementation before the first checksum: 0 lookup tables, 1 the processor's
+    # instruction, 2 carry-less products of 64-byte vectors. Returns the one in use, which is slower
+    # if the processor lacks it.
     int choose_crc32c "pulsar_offload_crc_choose"(int fastest) noexcept nogil
-    # The CRC32C of the n bytes from at[i] on.
+    # Return the CRC32C of the n bytes from at[i].
     long long crc32c "pulsar_offload_crc32c"(
         const unsigned char* at, long long i, long long n) noexcept nogil

@@ -1,11 +1,11 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""Compressed payloads of many entries → one buffer; see `_entries_py`.
+"""The decompressor: compressed payloads of a run of entries → one buffer; see `_entries_py`.
 
-Raw blocks of LZ4 and Snappy are decompressed here, streams of ZLIB by `_inflate_py`. A body, the
-decompressed payload of an entry, is exactly as long as the entry's metadata says; whatever else a
-block gives, it is not sound. While bodies are made in the order in which they stand, what a copy
-writes beyond the end of one is overwritten by the next.
+Raw blocks of LZ4 and Snappy are decompressed here, ZLIB streams by `_inflate_py`. A *body*, the
+decompressed payload of an entry, must have exactly the length in the entry's metadata; any other
+result counts as unsound. Bodies are written in the order of their positions, so the next body
+overwrites bytes that a copy writes past the end of one.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def total_length(
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
 ) -> int:
-    """Length of what stands at a position of the entries in `[first, stop)`, together."""
+    """Return the total length at a position field of the entries in `[first, stop)`."""
     i: cython.Py_ssize_t
     where: cython.longlong
     total: cython.longlong = 0
@@ -63,22 +63,22 @@ def place_bodies(
     room: cython.longlong,
     result: cython.longlong[::1],
 ) -> None:
-    """Give the bodies of entries in `[first, stop)` their places, back to back, in a new buffer.
+    """Assign the bodies of the entries in `[first, stop)` consecutive positions in a new buffer.
 
-    An entry whose body is not to be believed without a closer look is flagged as `ALONE`; it gets
-    no place, nor does a null value. Stops behind the entry with which `room` is used up.
+    An entry whose announced size is not plausible is flagged as `ALONE` and gets no position;
+    neither does a null value. Stops after the entry that uses up `room`.
 
     Args:
         data: The buffer that the entry table was read from.
-        table: Entry table; receives the places.
+        table: Entry table; receives the positions.
         first: First entry, at least one; all are compressed by the same codec.
-        stop: Behind the last entry.
-        max_ratio: Most bytes that one compressed byte becomes.
-        max_bytes: Most bytes that a body has.
-        room: Bytes of entries and bodies together after which no further entry is taken.
-        result: Receives `[stop, body_bytes, payload_bytes, alone]`: behind the last entry taken;
-            length of the bodies together; length of the payloads that they are made of; how many
-            entries are flagged.
+        stop: End of the entries (exclusive).
+        max_ratio: Maximum number of bytes that one compressed byte can become.
+        max_bytes: Maximum size of a body.
+        room: Bytes of entries and bodies together after which no entry is added.
+        result: Receives `[stop, body_bytes, payload_bytes, alone]`: the end of the entries
+            (exclusive); total length of the bodies; total length of their payloads; number of
+            flagged entries.
     """
     i: cython.Py_ssize_t = first
     base: cython.Py_ssize_t
@@ -137,7 +137,7 @@ def join_payloads(
     stop: cython.Py_ssize_t,
     out: cython.uchar[::1],
 ) -> None:
-    """Copy the payloads of those entries in `[first, stop)` that have a place, back to back."""
+    """Copy the payloads of entries in `[first, stop)` that have a body position, back to back."""
     i: cython.Py_ssize_t
     o: cython.Py_ssize_t = 0
     begin: cython.Py_ssize_t
@@ -163,20 +163,20 @@ def decompress_blocks(
     out: cython.uchar[::1],
     scratch: cython.int[::1],
 ) -> int:
-    """Decompress the payloads of entries in `[first, stop)`, LZ4, Snappy or ZLIB, to places.
+    """Decompress the LZ4, Snappy or ZLIB payloads of entries in `[first, stop)` to their positions.
 
-    An entry whose payload does not surely give its body is flagged as `ALONE`.
+    An entry is flagged as `ALONE` if its payload does not surely decompress to its body.
 
     Args:
         data: The buffer that the entry table was read from.
-        table: Entry table, with the places.
+        table: Entry table, with the positions.
         first: First entry.
-        stop: Behind the last entry.
-        out: Receives the bodies; what stands behind them is undefined.
+        stop: End of the entries (exclusive).
+        out: Receives the bodies; the bytes after them are undefined.
         scratch: Room for the tables of ZLIB, `SCRATCH_WIDTH` numbers.
 
     Returns:
-        How many entries are flagged.
+        Number of flagged entries.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
@@ -185,7 +185,7 @@ def decompress_blocks(
     begin: cython.Py_ssize_t
     end: cython.Py_ssize_t
     place: cython.Py_ssize_t
-    until: cython.Py_ssize_t
+    body_stop: cython.Py_ssize_t
     readable: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
     writable: cython.Py_ssize_t = out.shape[0] if cython.compiled else len(out)
     sound: cython.bint
@@ -208,9 +208,9 @@ def decompress_blocks(
             begin = where >> 32
             end = begin + (where & wire.MASK32)
             place = body >> 32
-            until = place + (body & wire.MASK32)
+            body_stop = place + (body & wire.MASK32)
             if table[base + layout.COMPRESSION] == layout.ZLIB:
-                sound = inflate(p, begin, end, readable, q, place, until, writable, s)
+                sound = inflate(p, begin, end, readable, q, place, body_stop, writable, s)
             else:
                 sound = _decompress_block(
                     table[base + layout.COMPRESSION],
@@ -220,7 +220,7 @@ def decompress_blocks(
                     readable,
                     q,
                     place,
-                    until,
+                    body_stop,
                     writable,
                 )
             if not sound:
@@ -234,12 +234,12 @@ def decompress_block(
     data: cython.const[cython.uchar][::1],
     out: cython.uchar[::1],
 ) -> bool:
-    """Decompress one raw block of LZ4 or Snappy; whether it fills `out` exactly.
+    """Decompress one raw block of LZ4 or Snappy; return whether it fills `out` exactly.
 
     Args:
         compression: `LZ4` or `SNAPPY`.
         data: The block.
-        out: Receives what it decompresses to; undefined if that is not as long.
+        out: Receives the decompressed bytes; undefined if the result is False.
     """
     readable: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
     writable: cython.Py_ssize_t = out.shape[0] if cython.compiled else len(out)
@@ -272,7 +272,7 @@ def _decompress_block(
     end: cython.Py_ssize_t,
     writable: cython.Py_ssize_t,
 ):
-    """Decompress `p[i:stop]` to `q[o:end]`; whether it fills that exactly."""
+    """Decompress `p[i:stop]` to `q[o:end]`; return whether it fills that exactly."""
     if compression == layout.LZ4:
         return _decompress_lz4(p, i, stop, readable, q, o, end, writable)
     return _decompress_snappy(p, i, stop, readable, q, o, end, writable)
@@ -293,17 +293,17 @@ def _decompress_lz4(
     end: cython.Py_ssize_t,
     writable: cython.Py_ssize_t,
 ):
-    """A row of sequences: token (literal length, match length), literals, u16 match offset.
+    """Decompress a series of sequences: token (literal length, match length), literals, u16 offset.
 
-    The last sequence ends behind its literals. A length of 15 goes on in the next bytes, up to one
-    that is not 255.
+    The last sequence ends after its literals. A length of 15 continues in the next bytes, up to the
+    first one below 255.
     """
     begin: cython.Py_ssize_t = o
     token: cython.Py_ssize_t
     length: cython.Py_ssize_t
     offset: cython.Py_ssize_t
     byte: cython.Py_ssize_t
-    more: cython.Py_ssize_t
+    is_continued: cython.Py_ssize_t
     while i < stop:
         token = p[i]
         i += 1
@@ -313,11 +313,11 @@ def _decompress_lz4(
             i += length
             o += length
             offset = p[i] | (p[i + 1] << 8)
-            # Whether a length goes on cannot be foreseen, so nothing branches on it.
+            # A branch on whether the length continues would be mispredicted: compute it instead.
             length = token & 15
-            more = (length + 1) >> 4
-            byte = p[i + 2] & -more
-            i += 2 + more
+            is_continued = (length + 1) >> 4
+            byte = p[i + 2] & -is_continued
+            i += 2 + is_continued
             length += 4 + byte
             if length <= 4 * WORD and WORD <= offset <= o - begin:
                 copy_words_back(q, o, offset)
@@ -374,10 +374,10 @@ def _decompress_snappy(
     end: cython.Py_ssize_t,
     writable: cython.Py_ssize_t,
 ):
-    """The length as a varint, then elements: literals, or copies of what stands before.
+    """Decompress the length as a varint, then elements: literals, or copies of earlier output.
 
-    The low two bits of an element's first byte are its kind: literals; or a copy whose offset takes
-    eleven bits, two bytes or four.
+    The low two bits of an element's first byte are its kind: literals, or a copy whose offset takes
+    eleven bits, two bytes or four bytes.
     """
     begin: cython.Py_ssize_t = o
     value: cython.ulonglong
@@ -451,9 +451,9 @@ def _is_zstd_frame(
     stop: cython.Py_ssize_t,
     size: cython.longlong,
 ):
-    """Whether the bytes are one ZSTD frame that says it becomes `size` bytes, and nothing else.
+    """Return whether the bytes are exactly one ZSTD frame that announces `size` bytes.
 
-    Then it needs no dictionary, and the library neither makes a window for it nor reads beyond it.
+    Such a frame needs no dictionary, and the library neither allocates a window nor reads past it.
     """
     descriptor: cython.int
     width: cython.Py_ssize_t
@@ -491,7 +491,7 @@ def _is_zstd_frame(
         i += 3
         if header & 6 == 6:
             return False
-        # A block of kind 1 is one byte, repeated.
+        # A block of kind 1 (RLE) stores one byte, repeated.
         k = 1 if header & 6 == 2 else header >> 3
         if k > stop - i:
             return False

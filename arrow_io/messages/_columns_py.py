@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""Rows, and what stands in the bytes that they name; see `_entries_py`."""
+"""Operations on the row table and on the bytes that its rows refer to; see `_entries_py`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ else:
     from arrow_io.messages.wire import pack_position, skip, uint32_be, varint
 
 
-def keep_rows(
+def take_rows(
     rows: cython.const[cython.longlong][::1],
     stride: cython.Py_ssize_t,
     selection: cython.const[cython.longlong][::1],
@@ -28,9 +28,9 @@ def keep_rows(
     out: cython.longlong[::1],
     out_stride: cython.Py_ssize_t,
 ) -> None:
-    """Copy the rows that `selection` names (`count`, ascending) to the start of another row table.
+    """Copy the `count` rows that `selection` names (ascending) to the start of another row table.
 
-    From the begin of one column to that of the next are `stride` numbers, and `out_stride`.
+    `stride` and `out_stride` are the distances between the starts of two columns, in numbers.
     """
     column: cython.Py_ssize_t
     i: cython.Py_ssize_t
@@ -47,14 +47,14 @@ def version_stop(
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
 ) -> int:
-    """The row behind those from `first` on, up to `stop`, that have its schema version.
+    """Return the end of the rows from `first` with the same schema version; at most `stop`.
 
     Args:
-        data: The bytes that the entries stand in.
-        table: The entry table.
-        entries: The number of each row's entry.
-        first: The first row.
-        stop: Behind the last row.
+        data: The buffer that the entries are stored in.
+        table: Entry table.
+        entries: Index of each row's entry.
+        first: First row.
+        stop: End of the rows (exclusive).
     """
     row: cython.Py_ssize_t = first
     entry: cython.longlong = entries[first]
@@ -85,18 +85,18 @@ def split_key_values(
     keys: cython.longlong[::1],
     values: cython.longlong[::1],
 ) -> int:
-    """Find key and value in payloads `[first, stop)` of Pulsar's `KeyValue`, encoded INLINE.
+    """Find key and value in the payloads `[first, stop)`: `KeyValue`s of Pulsar, encoded INLINE.
 
     Args:
-        data: The bytes that the payloads stand in.
-        payloads: Positions of the payloads; −1: there is none.
-        first: Number of the first payload.
-        stop: Behind the last payload.
+        data: The buffer that the payloads are stored in.
+        payloads: Positions of the payloads; −1 for a null payload.
+        first: Index of the first payload.
+        stop: End of the payloads (exclusive).
         keys: Receives the positions of the keys, −1 for null.
         values: Receives the positions of the values, −1 for null.
 
     Returns:
-        Number of the first payload that is not a `KeyValue`, or `stop`.
+        Index of the first payload that is not a `KeyValue`, or `stop`.
     """
     row: cython.Py_ssize_t
     i: cython.Py_ssize_t
@@ -136,7 +136,7 @@ def split_key_values(
 
 
 def is_ascii(data: cython.const[cython.uchar][::1]) -> bool:
-    """Whether all bytes are below 128: then any piece of them is UTF-8."""
+    """Return whether all bytes are below 128, so that any slice of them is valid UTF-8."""
     i: cython.Py_ssize_t
     stop: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
     bits: cython.int = 0
@@ -147,7 +147,7 @@ def is_ascii(data: cython.const[cython.uchar][::1]) -> bool:
 
 
 def total(numbers: cython.const[cython.longlong][::1], count: cython.Py_ssize_t) -> int:
-    """The sum of `count` numbers."""
+    """Return the sum of the first `count` numbers."""
     i: cython.Py_ssize_t
     result: cython.longlong = 0
     with cython.nogil:
@@ -169,24 +169,23 @@ def read_properties(
     list_offsets: cython.int[::1],
     result: cython.longlong[::1],
 ) -> None:
-    """Find names and values of the properties of rows `[first, stop)`, which are all in `data`.
+    """Find names and values of the properties of rows `[first, stop)`, all stored in `data`.
 
-    If a message has a name twice, the last value wins, as in Pulsar's client; but a message with
-    more than `MAX_COMPARED_PROPERTIES` properties keeps them all, for the caller to thin out.
+    If a message repeats a name, the last value wins, as in Pulsar's client. A message with more
+    than `MAX_COMPARED_PROPERTIES` properties keeps duplicates, which the caller must remove.
 
     Args:
         data: The buffer.
         tag: Protobuf tag of the field that holds a property: 34 in MessageMetadata, 10 in
             SingleMessageMetadata.
         metadata: Position of each row's metadata.
-        counts: How many properties each row's metadata has; what stands behind the last of them is
-            not read again.
+        counts: Number of properties in each row's metadata; reading stops after the last of them.
         first: First row.
-        stop: Behind the last row.
-        property_count: Properties found so far: where in `keys` and `values` to go on.
+        stop: End of the rows (exclusive).
+        property_count: Number of properties already in `keys` and `values`; new ones are appended.
         keys: Receives the positions of the names.
         values: Receives the positions of the values.
-        list_offsets: Receives, at `row + 1`, the properties found up to and with that row.
+        list_offsets: Receives, at `row + 1`, the number of properties up to and including that row.
         result: Receives `[row, found, error, many]`: `row` is `stop`, or the row with the error;
             `many` is 1 if a row has more properties than are compared.
     """
@@ -301,7 +300,6 @@ def read_properties(
 def _same_bytes(
     p: cython.pointer[cython.const[cython.uchar]], a: cython.longlong, b: cython.longlong
 ):
-    """Whether the bytes at two positions are the same."""
     length: cython.Py_ssize_t = a & wire.MASK32
     i: cython.Py_ssize_t = a >> 32
     k: cython.Py_ssize_t = b >> 32

@@ -1,10 +1,10 @@
-# The copies of `copies.py`, as C makes them. Where there is room behind what is to be copied, whole
-# words are copied: what lands beyond is overwritten later, or never shown.
+# The copies of `copies.py` in C. If both buffers have room, whole words are copied: the excess bytes
+# are overwritten later, or never shown.
 from libc.string cimport memcpy, memset
 
 cdef enum:
     WORD = 16
-    ROOM = 48  # a word that is copied without a look at the length, and two more
+    ROOM = 48  # one word that is copied whatever the length, and two more
 
 
 cdef inline void copy_word(
@@ -58,7 +58,7 @@ cdef inline void copy_match(
         if offset == 1:
             memset(to, at[0], length)
             return
-        # From a multiple of the offset back stands the same.
+        # The bytes repeat at every multiple of the offset.
         for k in range(WORD):
             to[k] = at[k]
         to += WORD

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""Which entries of a run hold messages for a client, in the entry table; see `delivery`."""
+"""The filter that finds in the entry table what a Pulsar consumer would receive; see `delivery`."""
 
 from __future__ import annotations
 
@@ -22,20 +22,21 @@ def leave_out(
     undecided: cython.longlong,
     outcomes: cython.longlong[::1],
 ) -> int:
-    """Mark entries of transactions that were not committed as `LEFT_OUT`, as far as that is known.
+    """Flag entries of transactions that were not committed as `LEFT_OUT`; stop at an undecided one.
 
     Args:
         table: Entry table.
         first: First entry.
-        stop: Behind the last entry.
-        undecided: Flags of entries, other than markers, of which something has to be known:
-            `CHUNKED`, or `TRANSACTION` too.
-        outcomes: Of each transaction that is known the bits of its id, most significant and least;
-            the flag that its entries get, or 0; and a number that their messages are added to.
+        stop: End of the entries (exclusive).
+        undecided: Flags of entries, other than markers, that need a decision: `CHUNKED`, and also
+            `TRANSACTION` if transactions are decided.
+        outcomes: Four numbers per decided transaction: the most and least significant bits of its
+            id; the flag that its entries get, or 0; and a counter, to which the number of their
+            messages is added.
 
     Returns:
-        The first entry in `[first, stop)` that is of no such transaction, or in chunks; `stop` if
-        there is none.
+        The first entry in `[first, stop)` that is a chunk, or whose transaction is not in
+        `outcomes`; else `stop`.
     """
     i: cython.Py_ssize_t = first
     k: cython.Py_ssize_t
@@ -68,15 +69,15 @@ def leave_out(
 def move_unflagged(
     table: cython.longlong[::1], count: cython.Py_ssize_t, mask: cython.longlong
 ) -> int:
-    """Move the entries that have no flag of `mask` to the front, in their order.
+    """Move the entries without any flag of `mask` to the front, in their order.
 
     Args:
         table: Entry table.
-        count: How many entries it has.
+        count: Number of entries.
         mask: The flags.
 
     Returns:
-        How many entries are left; what stands behind them is not to be read.
+        Number of entries moved; the table after them must not be read.
     """
     i: cython.Py_ssize_t = 0
     k: cython.Py_ssize_t

@@ -1,23 +1,23 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""The walk of entries: the bytes of a block → the entry table (`arrow_io.messages.layout`).
+"""The entry walk: decodes the bytes of a block into the entry table (`arrow_io.messages.layout`).
 
-Cython in pure-Python mode, as are `_metadata_py`, `_codecs_py`, `_inflate_py` and `_columns_py`.
-Each of these files is also compiled, under a name that ends in `_c` instead of `_py`;
-`arrow_io.core.builds` chooses. Both builds give the same numbers for every input, hostile input
-included.
+This file, `_metadata_py`, `_codecs_py`, `_inflate_py` and `_columns_py` are Cython in pure-Python
+mode. Each is also compiled under a name that ends in `_c` instead of `_py`; `arrow_io.core.builds`
+chooses the build. Both builds return the same numbers for every input, including hostile input.
 
 Rules of these files:
 
-* Input is a read-only byte view and is never copied, but for the gathering of asked-for columns.
-* What takes long is one call for many entries, and gives up Python's lock.
-* Bounds checks are off in the compiled build, so every length read from the bytes is compared with
-  what remains *before* it is used, and every shift is masked to 64 bits.
-* No Python object is made and no error is raised for bad bytes: a code is left in the table (or
-  returned), and the caller raises the typed error, because only the caller knows object, ledger and
-  entry.
-* What is called for each byte or field is compiled into the file that calls it: it stands there, or
-  in a `.pxd` file as an inline function. C functions of another module are called once an entry.
+* Input is a read-only byte view. It is never copied, except to gather requested columns.
+* A slow operation is one call for a run of entries, and releases the GIL.
+* Bounds checks are off in the compiled build. Compare every length read from the bytes with the
+  remaining bytes *before* using it, and mask every shift to 64 bits.
+* Bad bytes create no Python object and raise no error. The function writes a code to the table (or
+  returns it), and the caller raises the typed error, because only the caller knows object, ledger
+  and entry.
+* Code that runs for each byte or field must be compiled into the file that calls it: in the file
+  itself, or as an inline function in a `.pxd` file. C functions of another module are called only
+  once per entry.
 
 The layouts are those of Pulsar's `Commands.java` (entry) and of PIP-17 (entry header).
 """
@@ -66,19 +66,20 @@ def read_entries(
     capacity: cython.Py_ssize_t,
     result: cython.longlong[::1],
 ) -> None:
-    """Walk entries that stand back to back; decode frame and metadata of each into the entry table.
+    """Decode the frame and metadata of consecutive entries into the entry table.
 
     Args:
         data: Bytes of (part of) a data block.
-        start: Where the first entry's 12-byte header begins in `data`.
+        start: Position in `data` of the first entry's 12-byte header.
         stop: End (exclusive) of the bytes that may be read; at most `len(data)`.
-        entry_id: Id that the first entry must have; each further one must have the next.
+        entry_id: Id that the first entry must have; each later entry must have the next id.
         last_entry_id: Last id to read (inclusive).
-        table: Receives `ENTRY_WIDTH` numbers an entry; at least `capacity * ENTRY_WIDTH` long.
-        capacity: How many entries the table takes.
-        result: Receives `[count, position, status, needed]`: entries read; position behind the last
-            of them; why the walk stopped (`COMPLETE`, `CUT`, `PADDING`, `WRONG_ENTRY_ID`); if
-            `CUT`, how many bytes the next entry (or its header) takes.
+        table: Receives `ENTRY_WIDTH` numbers per entry; at least `capacity * ENTRY_WIDTH` long.
+        capacity: Number of entries that fit in the table.
+        result: Receives `[count, position, status, needed]`: the number of entries read; the end of
+            the last one in `data`; why the walk stopped (`COMPLETE`, `CUT`, `PADDING`,
+            `WRONG_ENTRY_ID`); and, for `CUT`, the length in bytes of the next entry (or of its
+            header).
     """
     count: cython.Py_ssize_t = 0
     i: cython.Py_ssize_t = start
@@ -117,7 +118,7 @@ def read_entries(
             i += _ENTRY_HEADER_BYTES
             _read_frame(p, i, i + length, t, count * layout.ENTRY_WIDTH, entry_id)
             if cython.compiled and length < LONGEST_PREFETCHED:
-                # Where the entries behind begin is not known yet, so all their bytes are fetched.
+                # The starts of the following entries are not known yet: prefetch all their bytes.
                 prefetch_lines(p + i + PREFETCHED_ENTRY_BYTES, length)
             i += length
             count += 1
@@ -140,7 +141,7 @@ def _read_frame(
     base: cython.Py_ssize_t,
     entry_id: cython.longlong,
 ):
-    """Decode `[broker metadata] [checksum] metadata payload` of one entry (Commands.java)."""
+    """Decode `[broker metadata] [checksum] metadata payload` of one entry (`Commands.java`)."""
     i: cython.Py_ssize_t = start
     size: cython.longlong
     error: cython.longlong = 0
@@ -192,7 +193,7 @@ def next_flagged(
     stop: cython.Py_ssize_t,
     mask: cython.longlong,
 ) -> int:
-    """Index of the first entry in `[first, stop)` that has any flag of `mask`; `stop` if none."""
+    """Return the index of the first entry in `[first, stop)` with a flag of `mask`, or `stop`."""
     i: cython.Py_ssize_t = first
     with cython.nogil:
         while i < stop and table[i * layout.ENTRY_WIDTH + layout.FLAGS] & mask == 0:
@@ -200,30 +201,30 @@ def next_flagged(
     return i
 
 
-def next_going_back(
+def next_index_decrease(
     table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> int:
-    """Index of the next entry that the broker numbered no higher than the one before it.
+    """Return the next entry whose broker index is not above that of the entry before it.
 
-    Of the entries in `[first, stop)`, of which `first` is compared with none; `stop` if there is no
-    such entry. Entries without a number, and broken ones, are compared with none.
+    Compares neighbours within `[first, stop)`. Returns `stop` if the index always increases. Broken
+    entries, and entries without a broker index, are not compared.
     """
     i: cython.Py_ssize_t = first
     mask: cython.longlong = layout.HAS_BROKER_INDEX | layout.BROKEN
     is_numbered: cython.bint = False
     was_numbered: cython.bint = False
     number: cython.longlong = 0
-    before: cython.longlong = 0
+    previous: cython.longlong = 0
     with cython.nogil:
         while i < stop:
             is_numbered = table[i * layout.ENTRY_WIDTH + layout.FLAGS] & mask == (
                 layout.HAS_BROKER_INDEX
             )
             number = table[i * layout.ENTRY_WIDTH + layout.BROKER_INDEX]
-            if was_numbered and is_numbered and number <= before:
+            if was_numbered and is_numbered and number <= previous:
                 break
             was_numbered = is_numbered
-            before = number
+            previous = number
             i += 1
     return i
 
@@ -231,9 +232,10 @@ def next_going_back(
 def kind_stop(
     table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> int:
-    """The entry behind those from `first` on, up to `stop`, that are of its kind.
+    """Return the end of the entries from `first` that have the same kind; at most `stop`.
 
-    They are all batches or none is, and all are compressed by the same codec or none is.
+    Entries are of the same kind if all or none are batches, and all use the same codec or none is
+    compressed.
     """
     i: cython.Py_ssize_t = first
     mask: cython.longlong = layout.BATCHED | layout.COMPRESSED
@@ -252,15 +254,15 @@ def kind_stop(
 def mark_bad_checksums(
     data: cython.const[cython.uchar][::1], table: cython.longlong[::1], count: cython.Py_ssize_t
 ) -> int:
-    """Mark each of `count` entries whose CRC32C is not as stored as `BROKEN`.
+    """Flag each entry as `BROKEN` whose CRC32C differs from the stored one.
 
     Args:
         data: The buffer that the entry table was read from.
         table: Entry table.
-        count: How many entries it has.
+        count: Number of entries.
 
     Returns:
-        The flags that any entry has then; with `MIXED` if the entries are not all of one kind.
+        The union of the flags of all entries, with `MIXED` if the unbroken entries differ in kind.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
@@ -285,7 +287,7 @@ def mark_bad_checksums(
                 table[base + layout.FLAGS] = layout.BROKEN
             all_flags |= table[base + layout.FLAGS]
             if table[base + layout.FLAGS] & layout.BROKEN:
-                # It is read by itself, and perhaps nothing is known of how it is compressed.
+                # Read on its own, so its kind does not matter; its codec may be unknown.
                 continue
             if kind < 0:
                 kind = table[base + layout.FLAGS] & kinds
@@ -299,14 +301,15 @@ def mark_bad_checksums(
 
 
 def choose_checksum(fastest: cython.int) -> int:
-    """Choose how checksums are made; for tests.
+    """Choose the CRC32C implementation; for tests.
 
     Args:
-        fastest: 0: by tables; 1: by the processor's instruction; 2: by products of 64 bytes at
-            once. If the processor does not know the way, the next slower one is taken.
+        fastest: 0: lookup tables; 1: the processor's CRC32C instruction; 2: carry-less
+            multiplication of 64-byte vectors. If the processor lacks it, the next slower one is
+            used.
 
     Returns:
-        Which way is taken.
+        The implementation in use.
     """
     return choose_crc32c(fastest)
 
@@ -314,7 +317,7 @@ def choose_checksum(fastest: cython.int) -> int:
 def count_messages(
     table: cython.const[cython.longlong][::1], first: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> int:
-    """How many messages the entries in `[first, stop)` say they hold."""
+    """Return the number of messages that the entries in `[first, stop)` announce."""
     i: cython.Py_ssize_t
     size: cython.longlong
     total: cython.longlong = 0
@@ -331,17 +334,17 @@ def counted_bytes(
     members: cython.bint,
     payload: cython.bint,
 ) -> int:
-    """How many bytes `BatchLimits.max_bytes` counts of the entries in `[first, stop)`.
+    """Return the bytes that `BatchLimits.max_bytes` counts for the entries in `[first, stop)`.
 
-    Each counts; and so does what is decompressed, decrypted or copied of it, which has as many
-    bytes as the entry says.
+    These are the bytes of each entry, plus the bytes to decompress, decrypt or copy from it, by the
+    sizes that the entry announces.
 
     Args:
         table: Entry table.
         first: First entry.
-        stop: Behind the last entry.
-        members: As `Needs.members`.
-        payload: As `Needs.payload`.
+        stop: End of the entries (exclusive).
+        members: See `Needs.members`.
+        payload: See `Needs.payload`.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
@@ -373,17 +376,17 @@ def add_singles(
     stride: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ) -> None:
-    """Give each entry in `[first, stop)` one row, from `row` on; its values are those of the entry.
+    """Write one row for each entry in `[first, stop)`, from row `row`.
 
     Args:
         table: Entry table.
         first: First entry.
-        stop: Behind the last entry.
-        field: Where the entry table has the position of the value: `PAYLOAD`, or `BODY`.
+        stop: End of the entries (exclusive).
+        field: Field of the entry table with the position of the value: `PAYLOAD` or `BODY`.
         rows: Row table, column-major.
-        stride: Numbers from the begin of one column of `rows` to that of the next; at least
-            `row + stop - first`.
-        row: First row written.
+        stride: Distance between the starts of two columns of `rows`, in numbers; at least `row +
+            stop - first`.
+        row: First row to write.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
@@ -418,22 +421,22 @@ def add_positions(
     row: cython.Py_ssize_t,
     result: cython.longlong[::1],
 ) -> None:
-    """Give each message of the entries in `[first, stop)` a row without a look into batches.
+    """Write a row for each message of the entries in `[first, stop)` without opening batches.
 
-    For scans that ask for nothing that stands in a batch: only entry and batch index are written,
-    the other columns are left as they are and must not be used. Stops at the last entry, or when
-    the row table is full, or at a batch that cannot hold what it announces.
+    For scans that need nothing stored inside a batch. Only entry and batch index are written; the
+    other columns are left unset and must not be read. Stops after the last entry, when the row
+    table is full, or at a batch that is too small for the number of messages it announces.
 
     Args:
         table: Entry table.
         first: First entry.
-        batch_index: Batch index of the first entry's first message to be given, if it is a batch.
-        stop: Behind the last entry.
+        batch_index: If the first entry is a batch, index in it of the first message to add.
+        stop: End of the entries (exclusive).
         rows: Row table, column-major.
-        stride: Numbers from the begin of one column of `rows` to that of the next.
-        capacity: Rows that it takes; at most `stride`.
-        row: First row written.
-        result: Receives `[row, entry, batch_index, error]`: where to go on; error 0, or
+        stride: Distance between the starts of two columns of `rows`, in numbers.
+        capacity: Maximum number of rows; at most `stride`.
+        row: First row to write.
+        result: Receives `[row, entry, batch_index, error]`: where to resume; error 0, or
             `BAD_BATCH_SIZE` for that entry.
     """
     base: cython.Py_ssize_t

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""The gathering of columns: rows and the bytes they name → one Arrow buffer; see `_entries_py`.
+"""The column gatherer: rows and the bytes they refer to → one Arrow buffer; see `_entries_py`.
 
-All columns that are asked for are measured by one call, and filled by another: each call is a point
-at which threads may have to wait for Python's lock. The buffer is an IPC message, so one call of
-Arrow's makes all arrays of it.
+One call measures all requested columns and another one fills them, because at each call a thread
+may have to wait for the GIL. The buffer is an Arrow IPC message, so a single Arrow call creates all
+arrays.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ else:
 
 _ALIGNMENT = cython.declare(cython.Py_ssize_t, 64)
 
-# What is known of each part.
+# Fields of a part.
 _STOP = cython.declare(cython.Py_ssize_t, 0)
 _TABLE = cython.declare(cython.Py_ssize_t, 1)
 _DATA = cython.declare(cython.Py_ssize_t, 2)
-"""Address and length, as of the two behind it."""
+"""Address and length, as for the two fields below."""
 _BODY = cython.declare(cython.Py_ssize_t, 4)
 _PAYLOAD = cython.declare(cython.Py_ssize_t, 6)
 _LEDGER_ID = cython.declare(cython.Py_ssize_t, 8)
@@ -43,11 +43,11 @@ _PART_WIDTH = cython.declare(cython.Py_ssize_t, 9)
 @cython.final
 @cython.cclass
 class Gatherer:
-    """Rows, in parts whose bytes are in the same buffers.
+    """The rows of a batch, in parts that share the same buffers.
 
     Args:
         rows: Row table, column-major.
-        stride: Numbers from the begin of one of its columns to that of the next.
+        stride: Distance between the starts of two of its columns, in numbers.
     """
 
     row_buffers: tuple
@@ -65,7 +65,7 @@ class Gatherer:
 
     def __init__(self, rows: object, stride: cython.Py_ssize_t) -> None:
         r: cython.longlong[::1] = rows
-        # What pointers point into must live as long as they.
+        # References that keep alive the memory that the pointers point to.
         self.row_buffers = (rows,)
         self.property_buffers = ()
         self.held = []
@@ -88,15 +88,15 @@ class Gatherer:
         body: object,
         payload: object,
     ) -> None:
-        """Add a part behind the last.
+        """Append a part.
 
         Args:
-            stop: Behind its last row.
+            stop: End of its rows (exclusive).
             ledger_id: Ledger of its entries.
             table: Entry table of its entries.
-            data: What positions in that table point into.
-            body: What the positions of keys, ordering keys and metadata point into.
-            payload: What the positions of values point into.
+            data: Buffer that positions in that table refer to.
+            body: Buffer that the positions of keys, ordering keys and metadata refer to.
+            payload: Buffer that the positions of values refer to.
         """
         self.held.append((table, data, body, payload))
         if cython.compiled:
@@ -122,16 +122,16 @@ class Gatherer:
             self.parts.extend((stop, 0, 0, sizes[0], 0, sizes[1], 0, sizes[2], ledger_id))
         self.count = stop
 
-    def take_properties(
+    def set_properties(
         self, names: object, values: object, ends: object, items: cython.Py_ssize_t
     ) -> None:
-        """Take what `read_properties` found in the bodies of all rows.
+        """Set the properties that `read_properties` found in the bodies of all rows.
 
         Args:
             names: Positions of the names.
             values: Positions of the values.
-            ends: Behind the first `n` rows, how many properties they have, for each `n` from 0 on.
-            items: How many all rows have.
+            ends: Arrow list offsets: `ends[n]` is the number of properties of the first `n` rows.
+            items: Number of properties of all rows.
         """
         n: cython.longlong[::1] = names
         v: cython.longlong[::1] = values
@@ -146,18 +146,18 @@ class Gatherer:
             self.names, self.values, self.ends = n, v, e
 
     def measure(self, columns: object, count: cython.Py_ssize_t, notes: object) -> int:
-        """Give each of some columns a place in the body of a message.
+        """Assign each column its regions in the body of a message.
 
         Args:
-            columns: Kind and field of each (`layout.GATHERED_…`).
-            count: How many columns.
-            notes: Receives `NOTE_WIDTH` numbers a column: `NOTE_VALIDITY`, `NOTE_DATA` and
-                `NOTE_BYTES`, where in the body each begins, in bytes; `NOTE_LENGTH`, how many
-                bytes the last takes.
+            columns: Kind and field of each column (`layout.GATHERED_…`).
+            count: Number of columns.
+            notes: Receives `NOTE_WIDTH` numbers per column: `NOTE_VALIDITY`, `NOTE_DATA` and
+                `NOTE_BYTES`, the starts of its regions in the body, in bytes; `NOTE_LENGTH`, the
+                length of the last region in bytes.
 
         Returns:
-            Length of the body in bytes, a multiple of 64; −1 if the bytes of a column exceed what
-            32-bit offsets can hold.
+            Length of the body in bytes, a multiple of 64; −1 if the bytes of a column exceed 32-bit
+            offsets.
         """
         c: cython.const[cython.longlong][::1] = columns
         n: cython.longlong[::1] = notes
@@ -199,19 +199,19 @@ class Gatherer:
         out: object,
         body: cython.Py_ssize_t,
     ) -> int:
-        """Fill columns that were measured, and tell in the message where they stand.
+        """Fill the columns, and record their regions in the header of the message.
 
         Args:
-            columns: As they were measured.
-            count: How many columns.
-            notes: Where their places are; receives, for each column, `NOTE_NULLS`, how many of its
-                values are absent, and `NOTE_ODD`: of times, how many a timestamp cannot hold; of
-                bytes, whether any is above 127.
-            out: The message, whose begin is set but for the numbers.
-            body: Where in it the body begins, in bytes, a multiple of 64.
+            columns: The columns that were measured.
+            count: Number of columns.
+            notes: Output of `measure`. Receives for each column `NOTE_NULLS`, the number of its
+                nulls, and `NOTE_ODD`: for times, the number that a timestamp cannot hold; for
+                bytes, 1 if any is above 127.
+            out: The message; its header is complete except for the numbers.
+            body: Start of the body in the message, in bytes, a multiple of 64.
 
         Returns:
-            How many columns are odd.
+            Number of columns with a `NOTE_ODD` other than 0.
         """
         c: cython.const[cython.longlong][::1] = columns
         n: cython.longlong[::1] = notes
@@ -244,7 +244,7 @@ class Gatherer:
             self._write_places(kinds, count, note, message)
         return odd
 
-    # What a column is made of
+    # Sources of a column
 
     @cython.cfunc
     @cython.inline
@@ -252,7 +252,7 @@ class Gatherer:
     @cython.exceptval(check=False)
     @cython.returns(cython.Py_ssize_t)
     def _values(self, kind: cython.longlong):
-        """How many values a column has."""
+        """Return the number of values of a column."""
         return self.items if kind >= layout.GATHERED_NAMES else self.count
 
     @cython.cfunc
@@ -261,7 +261,7 @@ class Gatherer:
     @cython.exceptval(check=False)
     @cython.returns(cython.Py_ssize_t)
     def _stop(self, kind: cython.longlong, part: cython.Py_ssize_t):
-        """Behind the last value that is of a part."""
+        """Return the end of a part's values in a column."""
         row: cython.Py_ssize_t = self.a[part + _STOP]
         if kind >= layout.GATHERED_NAMES:
             return self.ends[row]
@@ -274,7 +274,7 @@ class Gatherer:
     def _numbers(
         self, kind: cython.longlong, field: cython.longlong
     ) -> cython.pointer[cython.longlong]:
-        """The numbers, one a value, that a column is made of unless it is of entries."""
+        """Return a column's numbers: positions of properties, or a row-table column."""
         if kind == layout.GATHERED_NAMES:
             return self.names
         if kind == layout.GATHERED_VALUES:
@@ -298,7 +298,7 @@ class Gatherer:
     @cython.exceptval(check=False)
     @cython.returns(cython.Py_ssize_t)
     def _source(self, kind: cython.longlong, field: cython.longlong):
-        """Which buffer of a part the positions of a column point into."""
+        """Return which buffer of a part the positions of a column refer to."""
         if kind == layout.GATHERED_ENTRY_BYTES:
             return _DATA
         if kind == layout.GATHERED_ROW_BYTES and field == layout.ROW_PAYLOAD:
@@ -321,7 +321,7 @@ class Gatherer:
     @cython.exceptval(check=False)
     @cython.returns(cython.longlong)
     def _length(self, kind: cython.longlong, field: cython.longlong):
-        """How many bytes the values of a column have, or more than 32-bit offsets can hold."""
+        """Return the total length of a column's values in bytes; more than `MAX31` if too long."""
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         part: cython.Py_ssize_t = 0
@@ -377,7 +377,7 @@ class Gatherer:
             for i in range(self.count):
                 p32[place // 4 + i] = cython.cast(cython.int, field) if cython.compiled else field
         elif kind == layout.GATHERED_PROPERTIES:
-            # Without any, none were taken.
+            # Unset if no row has a property.
             for i in range(self.count + 1):
                 p32[place // 4 + i] = self.ends[i] if self.items > 0 else 0
         elif kind >= layout.GATHERED_ENTRY_BYTES:
@@ -401,7 +401,7 @@ class Gatherer:
         out: cython.pointer[cython.longlong],
         place: cython.Py_ssize_t,
     ):
-        """Give each row one of its own numbers, or one of its entry, or its ledger's id."""
+        """Write to each row its own number, its entry's number, or its ledger id."""
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         part: cython.Py_ssize_t = 0
@@ -438,7 +438,7 @@ class Gatherer:
         p8: cython.pointer[cython.uchar],
         p64: cython.pointer[cython.longlong],
     ):
-        """Make microseconds of milliseconds, in place; `absent` stands for no time."""
+        """Convert milliseconds to microseconds in place; `absent` becomes null."""
         i: cython.Py_ssize_t
         out_of_range: cython.Py_ssize_t = 0
         nulls: cython.Py_ssize_t = 0
@@ -474,7 +474,7 @@ class Gatherer:
         p32: cython.pointer[cython.int],
         place: cython.Py_ssize_t,
     ):
-        """Make 32-bit numbers of the batch indexes; gives how many are absent."""
+        """Write the batch indexes as 32-bit numbers; return the number of nulls."""
         i: cython.Py_ssize_t
         nulls: cython.Py_ssize_t = 0
         bits: cython.int = 0
@@ -507,7 +507,7 @@ class Gatherer:
         p8: cython.pointer[cython.uchar],
         p32: cython.pointer[cython.int],
     ):
-        """Make offsets and validity bits, and copy the bytes."""
+        """Write offsets and validity bits, and copy the bytes."""
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         part: cython.Py_ssize_t = 0
@@ -551,7 +551,7 @@ class Gatherer:
                     begin = where >> 32
                     length = where & wire.MASK32
                     if cython.compiled:
-                        # What a whole word writes too much, the values behind overwrite.
+                        # The next values overwrite the excess bytes of a whole word.
                         if length <= WORD <= readable - begin and WORD <= writable - end:
                             copy_word(p8 + place, end, p, begin)
                         else:
@@ -573,7 +573,7 @@ class Gatherer:
                 all_bytes |= p8[i]
         note[base + layout.NOTE_ODD] = all_bytes >> 7
 
-    # Telling
+    # Writing the header
 
     @cython.cfunc
     @cython.nogil
@@ -586,7 +586,7 @@ class Gatherer:
         notes: cython.pointer[cython.longlong],
         message: cython.pointer[cython.longlong],
     ):
-        """Write the nodes and buffers of a message (`FieldNode` and `Buffer` of Message.fbs)."""
+        """Write the nodes and buffers of the message (`FieldNode` and `Buffer` of Message.fbs)."""
         k: cython.Py_ssize_t
         base: cython.Py_ssize_t
         kind: cython.longlong
@@ -594,7 +594,7 @@ class Gatherer:
         node: cython.Py_ssize_t = ipc_message.NODES
         place: cython.Py_ssize_t = node + 2 * count + 1
         for k in range(count):
-            # The entries of a map, a struct of name and value, are a node more.
+            # The entries of a map, structs of name and value, are an additional node.
             place += 2 * (columns[2 * k] == layout.GATHERED_PROPERTIES)
         for k in range(count):
             base = k * layout.NOTE_WIDTH
@@ -627,7 +627,7 @@ class Gatherer:
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
 def _aligned(length: cython.longlong):
-    """The next length, or the same, at whose end another region can begin."""
+    """Round a length up to the alignment of a region."""
     return (length + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
 
 
@@ -637,7 +637,7 @@ def _aligned(length: cython.longlong):
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
 def _data_bytes(kind: cython.longlong, rows: cython.longlong):
-    """Length of the numbers of a column, or of its offsets."""
+    """Return the length in bytes of a column's numbers or offsets."""
     if kind < layout.GATHERED_BATCH_INDEXES:
         return 8 * rows
     return 4 * (rows + (kind >= layout.GATHERED_PROPERTIES))

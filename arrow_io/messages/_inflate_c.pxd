@@ -1,4 +1,4 @@
-# The C declarations of what `_codecs_py.py` calls in `_inflate_py.py`.
+# C declarations of the functions of `_inflate_py.py` that `_codecs_py.py` calls.
 
 cdef bint inflate(
     const unsigned char* p, Py_ssize_t i, Py_ssize_t stop, Py_ssize_t readable,

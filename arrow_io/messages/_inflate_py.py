@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""Streams of ZLIB (RFC 1950 and 1951) → their bytes; see `_entries_py`.
+"""The ZLIB decompressor (RFC 1950 and 1951): ZLIB streams → their bytes; see `_entries_py`.
 
-A library takes longer to begin a stream than the payload of one message takes. Only what is surely
-sound is taken: of anything else the library, which the caller asks, says what it is.
+A library takes longer to initialise a stream than to decompress the payload of one message. Only
+streams that are surely sound are accepted here. The caller passes the others to the library, which
+says what is wrong with them.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ if cython.compiled:
 else:
     from arrow_io.messages.copies import copy_literals, copy_match
 
-# Where in the scratch stands what: tables by the next bits, and for longer codes how many there are
-# of each length, and their symbols in order; then lengths of codes, and which are not 0.
+# Layout of the scratch space. For literals and for distances: a table by the next bits; for longer
+# codes, their number by length and their symbols in order. Then code lengths, and which are not 0.
 _LITERAL_BITS = cython.declare(cython.Py_ssize_t, 10)
 _DISTANCE_BITS = cython.declare(cython.Py_ssize_t, 8)
 _LITERALS = cython.declare(cython.Py_ssize_t, 0)
@@ -34,8 +35,8 @@ _LENGTHS = cython.declare(cython.Py_ssize_t, 1632)
 _STARTS = cython.declare(cython.Py_ssize_t, 1952)
 _CODED = cython.declare(cython.Py_ssize_t, 1968)
 SCRATCH_WIDTH = 2288
-# An entry of a table has the length of a code in its 6 lowest bits, by which a processor shifts
-# without a mask, and the symbol above them.
+# A table entry has the code length in its 6 lowest bits, because processors shift by the low 6 bits
+# without masking, and the symbol above them.
 
 
 @cython.cfunc
@@ -53,9 +54,9 @@ def inflate(
     writable: cython.Py_ssize_t,
     s: cython.pointer[cython.int],
 ):
-    """Decompress the stream `p[i:stop]` to `q[o:end]`; whether it surely is that.
+    """Decompress the stream `p[i:stop]` to `q[o:end]`; return whether it surely fills that.
 
-    The stream is finished, with its checksum, or ends behind a whole block, as Java flushes it.
+    The stream is finished, with its checksum, or ends after a whole block, as Java flushes it.
     """
     begin: cython.Py_ssize_t = o
     hold: cython.ulonglong = 0
@@ -106,7 +107,7 @@ def inflate(
             i = _dynamic(p, i, stop, hold, bits, s)
             if i < 0:
                 return False
-            # The header ends within a byte: how many of its bits are left stands behind the rest.
+            # The header ends within a byte: `_dynamic` stores how many of its bits are unused.
             hold = 0
             bits = s[_STARTS]
             if bits > 0:
@@ -116,7 +117,7 @@ def inflate(
             return False
         while True:
             if cython.compiled and stop - i >= 8:
-                # Each time, because whether bits are missing cannot be foretold.
+                # Refill every time: a branch on whether bits are missing would be mispredicted.
                 hold |= word(p + i) << bits
                 i += (63 - bits) >> 3
                 bits |= 56
@@ -193,14 +194,14 @@ def inflate(
 @cython.exceptval(check=False)
 @cython.returns(cython.bint)
 def _fixed(s: cython.pointer[cython.int]):
-    """Make the tables of a block with fixed codes."""
+    """Build the tables of a block with fixed codes."""
     k: cython.int
     for k in range(288):
         s[_LENGTHS + k] = 8 if k < 144 else 9 if k < 256 else 7 if k < 280 else 8
     k = _note_coded(s, 288)
     if _construct(s, 0, k, 0, _LITERAL_BITS, _LITERALS, _LITERAL_COUNTS, _LITERAL_SYMBOLS) != 0:
         return False
-    # Two of the 32 codes are never used. The first 30 symbols were noted above, for all 288 were.
+    # Two of the 32 codes are never used. The first 30 symbols are already listed: all 288 are.
     for k in range(30):
         s[_LENGTHS + k] = 5
     return (
@@ -214,7 +215,7 @@ def _fixed(s: cython.pointer[cython.int]):
 @cython.exceptval(check=False)
 @cython.returns(cython.Py_ssize_t)
 def _note_coded(s: cython.pointer[cython.int], n: cython.int):
-    """Note which of `n` symbols have a code, by the lengths of these; gives how many."""
+    """List the symbols below `n` whose code length is not 0; return their number."""
     k: cython.int
     coded: cython.int = 0
     for k in range(n):
@@ -235,9 +236,9 @@ def _dynamic(
     bits: cython.int,
     s: cython.pointer[cython.int],
 ):
-    """Make the tables of a block that brings its codes; gives the position behind them, or −1.
+    """Build the tables of a block with dynamic codes; return the end of its header, or −1.
 
-    How many bits of the byte before that position are left is put at `_STARTS`.
+    The number of unused bits in the byte before that position is stored at `_STARTS`.
     """
     byte: cython.ulonglong
     literals: cython.int
@@ -245,7 +246,7 @@ def _dynamic(
     codes: cython.int
     entry: cython.int
     symbol: cython.int
-    before: cython.int
+    repeated: cython.int
     coded: cython.int = 0
     split: cython.int
     k: cython.int
@@ -305,11 +306,11 @@ def _dynamic(
             coded += symbol != 0
             k += 1
             continue
-        before = 0
+        repeated = 0
         if symbol == 16:
             if k == 0 or bits < 2:
                 return -1
-            before = s[_LENGTHS + k - 1]
+            repeated = s[_LENGTHS + k - 1]
             n = 3 + (hold & 3)
             hold >>= 2
             bits -= 2
@@ -328,9 +329,9 @@ def _dynamic(
         if n > literals + distances - k:
             return -1
         while n > 0:
-            s[_LENGTHS + k] = before
+            s[_LENGTHS + k] = repeated
             s[_CODED + coded] = k
-            coded += before != 0
+            coded += repeated != 0
             k += 1
             n -= 1
     if s[_LENGTHS + 256] == 0:
@@ -372,10 +373,10 @@ def _construct(
     counts: cython.int,
     symbols: cython.int,
 ):
-    """Make the tables of the codes that are noted at `_CODED + begin` up to `_CODED + end`.
+    """Build the tables for the symbols listed from `_CODED + begin` to `_CODED + end` (exclusive).
 
-    The symbols are what is noted there, less `first`. Gives how many codes of 15 bits are left
-    over: less than 0 if there are too many codes.
+    The symbols are the listed numbers minus `first`. Returns the number of unused 15-bit codes,
+    negative if there are too many codes.
     """
     k: cython.int
     m: cython.int
@@ -401,8 +402,8 @@ def _construct(
         length = s[_LENGTHS + k]
         s[symbols + s[_STARTS + length]] = k - first
         s[_STARTS + length] += 1
-    # Codes stand with their highest bit first, so they are counted from the other end. What stands
-    # at the end of a shorter code stands at that of each longer number that ends in it.
+    # Codes are stored highest bit first, so they are counted in reversed bit order. The entry of a
+    # short code is copied to every index that ends in its bits.
     s[table] = 0
     for length in range(1, root + 1):
         size = 1 << (length - 1)
@@ -430,7 +431,7 @@ def _long_code(
     symbols: cython.int,
     hold: cython.ulonglong,
 ):
-    """Symbol and length of the code that the next bits begin with, as in the table; 0: none."""
+    """Decode the code at the start of the next bits; return its table entry, 0 if none."""
     code: cython.int = 0
     first: cython.int = 0
     index: cython.int = 0
@@ -451,12 +452,12 @@ def _long_code(
 @cython.exceptval(check=False)
 @cython.returns(cython.ulonglong)
 def _adler32(q: cython.pointer[cython.uchar], i: cython.Py_ssize_t, stop: cython.Py_ssize_t):
-    """The checksum of a finished stream."""
+    """Return the checksum that ends a finished stream."""
     a: cython.ulonglong = 1
     b: cython.ulonglong = 0
     end: cython.Py_ssize_t
     while i < stop:
-        # So many bytes do not carry the sums beyond 32 bits.
+        # The sums of 5552 bytes fit in 32 bits.
         end = min(stop, i + 5552)
         while i < end:
             a += q[i]

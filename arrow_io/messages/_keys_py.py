@@ -2,8 +2,8 @@
 # cython: initializedcheck=False, cdivision=True
 """Split-block Bloom filters of keys, as Parquet defines them; see `key_filters`.
 
-The hash is XXH64 with seed 0. A filter is blocks of 32 bytes; the upper half of a hash chooses the
-block, the lower half one bit in each of its eight words.
+The hash is XXH64 with seed 0. A filter consists of 32-byte blocks. The upper half of a hash chooses
+the block, the lower half one bit in each of the block's eight words.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ def hash_texts(
     """Hash `count` texts.
 
     Args:
-        data: Their bytes; at least one.
-        offsets: Where each begins, and behind the last where it ends; ascending, within `data`.
-        count: How many there are.
-        hashes: Receives their hashes.
+        data: Bytes of the texts; at least one byte.
+        offsets: Arrow offsets of the texts: `count + 1` ascending numbers within `data`.
+        count: Number of texts.
+        hashes: Receives the hashes.
     """
     i: cython.Py_ssize_t
     if cython.compiled:
@@ -75,17 +75,17 @@ def find(
     hash_: cython.ulonglong,
     matches: cython.uchar[::1],
 ) -> None:
-    """Look for a hash in `count` filters; one of no whole block has every hash.
+    """Test a hash against `count` filters; a filter of less than one block matches every hash.
 
     Args:
-        data: The filters' bytes; at least one.
-        offsets: Where each begins, and behind the last where it ends; ascending, within `data`.
-        count: How many there are.
+        data: Bytes of the filters; at least one byte.
+        offsets: Arrow offsets of the filters: `count + 1` ascending numbers within `data`.
+        count: Number of filters.
         hash_: The hash.
-        matches: Receives 1 for each filter that may have it, else 0.
+        matches: Receives 1 for each filter that may contain the hash, else 0.
     """
     i: cython.Py_ssize_t
-    at: cython.Py_ssize_t
+    start: cython.Py_ssize_t
     bit: cython.int
     k: cython.int
     blocks: cython.ulonglong
@@ -95,10 +95,10 @@ def find(
             blocks = (offsets[i + 1] - offsets[i]) // 32
             if blocks == 0:
                 continue
-            at = offsets[i] + ((((hash_ >> 32) * blocks) >> 32) << 5)
+            start = offsets[i] + ((((hash_ >> 32) * blocks) >> 32) << 5)
             for k in range(8):
                 bit = _bit(hash_ & _LOW32, k)
-                if data[at + 4 * k + (bit >> 3)] >> (bit & 7) & 1 == 0:
+                if data[start + 4 * k + (bit >> 3)] >> (bit & 7) & 1 == 0:
                     matches[i] = 0
                     break
 
@@ -108,7 +108,7 @@ def find(
 @cython.nogil
 @cython.exceptval(check=False)
 def _bit(low: cython.ulonglong, k: cython.int) -> cython.int:
-    """Which bit of word `k` of its block the lower half of a hash stands for."""
+    """Return the bit that the lower half of a hash sets in word `k` of its block."""
     salt: cython.ulonglong
     if k == 0:
         salt = 0x47B6137B
@@ -134,7 +134,7 @@ def _bit(low: cython.ulonglong, k: cython.int) -> cython.int:
 @cython.nogil
 @cython.exceptval(check=False)
 def _word(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -> cython.ulonglong:
-    """The eight bytes from `i` on, little-endian."""
+    """Return the eight bytes from `i`, little-endian."""
     if cython.compiled:
         return word(p + i)
     return int.from_bytes(p[i : i + 8], "little")
@@ -144,8 +144,7 @@ def _word(p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t) -
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _left(value: cython.ulonglong, bits: cython.int) -> cython.ulonglong:
-    """Rotate a number of 64 bits to the left."""
+def _rotate_left(value: cython.ulonglong, bits: cython.int) -> cython.ulonglong:
     return ((value << bits) & _MASK64) | (value >> (64 - bits))
 
 
@@ -155,7 +154,7 @@ def _left(value: cython.ulonglong, bits: cython.int) -> cython.ulonglong:
 @cython.exceptval(check=False)
 def _round(lane: cython.ulonglong, value: cython.ulonglong) -> cython.ulonglong:
     lane = (lane + value * _PRIME2) & _MASK64
-    return (_left(lane, 31) * _PRIME1) & _MASK64
+    return (_rotate_left(lane, 31) * _PRIME1) & _MASK64
 
 
 @cython.cfunc
@@ -164,7 +163,7 @@ def _round(lane: cython.ulonglong, value: cython.ulonglong) -> cython.ulonglong:
 def _xxh64(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.ulonglong:
-    """The XXH64 of `p[i:stop]`, seed 0."""
+    """Return the XXH64 hash of `p[i:stop]` with seed 0."""
     length: cython.ulonglong = stop - i
     h: cython.ulonglong = _PRIME5
     value: cython.ulonglong
@@ -183,7 +182,12 @@ def _xxh64(
             lane3 = _round(lane3, _word(p, i + 16))
             lane4 = _round(lane4, _word(p, i + 24))
             i += 32
-        h = (_left(lane1, 1) + _left(lane2, 7) + _left(lane3, 12) + _left(lane4, 18)) & _MASK64
+        h = (
+            _rotate_left(lane1, 1)
+            + _rotate_left(lane2, 7)
+            + _rotate_left(lane3, 12)
+            + _rotate_left(lane4, 18)
+        ) & _MASK64
         h = ((h ^ _round(0, lane1)) * _PRIME1 + _PRIME4) & _MASK64
         h = ((h ^ _round(0, lane2)) * _PRIME1 + _PRIME4) & _MASK64
         h = ((h ^ _round(0, lane3)) * _PRIME1 + _PRIME4) & _MASK64
@@ -191,7 +195,7 @@ def _xxh64(
     h = (h + length) & _MASK64
     while stop - i >= 8:
         h ^= _round(0, _word(p, i))
-        h = (_left(h, 27) * _PRIME1 + _PRIME4) & _MASK64
+        h = (_rotate_left(h, 27) * _PRIME1 + _PRIME4) & _MASK64
         i += 8
     if stop - i >= 4:
         value = p[i + 3]
@@ -199,11 +203,11 @@ def _xxh64(
         value = (value << 8) | p[i + 1]
         value = (value << 8) | p[i]
         h ^= (value * _PRIME1) & _MASK64
-        h = (_left(h, 23) * _PRIME2 + _PRIME3) & _MASK64
+        h = (_rotate_left(h, 23) * _PRIME2 + _PRIME3) & _MASK64
         i += 4
     while i < stop:
         h ^= (p[i] * _PRIME5) & _MASK64
-        h = (_left(h, 11) * _PRIME1) & _MASK64
+        h = (_rotate_left(h, 11) * _PRIME1) & _MASK64
         i += 1
     h ^= h >> 33
     h = (h * _PRIME2) & _MASK64

@@ -1,4 +1,4 @@
-# The numbers of `layout.py`, as constants that C knows while it compiles.
+# The numbers of `layout.py` as compile-time constants for C.
 cdef extern from *:
     const long long NO_TIME "(-9223372036854775807LL - 1)"
     const long long MAX_MILLISECONDS "9223372036854775LL"

@@ -1,10 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""The metadata of entries and messages → tables (`arrow_io.messages.layout`); see `_entries_py`.
+"""The metadata decoder: metadata of entries and messages → `arrow_io.messages.layout` tables.
 
 The layouts are those of Pulsar's `Commands.java` (batch) and `PulsarApi.proto` (MessageMetadata,
-SingleMessageMetadata, BrokerEntryMetadata). The C declarations of what `_entries_py` calls stand in
-`_metadata_c.pxd`.
+SingleMessageMetadata, BrokerEntryMetadata). `_metadata_c.pxd` declares to C the functions that
+`_entries_py` calls. For the rules of this file see `_entries_py`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ else:
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
 def _time(value: cython.ulonglong):
-    """Return a time that is never `NO_TIME`: 2⁶³ becomes another that no timestamp can hold."""
+    """Replace 2⁶³, which would read as `NO_TIME`, by another time that no timestamp can hold."""
     time: cython.longlong = int64(value)
     return time + 1 if time == layout.NO_TIME else time
 
@@ -53,7 +53,7 @@ def read_broker_metadata(
     t: cython.pointer[cython.longlong],
     base: cython.Py_ssize_t,
 ):
-    """BrokerEntryMetadata (PIP-70): 1 broker_timestamp, 2 index; 0, or the error."""
+    """Decode BrokerEntryMetadata (PIP-70: 1 broker_timestamp, 2 index); return 0 or the error."""
     tag: cython.ulonglong
     value: cython.ulonglong
     while i < stop:
@@ -87,7 +87,7 @@ def read_message_metadata(
     t: cython.pointer[cython.longlong],
     base: cython.Py_ssize_t,
 ):
-    """MessageMetadata → the entry's row of the table; 0, or the error."""
+    """Decode MessageMetadata into the entry's row of the table; return 0 or the error."""
     tag: cython.ulonglong
     value: cython.ulonglong
     room: cython.ulonglong
@@ -224,26 +224,26 @@ def split_batches(
     row: cython.Py_ssize_t,
     result: cython.longlong[::1],
 ) -> None:
-    """Split batches, `{u32 size, SingleMessageMetadata, payload}` a message, into rows.
+    """Split batches, `{u32 size, SingleMessageMetadata, payload}` per message, into rows.
 
-    Stops behind the last batch, or when the row table is full, or at a bad message; call again with
-    the entry, position and batch index it gives to go on. Members that are `compacted_out` get no
-    row, but count in the batch index.
+    Stops after the last batch, when the row table is full, or at a bad message. Call again with the
+    returned entry, position and batch index to resume. Members that are `compacted_out` get no row,
+    but count in the batch index.
 
     Args:
-        data: The buffer that the bodies of the batches stand in.
-        table: Entry table, for what each batch's own metadata says.
-        field: Where the entry table has the position of the body: `PAYLOAD`, or `BODY`.
+        data: The buffer that the bodies of the batches are stored in.
+        table: Entry table; it holds the metadata of the batches.
+        field: Field of the entry table with the position of the body: `PAYLOAD` or `BODY`.
         first: First entry.
-        stop: Behind the last entry.
-        position: Where in the body of the first entry the next message begins.
+        stop: End of the entries (exclusive).
+        position: Start of the next message in the body of the first entry.
         batch_index: Batch index of that message.
         rows: Row table, column-major.
-        stride: Numbers from the begin of one column of `rows` to that of the next.
-        capacity: Rows that it takes; at most `stride`.
-        row: First row written.
-        result: Receives `[row, entry, position, batch_index, error]`: where to go on; error 0,
-            or a `BAD_…` code, in which case the place is that of the bad message.
+        stride: Distance between the starts of two columns of `rows`, in numbers.
+        capacity: Maximum number of rows; at most `stride`.
+        row: First row to write.
+        result: Receives `[row, entry, position, batch_index, error]`: where to resume; error 0, or
+            a `BAD_…` code for the message at that position.
     """
     base: cython.Py_ssize_t
     start: cython.Py_ssize_t
@@ -308,7 +308,7 @@ def split_batches(
                     else pack_position(begin, length)
                 )
                 if cython.compiled and length < PREFETCHED_BYTES // 4:
-                    # Where the messages behind begin is not known yet, so all lines are fetched.
+                    # The starts of the following messages are not known yet: prefetch all lines.
                     prefetch_lines(p + i + PREFETCHED_BYTES, begin + length - i)
                 i = begin + length
                 batch_index += 1
@@ -341,7 +341,10 @@ def _read_single_metadata(
     stride: cython.Py_ssize_t,
     row: cython.Py_ssize_t,
 ):
-    """SingleMessageMetadata → row; `payload_size << 1 | not compacted_out`, or minus the error."""
+    """Decode SingleMessageMetadata into a row.
+
+    Returns `payload_size << 1 | not compacted_out`, or the negated error code.
+    """
     tag: cython.ulonglong
     value: cython.ulonglong
     room: cython.ulonglong

@@ -1,4 +1,4 @@
-# The numbers and functions of `wire.py`, as C knows them while it compiles.
+# The constants and functions of `wire.py` for the C compiler.
 cdef extern from *:
     const long long MASK32 "4294967295LL"
     const long long MAX31 "2147483647LL"

@@ -1,7 +1,8 @@
-"""Payloads of neighbouring entries, decompressed into one buffer by as few calls as there can be.
+"""Batch decompression: payloads of neighbouring entries into one buffer, in few calls.
 
-A call of Python, and a new context of a library, take longer than the payload of one message. What
-is not surely sound is left to `codecs`, which looks at one payload and says what is wrong with it.
+A Python call and a new library context take longer than decompressing one small payload. Payloads
+that are not surely sound are left to `codecs`, which decompresses one payload and reports its
+error.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ if TYPE_CHECKING:
     from arrow_io.messages.entry_run import EntryRun
 
 _SLACK_BYTES = 64
-"""Behind the last body, so that its end can be copied as fast as the rest."""
+"""Room after the last body, so that its end can be copied as fast as the rest."""
 
 
 class _Contexts(threading.local):
-    """What can be used again, but by one thread at a time."""
+    """Reusable contexts, one set per thread."""
 
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
@@ -41,17 +42,17 @@ def decompress_bodies(
 ) -> tuple[memoryview, int, bool]:
     """Decompress the payloads of entries `[first, stop)`, all compressed by the same codec.
 
-    The entry table receives where each body stands in the buffer. Entries that have to be looked at
-    one by one, because they may be damaged, are flagged as `ALONE`.
+    The entry table receives the positions of the bodies in the buffer. Entries that may be damaged
+    are flagged as `ALONE`, and must be decompressed separately.
 
     Args:
         run: The run.
         first: First entry.
-        stop: Behind the last entry.
-        room_bytes: Bytes of entries and bodies together after which no further entry is taken.
+        stop: End of the entries (exclusive).
+        room_bytes: Bytes of entries and bodies together after which no entry is added.
 
     Returns:
-        The buffer, the first entry that is not taken, and whether any is flagged.
+        The buffer, the first entry that was not added, and whether any is flagged.
     """
     compression = run.number(first, layout.COMPRESSION)
     result = array("q", bytes(8 * 4))
@@ -83,7 +84,7 @@ def decompress_bodies(
 def _decompress_frames(
     run: EntryRun, first: int, stop: int, payload_bytes: int, out: memoryview
 ) -> bool:
-    """Whether ZSTD frames, each of which says how long it becomes, are sound."""
+    """Decompress ZSTD frames that announce their sizes; return whether all are sound."""
     joined = memoryview(allocate(payload_bytes)).cast("B")
     builds.in_use.codecs.join_payloads(run.data, run.table, first, stop, joined)
     reader = _CONTEXTS.zstd.stream_reader(joined, read_across_frames=True)

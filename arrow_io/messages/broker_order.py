@@ -1,9 +1,9 @@
-"""Whether entries come in the order in which their broker numbered them.
+"""The check that entries come in the order in which their broker numbered them.
 
-A data object has no ledger id in it. But if brokers count messages (PIP-70,
-`AppendIndexMetadataInterceptor`), the index in an entry's broker metadata rises from each entry of
-a topic to the next, through all its ledgers. Only a count that begins at 0 goes back: that of a
-topic that was deleted and made anew, or of ledgers that were appended offline.
+A data object does not contain its ledger id. But if brokers count messages (PIP-70,
+`AppendIndexMetadataInterceptor`), the index in the broker metadata increases with every entry of a
+topic, across ledgers. The index decreases only when a count restarts at 0: after a topic was
+deleted and recreated, or in ledgers that were appended offline.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 
 class BrokerOrder:
-    """Compares each entry that it is shown with the one that it was shown before.
+    """Compares the broker index of each entry with that of the previous one.
 
     Attributes:
-        first: Broker's index of the first entry; None if it has none or begins a count.
-        last: That of the last entry; None if it has none.
+        first: Broker index of the first entry; None if it has none or starts a count.
+        last: Broker index of the last entry; None if it has none.
     """
 
     def __init__(self) -> None:
@@ -34,69 +34,70 @@ class BrokerOrder:
         self._is_empty = True
 
     def errors(self, run: EntryRun) -> Iterator[EntryOrderError]:
-        """Compare the next run of entries, each with the one before it.
+        """Compare every entry of the next run with the one before it.
 
         Yields:
-            An error for each entry whose index is not above that of the one before it.
+            An error for each entry whose index is not above that of the previous entry.
         """
-        error = self._compared(run, 0)
+        error = self._compare(run, 0)
         if error is not None:
             yield error
         entry = 0
         while True:
-            entry = builds.in_use.entries.next_going_back(run.table, entry, run.count)
+            entry = builds.in_use.entries.next_index_decrease(run.table, entry, run.count)
             if entry >= run.count:
                 break
             self.last = _broker_index(run, entry - 1)
-            error = self._compared(run, entry)
+            error = self._compare(run, entry)
             if error is not None:
                 yield error
         self.last = _broker_index(run, run.count - 1)
 
     def errors_at_ends(self, run: EntryRun) -> Iterator[EntryOrderError]:
-        """Compare the first entry of the next run with the one before it, and the last with it.
+        """Compare the next run's first entry with the last run, and its last entry with its first.
 
         Yields:
-            As `errors`.
+            See `errors`.
         """
         for entry in (0, run.count - 1)[: run.count]:
-            error = self._compared(run, entry)
+            error = self._compare(run, entry)
             if error is not None:
                 yield error
 
-    def _compared(self, run: EntryRun, entry: int) -> EntryOrderError | None:
+    def _compare(self, run: EntryRun, entry: int) -> EntryOrderError | None:
         index = _broker_index(run, entry)
         begins = index is not None and index + 1 == max(run.number(entry, layout.BATCH_SIZE), 1)
         if self._is_empty:
             self.first, self._is_empty = None if begins else index, False
-        # An entry without an index: the broker did not count, and may have begun anew since.
-        before, self.last = self.last, index
-        if index is None or begins or not goes_back(before, index):
+        # After an entry without an index nothing is compared: the broker may have restarted its
+        # count.
+        previous, self.last = self.last, index
+        if index is None or begins or not goes_back(previous, index):
             return None
-        error = order_error(before, index)
+        error = order_error(previous, index)
         run.locate(error, entry)
         return error
 
 
 def _broker_index(run: EntryRun, entry: int) -> int | None:
-    """The broker's index of an entry's last message; None if it has none, or is broken."""
+    """Return the broker index of an entry's last message; None if it has none or is broken."""
     mask = layout.HAS_BROKER_INDEX | layout.BROKEN
     if run.table[entry * layout.ENTRY_WIDTH + layout.FLAGS] & mask != layout.HAS_BROKER_INDEX:
         return None
     return run.number(entry, layout.BROKER_INDEX)
 
 
-def goes_back(before: int | None, index: int | None) -> bool:
-    """Whether an index is not above the one before it; False if either is not known."""
-    return before is not None and index is not None and index <= before
+def goes_back(previous: int | None, index: int | None) -> bool:
+    """Return whether an index is not above the previous one; False if either is None."""
+    return previous is not None and index is not None and index <= previous
 
 
-def order_error(before: int | None, index: int | None) -> EntryOrderError:
-    """The error for an entry that has this broker index, behind one that has that before."""
+def order_error(previous: int | None, index: int | None) -> EntryOrderError:
+    """Return the error for an entry whose broker index is not above the previous one."""
     message = (
-        f"the broker gave index {index} behind {before}: either objects of ledgers were swapped, or"
-        " these are ledgers of two topics of one name, the older one deleted and the newer one"
-        " without its first ledgers; metadata says which ledgers the topic has, and start can leave"
-        " out the older ones"
+        f"the broker gave index {index} after {previous}: either objects of ledgers were swapped,"
+        " or these are ledgers of two topics of the same name, a deleted one and a newer one"
+        " without its first ledgers. Pass metadata to select the ledgers of the topic, or start to"
+        " leave out the older ones"
     )
     return EntryOrderError(message)

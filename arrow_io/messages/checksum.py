@@ -1,4 +1,4 @@
-"""The checksum of entries, for the source of the core; the compiled build has `_checksum.pxd`."""
+"""The checksum of entries for the pure build of the core; the compiled one has `_checksum.pxd`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import crc32c as package
 
 
 def crc32c(p: memoryview, i: int, n: int) -> int:
-    """The CRC32C of the `n` bytes from `p[i]` on, unsigned."""
+    """Return the CRC32C of the `n` bytes from `p[i]`, unsigned."""
     return package.crc32c(p[i : i + n])
 
 
 def choose_crc32c(fastest: int) -> int:
-    """Nothing is chosen: the package knows one way. Gives 0."""
+    """Return 0: the package has only one implementation to choose."""
     del fastest
     return 0

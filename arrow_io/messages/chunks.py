@@ -1,7 +1,7 @@
-"""Chunked messages (PIP-37): chunks → the whole payload, by the rules of Pulsar's `ConsumerImpl`.
+"""Chunked messages (PIP-37): joins chunks to payloads by the rules of Pulsar's `ConsumerImpl`.
 
-Chunk 0 opens a message, and replaces an unfinished one of the same uuid; each further chunk must be
-the next; one that was already seen is ignored; a gap loses the message.
+Chunk 0 opens a message, and replaces an unfinished message of the same uuid. Each following chunk
+must be the next one. A repeated chunk is ignored; a gap loses the message.
 """
 
 from __future__ import annotations
@@ -27,77 +27,77 @@ MAX_REMEMBERED_UUIDS = 10_000
 
 
 class ChunkLookback:
-    """Finds the chunks that stand before the entries which a reader was given.
+    """Finds the chunks of a message that precede the reader's entries: the *lookback*.
 
     Args:
-        before: Gives the entries before the range that a run stands in, afresh at each call, from
-            the nearest to the farthest run; each run in order. None if what began there belongs to
-            another reader.
-        is_read: Whether this reader or another one gives the rows of an entry, by ledger and entry
-            id. A message that has a chunk in such an entry is theirs. None: nobody gives rows of
+        read_before: Opens the entries before the range of a run, at each call. The runs come from
+            the nearest to the farthest; the entries of each run are in order. Returns None if
+            messages that began there belong to another reader.
+        is_read: Whether this or another reader returns the rows of an entry, by ledger and entry
+            id. A message with a chunk in such an entry belongs to that reader. None: nobody reads
             the entries before.
     """
 
     def __init__(
         self,
-        before: Callable[[EntryRun], Iterator[EntryRun] | None],
+        read_before: Callable[[EntryRun], Iterator[EntryRun] | None],
         is_read: Callable[[int, int], bool] | None = None,
     ) -> None:
-        self._before = before
+        self._read_before = read_before
         self._is_read = is_read
 
     def find(
         self, uuid: bytes, run: EntryRun, read_payload: Callable[[EntryRun, int], bytes]
     ) -> FoundChunks:
-        """The chunks of a message back to the nearest chunk 0, by the rules of joining them.
+        """Return the chunks of a message back to the nearest chunk 0, by the rules of joining them.
 
         Args:
             uuid: Uuid of the message.
-            run: Where a later chunk of it stands.
-            read_payload: Gives the payload of an entry, in the clear.
+            run: The run with a later chunk of it.
+            read_payload: Returns the decrypted payload of an entry.
 
         Raises:
             EncryptedPayloadError: There is no key for a chunk.
-            PulsarOffloadError: The entries before cannot be read.
+            PulsarOffloadError: The earlier entries cannot be read.
         """
-        runs = self._before(run)
+        runs = self._read_before(run)
         if runs is None:
             return FoundChunks([], is_foreign=True)
-        later: list[tuple[int, bytes]] = []
+        chunks: list[tuple[int, bytes]] = []
         damage: CorruptEntryError | None = None
-        for before in runs:
-            for index in reversed(list(before.flagged(layout.CHUNKED | layout.BROKEN))):
-                if before.number(index, layout.FLAGS) & layout.BROKEN:
-                    damage = damage or before.error(index)
+        for earlier in runs:
+            for index in reversed(list(earlier.flagged(layout.CHUNKED | layout.BROKEN))):
+                if earlier.number(index, layout.FLAGS) & layout.BROKEN:
+                    damage = damage or earlier.error(index)
                     continue
-                if before.view(index, layout.UUID) != uuid:
+                if earlier.view(index, layout.UUID) != uuid:
                     continue
-                position = before.ledger_id, before.number(index, layout.ENTRY_ID)
+                position = earlier.ledger_id, earlier.number(index, layout.ENTRY_ID)
                 if self._is_read is not None and self._is_read(*position):
                     return FoundChunks([], is_foreign=True)
-                chunk_id = before.number(index, layout.CHUNK_ID)
+                chunk_id = earlier.number(index, layout.CHUNK_ID)
                 try:
-                    later.append((chunk_id, read_payload(before, index)))
+                    chunks.append((chunk_id, read_payload(earlier, index)))
                 except CorruptEntryError as error:
                     damage = damage or error
                 if chunk_id == 0:
-                    first = FirstChunk.from_entry(before, index)
-                    return replace(_order_chunks(reversed(later), damage), first=first)
+                    first = FirstChunk.from_entry(earlier, index)
+                    return replace(_order_chunks(reversed(chunks), damage), first=first)
         return FoundChunks([], damage=damage)
 
 
 class FirstChunk(NamedTuple):
-    """Where the first chunk of a message stands, and what it says that no client tells."""
+    """The position of a message's first chunk, and its metadata that clients do not expose."""
 
     ledger_id: int
     entry_id: int
     sequence_id: int
     flags: int
-    """Those of the message's key."""
+    """Flags of the message's key."""
 
     @classmethod
     def from_entry(cls, run: EntryRun, index: int) -> Self:
-        """The chunk in an entry of a run."""
+        """Return the chunk in an entry of a run."""
         return cls(
             run.ledger_id,
             run.number(index, layout.ENTRY_ID),
@@ -108,14 +108,15 @@ class FirstChunk(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FoundChunks:
-    """The chunks of a message that stand before the entries which a reader was given.
+    """The chunks of a message that precede the reader's entries.
 
     Attributes:
-        parts: Payloads of its first chunks; none if a chunk between them, or the first, is missing.
-        first: The first of them.
-        is_foreign: Whether another reader gives the message.
-        damage: The error of an entry on the way back that cannot be decoded, and may have been the
-            missing chunk.
+        parts: Payloads of its first chunks; empty if the first one, or one between them, is
+            missing.
+        first: The first chunk.
+        is_foreign: Whether another reader returns the message.
+        damage: Error of a preceding entry that cannot be decoded, and may have been a missing
+            chunk.
     """
 
     parts: list[bytes]
@@ -147,14 +148,13 @@ class _OpenMessage:
 
 
 class ChunkAssembler:
-    """Joins the chunks of one topic partition, which may interleave and lie in several ledgers.
+    """Joins the chunks of one topic partition, which may interleave and span ledgers.
 
     Args:
         tally: Counts duplicates and messages that stay incomplete.
-        join_payloads: Whether the payload is wanted; if not, only the order of the chunks is
-            followed.
-        decryptor: Decrypts the chunks, each by itself.
-        lookback: Finds the first chunks of a message that began before the entries given; None
+        join_payloads: Whether to join payloads; if not, only the order of the chunks is checked.
+        decryptor: Decrypts the chunks, each separately.
+        lookback: Finds the first chunks of a message that began before the reader's entries; None
             if such a message belongs to another reader.
     """
 
@@ -178,23 +178,23 @@ class ChunkAssembler:
 
     @property
     def has_unfinished(self) -> bool:
-        """Whether a message has begun that may still be completed."""
+        """Whether a message has begun that can still be completed."""
         return any(not each.is_lost for each in self._open.values())
 
     def add(self, run: EntryRun, index: int) -> bytes | None:
-        """Take one chunk.
+        """Add one chunk.
 
         Returns:
             The whole payload, decrypted and still compressed, if this was the last chunk (empty
-            if payloads are not wanted); None if the message is not whole yet, or is lost, or
-            this chunk is a duplicate.
+            without `join_payloads`); None if the message is not complete yet, or is lost, or this
+            chunk is a duplicate.
 
         Raises:
             EncryptedPayloadError: There is no key for the chunk.
-            CorruptEntryError: It cannot be decrypted, the chunks together do not have the size that
-                they announce, or the message was given up because more was open at once than is
-                held; or, unless salvaging, an entry that may have been an earlier chunk cannot be
-                decoded.
+            CorruptEntryError: It cannot be decrypted, the chunks together do not have the announced
+                size, or the message was dropped because the open messages exceeded the limits.
+                Unless salvaging, also if an entry cannot be decoded that may have been an earlier
+                chunk.
         """
         uuid = bytes(run.view(index, layout.UUID))
         chunk_id = run.number(index, layout.CHUNK_ID)
@@ -225,16 +225,16 @@ class ChunkAssembler:
         return payload
 
     def skip(self) -> None:
-        """Forget what became of messages: any may begin anew in the entries that are passed over.
+        """Forget closed messages: any may begin again in the skipped entries.
 
-        To be called only unless it `has_unfinished` messages.
+        Call it only if the assembler has no unfinished message (`has_unfinished`).
         """
         self.finish()
         for uuids in (self._completed, self._abandoned, self._evicted):
             uuids.clear()
 
     def first_chunks(self) -> list[FirstChunk]:
-        """The first chunks of messages that may still be completed."""
+        """Return the first chunks of messages that can still be completed."""
         return [each.first for each in self._open.values() if not each.is_lost and each.first]
 
     def complete(self, first: FirstChunk) -> None:
@@ -243,7 +243,7 @@ class ChunkAssembler:
         self._close(uuid, incomplete=False)
 
     def finish(self) -> None:
-        """Count what is still open: called when there are no more entries."""
+        """Count the messages that are still open; call it after the last entry."""
         metrics = self._tally.metrics
         for uuid, message in list(self._open.items()):
             if not message.is_lost and message.first is not None:
@@ -254,14 +254,14 @@ class ChunkAssembler:
     def _find_message(
         self, run: EntryRun, index: int, uuid: bytes, chunk_id: int
     ) -> _OpenMessage | None:
-        """The message of a chunk; None if it is somebody else's, or was completed."""
+        """Return the message of a chunk; None if it is another reader's, or was completed."""
         if chunk_id == 0:
             self._close(uuid, incomplete=True)
             if run.is_in_range:
                 chunk_count = run.number(index, layout.CHUNK_COUNT)
                 self._open[uuid] = _OpenMessage(FirstChunk.from_entry(run, index), chunk_count)
             else:
-                # Whoever meets a later chunk of it in its own entries has to look back.
+                # A reader that has a later chunk of it in its ranges must look back.
                 self._forget(uuid)
         elif uuid not in self._open and run.is_in_range:
             if uuid in self._evicted:
@@ -275,12 +275,12 @@ class ChunkAssembler:
         return self._open.get(uuid)
 
     def _resume(self, chunks: FoundChunks, uuid: bytes, chunk_id: int, chunk_count: int) -> None:
-        """Begin a message with the chunks that stand before the entries which are read."""
+        """Open a message with the chunks that precede the reader's entries."""
         is_gap = chunk_id > len(chunks.parts)
         if is_gap and chunks.damage is not None and not self._tally.salvage:
             raise chunks.damage
         if chunks.is_foreign:
-            # From now on only a chunk 0 begins a message of this uuid that is this reader's.
+            # From now on, only a chunk 0 opens a message of this uuid for this reader.
             _remember(self._abandoned, uuid)
         elif len(chunks.parts) == chunk_count:
             _remember(self._completed, uuid)
@@ -298,7 +298,7 @@ class ChunkAssembler:
             message.parts.extend(payloads)
             message.held_bytes += size
             self._held_bytes += size
-        # What is never completed must not stand in the way of what is: Pulsar's client, too, drops
+        # A message that is never completed must not block the others. Pulsar's client also drops
         # the oldest.
         while self._held_bytes > MAX_HELD_BYTES or len(self._open) > MAX_OPEN_MESSAGES:
             oldest = next(iter(self._open))
@@ -321,7 +321,7 @@ class ChunkAssembler:
         self._held_bytes -= message.held_bytes
         if incomplete:
             self._tally.metrics.incomplete_messages += 1
-            # Only chunk 0 brings it back, not the chunks before the entries that were given.
+            # Only chunk 0 reopens it; the lookback does not.
             _remember(self._abandoned, uuid)
         else:
             _remember(self._completed, uuid)
@@ -329,8 +329,8 @@ class ChunkAssembler:
 
 def _evicted_error() -> CorruptEntryError:
     text = (
-        f"this chunked message, and others that were open at once, have more than {MAX_HELD_BYTES}"
-        f" bytes, or are more than {MAX_OPEN_MESSAGES}"
+        f"this chunked message was dropped: the messages that were open at once exceed"
+        f" {MAX_HELD_BYTES} bytes or {MAX_OPEN_MESSAGES} messages"
     )
     return CorruptEntryError(text)
 

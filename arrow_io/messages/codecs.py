@@ -1,7 +1,7 @@
-"""The five compression codecs of Pulsar (`CompressionCodecProvider`), their output bounded.
+"""Pulsar's five compression codecs (`CompressionCodecProvider`), with bounded output.
 
-What comes in is the compressed payload of one entry, or of one chunked message after joining; what
-goes out is exactly `uncompressed_size` bytes, or a `CorruptEntryError`. `compress` is the way back.
+`decompress` takes the compressed payload of one entry, or of one chunked message after joining. It
+returns exactly `uncompressed_size` bytes or raises `CorruptEntryError`. `compress` is the inverse.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ NONE, LZ4, ZLIB, ZSTD, SNAPPY = 0, layout.LZ4, layout.ZLIB, layout.ZSTD, layout.
 """CompressionType of PulsarApi.proto."""
 
 COMPRESSION_TYPES = {"NONE": NONE, "LZ4": LZ4, "ZLIB": ZLIB, "ZSTD": ZSTD, "SNAPPY": SNAPPY}
-"""Pulsar's names of its CompressionType."""
+"""CompressionType by its name in Pulsar."""
 
 _ARROW_CODECS = {LZ4: "lz4_raw", ZSTD: "zstd", SNAPPY: "snappy"}
 _LEVELS = {ZSTD: 3}
-"""Compression levels of Pulsar's clients that differ from Arrow's own."""
+"""Compression levels of Pulsar's clients that differ from Arrow's defaults."""
 
 MAX_MESSAGE_BYTES = 128 << 20
-"""Largest uncompressed size believed. A broker's own limit is 5 MiB unless configured."""
+"""Largest accepted uncompressed size. A broker's own limit is 5 MiB unless configured."""
 
 MAX_RATIO = {LZ4: 255, ZLIB: 1032, SNAPPY: 22, ZSTD: layout.MAX_COMPRESSION_RATIO}
-"""Most bytes that one compressed byte can become (ZSTD: a 128 KiB block from 4 bytes)."""
+"""Maximum number of bytes that one compressed byte can become (ZSTD: a 128 KiB block from 4
+bytes)."""
 
 
 @cache
@@ -51,29 +52,29 @@ def decompress(
     Args:
         compression: CompressionType, 1 to 4.
         data: The compressed bytes.
-        uncompressed_size: What the message metadata says the result's length is, in bytes.
-        most_bytes: Maximum size of the result.
+        uncompressed_size: Length of the result by the message metadata, in bytes.
+        most_bytes: Maximum length of the result, in bytes.
 
     Returns:
         Exactly `uncompressed_size` bytes.
 
     Raises:
-        CorruptEntryError: The codec is unknown, the size is beyond what is believed, or the bytes
-            do not decompress to this size.
+        CorruptEntryError: The codec is unknown, the size is too large, or the bytes do not
+            decompress to this size.
     """
     if not LZ4 <= compression <= SNAPPY:
         message = f"unknown compression type {compression}"
         raise CorruptEntryError(message)
     if uncompressed_size > most_bytes:
         message = (
-            f"the message has {counted(uncompressed_size, 'byte')} uncompressed, and at most"
-            f" {most_bytes} are read of a message like this"
+            f"the message has {counted(uncompressed_size, 'byte')} uncompressed; at most"
+            f" {most_bytes} are accepted"
         )
         raise CorruptEntryError(message)
     limit = MAX_RATIO[compression] * (len(data) + 16)
     if uncompressed_size > limit:
         message = (
-            f"uncompressed size {uncompressed_size} is beyond the {limit} bytes that a payload of "
+            f"uncompressed size {uncompressed_size} exceeds the {limit} bytes that a payload of "
             f"{counted(len(data), 'byte')} can become"
         )
         raise CorruptEntryError(message)
@@ -82,11 +83,12 @@ def decompress(
     is_whole = True
     try:
         if compression == ZLIB:
-            # Java's deflater flushes its streams and never finishes them: zlib.decompress refuses.
+            # Java's deflater flushes its streams and never finishes them; zlib.decompress refuses
+            # such streams.
             result = memoryview(zlib.decompressobj().decompress(data, uncompressed_size + 1))
             is_whole = len(result) == uncompressed_size
         elif compression == ZSTD:
-            # Arrow's buffers are of signed bytes; positions are read from unsigned ones.
+            # Arrow's buffers have signed bytes; the hot loop reads unsigned ones.
             buffer = _arrow_codec(compression).decompress(data, uncompressed_size)
             result = memoryview(buffer).cast("B")
         else:
@@ -103,13 +105,13 @@ def decompress(
 
 
 def compress(compression: int, data: bytes) -> bytes:
-    """Compress bytes as one payload, in a form that every client of Pulsar reads.
+    """Compress bytes as one payload, in a form that every client of Pulsar can read.
 
-    ZLIB streams are finished, as those of the C++ client are; every other form has one spelling.
+    ZLIB streams are finished, like those of the C++ client; the other codecs have only one form.
 
     Args:
         compression: CompressionType, 0 to 4.
-        data: What to compress.
+        data: The uncompressed bytes.
 
     Raises:
         OptionError: The codec is unknown.

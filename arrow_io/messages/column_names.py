@@ -1,4 +1,4 @@
-"""The names of all columns, for what lists or checks them without making any."""
+"""The names of all columns, without the code that builds them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ COLUMN_NAMES: Final = (
 """Names of `arrow_io.columns.ALL_COLUMNS`, in the same order."""
 
 DEFAULT_COLUMNS: Final = "*"
-"""Stands among names of columns for the default ones."""
+"""Among column names, stands for the default columns."""
 
 Naming: TypeAlias = Literal["pulsar-sql", "pulsar-spark"]
 NAMINGS: Final = get_args(Naming)

@@ -1,4 +1,4 @@
-"""Which messages of transactions a client of Pulsar is given (PIP-31): committed ones."""
+"""The transaction filter: a consumer of Pulsar receives only committed messages (PIP-31)."""
 
 from __future__ import annotations
 
@@ -17,17 +17,16 @@ if TYPE_CHECKING:
 
 _OUTCOME_WIDTH: Final = 4
 _MAX_OUTCOMES: Final = 64
-"""An entry is compared with so many transactions; seldom are more open at once."""
+"""Number of transactions that an entry is compared with; more are rarely open at once."""
 
 
 class CommittedTransactions:
-    """Tells of entries whether their transactions were committed, and counts what was not.
+    """Decides for entries of transactions whether they were committed; counts those that were not.
 
     Args:
-        outcomes: What markers among the entries tell.
-        tally: Says whether damage is raised; its metrics receive the counts.
-        later_entries: Whoever knows what became of transactions behind the last entry; None:
-            nobody.
+        outcomes: The outcomes that markers among the entries record.
+        tally: Decides whether damage is raised; its metrics receive the counts.
+        later_entries: Source of outcomes after the last entry; None if there is none.
     """
 
     def __init__(
@@ -40,13 +39,13 @@ class CommittedTransactions:
         self._open: set[tuple[int, int]] = set()
 
     def outcome(self, run: EntryRun, entry: list[int]) -> Outcome | None:
-        """What became of all messages that the transaction of an entry has in its run.
+        """Return the outcome of an entry's transaction, valid for all its messages in the run.
 
         Returns:
-            None if that has to be asked of each entry (`is_committed`).
+            None if the outcome must be determined per entry (`is_committed`).
 
         Raises:
-            CorruptEntryError: Nothing tells, and an entry is broken that may have been the marker.
+            CorruptEntryError: There is no marker, and a broken entry may have been the marker.
         """
         outcome = self._outcome(run, entry)
         if outcome is Outcome.OPEN:
@@ -56,14 +55,14 @@ class CommittedTransactions:
         return outcome
 
     def is_committed(self, run: EntryRun, index: int, entry: list[int]) -> bool:
-        """Whether a client is given the messages of an entry; counts them if not.
+        """Return whether a consumer receives the messages of an entry; count them if not.
 
         Raises:
-            CorruptEntryError: As for `outcome`.
-            PulsarOffloadError: Whoever knows cannot be asked.
+            CorruptEntryError: See `outcome`.
+            PulsarOffloadError: The source of later entries cannot be read.
         """
         metrics = self._tally.metrics
-        # What is not in range is counted by whoever reads it for itself.
+        # The task that has the entry in its ranges counts it.
         messages = (
             builds.in_use.entries.count_messages(run.table, index, index + 1) * run.is_in_range
         )
@@ -77,20 +76,21 @@ class CommittedTransactions:
         return outcome is Outcome.COMMITTED
 
     def finish(self) -> None:
-        """Count the transactions that are still open: called when there are no more entries."""
+        """Count the transactions that are still open; call it after the last entry."""
         self._tally.metrics.open_transactions += len(self._open)
 
     def _outcome(self, run: EntryRun, entry: list[int]) -> Outcome:
-        """What is offloaded tells of the transaction of an entry."""
+        """Return the outcome that the offloaded entries record for an entry's transaction."""
         return self._outcomes.outcome(
             entry[layout.TXN_MOST], entry[layout.TXN_LEAST], run.ledger_id
         )
 
     def _later_outcome(self, run: EntryRun, entry: list[int]) -> Outcome:
-        """What became of a transaction behind the last entry; it has a message in this one."""
-        place = run.ledger_id, entry[layout.ENTRY_ID]
-        if self._later_entries is None or not self._later_entries.reaches(*place):
-            # Whatever else of it is given: rows must not depend on what is read together.
+        """Return the outcome, after the last offloaded entry, of the transaction of this entry."""
+        position = run.ledger_id, entry[layout.ENTRY_ID]
+        if self._later_entries is None or not self._later_entries.reaches(*position):
+            # Even if other messages of the transaction are delivered: the rows of an entry must
+            # not depend on the entries that are read with it.
             return Outcome.OPEN
         ids = entry[layout.TXN_MOST], entry[layout.TXN_LEAST]
         if ids in self._later_outcomes:
@@ -98,17 +98,17 @@ class CommittedTransactions:
         is_chunked = bool(entry[layout.FLAGS] & layout.CHUNKED)
         if is_chunked and entry[layout.CHUNK_ID]:
             return Outcome.OPEN
-        is_delivered = self._later_entries.delivers(*place, is_chunked=is_chunked)
-        ends = {None: Outcome.OPEN, True: Outcome.COMMITTED, False: Outcome.ABORTED}
+        is_delivered = self._later_entries.delivers(*position, is_chunked=is_chunked)
+        outcomes = {None: Outcome.OPEN, True: Outcome.COMMITTED, False: Outcome.ABORTED}
         if is_delivered is not None or not is_chunked:
-            self._later_outcomes[ids] = ends[is_delivered]
-        return ends[is_delivered]
+            self._later_outcomes[ids] = outcomes[is_delivered]
+        return outcomes[is_delivered]
 
     def _note_open(self, run: EntryRun, entry: list[int]) -> None:
-        """Note that nothing tells what became of the transaction of an entry.
+        """Record that the transaction of an entry has no outcome.
 
         Raises:
-            CorruptEntryError: An entry is broken that may have been its marker.
+            CorruptEntryError: A broken entry may have been its marker.
         """
         if self._outcomes.damage is not None and not self._tally.salvage:
             raise self._outcomes.damage
@@ -117,12 +117,12 @@ class CommittedTransactions:
 
 
 class RunOutcomes:
-    """What became of the transactions of one run, as far as it was asked for.
+    """The outcomes of a run's transactions that were looked up so far.
 
     Args:
-        metrics: Receives the counts of messages that are left out.
-        undecided: Flags of entries that nothing is known of unless it is added: `CHUNKED`, or
-            `TRANSACTION` too.
+        metrics: Receives the counts of omitted messages.
+        undecided: Flags of entries that need a decision: `CHUNKED`, and also `TRANSACTION` if
+            transactions are decided.
     """
 
     def __init__(self, metrics: ReadMetrics, undecided: int) -> None:
@@ -132,7 +132,7 @@ class RunOutcomes:
         self._outcomes: list[Outcome] = []
 
     def add(self, entry: list[int], outcome: Outcome) -> None:
-        """Note what became of the transaction of an entry."""
+        """Record the outcome of an entry's transaction."""
         if len(self._outcomes) == _MAX_OUTCOMES:
             self.count()
         flag = 0 if outcome is Outcome.COMMITTED else layout.LEFT_OUT
@@ -140,16 +140,16 @@ class RunOutcomes:
         self._outcomes.append(outcome)
 
     def apply(self, run: EntryRun, first: int) -> int:
-        """Leave out what is not given of a run's entries from one on; gives the first undecided."""
+        """Flag entries from `first` that are not delivered; return the first undecided entry."""
         undecided: int = builds.in_use.delivery.leave_out(
             run.table, first, run.count, self._undecided, self._numbers
         )
         return undecided
 
     def count(self) -> None:
-        """Report the messages of all these transactions, and forget what became of them."""
-        for place, outcome in enumerate(self._outcomes):
-            _count(self._metrics, outcome, self._numbers[_OUTCOME_WIDTH * place + 3])
+        """Add the messages of these transactions to the metrics, and forget the outcomes."""
+        for index, outcome in enumerate(self._outcomes):
+            _count(self._metrics, outcome, self._numbers[_OUTCOME_WIDTH * index + 3])
         self._numbers = array("q")
         self._outcomes.clear()
 

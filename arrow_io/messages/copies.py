@@ -1,8 +1,8 @@
-"""The copies that make up a block of LZ4 or Snappy: literals, and matches of what stands before.
+"""The copies in a block of LZ4 or Snappy: literals, and matches of earlier output.
 
-For the sources of the core. The compiled build has the same from `_copies.pxd`, whose functions C
-can inline. Callers have compared every length with what remains; `readable` and `writable` are the
-ends of the whole buffers, up to which a copy may read or write more than it is asked for.
+For the pure build of the core; the compiled build has the same functions in `_copies.pxd`, where C
+can inline them. Callers have checked every length. `readable` and `writable` are the ends of the
+whole buffers, up to which a copy may read or write more than requested.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
 
 
 WORD = 16
-"""How many bytes are copied at a time where there is room."""
+"""Number of bytes copied at a time if the buffers have room."""
 
 
 def copy_word(q: MutableSequence[int], o: int, p: Sequence[int], i: int) -> None:
-    """Copy a word from `p[i]` on to `q[o]` and behind; there must be room in both."""
+    """Copy a word from `p[i:]` to `q[o:]`; both must have room for it."""
     q[o : o + WORD] = p[i : i + WORD]
 
 
 def copy_words_back(q: MutableSequence[int], o: int, offset: int) -> None:
-    """Copy three words from `q[o - offset]` on, one after the other; `offset`: at least a word."""
+    """Copy three words from `q[o - offset:]` to `q[o:]`, in order; `offset` is at least a word."""
     for at in range(o, o + 3 * WORD, WORD):
         q[at : at + WORD] = q[at - offset : at - offset + WORD]
 
@@ -37,30 +37,30 @@ def copy_literals(  # noqa: PLR0917 - as C declares it
     readable: int,
     length: int,
 ) -> None:
-    """Copy `length` bytes from `p[i]` on to `q[o]` and behind.
+    """Copy `length` bytes from `p[i:]` to `q[o:]`.
 
     Args:
         q: The output.
-        o: Where in it to begin.
+        o: Start in the output.
         writable: Length of the output.
         p: The input.
-        i: Where in it to begin.
+        i: Start in the input.
         readable: Length of the input.
-        length: How many bytes.
+        length: Number of bytes.
     """
     del writable, readable
     q[o : o + length] = p[i : i + length]
 
 
 def copy_match(q: MutableSequence[int], o: int, writable: int, offset: int, length: int) -> None:
-    """Copy `length` bytes from `q[o - offset]` on to `q[o]` and behind, one after the other.
+    """Copy `length` bytes from `q[o - offset:]` to `q[o:]`, in order.
 
     Args:
         q: The output.
-        o: Where in it to begin.
+        o: Start in the output.
         writable: Length of the output.
-        offset: How far back to read, 1 to `o`; less than `length` repeats what stands there.
-        length: How many bytes.
+        offset: Distance to the source, 1 to `o`; the source repeats if `offset` is below `length`.
+        length: Number of bytes.
     """
     del writable
     while length > 0:

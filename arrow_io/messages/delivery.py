@@ -1,7 +1,7 @@
-"""Entries of one topic partition, in order → those whose messages a client of Pulsar is given.
+"""The delivery filter: entries of one topic partition → those a Pulsar consumer would receive.
 
-What depends on other entries is decided here: which transactions were committed, and which chunks
-make a message. So whoever takes the entries may read each by itself, in any thread.
+Decisions that depend on other entries are made here: which transactions were committed, and which
+chunks form a message. Afterwards the entries can be read independently, in any thread.
 """
 
 from __future__ import annotations
@@ -27,31 +27,32 @@ if TYPE_CHECKING:
 
 
 class Delivery:
-    """The entries that hold messages for a client, of consecutive ones.
+    """Filters a run of entries down to those with messages for a consumer.
 
-    Markers, messages of transactions that were not committed, and chunks are left out; in the place
-    of the last chunk of a message stands all of it (`EntryRun.joined`). Entries that are broken are
-    given as they are.
+    Markers, messages of uncommitted transactions, and chunks are left out. A chunked message is
+    returned at the entry of its last chunk (`EntryRun.joined_payloads`). Broken entries are
+    returned unchanged.
 
     Args:
-        runs: Entries of one partition, in order; those not `is_in_range` are read only as long as a
-            chunked message is open. A `TransactionLookahead` tells which transactions were
-            committed; of any other iterable the messages of all are given. Whoever takes the
-            entries that are given must not ask for these runs again: their tables are changed.
-        tally: Says whether damage is raised, or counted in its metrics, which receive the counts of
-            what is left out.
-        decryptor: Decrypts chunks, each by itself.
-        join_payloads: Whether payloads are wanted; if not, `joined` has empty ones.
-        verify: Whether checksums are compared before an entry is believed that decides of others,
-            if they were not yet.
-        lookback: Finds the first chunks of a message that began before the first entry; None if
-            such a message belongs to another reader.
-        is_requested: Whether a message that ends at an entry which is not `is_in_range` is to be
-            given, by ledger and entry id; None: any is.
-        skip_gap: Makes `runs` go on with the next that is `is_in_range`; called behind a run that
-            is not, or that is `before_gap`, if nothing is open. None: all are given.
-        later_entries: Whoever knows what became behind the last entry of transactions and of
-            messages in chunks; None: nobody.
+        runs: Entries of one partition, in order. Entries that are not `is_in_range` are read only
+            while a chunked message is open. If it is a `TransactionLookahead`, only messages of
+            committed transactions are returned; otherwise all are. The tables of the runs are
+            changed, so the runs must not be iterated again.
+        tally: Decides whether damage is raised, or counted in its metrics, which also count the
+            omitted entries.
+        decryptor: Decrypts chunks, each separately.
+        join_payloads: Whether payloads are read; if not, `joined_payloads` holds empty ones.
+        verify: Whether to compare checksums, if that was not done, before an entry decides about
+            others.
+        lookback: Finds the first chunks of messages that began before the first entry; None if such
+            messages belong to another reader.
+        is_requested: Returns, by ledger and entry id, whether to return a message that ends at an
+            entry which is not `is_in_range`; None: always.
+        skip_gap: Makes `runs` continue with the next run that is `is_in_range`. Called after a run
+            that is not in range, or is `is_before_gap`, if no message is open. None: no gap is
+            skipped.
+        later_entries: Source of the entries after the last one, for transactions and chunked
+            messages that end there; None if there is none.
     """
 
     def __init__(
@@ -83,16 +84,16 @@ class Delivery:
         )
 
     def __iter__(self) -> Iterator[EntryRun]:
-        """The entries; those not `is_in_range` hold the last chunk of a message that began before.
+        """Return the entries. Those not `is_in_range` hold the last chunk of a message in range.
 
-        All that stand before an error are given before it.
+        All entries before an error are returned first.
 
         Raises:
-            CorruptEntryError: A chunk cannot be decrypted, or chunks are not what they announce
-                (counted instead when salvaging); or an entry is broken that may have been the
-                marker of a transaction, or a chunk.
-            EncryptedPayloadError: Chunks are encrypted, and no key is given for them.
-            OptionError: A private key that was looked up cannot be used.
+            CorruptEntryError: A chunk cannot be decrypted, or chunks are inconsistent (counted
+                instead when salvaging); or a broken entry may have been a chunk or the marker of a
+                transaction.
+            EncryptedPayloadError: Chunks are encrypted, and there is no key for them.
+            OptionError: A looked-up private key cannot be used.
             PulsarOffloadError: The entries cannot be read.
         """
         for run in self._runs:
@@ -100,7 +101,7 @@ class Delivery:
                 yield from self._deliver(run)
             else:
                 yield from self._close_chunks(run)
-            is_gap = run.before_gap or not run.is_in_range
+            is_gap = run.is_before_gap or not run.is_in_range
             if is_gap and self._skip_gap is not None and not self._chunks.has_unfinished:
                 self._chunks.skip()
                 self._skip_gap()
@@ -110,7 +111,7 @@ class Delivery:
             self._transactions.finish()
 
     def _deliver(self, run: EntryRun) -> Iterator[EntryRun]:
-        if not run.has(layout.BOUND):
+        if not run.has_flag(layout.BOUND):
             yield run
             return
         if self._verify:
@@ -128,7 +129,7 @@ class Delivery:
         yield from self._remaining(run)
 
     def _remaining(self, run: EntryRun) -> Iterator[EntryRun]:
-        """What is left of a run, if anything is; counts the entries that are not."""
+        """Return the entries of a run to deliver, if any; count the others."""
         metrics = self._tally.metrics
         metrics.markers += sum(1 for _ in run.flagged(layout.MARKER))
         remaining = run.drop_flagged(layout.MARKER | layout.LEFT_OUT)
@@ -137,25 +138,26 @@ class Delivery:
             yield remaining
 
     def _close_chunks(self, run: EntryRun) -> Iterator[EntryRun]:
-        """Outside the ranges whose rows are given, only chunks of what began in them matter."""
+        """Read chunks outside the ranges; only messages that began in the ranges matter."""
         for index in run.flagged(layout.CHUNKED | layout.BROKEN):
             if not self._chunks.has_unfinished:
                 return
             entry = run.fields(index)
             if entry[layout.FLAGS] & layout.BROKEN:
                 if not self._tally.salvage:
-                    # It may have been a chunk that is waited for.
+                    # It may have been a missing chunk.
                     raise run.error(index)
             elif not entry[layout.FLAGS] & layout.MARKER and self._is_delivered(run, index, entry):
                 yield run.part(index, index + 1)
 
     def _read_later_chunks(self) -> Iterator[EntryRun]:
-        """Messages in chunks that end behind the last entry."""
+        """Return chunked messages that end after the last entry."""
         if self._later_entries is None:
             return
         firsts = {(each.ledger_id, each.entry_id): each for each in self._chunks.first_chunks()}
-        for place in [place for place in firsts if self._later_entries.adopts(*place)]:
-            self._chunks.complete(firsts.pop(place))
+        adopted = [position for position in firsts if self._later_entries.adopts(*position)]
+        for position in adopted:
+            self._chunks.complete(firsts.pop(position))
         if not firsts:
             return
         for first_chunk, run in self._later_entries.read_completed(firsts, self._tally.metrics):
@@ -166,7 +168,7 @@ class Delivery:
             yield replace(run, is_in_range=False)
 
     def _decide(self, run: EntryRun, index: int, outcomes: RunOutcomes) -> int:
-        """Decide of an entry, or of its transaction; gives the entry to go on with."""
+        """Decide about an entry or its transaction; return the next entry to decide about."""
         entry = run.fields(index)
         if self._transactions is not None and not entry[layout.FLAGS] & layout.CHUNKED:
             outcome = self._transactions.outcome(run, entry)
@@ -178,7 +180,7 @@ class Delivery:
         return index + 1
 
     def _is_delivered(self, run: EntryRun, index: int, entry: list[int]) -> bool:
-        """Whether a client is given a message in the place of an entry; its chunks are joined."""
+        """Return whether a consumer receives a message at an entry; join its chunks."""
         flags = entry[layout.FLAGS]
         try:
             is_left_out = (
@@ -195,7 +197,7 @@ class Delivery:
             return False
 
     def _is_last_chunk(self, run: EntryRun, index: int, entry: list[int]) -> bool:
-        """Take a chunk; whether it ends a message that is to be given, which is `joined` then."""
+        """Add a chunk; return whether it completes a requested message, and join that."""
         payload = self._chunks.add(run, index)
         position = run.ledger_id, entry[layout.ENTRY_ID]
         is_requested = (

@@ -1,16 +1,16 @@
 """Encrypted payloads (PIP-4, `MessageCryptoBc`): MessageMetadata and private keys → clear bytes.
 
-A payload is sealed by AES-GCM with a data key; for the key pair of each reader, `encryption_keys`
-has the data key wrapped by the public key. Any one that unwraps is enough.
+AES-GCM encrypts a payload with a data key. `encryption_keys` holds the data key once per key pair,
+wrapped with the public key. One private key that unwraps it is enough.
 
 | field of MessageMetadata | |
 |---|---|
 | 13 `encryption_keys` | repeated: 1 name of the key pair, 2 wrapped data key |
-| 14 `encryption_algo` | named in errors only: producers leave it out, and the tag proves more |
+| 14 `encryption_algo` | only named in errors: producers leave it out, and the tag proves more |
 | 15 `encryption_param` | IV, 12 bytes |
 
-The payload is the ciphertext and a tag of 16 bytes; there is no associated data. RSA wraps by OAEP
-with SHA-1. EC wraps by BouncyCastle's ECIES (`IESEngine`), whose value is `V ‖ C ‖ T`:
+The payload is the ciphertext and a tag of 16 bytes; there is no associated data. RSA keys wrap with
+OAEP and SHA-1. EC keys wrap with BouncyCastle's ECIES (`IESEngine`), whose value is `V ‖ C ‖ T`:
 
 | part | bytes | |
 |---|---|---|
@@ -52,11 +52,11 @@ if TYPE_CHECKING:
 
     _PrivateKey: TypeAlias = EllipticCurvePrivateKey | RSAPrivateKey
     _DataKey: TypeAlias = tuple[str, AESGCM]
-    """With the name of the pair that it was wrapped by."""
+    """The cipher of a data key, with the name of the key pair that unwrapped it."""
     _WrappedKeys: TypeAlias = tuple[tuple[str, bytes], ...]
 
 MAX_WRAPPED_BYTES = 64 << 10
-"""Most bytes of encryption keys in one message: each may cost an RSA operation."""
+"""Maximum bytes of encryption keys in one message: each may cost an RSA operation."""
 MAX_REMEMBERED_DATA_KEYS = 256
 
 _IV_BYTES = 12
@@ -65,7 +65,7 @@ _MAC_KEY_BYTES = 16
 _MAC_BYTES = 20
 _LENGTH_TAGS = (bytes(8), bytes(4))
 
-# Of MessageMetadata, the fields that are about encryption; the library skips all others.
+# The fields of MessageMetadata about encryption; the library skips all others.
 _EncryptionMetadata = message_classes(
     {
         "EncryptionKeys": """
@@ -83,12 +83,15 @@ _EncryptionMetadata = message_classes(
 
 @dataclass(frozen=True, repr=False)
 class DecryptionKeys:
-    """Private keys, in PEM form, by the names of their pairs. Can be pickled; shows names only.
+    """Private keys in PEM form, by the names of their key pairs.
+
+    Can be pickled. Prints only the names.
 
     Attributes:
-        by_name: Keys of RSA or elliptic curves by name.
-        for_any_name: The key for names that `by_name` does not have.
-        look_up: Gives the key of a name, or None; asked last, and whenever it is needed.
+        by_name: RSA or elliptic-curve keys by name.
+        for_any_name: The key for names that `by_name` does not contain.
+        look_up: Callback that returns the key of a name, or None. It is called last, each time the
+            key is needed.
 
     Raises:
         OptionError: A key of `by_name` or `for_any_name` is not a PEM private key of RSA or a known
@@ -100,32 +103,30 @@ class DecryptionKeys:
     look_up: Callable[[str], bytes | None] | None = None
 
     def __post_init__(self) -> None:
-        """Read the keys, so that a bad one is reported before anything else is read."""
+        """Load the keys, so that a bad key is reported before anything else is read."""
         for name in self.by_name:
             self.private_key(name)
         if self.for_any_name is not None:
             self.private_key("")
 
     def __bool__(self) -> bool:
-        """Whether there is any key."""
         return bool(self.by_name or self.for_any_name or self.look_up)
 
     def __str__(self) -> str:
-        """The names that there are keys for; nothing of the keys."""
+        """Return the names of the keys; never the keys."""
         names = list(self.by_name)
         names += [] if self.for_any_name is None else ["<any name>"]
         names += [] if self.look_up is None else ["<looked up>"]
         return ", ".join(names)
 
     def __repr__(self) -> str:
-        """The names that there are keys for."""
         return f"DecryptionKeys({self})"
 
     def private_key(self, name: str) -> _PrivateKey | None:
-        """The key of a name; None if there is none.
+        """Return the key of a name; None if there is none.
 
         Raises:
-            OptionError: What was looked up is not a key that can be used.
+            OptionError: The looked-up key cannot be used.
         """
         pem = self.by_name.get(name, self.for_any_name)
         if pem is None and self.look_up is not None:
@@ -141,12 +142,12 @@ class DecryptionKeys:
 
 
 class PayloadDecryptor:
-    """Decrypts payloads; unwraps each data key once, for a producer uses one for hours.
+    """Decrypts payloads; unwraps each data key once, because producers keep one for hours.
 
-    Any number of threads may use it at a time.
+    Safe to use from several threads.
 
     Args:
-        keys: The private keys; by default none, with which every encrypted payload is an error.
+        keys: The private keys. By default there are none, and every encrypted payload is an error.
     """
 
     def __init__(self, keys: DecryptionKeys | None = None) -> None:
@@ -155,12 +156,12 @@ class PayloadDecryptor:
         self._lock = Lock()
 
     def payload(self, run: EntryRun, index: int) -> memoryview:
-        """The payload of an entry in the clear, still compressed; as it stands if not encrypted.
+        """Return the payload of an entry, decrypted if it is encrypted, and still compressed.
 
         Raises:
             EncryptedPayloadError: There is no key for it.
-            DecryptionError: The key does not open it.
-            OptionError: A key that was looked up cannot be used.
+            DecryptionError: The key does not decrypt it.
+            OptionError: A looked-up key cannot be used.
         """
         stored = run.view(index, layout.PAYLOAD)
         if not run.number(index, layout.FLAGS) & layout.ENCRYPTED:
@@ -172,17 +173,17 @@ class PayloadDecryptor:
             raise
 
     def check(self, run: EntryRun, index: int) -> None:
-        """Find the data key of an entry, if it is encrypted; its payload is not looked at.
+        """Check that the data key of an encrypted entry can be unwrapped; do not read the payload.
 
         Raises:
             EncryptedPayloadError: There is no key for it.
             DecryptionError: The key does not unwrap the data key.
-            OptionError: A key that was looked up cannot be used.
+            OptionError: A looked-up key cannot be used.
         """
         if not run.number(index, layout.FLAGS) & layout.ENCRYPTED:
             return
         try:
-            self._data_key(self._parsed(run.view(index, layout.METADATA)))
+            self._data_key(self._parse(run.view(index, layout.METADATA)))
         except PulsarOffloadError as error:
             run.locate(error, index)
             raise
@@ -191,16 +192,16 @@ class PayloadDecryptor:
         """Decrypt one payload.
 
         Args:
-            metadata: Serialised MessageMetadata of an entry that is encrypted.
+            metadata: Serialised MessageMetadata of an encrypted entry.
             payload: The payload of the entry.
 
         Raises:
-            EncryptedPayloadError: There is no private key of the names that the metadata gives.
+            EncryptedPayloadError: There is no private key for the names in the metadata.
             DecryptionError: No private key unwraps the data key, the payload does not authenticate,
-                or the metadata cannot be understood.
-            OptionError: A key that was looked up cannot be used.
+                or the metadata cannot be decoded.
+            OptionError: A looked-up key cannot be used.
         """
-        parsed = self._parsed(metadata)
+        parsed = self._parse(metadata)
         name, cipher = self._data_key(parsed)
         iv = parsed.encryption_param
         if len(iv) != _IV_BYTES:
@@ -219,7 +220,7 @@ class PayloadDecryptor:
             )
             raise DecryptionError(message) from None
 
-    def _parsed(self, metadata: memoryview) -> Any:  # noqa: ANN401 - a class made at run time
+    def _parse(self, metadata: memoryview) -> Any:  # noqa: ANN401 - a class made at run time
         parsed = _EncryptionMetadata()
         try:
             parsed.ParseFromString(bytes(metadata))
@@ -254,15 +255,15 @@ class PayloadDecryptor:
             data_key = self._data_keys[wrapped]
         if isinstance(data_key, str):
             message = (
-                f"the data key cannot be unwrapped with the private key {data_key}: it is another"
-                " key, or what is wrapped is damaged"
+                f"the data key cannot be unwrapped with the private key {data_key}: it is the"
+                " wrong key, or the wrapped data key is damaged"
             )
             raise DecryptionError(message)
         return data_key
 
     def _unwrap_key(self, wrapped_keys: _WrappedKeys) -> _DataKey | str:
-        """The first data key that can be unwrapped; else the names of the keys that do not."""
-        tried = []
+        """Return the first data key that can be unwrapped, or the names of the keys that failed."""
+        failed_names = []
         for name, wrapped in wrapped_keys:
             private_key = self._keys.private_key(name)
             data_key = None if private_key is None else _unwrap(private_key, wrapped)
@@ -271,25 +272,25 @@ class PayloadDecryptor:
 
                 return name, AESGCM(data_key)
             if private_key is not None:
-                tried.append(name)
-        if not tried:
+                failed_names.append(name)
+        if not failed_names:
             names = ", ".join(sorted({name for name, _ in wrapped_keys}))
-            lack = (
-                f"the private keys that were given are others: {self._keys}; pass the key of one"
+            advice = (
+                f"the private keys have other names: {self._keys}; pass the key of one"
                 if self._keys
                 else "no private key was given: pass one"
             )
             message = (
-                f"the payload is encrypted, with the keys: {names}; {lack} as"
+                f"the payload is encrypted, with the keys: {names}; {advice} as"
                 f" {option_name('decryption_keys')}"
             )
             raise EncryptedPayloadError(message)
-        return ", ".join(tried)
+        return ", ".join(failed_names)
 
 
 @lru_cache(maxsize=64)
 def _load(pem: bytes) -> _PrivateKey:
-    """Read a private key; one of RSA takes 40 ms, for it is checked."""
+    """Load a private key; cached because checking an RSA key takes 40 ms."""
     try:
         from cryptography.exceptions import UnsupportedAlgorithm
         from cryptography.hazmat.primitives.asymmetric import ec, rsa
@@ -297,11 +298,11 @@ def _load(pem: bytes) -> _PrivateKey:
     except ModuleNotFoundError:
         message = f"decryption needs cryptography: {install_command('crypto')}"
         raise OptionError(message) from None
-    # Without the library's own text, and without its error as the cause: both may quote the key.
+    # Neither the library's message nor its error as the cause: both may quote the key.
     try:
         key = load_pem_private_key(pem, None)
     except TypeError:
-        message = "it has a passphrase: give it without one (openssl pkey)"
+        message = "it has a passphrase: remove it (openssl pkey)"
         raise OptionError(message) from None
     except (ValueError, UnsupportedAlgorithm):
         message = "it is not a private key in PEM form, or its curve is not known"
@@ -313,7 +314,7 @@ def _load(pem: bytes) -> _PrivateKey:
 
 
 def _unwrap(private_key: _PrivateKey, wrapped: bytes) -> bytes | None:
-    """The data key; None if it cannot be unwrapped."""
+    """Return the data key; None if it cannot be unwrapped."""
     from cryptography.exceptions import UnsupportedAlgorithm
     from cryptography.hazmat.primitives.asymmetric.rsa import RSAPrivateKey
 
@@ -331,12 +332,12 @@ def _unwrap_by_rsa(private_key: RSAPrivateKey, wrapped: bytes) -> bytes:
     from cryptography.hazmat.primitives.asymmetric.padding import MGF1, OAEP
     from cryptography.hazmat.primitives.hashes import SHA1
 
-    # What Pulsar's clients write; OAEP does not depend on SHA-1 being free of collisions.
+    # Pulsar's clients use SHA-1; OAEP does not depend on its collision resistance.
     return private_key.decrypt(wrapped, OAEP(MGF1(SHA1()), SHA1(), label=None))  # noqa: S303
 
 
 def _unwrap_by_ecies(private_key: EllipticCurvePrivateKey, wrapped: bytes) -> bytes:
-    """The data key in a value of ECIES; raises ValueError if there is none."""
+    """Return the data key in an ECIES value; raises ValueError if it is not valid."""
     from cryptography.hazmat.primitives.asymmetric.ec import ECDH, EllipticCurvePublicKey
 
     coordinate_bytes = (private_key.curve.key_size + 7) // 8

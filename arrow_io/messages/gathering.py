@@ -1,8 +1,7 @@
-"""Columns made of rows: how each is gathered, and the record batch of all that are asked for.
+"""Column plans: how each requested column is gathered from rows, as one record batch.
 
-The columns are gathered into one buffer that is an IPC message of Arrow's columnar format, so that
-one call makes the batch, however many columns it has: nothing is copied, and its columns share the
-buffer.
+The columns are gathered into one buffer, an IPC message of Arrow's columnar format. One call then
+creates the record batch, for any number of columns, without a copy; its columns share the buffer.
 """
 
 from __future__ import annotations
@@ -28,12 +27,12 @@ PROPERTIES: Final = pa.map_(pa.string(), pa.string())
 
 
 class Gathered(NamedTuple):
-    """How a column is gathered.
+    """The source of a column.
 
     Attributes:
         kind: `layout.GATHERED_…`.
-        field: The field of the entry table or of the row table, as the kind says.
-        type: Arrow type of its values; bytes that become text are looked at.
+        field: The field of the entry table or of the row table, by the kind.
+        type: Arrow type of the values; text is checked for bytes that are not ASCII.
     """
 
     kind: int
@@ -42,14 +41,14 @@ class Gathered(NamedTuple):
 
 
 class Gathering:
-    """Some columns, which are gathered at once: for many, that takes hardly more than for one.
+    """Columns that are gathered at once, which takes hardly longer than gathering one.
 
     Args:
-        columns: The name of each column, and how it is gathered.
+        columns: Name and source of each column.
 
     Attributes:
-        schema: The schema of the record batches.
-        properties: The numbers of the columns that are the properties.
+        schema: Schema of the record batches.
+        properties: Indexes of the property columns.
         max_bytes: Maximum size of a record batch of several rows.
     """
 
@@ -59,7 +58,7 @@ class Gathering:
         named = tuple(columns)
         self.schema = pa.schema([pa.field(name, each.type) for name, each in named])
         self._columns: list[Gathered] = []
-        self._places: list[int] = []  # of the columns in the batch, or of the one they are part of
+        self._places: list[int] = []  # index of the batch's column that holds each gathered column
         self.properties: list[int] = []
         buffers = nodes = 0
         for place, (_, each) in enumerate(named):
@@ -67,7 +66,7 @@ class Gathering:
             if each.kind == layout.GATHERED_PROPERTIES:
                 self.properties.append(place)
                 parts += _ENTRIES
-                # A map is a list of structs, which are a node with a buffer of their own.
+                # A map is a list of structs, which are an additional node and buffer.
                 nodes, buffers = nodes + 1, buffers + 1
             self._columns += parts
             self._places += [place] * len(parts)
@@ -83,17 +82,17 @@ class Gathering:
         *,
         is_divisible: bool = False,
     ) -> tuple[pa.RecordBatch, list[tuple[int, Gathered]]] | None:
-        """Return the record batch, as its bytes came.
+        """Return the record batch with unvalidated text.
 
         Args:
             gatherer: The `Gatherer` of the rows.
-            is_divisible: Whether the rows may also be gathered in several record batches.
+            is_divisible: Whether the caller can gather the rows in several record batches.
 
         Returns:
-            None if the rows are divisible and take more than `max_bytes`. Else the batch; and what
-            is odd in it, as the number of a column and how that, or a part of it, is gathered: text
-            that is not all ASCII, which may not be UTF-8, and times of which a timestamp cannot
-            hold one, in whose place is a null.
+            None if the rows are divisible and take more than `max_bytes`. Else the batch, and its
+            odd columns: the column's index, and the source of the column or of its odd child. Odd
+            columns are text that is not all ASCII, so it may not be UTF-8, and times with a value
+            that a timestamp cannot hold, which is null in the batch.
 
         Raises:
             CorruptEntryError: The bytes of one column take more than 2 GiB together.
@@ -132,25 +131,25 @@ _ENTRIES: Final = (
 
 
 def as_text(values: pa.BinaryArray, metrics: ReadMetrics) -> pa.StringArray:
-    """The same bytes as text: what is not UTF-8 becomes U+FFFD, as in Pulsar's Java client.
+    """Convert bytes to text: invalid UTF-8 becomes U+FFFD, as in Pulsar's Java client.
 
     Args:
         values: The bytes.
-        metrics: Counts the texts in which something was replaced.
+        metrics: Counts the replaced texts.
     """
     validity, offsets, data = values.buffers()
     text = pa.Array.from_buffers(_TEXT, len(values), [validity, offsets, data], values.null_count)
-    # If all bytes are below 128, any piece of them is UTF-8.
+    # If all bytes are below 128, any slice of them is UTF-8.
     is_ascii = builds.in_use.columns.is_ascii(memoryview(data).cast("B"))
     return text if is_ascii else valid_text(text, metrics)
 
 
 def valid_text(text: pa.StringArray, metrics: ReadMetrics) -> pa.StringArray:
-    """Text of bytes that may not be UTF-8: what is not becomes U+FFFD.
+    """Replace invalid UTF-8 in a string array by U+FFFD.
 
     Args:
-        text: The bytes.
-        metrics: Counts the texts in which something was replaced.
+        text: A string array of unvalidated bytes.
+        metrics: Counts the replaced texts.
     """
     try:
         text.validate(full=True)

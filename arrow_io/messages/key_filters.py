@@ -1,7 +1,7 @@
-"""Split-block Bloom filters of the keys of some messages, as Parquet's specification has them.
+"""Split-block Bloom filters of message keys, as in Parquet's specification.
 
-A filter answers "is this key among them" with "perhaps" or "surely not". It takes 10.5 bits for
-each different key: of a hundred keys that are not there, it takes one for one that may be.
+A filter answers whether a set contains a key with "perhaps" or "surely not". It takes 10.5 bits per
+distinct key, and about one in a hundred absent keys is a false positive.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from arrow_io.core import builds
 
 _BLOCK_BYTES: Final = 32
 _BITS_PER_KEY: Final = 10.5
-"""By the table in Parquet's specification; a few more in small filters, of whole blocks."""
+"""From the table in Parquet's specification. Small filters have more, because blocks are whole."""
 
 
 def key_filter(keys: pa.Array) -> bytes:
-    """The filter of some keys, each of which counts once.
+    """Return the filter of a set of keys.
 
     Args:
-        keys: Texts or bytes; nulls are left out.
+        keys: Texts or bytes, which may repeat; nulls are left out.
 
     Returns:
         Whole blocks of 32 bytes, at least one.
@@ -37,10 +37,10 @@ def key_filter(keys: pa.Array) -> bytes:
 
 
 def match_filters(filters: pa.BinaryArray, key: str) -> pa.BooleanArray:
-    """For each filter whether its keys may have this one; null filters may have any.
+    """Return for each filter whether it may contain a key; a null filter may contain any.
 
     Args:
-        filters: What `key_filter` gave.
+        filters: Filters made by `key_filter`.
         key: The key.
     """
     count = len(filters)
@@ -53,14 +53,14 @@ def match_filters(filters: pa.BinaryArray, key: str) -> pa.BooleanArray:
 
 
 def _hashes(keys: pa.Array) -> memoryview:
-    """The XXH64 of each key, none of which is null."""
+    """Return the XXH64 hash of each key; no key is null."""
     hashes = memoryview(pa.allocate_buffer(8 * max(1, len(keys)))).cast("B").cast("Q")
     builds.in_use.keys.hash_texts(*_texts(keys.cast(pa.binary())), len(keys), hashes)
     return hashes
 
 
 def _texts(array: pa.BinaryArray) -> tuple[memoryview, memoryview]:
-    """The bytes of all values, at least one, and where each begins and ends."""
+    """Return the bytes of all values, at least one byte, and their Arrow offsets."""
     _, offsets, data = array.buffers()
     view = memoryview(offsets if offsets is not None else bytes(4)).cast("B").cast("i")
     held = data is not None and data.size > 0

@@ -1,4 +1,4 @@
-"""What stands behind the last entry that a reader is given, where somebody can be asked for it."""
+"""The interface to the entries after the last one that a reader has."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ if TYPE_CHECKING:
 
 
 class LaterEntries(Protocol):
-    """Whoever has the entries behind the last one: a broker."""
+    """A source of the entries after the last offloaded one, such as a broker."""
 
     def reaches(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether a client is given messages from an entry on; none behind an open transaction.
+        """Return whether a consumer receives messages that begin at an entry.
+
+        It receives none after an open transaction.
 
         Args:
             ledger_id: The ledger of the entry.
@@ -23,7 +25,7 @@ class LaterEntries(Protocol):
         """
 
     def delivers(self, ledger_id: int, entry_id: int, *, is_chunked: bool) -> bool | None:
-        """Whether a client is given the messages of an entry; if not, they were aborted.
+        """Return whether a consumer receives the messages of an entry; False if aborted.
 
         Args:
             ledger_id: The ledger of an entry with messages of a transaction.
@@ -31,14 +33,14 @@ class LaterEntries(Protocol):
             is_chunked: Whether it is the first chunk of a message.
 
         Returns:
-            None if that is not known.
+            None if it cannot be determined.
 
         Raises:
-            PulsarOffloadError: It cannot be asked.
+            PulsarOffloadError: The source cannot be read.
         """
 
     def adopts(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether a message in chunks that begins with an entry, and ends behind, is given there.
+        """Return whether this source returns a chunked message that begins at an offloaded entry.
 
         Args:
             ledger_id: The ledger of its first chunk.
@@ -48,16 +50,16 @@ class LaterEntries(Protocol):
     def read_completed(
         self, first_chunks: Collection[tuple[int, int]], metrics: ReadMetrics
     ) -> Iterator[tuple[tuple[int, int], EntryRun]]:
-        """The messages in chunks that begin before the last entry, and end behind it.
+        """Read the chunked messages that begin before the last entry and end after it.
 
         Args:
-            first_chunks: Ledger and entry id of the first chunk of each.
+            first_chunks: Ledger id and entry id of the first chunk of each message.
             metrics: Receives counts.
 
         Yields:
-            For each that is complete its first chunk, and a run of one entry with all of it, in the
-            place of its last chunk; in the order of these places.
+            For each complete message, its first chunk and a run of one entry with the whole
+            message, at the position of its last chunk. Ordered by that position.
 
         Raises:
-            PulsarOffloadError: They cannot be read.
+            PulsarOffloadError: The source cannot be read.
         """

@@ -1,32 +1,32 @@
-"""The fixed-width tables that the hot loop fills: what each number in them means.
+"""The fixed-width tables that the hot loop fills: meaning of each number.
 
-Both tables hold nothing but signed 64-bit integers, so the compiled and the pure build of the hot
-loop share one layout, and a numeric column is an Arrow buffer as it stands.
+Both tables hold only signed 64-bit integers, so the compiled and the pure build of the hot loop
+share one layout, and a numeric column can serve as an Arrow buffer.
 
-**Entry table**, row-major, `ENTRY_WIDTH` numbers an entry: what the entry's frame, its
-BrokerEntryMetadata and its MessageMetadata (PulsarApi.proto) say.
+**Entry table**, row-major, `ENTRY_WIDTH` numbers per entry: the entry's frame, its
+BrokerEntryMetadata and its MessageMetadata (PulsarApi.proto).
 
-**Row table**, column-major, `ROW_WIDTH` columns of numbers: what belongs to one message. From the
-begin of one column to that of the next are `stride` numbers, at least as many as there are rows.
+**Row table**, column-major, `ROW_WIDTH` columns: the numbers of one message. The starts of two
+columns are `stride` numbers apart, at least the number of rows.
 
-A *position* packs where bytes stand in a buffer: `start << 32 | length`, both in bytes; `ABSENT`
-(−1) if the message has none. Buffers are therefore below 2 GiB.
+A *position* packs the location of bytes in a buffer: `start << 32 | length`, both in bytes;
+`ABSENT` (−1) if the message has none. Buffers are therefore below 2 GiB.
 """
 
 from __future__ import annotations
 
 ABSENT = -1
 NO_TIME = -(1 << 63)
-"""Stands for a time in ms that an entry does not have; for event times that is 0, as in Pulsar."""
+"""A missing time of an entry, in ms. Event times use 0 instead, as in Pulsar."""
 MAX_MILLISECONDS = (2**63 - 1) // 1000
-"""Greatest time, before or after 1970, that a timestamp in microseconds can hold."""
+"""Greatest time in ms, before or after 1970, that a timestamp in microseconds can hold."""
 
 # Entry table.
 ENTRY_ID = 0
 FRAME = 1
-"""Position of the entry's data (behind the 12-byte entry header)."""
+"""Position of the entry's data (after the 12-byte entry header)."""
 ERROR = 2
-"""0, or the `BAD_…` code of the first thing in this entry that could not be decoded."""
+"""0, or the `BAD_…` code of the first part of this entry that could not be decoded."""
 FLAGS = 3
 CHECKSUM = 4
 """CRC32C stored in the entry (unsigned), or ABSENT."""
@@ -60,7 +60,7 @@ CHUNK_COUNT = 27
 CHUNK_TOTAL_SIZE = 28
 CHUNK_ID = 29
 BODY = 30
-"""Place of the decompressed payload in the buffer of a stretch of entries; set by that stretch."""
+"""Position of the decompressed payload, in the buffer that several entries share."""
 ENTRY_WIDTH = 31
 
 # Bits of FLAGS, in the entry table and (the first three) in the row table.
@@ -76,15 +76,15 @@ BATCHED = 1 << 8
 COMPRESSED = 1 << 9
 HAS_BROKER_INDEX = 1 << 10
 ALONE = 1 << 11
-"""The payload is not decompressed together with those of other entries."""
+"""The payload must be decompressed separately from those of other entries."""
 MIXED = 1 << 12
-"""Of a run, not of an entry: its entries are not all of one kind (`kind_stop`)."""
+"""Flag of a run, not of an entry: its entries differ in kind (`kind_stop`)."""
 LEFT_OUT = 1 << 13
-"""No client is given a message in the place of the entry."""
+"""A Pulsar consumer receives no message at this entry."""
 SPECIAL = BROKEN | ENCRYPTED | CHUNKED
-"""An entry with none of these is read together with its neighbours."""
+"""An entry without any of these flags is read together with its neighbours."""
 BOUND = MARKER | TRANSACTION | CHUNKED
-"""With none of these, nothing depends on other entries, and no other entry on this one."""
+"""An entry without any of these flags is independent of all other entries."""
 
 # COMPRESSION, as PulsarApi.proto has it.
 LZ4 = 1
@@ -109,47 +109,48 @@ ROW_PAYLOAD = 9
 """Position of the value; ABSENT if it is null."""
 ROW_WIDTH = 10
 
-# How the values of a column are gathered: numbers of 64 bits, then of 32 bits, then bytes.
+# Sources of a column's values: 64-bit numbers, then 32-bit numbers, then bytes.
 GATHERED_ENTRY_NUMBERS = 0
 GATHERED_ROW_NUMBERS = 1
 GATHERED_LEDGER_IDS = 2
 GATHERED_ENTRY_TIMES = 3
-"""Milliseconds in the entry table, of which `NO_TIME` is none → microseconds."""
+"""Milliseconds of the entry table, `NO_TIME` if missing → microseconds."""
 GATHERED_ROW_TIMES = 4
-"""The same of the row table, where 0 is none."""
+"""Milliseconds of the row table, 0 if missing → microseconds."""
 GATHERED_BATCH_INDEXES = 5
 GATHERED_CONSTANTS = 6
-"""The same number for each row, which stands in place of the field."""
+"""The same number for every row; `field` is the number."""
 GATHERED_PROPERTIES = 7
-"""Where the properties of each row begin; their names and values are the two columns behind it."""
+"""List offsets of the properties; their names and values are the next two columns."""
 GATHERED_ENTRY_BYTES = 8
 GATHERED_ROW_BYTES = 9
 GATHERED_NAMES = 10
-"""Names of properties; these and their values are as many as there are properties."""
+"""Names of properties. This column and the next have one value per property."""
 GATHERED_VALUES = 11
 
-# What is noted of a column that is gathered.
+# Notes about a gathered column.
 NOTE_VALIDITY = 0
-"""Where in the body its validity bits begin, in bytes; likewise the two below."""
+"""Start of the validity bits in the body, in bytes. The two below are starts, too."""
 NOTE_DATA = 1
 NOTE_BYTES = 2
 NOTE_LENGTH = 3
-"""How many bytes the values take."""
+"""Length of the values in bytes."""
 NOTE_NULLS = 4
 NOTE_ODD = 5
-"""Of times, how many a timestamp cannot hold; of bytes but payloads, 1 if any is above 127."""
+"""For times, the number that a timestamp cannot hold; for bytes except payloads, 1 if any is above
+127."""
 NOTE_WIDTH = 6
 
 # Why `read_entries` stopped.
 COMPLETE = 0
-"""The table is full, or `last_entry_id` is read."""
+"""The table is full, or `last_entry_id` was read."""
 CUT = 1
-"""The next entry is not whole in the buffer."""
+"""The buffer ends within the next entry."""
 PADDING = 2
 """The next length is negative: padding, or the header of the next block."""
 WRONG_ENTRY_ID = 3
 
-# What is wrong with an entry, a message, or a property.
+# Errors of an entry, a message, or a property.
 BAD_BROKER_METADATA = 1
 BAD_FRAME = 2
 BAD_METADATA = 3
@@ -170,15 +171,15 @@ REASONS = {
     BAD_MESSAGE_SIZE: "the batch is too short for the metadata of its next message",
     BAD_MESSAGE_METADATA: "the metadata of a message in the batch cannot be decoded",
     BAD_PAYLOAD_SIZE: "the batch is too short for the payload of its next message",
-    TRAILING_BYTES: "bytes are left behind the last message of the batch",
+    TRAILING_BYTES: "bytes follow the last message of the batch",
     BAD_PROPERTY: "a property of the message cannot be decoded",
     BAD_BATCH_SIZE: "the batch is too small for the number of messages it announces",
-    BAD_CHECKSUM: "the CRC32C of the entry is not the one stored in it",
+    BAD_CHECKSUM: "the CRC32C of the entry differs from the one stored in it",
 }
 
 MAX_COMPRESSION_RATIO = 1 << 16
-"""More bytes than one compressed byte can become with any codec."""
+"""Upper bound of the number of bytes that one compressed byte can become with any codec."""
 MIN_MEMBER_BYTES = 6
-"""A message in a batch takes four bytes of length and two of `payload_size` at the least."""
+"""Minimum size of a message in a batch: four bytes of length and two of `payload_size`."""
 MAX_COMPARED_PROPERTIES = 64
-"""If a message has no more properties, the hot loop compares all pairs to find equal names."""
+"""Up to this number of properties, the hot loop compares all pairs of names of a message."""

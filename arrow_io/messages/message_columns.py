@@ -1,7 +1,7 @@
-"""Messages as positions and numbers, and the Arrow arrays made of them.
+"""Messages as positions and numbers, and the Arrow arrays built from them.
 
-What comes in are entries (`EntryRun`) and the decompressed payloads of batches; what goes out are
-record batches of the columns that are asked for: one that nobody asks for is never gathered.
+The input is entries (`EntryRun`) and the decompressed payloads of batches. The output is record
+batches of the requested columns; a column that nobody requests is never gathered.
 """
 
 from __future__ import annotations
@@ -38,15 +38,16 @@ _SINGLE_PROPERTY_TAG = 0x22
 _BATCH_PROPERTY_TAG = 0x0A
 _NUMBERS_PER_PAGE = 4096 // 8
 _NUMBERS_APART = 5 * 64 // 8
-"""Five lines of a cache: an odd number, so that only every 64th column begins at the same place."""
+"""Five cache lines: an odd number, so that only every 64th column starts at the same page
+offset."""
 
 
 @dataclass(slots=True)
 class _TablePart:
-    """Rows `[start, stop)` whose bytes stand in the same buffers.
+    """Rows `[start, stop)` whose bytes share the same buffers.
 
-    `body` holds key, ordering key and the message's own metadata; `payload` the value. Both are the
-    entry run's buffer if the message was neither batched, compressed nor chunked.
+    `body` holds key, ordering key and the message's own metadata; `payload` holds the value. Both
+    are the entry run's buffer if the message was neither batched, compressed nor chunked.
     """
 
     start: int
@@ -57,12 +58,12 @@ class _TablePart:
     property_tag: int
 
 
-class Place(NamedTuple):
-    """Where in a run of batches a message stands.
+class BatchCursor(NamedTuple):
+    """The position of a message in a run of batches.
 
     Attributes:
         entry: Index of its entry.
-        position: Where in the entry's body it begins, in bytes.
+        position: Its start in the entry's body, in bytes.
         batch_index: Its index in the batch.
     """
 
@@ -72,10 +73,10 @@ class Place(NamedTuple):
 
 
 def _row_stride(capacity: int) -> int:
-    """Numbers from the begin of one column of a row table to that of the next.
+    """Return the distance between the starts of two columns of a row table, in numbers.
 
-    A row is written to all columns at once. If they began in the same place of a page, their lines
-    would compete for the few that a cache has for such a place.
+    A row is written to all columns at once. If the columns started at the same offset of a page,
+    their cache lines would compete for the few slots that a cache has for that offset.
     """
     if capacity < _NUMBERS_PER_PAGE:
         return capacity
@@ -86,10 +87,10 @@ class MessageColumns:
     """Up to `capacity` messages, filled front to back, read as Arrow arrays of `count` rows.
 
     Attributes:
-        capacity: How many rows fit.
-        count: How many rows there are.
+        capacity: Maximum number of rows.
+        count: Number of rows.
         size_bytes: Bytes of entries and values of the rows, as `BatchLimits.max_bytes` counts them.
-        undecoded_rows: Rows whose value could not be decoded, and was counted.
+        undecoded_rows: Rows whose value could not be decoded, and was counted as lost.
     """
 
     def __init__(self, capacity: int) -> None:
@@ -108,13 +109,13 @@ class MessageColumns:
     def add_singles(
         self, run: EntryRun, first: int, stop: int, values: memoryview | None = None
     ) -> int:
-        """Add entries `[first, stop)` of a run, one message each; gives the first not added.
+        """Add the entries `[first, stop)` of a run, one message each; return the first not added.
 
         Args:
             run: The run.
             first: First entry.
-            stop: Behind the last entry.
-            values: The buffer that their decompressed values stand in; None: the run's own.
+            stop: End of the entries (exclusive).
+            values: Buffer of the decompressed values; None for the run's own buffer.
         """
         stop = min(stop, first + self.capacity - self.count)
         field = layout.PAYLOAD if values is None else layout.BODY
@@ -128,16 +129,16 @@ class MessageColumns:
     def add_positions(
         self, run: EntryRun, first: int, batch_index: int, stop: int
     ) -> tuple[int, int, int]:
-        """Add the messages of entries `[first, stop)` of a run without a look into batches.
+        """Add the messages of entries `[first, stop)` of a run without opening batches.
 
         Args:
             run: The run.
             first: First entry.
             batch_index: If the first entry is a batch, index in it of the first message to add.
-            stop: Behind the last entry.
+            stop: End of the entries (exclusive).
 
         Returns:
-            Entry and batch index to go on with, and 0 or the code of what is wrong with that entry.
+            Entry and batch index to resume with, and 0 or the error code of that entry.
         """
         result = self._result
         builds.in_use.entries.add_positions(
@@ -148,29 +149,29 @@ class MessageColumns:
         return result[1], result[2], result[3]
 
     def split_batches(
-        self, run: EntryRun, place: Place, stop: int, bodies: memoryview | None
-    ) -> tuple[Place, int]:
-        """Add messages of batches from a place on, up to entry `stop`, as many as fit.
+        self, run: EntryRun, cursor: BatchCursor, stop: int, bodies: memoryview | None
+    ) -> tuple[BatchCursor, int]:
+        """Add messages of batches from a cursor, up to entry `stop`, as many as fit.
 
         Args:
             run: The run.
-            place: Where the first message stands.
-            stop: Behind the last entry.
-            bodies: The buffer that the decompressed batches stand in; None: the run's own.
+            cursor: Position of the first message.
+            stop: End of the entries (exclusive).
+            bodies: Buffer of the decompressed batches; None for the run's own buffer.
 
         Returns:
-            Place of the next message, and 0 or the code of what is wrong with it.
+            Position of the next message, and 0 or its error code.
         """
         data = run.data if bodies is None else bodies
         field = layout.PAYLOAD if bodies is None else layout.BODY
         result = self._result
         builds.in_use.metadata.split_batches(
-            data, run.table, field, place.entry, stop, place.position, place.batch_index,
+            data, run.table, field, cursor.entry, stop, cursor.position, cursor.batch_index,
             self._rows, self._stride, self.capacity, self.count, result,
         )  # fmt: skip
         self._close_part(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
         _, entry, position, batch_index, code = result.tolist()
-        return Place(entry, position, batch_index), code
+        return BatchCursor(entry, position, batch_index), code
 
     def _close_part(
         self, rows: int, run: EntryRun, body: memoryview, payload: memoryview, property_tag: int
@@ -183,17 +184,17 @@ class MessageColumns:
 
     # Selecting
 
-    def keep(self, selection: pa.Int64Array) -> MessageColumns:
-        """The rows whose numbers are given (ascending), as new columns on the same buffers."""
+    def take(self, selection: pa.Int64Array) -> MessageColumns:
+        """Return the rows of a selection (ascending indices) as new columns on the same buffers."""
         indices = memoryview(selection.buffers()[1]).cast("q")[selection.offset :][: len(selection)]
         other = MessageColumns(max(1, len(selection)))
         other.size_bytes = self.size_bytes * len(selection) // max(1, self.count)
         other.undecoded_rows = {
             row
-            for row, before in enumerate(indices if self.undecoded_rows else ())
-            if before in self.undecoded_rows
+            for row, index in enumerate(indices if self.undecoded_rows else ())
+            if index in self.undecoded_rows
         }
-        builds.in_use.columns.keep_rows(
+        builds.in_use.columns.take_rows(
             self._rows, self._stride, indices, len(selection), other._rows, other._stride
         )
         for each in self._parts:
@@ -204,24 +205,24 @@ class MessageColumns:
 
     def part(self, start: int, stop: int) -> MessageColumns:
         """Return the rows `[start, stop)`, as new columns on the same buffers."""
-        return self.keep(pa.array(range(start, stop), pa.int64()))
+        return self.take(pa.array(range(start, stop), pa.int64()))
 
     # Reading
 
     def gathered(self, gathering: Gathering, tally: Tally) -> pa.RecordBatch:
-        """Gather columns of all rows; of fewer, if all take more than `Gathering.max_bytes`.
+        """Gather columns of all rows, or of the first rows if all exceed `Gathering.max_bytes`.
 
-        If a name of a property stands twice in a row, the last value wins.
+        If a row repeats a property name, the last value wins.
 
         Args:
-            gathering: Which.
-            tally: Says whether what cannot be given is raised, or counted in its metrics, which
-                counts replaced texts too.
+            gathering: The columns.
+            tally: Decides whether undecodable values are raised, or counted in its metrics, which
+                also count replaced texts.
 
         Raises:
-            CorruptEntryError: A timestamp cannot hold a time; or a property cannot be decoded (when
-                salvaging, both are counted: the message is given without the time, or without its
-                properties). Or a column of one row takes more than 2 GiB.
+            CorruptEntryError: A timestamp cannot hold a time, or a property cannot be decoded. When
+                salvaging, both are counted, and the message lacks the time or its properties. Or a
+                column of one row takes more than 2 GiB.
         """
         is_twice, bad = self._find_properties() if gathering.properties else (False, [])
         try:
@@ -235,34 +236,34 @@ class MessageColumns:
             tally.lose(Unit.MESSAGE, self.error(row, code))
         batch, odd = gathered
         unsound = set(gathering.properties if is_twice else ())
-        for place, column in odd:
+        for index, column in odd:
             if column.kind < layout.GATHERED_ENTRY_BYTES:
                 self._lose_times(column, tally)
-            elif place in gathering.properties:
-                unsound.add(place)
+            elif index in gathering.properties:
+                unsound.add(index)
             else:
                 batch = _replace_column(
-                    batch, place, valid_text(batch.column(place), tally.metrics)
+                    batch, index, valid_text(batch.column(index), tally.metrics)
                 )
-        for place in unsound:
-            properties = batch.column(place)
+        for index in unsound:
+            properties = batch.column(index)
             sound = _clean_properties(properties, tally.metrics, is_twice=is_twice)
-            batch = _replace_column(batch, place, sound)
+            batch = _replace_column(batch, index, sound)
         return batch
 
     def _find_properties(self) -> tuple[bool, list[tuple[int, int]]]:
         """Find the properties of each row.
 
         Returns:
-            Whether a name stands twice in one row; and the rows whose properties cannot be decoded,
-            with the code of what is wrong.
+            Whether a row may repeat a name; and the rows whose properties cannot be decoded, with
+            the error codes.
         """
         counts = self._column(layout.ROW_PROPERTY_COUNT)
         metadata = self._column(layout.ROW_METADATA)
         total = builds.in_use.columns.total(counts, self.count)
         if total == 0:
             return False, []
-        # Places of names, then of values, then ends.
+        # Positions of names, then of values, then list offsets.
         whole = memoryview(allocate(16 * total + 4 * (self.count + 1)))
         names = whole[: 8 * total].cast("q")
         values = whole[8 * total : 16 * total].cast("q")
@@ -283,24 +284,24 @@ class MessageColumns:
                     bad.append((row, error))
                     row += 1
                     ends[row] = property_count
-        self._gatherer.take_properties(names, values, ends, property_count)
+        self._gatherer.set_properties(names, values, ends, property_count)
         return is_many, bad
 
     def ledger_ids(self) -> pa.Int64Array:
-        """The ledger id of each row."""
+        """Return the ledger id of each row."""
         return self._gathered(Gathered(layout.GATHERED_LEDGER_IDS, 0, pa.int64()))
 
     def row_numbers(self, field: int) -> pa.Int64Array:
-        """One number of each row (field `ROW_…`)."""
+        """Return one number of each row (field `ROW_…`)."""
         data = self._buffer.slice(8 * field * self._stride, 8 * self.count)
         return pa.Array.from_buffers(pa.int64(), self.count, [None, data])
 
     def entry_numbers(self, field: int) -> pa.Int64Array:
-        """One number of each row's entry."""
+        """Return one number of each row's entry."""
         return self._gathered(Gathered(layout.GATHERED_ENTRY_NUMBERS, field, pa.int64()))
 
     def row_bytes(self, field: int) -> pa.BinaryArray:
-        """Key, ordering key or value of each row.
+        """Return the key, ordering key or value of each row.
 
         Raises:
             CorruptEntryError: They take more than 2 GiB together.
@@ -308,7 +309,7 @@ class MessageColumns:
         return self._gathered(Gathered(layout.GATHERED_ROW_BYTES, field, pa.binary()))
 
     def _gathered(self, column: Gathered) -> pa.Array:
-        """A column in which nothing can be lost."""
+        """Gather a column whose values cannot be lost."""
         batch = _single_gathering(column).record_batch(self._gatherer)
         assert batch is not None  # noqa: S101 - it is not divisible
         return batch[0].column(0)
@@ -319,15 +320,15 @@ class MessageColumns:
         times = self.row_numbers(column.field) if is_row_field else self.entry_numbers(column.field)
         for row, time in enumerate(times.to_pylist()):
             if time != absent and abs(time) > layout.MAX_MILLISECONDS:
-                message = f"time {time} ms is beyond what a timestamp in µs can hold"
+                message = f"time {time} ms is out of the range of a timestamp in µs"
                 tally.lose(Unit.MESSAGE, self.locate(CorruptEntryError(message), row))
 
     def key_bytes(self, tally: Tally) -> pa.BinaryArray:
-        """The key of each row as bytes: decoded if the producer gave bytes, which are Base64.
+        """Return each row's key as bytes; decode Base64, as which clients store binary keys.
 
         Raises:
             CorruptEntryError: A key is marked as Base64 and is not (counted instead when
-                salvaging), or all take more than 2 GiB together.
+                salvaging), or all keys take more than 2 GiB together.
         """
         keys = self.row_bytes(layout.ROW_KEY)
         flags = self.row_numbers(layout.ROW_FLAGS)
@@ -338,7 +339,7 @@ class MessageColumns:
         for row in pc.indices_nonzero(encoded).to_pylist():
             if values[row] is not None:
                 try:
-                    # Java's decoder takes keys without padding too.
+                    # Java's decoder also accepts keys without padding.
                     padding = b"=" * (-len(values[row]) % 4)
                     values[row] = base64.b64decode(values[row] + padding, validate=True)
                 except ValueError:
@@ -348,15 +349,15 @@ class MessageColumns:
         return pa.array(values, pa.binary())
 
     def payloads(self) -> memoryview:
-        """The positions of the rows' values in the buffers that `payload_spans` gives."""
+        """Return the positions of the rows' values in the buffers of `payload_spans`."""
         return self._column(layout.ROW_PAYLOAD)
 
     def payload_spans(self) -> Iterator[tuple[int, int, memoryview]]:
-        """Rows `[start, stop)` whose values stand in the same buffer."""
+        """Return the spans of rows `[start, stop)` whose values share a buffer."""
         return self._spans(lambda part: part.payload)
 
     def version_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
-        """Rows `[start, stop)` written with the same schema version, or with none (None)."""
+        """Return spans of rows `[start, stop)` with the same schema version; None if absent."""
         entries = self._column(layout.ROW_ENTRY)
         for start, stop, run in self._spans(lambda part: part.run):
             row = start
@@ -369,11 +370,11 @@ class MessageColumns:
                 row = end
 
     def error(self, row: int, code: int) -> CorruptEntryError:
-        """The typed error for what is wrong with a row."""
+        """Return the typed error for the error code of a row."""
         return self.locate(CorruptEntryError(layout.REASONS[code]), row)
 
     def locate(self, error: _Error, row: int) -> _Error:
-        """Say in an error which row it is about."""
+        """Add the location of a row to an error, and return the error."""
         part = self._parts[bisect_right(self._parts, row, key=_start) - 1]
         part.run.locate(error, self._column(layout.ROW_ENTRY)[row])
         batch_index = self._column(layout.ROW_BATCH_INDEX)[row]
@@ -386,7 +387,7 @@ class MessageColumns:
     def _spans(
         self, read_part: Callable[[_TablePart], _T], key: Callable[[_T], object] = id
     ) -> Iterator[tuple[int, int, _T]]:
-        """Runs of rows `[start, stop)` that have the same `of(part)`."""
+        """Merge neighbouring parts with the same `read_part(part)`, compared by `key`."""
         pending: tuple[int, int, _T] | None = None
         for part in self._parts:
             value = read_part(part)
@@ -409,19 +410,18 @@ def _single_gathering(column: Gathered) -> Gathering:
     return Gathering([("", column)])
 
 
-def _replace_column(batch: pa.RecordBatch, place: int, values: pa.Array) -> pa.RecordBatch:
-    """The same record batch with another column."""
-    return batch.set_column(place, batch.schema.field(place), values)
+def _replace_column(batch: pa.RecordBatch, index: int, values: pa.Array) -> pa.RecordBatch:
+    return batch.set_column(index, batch.schema.field(index), values)
 
 
 def _clean_properties(
     properties: pa.MapArray, metrics: ReadMetrics, *, is_twice: bool
 ) -> pa.MapArray:
-    """Properties of which some are not ASCII, or some rows have a name twice."""
-    offsets, came = properties.offsets, [properties.keys, properties.items]
-    texts = [valid_text(each, metrics) for each in came]
-    # Names that were different bytes may have become the same text.
-    if is_twice or texts[0] is not came[0]:
+    """Return properties with valid text, and without duplicate names."""
+    offsets, columns = properties.offsets, [properties.keys, properties.items]
+    texts = [valid_text(each, metrics) for each in columns]
+    # Different bytes may have become the same text.
+    if is_twice or texts[0] is not columns[0]:
         offsets, selection = keep_last_of_equal(offsets, texts[0])
         texts = [each.take(selection) for each in texts]
     return pa.MapArray.from_arrays(offsets, *texts)
@@ -430,14 +430,14 @@ def _clean_properties(
 def keep_last_of_equal(
     offsets: pa.Int32Array, names: pa.Array
 ) -> tuple[pa.Int32Array, pa.Int64Array]:
-    """Keep only the last of the entries of a list that have the same name.
+    """Keep only the last entry of each name in a list.
 
     Args:
-        offsets: The offsets of the lists.
-        names: The name of each entry.
+        offsets: Offsets of the lists.
+        names: Name of each entry.
 
     Returns:
-        The offsets of what is left of the lists, and the numbers of the entries that are left.
+        Offsets of the reduced lists, and the numbers of the remaining entries.
     """
     texts = names.to_pylist()
     selection: list[int] = []

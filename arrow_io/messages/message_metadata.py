@@ -1,9 +1,9 @@
-"""What a producer says of a message → the protobuf messages that stand in its entry.
+"""The metadata encoder: a producer's message → the protobuf messages of its entry.
 
-`MessageMetadata` describes an entry, and its message if it is not a batch; `SingleMessageMetadata`
-one message of a batch; `BrokerEntryMetadata` is what the broker adds (PulsarApi.proto). Fields are
-written in the order of their numbers, and those that the Java client always writes always, so the
-bytes are those of Pulsar's own serialiser (LightProto).
+`MessageMetadata` describes an entry, and also its message if the entry is not a batch;
+`SingleMessageMetadata` describes one message of a batch; the broker adds `BrokerEntryMetadata`
+(PulsarApi.proto). Fields are written in the order of their numbers. Fields that the Java client
+always writes are always written. So the bytes equal those of Pulsar's own serialiser (LightProto).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _LONG_BYTES: Final = 8
 _INT64_STOP: Final = 1 << 63
 _UINT64_MASK: Final = (1 << 64) - 1
 _LENGTH_DELIMITED: Final = 2
-"""Wire type of text, bytes and messages; that of numbers is 0."""
+"""Wire type of text, bytes and messages; numbers have 0."""
 _MAX_FIELD: Final = 30
 
 _Properties: TypeAlias = Mapping[str, str] | tuple[tuple[str, str], ...]
@@ -31,34 +31,34 @@ _Properties: TypeAlias = Mapping[str, str] | tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """What a producer sends."""
+    """A message to be produced."""
 
     payload: bytes | None
-    """The value's bytes; None for a null value, which a compacted topic takes as a deletion."""
+    """The value's bytes; None for a null value, which deletes the key in a compacted topic."""
     publish_time_ms: int
-    """When it was published, ms since the epoch."""
+    """Publish time, ms since the epoch."""
     key: str | bytes | None = None
-    """Partition key; bytes are stored as Base64, and marked so."""
+    """Partition key; bytes are stored as Base64, and marked as such."""
     ordering_key: bytes | None = None
     properties: _Properties = ()
     """By name, or pairs of name and value; in order."""
     event_time_ms: int | None = None
-    """Ms since the epoch; None or 0: none."""
+    """Event time, ms since the epoch; None or 0 for none."""
     sequence_id: int | None = None
-    """A signed 64-bit number; None: how many messages were written before this one."""
+    """A signed 64-bit number; None for the number of messages written before this one."""
     producer_name: str = DEFAULT_PRODUCER_NAME
     schema_version: int | bytes | None = None
-    """Version of its schema in Pulsar's registry; bytes are those of another registry."""
+    """Schema version in Pulsar's registry; bytes for a version of another registry."""
     replicated_from: str | None = None
-    """Cluster that it was replicated from."""
+    """Cluster that the message was replicated from."""
     deliver_at_ms: int | None = None
-    """Time before which it is not to be delivered, ms since the epoch."""
+    """Earliest delivery time, ms since the epoch."""
     is_null_key: bool = False
-    """Whether the key of a KEY_VALUE whose parts are SEPARATED is null."""
+    """Whether the key of a SEPARATED KEY_VALUE is null."""
 
     @property
     def key_text(self) -> str | None:
-        """The key as it is stored, and as a client's `getKey()` gives it."""
+        """The key as it is stored, and as a client's `getKey()` returns it."""
         return _key_text(self.key)
 
 
@@ -79,7 +79,7 @@ _FIELD_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
 
 
 def wrong_field(message: Message) -> str | None:
-    """Name of a field whose value has the wrong type; None if all are right.
+    """Return the name of a field whose value has the wrong type; None if all are right.
 
     Example:
         >>> wrong_field(Message(payload="text", publish_time_ms=0))
@@ -93,10 +93,10 @@ def wrong_field(message: Message) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Chunk:
-    """Which part of a message an entry holds (PIP-37)."""
+    """The part of a message that an entry holds (PIP-37)."""
 
     uuid: str
-    """Identity that the message's chunks share."""
+    """Identity that all chunks of the message share."""
     chunk_id: int
     chunk_count: int
     total_bytes: int
@@ -104,12 +104,12 @@ class Chunk:
 
 
 def single_message_metadata(message: Message, sequence_id: int) -> bytes:
-    """The SingleMessageMetadata of a message in a batch.
+    """Encode the SingleMessageMetadata of a message in a batch.
 
     Raises:
-        TypeError: A value of the message is of the wrong type.
+        TypeError: A value of the message has the wrong type.
         AttributeError: Likewise.
-        ValueError: A value is out of its field's range, or is text that UTF-8 cannot hold.
+        ValueError: A value is out of its field's range, or text is not encodable as UTF-8.
     """
     return single_message_fields(
         len(message.payload or b""),
@@ -134,14 +134,14 @@ def single_message_fields(
     is_null: bool,
     is_null_key: bool = False,
 ) -> bytes:
-    """The SingleMessageMetadata of what a `Message` would have; no object is made for each message.
+    """Encode a SingleMessageMetadata from the fields of a `Message`, without creating one.
 
     Raises:
         TypeError: See `single_message_metadata`.
         AttributeError: Likewise.
         ValueError: Likewise.
     """
-    # Most messages have few of the fields: what is not there is not passed on.
+    # Most messages have few of the fields: skip the calls for missing ones.
     fields = [_properties(1, properties)] if properties else []
     if key is not None:
         fields.append(_text(2, _key_text(key)))
@@ -149,7 +149,7 @@ def single_message_fields(
     if event_time_ms:
         fields.append(_time(5, event_time_ms))
     if key is not None:
-        # Java's client writes it for every key, true or false.
+        # The Java client writes it for every key, true or false.
         fields.append(_number(6, isinstance(key, bytes)))
     if ordering_key is not None:
         fields.append(_data(7, ordering_key))
@@ -170,19 +170,19 @@ def batch_metadata(
     compression: int,
     uncompressed_bytes: int,
 ) -> bytes:
-    """The MessageMetadata of a batch.
+    """Encode the MessageMetadata of a batch.
 
     Args:
-        first: First message of the batch. Its keys stand here too, as a hint to the broker.
-        sequence_ids: Those of the first and of the last message.
-        message_count: Messages of the batch.
+        first: First message of the batch. Its keys are written here too, as a hint to the broker.
+        sequence_ids: Sequence ids of the first and the last message.
+        message_count: Number of messages in the batch.
         compression: CompressionType of the payload; 0 is left out.
         uncompressed_bytes: Length of the payload before compression; written if it is compressed.
 
     Raises:
-        TypeError: A value of the message is of the wrong type.
+        TypeError: A value of the message has the wrong type.
         AttributeError: Likewise.
-        ValueError: A value is out of its field's range, or is text that UTF-8 cannot hold.
+        ValueError: A value is out of its field's range, or text is not encodable as UTF-8.
         OverflowError: The schema version is not a signed 64-bit number.
     """
     lowest, highest = sequence_ids
@@ -212,19 +212,19 @@ def message_metadata(
     uncompressed_bytes: int,
     chunk: Chunk | None = None,
 ) -> bytes:
-    """The MessageMetadata of a message that is not a member of a batch.
+    """Encode the MessageMetadata of a message that is not a member of a batch.
 
     Args:
         message: The message.
         sequence_id: Its sequence id.
         compression: CompressionType of the payload; 0 is left out.
         uncompressed_bytes: Length of the payload before compression.
-        chunk: Which part of the message the entry holds; None: all of it.
+        chunk: The part of the message that the entry holds; None for all of it.
 
     Raises:
-        TypeError: A value of the message is of the wrong type.
+        TypeError: A value of the message has the wrong type.
         AttributeError: Likewise.
-        ValueError: A value is out of its field's range, or is text that UTF-8 cannot hold.
+        ValueError: A value is out of its field's range, or text is not encodable as UTF-8.
         OverflowError: The schema version is not a signed 64-bit number.
     """
     return b"".join(
@@ -250,11 +250,11 @@ def message_metadata(
 
 
 def encryption_fields(keys: Sequence[tuple[str, bytes]], algorithm: str, param: bytes) -> bytes:
-    """What the MessageMetadata of an encrypted entry has besides.
+    """Encode the additional MessageMetadata fields of an encrypted entry.
 
     Args:
-        keys: For each key pair its name, and the data key as its public key wraps it.
-        algorithm: Name of the cipher; empty if it is not told.
+        keys: For each key pair its name, and the data key wrapped with its public key.
+        algorithm: Name of the cipher; empty to leave it out.
         param: Initialisation vector.
     """
     wrapped = (_data(13, _data(1, name.encode()) + _data(2, key)) for name, key in keys)
@@ -262,11 +262,11 @@ def encryption_fields(keys: Sequence[tuple[str, bytes]], algorithm: str, param: 
 
 
 def broker_entry_metadata(broker_timestamp_ms: int, index: int) -> bytes:
-    """The BrokerEntryMetadata of an entry (PIP-70).
+    """Encode the BrokerEntryMetadata of an entry (PIP-70).
 
     Args:
         broker_timestamp_ms: When the broker stored it, ms since the epoch.
-        index: The broker's running number of its last message.
+        index: Broker index of its last message.
 
     Raises:
         ValueError: The time is before 1970.
@@ -275,7 +275,7 @@ def broker_entry_metadata(broker_timestamp_ms: int, index: int) -> bytes:
 
 
 def _schema_version(message: Message) -> bytes | None:
-    """A message's schema version as it is stored: 8 bytes, big-endian (`LongSchemaVersion`)."""
+    """Return a schema version as it is stored: 8 bytes, big-endian (`LongSchemaVersion`)."""
     version = message.schema_version
     if version is None or isinstance(version, bytes):
         return version
@@ -296,7 +296,7 @@ def _key_text(key: str | bytes | None) -> str | None:
 
 
 def _properties(field: int, properties: _Properties) -> bytes:
-    """KeyValue messages, in the order of the properties."""
+    """Encode properties as KeyValue messages, in their order."""
     pairs = properties.items() if isinstance(properties, Mapping) else properties
     return b"".join(
         [_data(field, _data(1, name.encode()) + _data(2, value.encode())) for name, value in pairs]
@@ -304,7 +304,7 @@ def _properties(field: int, properties: _Properties) -> bytes:
 
 
 def _unsigned(number: int) -> int:
-    """A signed 64-bit number as the unsigned one of the same bits."""
+    """Convert a signed 64-bit number to the unsigned number with the same bits."""
     if not -_INT64_STOP <= number < _INT64_STOP:
         message = f"{number} is not a signed 64-bit number"
         raise ValueError(message)
@@ -312,19 +312,19 @@ def _unsigned(number: int) -> int:
 
 
 def _number(field: int, number: int | None) -> bytes:
-    """A field with a number, or nothing."""
+    """Encode a number field; nothing for None."""
     return b"" if number is None else _NUMBER_TAGS[field] + varint_bytes(number)
 
 
 def _time(field: int, time_ms: int | None) -> bytes:
-    """A field with a time, or nothing."""
+    """Encode a time field; nothing for None."""
     return b"" if time_ms is None else _number(field, _milliseconds(time_ms))
 
 
 def _milliseconds(time_ms: int) -> int:
-    """A time as it is stored, which clients read as a signed number."""
+    """Check that a time is one that clients, which read a signed number, can represent."""
     if not 0 <= time_ms < _INT64_STOP:
-        message = f"{time_ms} ms is not a time after 1970 began"
+        message = f"{time_ms} ms is not a time from 1970 on"
         raise ValueError(message)
     return time_ms
 
@@ -338,7 +338,7 @@ def _text(field: int, text: str | None) -> bytes:
 
 
 def _data(field: int, data: bytes | None) -> bytes:
-    """A field with bytes, or nothing."""
+    """Encode a bytes field; nothing for None."""
     if data is None:
         return b""
     return _DATA_TAGS[field] + varint_bytes(len(data)) + data

@@ -1,4 +1,4 @@
-"""Entries whose messages a client of Pulsar is given (`Delivery`), in order → message columns."""
+"""The message reader: entries for a Pulsar consumer (`Delivery`) → message columns."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from arrow_io.messages.bodies import decompress_bodies
 from arrow_io.messages.chunks import MAX_HELD_BYTES
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES, decompress
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.messages.message_columns import MessageColumns, Place
+from arrow_io.messages.message_columns import BatchCursor, MessageColumns
 from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
@@ -23,20 +23,20 @@ if TYPE_CHECKING:
     from arrow_io.read_metrics import Tally
 
 _ROW_BYTES: Final = 8 * (layout.ENTRY_WIDTH + layout.ROW_WIDTH)
-"""What is noted of a message that is not batched, besides its bytes."""
+"""Table size of a message that is not batched, besides its own bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """How deep a reader has to look to give the columns asked for.
+    """The parts of an entry that a reader must decode for the requested columns.
 
     Attributes:
-        metadata: Whether more is needed than where messages stand; only then checksums are
+        metadata: Whether more is needed than the positions of messages; only then are checksums
             compared.
-        members: Whether anything is needed that stands inside a batch, which must then be
+        members: Whether anything stored inside a batch is needed, so that batches must be
             decompressed and split. Without it, members of a batch that are `compacted_out` count as
-            messages: only the batch itself tells of them.
-        payload: Whether the value itself is needed.
+            messages, because only the batch itself identifies them.
+        payload: Whether values are needed.
     """
 
     metadata: bool = True
@@ -44,7 +44,7 @@ class Needs:
     payload: bool = True
 
     def __or__(self, other: Needs) -> Needs:
-        """What is needed by one or the other."""
+        """Return the union of both needs."""
         return Needs(
             self.metadata or other.metadata,
             self.members or other.members,
@@ -54,16 +54,16 @@ class Needs:
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How large message columns grow before they are given.
+    """The growth limits of message columns.
 
     Attributes:
-        first_rows: Rows of the first; each further one may have twice as many as the one before.
-        max_rows: Rows at the most.
-        first_bytes: Bytes after which the first takes no further entry; each further one may have
-            twice as many as the one before.
-        max_bytes: Bytes of entries, and of what is made of them, after which no further entry is
-            added. That is what is decompressed or decrypted of an entry. Of any other it is a copy
-            of the value, if that is wanted: the entry counts twice then.
+        first_rows: Rows of the first columns; the limit doubles with each following columns.
+        max_rows: Maximum number of rows.
+        first_bytes: Bytes after which no entry is added to the first columns; the limit doubles
+            with each following columns.
+        max_bytes: Bytes of entries, and of data made from them, after which no entry is added. For
+            compressed or encrypted entries, that data is the decompressed or decrypted payload. For
+            other entries it is a copy of the value, so they count twice if values are needed.
     """
 
     first_rows: int = 2048
@@ -72,10 +72,10 @@ class BatchLimits:
     max_bytes: int = BATCH_BYTES
 
     def limit_bytes(self, size_bytes: int) -> BatchLimits:
-        """The same, or less: for columns that take about so many bytes while they are made.
+        """Return the same limits, or lower ones that keep columns within a memory budget.
 
         Args:
-            size_bytes: Bytes of entries, of what is known of each, and of the columns.
+            size_bytes: Memory for the entries, their tables, and the columns, while they are built.
         """
         rows = max(1, min(self.max_rows, size_bytes // 2 // _ROW_BYTES))
         return replace(
@@ -91,9 +91,10 @@ class MessageReader:
 
     Args:
         runs: The entries.
-        needs: How deep to look.
-        tally: Says whether damage is raised, or counted in its metrics, which receive all counts.
-        limits: How large the message columns grow.
+        needs: The parts to decode.
+        tally: Decides whether damage is raised, or counted in its metrics, which receive all
+            counts.
+        limits: The growth limits of the message columns.
         decryptor: Decrypts payloads; by default it has no key.
     """
 
@@ -108,7 +109,7 @@ class MessageReader:
     ) -> None:
         self._runs = runs
         self._needs = needs
-        # How often an entry counts of which nothing is decompressed or decrypted.
+        # How often an entry counts that is neither decompressed nor decrypted.
         self._times_plain = 1 + needs.payload
         self._tally = tally
         self._limits = limits or BatchLimits()
@@ -117,16 +118,16 @@ class MessageReader:
         self._max_bytes = min(self._limits.first_bytes, self._limits.max_bytes)
 
     def __iter__(self) -> Iterator[MessageColumns]:
-        """Message columns with at least one row each.
+        """Return message columns with at least one row each.
 
-        All rows that stand before an error are given before it.
+        All rows before an error are returned first.
 
         Raises:
             CorruptEntryError: An entry cannot be decoded (counted instead when salvaging).
-            ChecksumError: Its CRC32C does not match (likewise).
-            DecryptionError: The key that is given for it does not open it (likewise).
-            EncryptedPayloadError: What is asked for is encrypted, and no key is given for it.
-            OptionError: A private key that was looked up cannot be used.
+            ChecksumError: The CRC32C of an entry does not match (counted likewise).
+            DecryptionError: The key for an entry does not decrypt it (counted likewise).
+            EncryptedPayloadError: A requested column is encrypted, and there is no key for it.
+            OptionError: A looked-up private key cannot be used.
             PulsarOffloadError: The entries cannot be read.
         """
         try:
@@ -160,7 +161,7 @@ class MessageReader:
         batch_index = 0
         while index < stop:
             first = index
-            fits = run.stop_with(index, stop, self._room)
+            fits = run.stop_at_bytes(index, stop, self._room)
             index, batch_index, code = self._columns.add_positions(run, index, batch_index, fits)
             self._hold(run, first, index)
             if code:
@@ -169,10 +170,10 @@ class MessageReader:
                 self._tally.lose(Unit.ENTRY, error)
                 index, batch_index = index + 1, 0
             if self._is_full():
-                yield self._give()
+                yield self._swap_columns()
 
     def _read_stretches(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
-        """Read entries that are not special, those of one kind together."""
+        """Read entries that are not special; consecutive entries of one kind together."""
         while index < stop:
             end = run.kind_stop(index, stop)
             flags = run.number(index, layout.FLAGS)
@@ -181,7 +182,7 @@ class MessageReader:
             if flags & layout.COMPRESSED and (flags & layout.BATCHED or self._needs.payload):
                 bodies, end, is_any_alone = decompress_bodies(run, index, end, self._room)
             else:
-                end = run.stop_with(index, end, self._room // self._times_plain)
+                end = run.stop_at_bytes(index, end, self._room // self._times_plain)
             while index < end:
                 alone = end
                 if is_any_alone:
@@ -202,38 +203,38 @@ class MessageReader:
             if bodies is not None:
                 self._columns.size_bytes += run.body_bytes(first, index)
             if self._is_full():
-                yield self._give()
+                yield self._swap_columns()
 
     def _add_batches(
         self, run: EntryRun, index: int, stop: int, bodies: memoryview | None
     ) -> Iterator[MessageColumns]:
-        place = Place(index)
-        while place.entry < stop:
-            start = place
-            place, code = self._columns.split_batches(run, start, stop, bodies)
+        cursor = BatchCursor(index)
+        while cursor.entry < stop:
+            start = cursor
+            cursor, code = self._columns.split_batches(run, start, stop, bodies)
             if bodies is not None:
                 self._columns.size_bytes += (
-                    run.body_bytes(start.entry, place.entry) - start.position + place.position
+                    run.body_bytes(start.entry, cursor.entry) - start.position + cursor.position
                 )
             if code:
-                self._lose_rest(run, place, code)
-                place = Place(place.entry + 1)
+                self._lose_rest(run, cursor, code)
+                cursor = BatchCursor(cursor.entry + 1)
             times = self._times_plain if bodies is None else 1
-            self._hold(run, start.entry, place.entry, times)
+            self._hold(run, start.entry, cursor.entry, times)
             if self._is_full():
-                yield self._give()
+                yield self._swap_columns()
 
-    def _lose_rest(self, run: EntryRun, place: Place, code: int) -> None:
-        """Count a message of a batch that is bad, and those behind it, which cannot be found."""
+    def _lose_rest(self, run: EntryRun, cursor: BatchCursor, code: int) -> None:
+        """Count a bad message of a batch, and those after it, which cannot be located."""
         error = CorruptEntryError(layout.REASONS[code])
         if code == layout.BAD_BATCH_SIZE:
-            run.locate(error, place.entry)
+            run.locate(error, cursor.entry)
             self._tally.lose(Unit.ENTRY, error)
             return
-        error.located(batch_index=place.batch_index)
-        run.locate(error, place.entry)
-        members = run.number(place.entry, layout.BATCH_SIZE)
-        self._tally.lose(Unit.MESSAGE, error, count=max(1, members - place.batch_index))
+        error.located(batch_index=cursor.batch_index)
+        run.locate(error, cursor.entry)
+        members = run.number(cursor.entry, layout.BATCH_SIZE)
+        self._tally.lose(Unit.MESSAGE, error, count=max(1, members - cursor.batch_index))
 
     def _read_one(self, run: EntryRun, index: int) -> Iterator[MessageColumns]:
         rows = self._read_special(run, index)
@@ -243,23 +244,23 @@ class MessageReader:
         if self._columns.count:
             self._columns.size_bytes += run.entry_bytes(index)
         if self._is_full():
-            yield self._give()
+            yield self._swap_columns()
 
     def _hold(self, run: EntryRun, first: int, stop: int, times: int = 1) -> None:
         """Count the bytes of entries that rows come from, or that earlier rows keep in memory.
 
         Args:
-            run: The entries' run.
-            first: The first of them.
-            stop: The one behind the last.
-            times: How often each of their bytes counts.
+            run: The run of the entries.
+            first: First entry.
+            stop: End of the entries (exclusive).
+            times: How often each byte counts.
         """
         if stop > first and self._columns.count:
             self._columns.size_bytes += times * run.bytes_between(first, stop)
 
     @property
     def _room(self) -> int:
-        """Bytes of entries and bodies after which the columns take no further entry."""
+        """Bytes of entries and bodies that the columns can still take."""
         return self._max_bytes - self._columns.size_bytes
 
     def _is_full(self) -> bool:
@@ -268,14 +269,15 @@ class MessageReader:
             columns.count > 0 and columns.size_bytes >= self._max_bytes
         )
 
-    def _give(self) -> MessageColumns:
+    def _swap_columns(self) -> MessageColumns:
+        """Replace the columns by empty ones with higher limits; return the full ones."""
         full = self._columns
         self._max_bytes = min(2 * self._max_bytes, self._limits.max_bytes)
         self._columns = MessageColumns(min(2 * full.count, self._limits.max_rows))
         return full
 
     def _read_special(self, run: EntryRun, index: int) -> Iterator[MessageColumns] | None:
-        """Read an entry by itself; gives the rows of a batch, or adds those of anything else."""
+        """Read one entry on its own. Return the rows of a batch; add any other message."""
         entry = run.fields(index)
         flags = entry[layout.FLAGS]
         try:
@@ -296,19 +298,19 @@ class MessageReader:
         self._columns.size_bytes += 0 if value is None else len(value)
 
     def _value(self, run: EntryRun, index: int, entry: list[int]) -> memoryview | None:
-        """The value of a single message, made of its payload; None if it is null or not wanted."""
+        """Return the value of a single message; None if it is null or not needed."""
         flags = entry[layout.FLAGS]
         if not self._needs.payload or flags & layout.NULL_VALUE:
             return None
         if flags & layout.CHUNKED:
-            stored = memoryview(run.joined[entry[layout.ENTRY_ID]])
+            stored = memoryview(run.joined_payloads[entry[layout.ENTRY_ID]])
         else:
             stored = self._decryptor.payload(run, index)
         return _decompress(entry, stored) if flags & layout.COMPRESSED else stored
 
     def _read_batch(self, run: EntryRun, index: int, entry: list[int]) -> Iterator[MessageColumns]:
         if not self._needs.members:
-            # How many messages it has stands in the clear; what cannot be opened gives none.
+            # The number of messages is not encrypted; a batch that cannot be decrypted has no rows.
             self._decryptor.check(run, index)
             return self._read_positions(run, index, index + 1)
         body = self._decryptor.payload(run, index)
@@ -323,6 +325,6 @@ def _decompress(entry: list[int], payload: memoryview) -> memoryview:
         entry[layout.COMPRESSION],
         payload,
         entry[layout.UNCOMPRESSED_SIZE],
-        # As many bytes as are held of chunks that are not compressed.
+        # Chunked messages have the same limit as the chunks that are held for them.
         most_bytes=MAX_HELD_BYTES if entry[layout.FLAGS] & layout.CHUNKED else MAX_MESSAGE_BYTES,
     )

@@ -1,9 +1,9 @@
-"""Which transactions were committed (PIP-31): a marker behind the messages says so.
+"""The outcomes of transactions (PIP-31), from markers that follow the messages.
 
-A message of a transaction is a row only if a TXN_COMMIT marker with its ids follows in the same
-topic partition. So, unless that is known, the reader looks ahead: the entries read on the way are
-kept, up to a bound, and given to the reader when it comes to them; past the bound, the look-ahead
-goes on by itself, and they are read twice.
+A message of a transaction becomes a row only if a TXN_COMMIT marker with its ids follows in the
+same topic partition. So, unless the outcome is recorded, a lookahead reads on until it finds the
+marker. It buffers the entries up to a bound, and the reader takes them from the buffer. Beyond the
+bound, the lookahead continues independently, and these entries are read twice.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ MAX_BUFFERED_BYTES = 32 << 20
 
 
 class Outcome(Enum):
-    """What became of a transaction."""
+    """The outcome of a transaction."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"
-    """No marker in what is offloaded: still open, or decided in a newer ledger."""
+    """The offloaded entries hold no marker: still open, or decided in a newer ledger."""
 
 
 class RecordedOutcome(NamedTuple):
-    """What is known of a transaction without reading.
+    """The outcome of a transaction that was recorded by an earlier read.
 
-    It holds for its messages in some ledgers: whoever knows it has seen that they hold no marker of
-    it before one of these messages.
+    It holds for the messages of the transaction in a range of ledgers: these hold no marker of it
+    before one of these messages.
     """
 
     first_ledger_id: int
@@ -52,21 +52,20 @@ _NOTHING: Final[Mapping[str, RecordedOutcome]] = MappingProxyType({})
 
 
 class TransactionLookahead:
-    """The entries of one topic partition, in order, with a look ahead at transaction markers.
+    """The entries of one topic partition, in order, with a lookahead for transaction markers.
 
     Args:
-        runs: Entries from where the reader begins to the end of what is offloaded.
-        reopen: Gives the entries behind a run, afresh, to the end of what is offloaded.
-        skip_gap: Makes `runs` go on with the next that is `is_in_range`; None if all are.
-        recorded: What is known of transactions, by their ids as `__txn_id__` has them.
-        verify: Whether checksums are compared before markers are believed, if they were not yet;
-            then those of whatever is looked at ahead.
-        max_buffered_bytes: How many bytes of entries and their tables to keep between reader and
-            look-ahead.
+        runs: Entries from the reader's start to the end of the offloaded entries.
+        reopen: Opens the entries after a run, to the end of the offloaded entries.
+        skip_gap: Makes `runs` continue with the next run that is `is_in_range`; None if all are.
+        recorded: Recorded outcomes by transaction id, spelled as in `__txn_id__`.
+        verify: Whether to compare checksums, if that was not done, before markers are trusted. Then
+            the lookahead verifies every run that it reads.
+        max_buffered_bytes: Maximum bytes of entries and their tables between reader and lookahead.
 
     Attributes:
-        damage: The error of the first entry met that cannot be decoded, and may have been a marker;
-            None if there is none.
+        damage: Error of the first entry that cannot be decoded, and may have been a marker; None if
+            there is none.
     """
 
     def __init__(
@@ -92,30 +91,30 @@ class TransactionLookahead:
         self.damage: CorruptEntryError | None = None
 
     def __iter__(self) -> Iterator[EntryRun]:
-        """The entries, in order."""
+        """Return the entries, in order."""
         while True:
             if self._buffered:
                 run = self._buffered.popleft()
                 self._buffered_bytes -= run.held_bytes
             else:
-                following = next(self._runs, None)
-                if following is None:
+                next_run = next(self._runs, None)
+                if next_run is None:
                     return
-                run = following
-                if self._verify and run.has(layout.MARKER):
+                run = next_run
+                if self._verify and run.has_flag(layout.MARKER):
                     run.verify_checksums()
                 self._note_markers(run)
             yield run
 
     def skip_gap(self) -> None:
-        """Go on with the next run that is `is_in_range`."""
+        """Continue with the next run that is `is_in_range`."""
         while self._buffered and not self._buffered[0].is_in_range:
             self._buffered_bytes -= self._buffered.popleft().held_bytes
         if not self._buffered and self._skip_gap is not None:
             self._skip_gap()
 
     def outcome(self, most: int, least: int, ledger_id: int) -> Outcome:
-        """What became of the transaction with these id bits, of which a ledger has a message."""
+        """Return the outcome of a transaction, by its id bits, for a message in a ledger."""
         if self._recorded and (most, least) not in self._outcomes:
             recorded = self._recorded.get(f"({most},{least})")
             if (
@@ -133,7 +132,7 @@ class TransactionLookahead:
         if run is None:
             return False
         if self._verify:
-            # Any that is broken may have been a marker.
+            # Any broken entry may have been a marker.
             run.verify_checksums()
         self._note_markers(run)
         if self._lookahead is None:

@@ -1,7 +1,7 @@
-"""The numbers that entries are spelled in: protobuf's, and those of Java's buffers.
+"""The encodings of numbers in entries: protobuf varints and Java's big-endian integers.
 
-For the sources of the core. The compiled build has the same from `_wire.pxd`, whose functions C can
-inline.
+For the pure build of the core; the compiled build has the same functions in `_wire.pxd`, where C
+can inline them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ONE_BYTE = tuple(bytes([number]) for number in range(0x80))
 
 
 def varint_bytes(number: int) -> bytes:
-    """A number from 0 as a varint: seven bits a byte, the lowest first."""
+    """Encode a number (at least 0) as a varint: seven bits per byte, the lowest first."""
     if number < len(_ONE_BYTE):
         return _ONE_BYTE[number]
     encoded = []
@@ -37,7 +37,11 @@ def varint_bytes(number: int) -> bytes:
 
 
 def varint(p: Sequence[int], i: int, stop: int) -> tuple[int, int]:
-    """A protobuf varint of at most ten bytes, and the position behind it; −1 if it is not whole."""
+    """Decode a protobuf varint of at most ten bytes.
+
+    Returns:
+        The value and the position after it; −1 as the position if it is incomplete.
+    """
     value = 0
     shift = 0
     while i < stop and shift < 70:  # noqa: PLR2004 - ten times seven bits
@@ -51,14 +55,14 @@ def varint(p: Sequence[int], i: int, stop: int) -> tuple[int, int]:
 
 
 def skip(p: Sequence[int], i: int, stop: int, tag: int) -> int:
-    """The position behind a field that is not a varint; −1 if it is not whole or of unknown kind.
+    """Return the position after a field that is not a varint; −1 if it is incomplete or unknown.
 
     Args:
         p: Bytes of the message.
-        i: Where the field's value begins, behind its tag.
+        i: Start of the field's value, after its tag.
         stop: End (exclusive) of the message.
-        tag: Number and wire type of the field: 1 is eight bytes, 2 a length and so many bytes, 5
-            four bytes.
+        tag: Number and wire type of the field. Wire type 1 is eight bytes, 2 a length and that many
+            bytes, 5 four bytes.
     """
     wire_type = tag & 7
     if wire_type == 2:  # noqa: PLR2004
@@ -75,21 +79,21 @@ def skip(p: Sequence[int], i: int, stop: int, tag: int) -> int:
 
 
 def int64(value: int) -> int:
-    """What protobuf makes of a varint in an int64 field: the 64-bit two's complement."""
+    """Convert a varint to the value of an int64 field: the 64-bit two's complement."""
     return value - _TWO64 if value >= _TWO63 else value
 
 
 def int32(value: int) -> int:
-    """What protobuf makes of a varint in an int32 field: the low 32 bits, signed."""
+    """Convert a varint to the value of an int32 field: the low 32 bits, signed."""
     low = value & MASK32
     return low - TWO32 if low >= TWO31 else low
 
 
 def uint32_be(p: Sequence[int], i: int) -> int:
-    """The unsigned number in the four bytes from `i` on, the highest byte first."""
+    """Return the unsigned big-endian number in the four bytes from `i`."""
     return p[i] << 24 | p[i + 1] << 16 | p[i + 2] << 8 | p[i + 3]
 
 
 def pack_position(start: int, length: int) -> int:
-    """The position (`arrow_io.messages.layout`) of so many bytes from `start` on."""
+    """Return the position (`arrow_io.messages.layout`) of `length` bytes from `start`."""
     return start << 32 | length

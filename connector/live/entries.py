@@ -19,7 +19,7 @@ from arrow_io.format.entry_frame import write_entry
 from arrow_io.messages import layout
 from arrow_io.messages.codecs import NONE
 from arrow_io.messages.entry_run import EntryRun, int64_view
-from arrow_io.messages.entry_writer import sent_entry
+from arrow_io.messages.entry_writer import encode_entry
 from arrow_io.messages.message_metadata import (
     Message,
     batch_metadata,
@@ -146,7 +146,7 @@ class LiveEntries:
         metadata = message_metadata(
             message, _NO_SEQUENCE_ID, compression=NONE, uncompressed_bytes=len(payload)
         )
-        return sent_entry(metadata, payload)
+        return encode_entry(metadata, payload)
 
     def _batch(self, members: Sequence[tuple[int, _pulsar.Message]]) -> bytes:
         parts: list[bytes] = []
@@ -179,7 +179,7 @@ class LiveEntries:
             compression=NONE,
             uncompressed_bytes=len(stored),
         )
-        return sent_entry(metadata, stored)
+        return encode_entry(metadata, stored)
 
     def _message(self, client_message: _pulsar.Message) -> Message:
         """What the client tells of it."""
@@ -236,7 +236,7 @@ def _encrypted_entry(message: Message, client_message: _pulsar.Message) -> bytes
         metadata = message_metadata(message, _NO_SEQUENCE_ID, **options)
     keys = [(each.key, each.value()) for each in context.keys()]  # noqa: SIM118 - no mapping
     fields = encryption_fields(keys, context.algorithm(), context.param())
-    return sent_entry(metadata + fields, payload)
+    return encode_entry(metadata + fields, payload)
 
 
 def _shared_fields(client_message: _pulsar.Message) -> Message:

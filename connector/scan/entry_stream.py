@@ -73,7 +73,7 @@ class EntryStream:
                 ledger = self._read.ledger(each.ledger_id)
                 for run in self._task_runs(ledger, each.first_entry_id, each.last_entry_id):
                     self._check_order(order, run)
-                    run.before_gap = (run.ledger_id, run.last_entry_id) == last
+                    run.is_before_gap = (run.ledger_id, run.last_entry_id) == last
                     yield run
             ledger_id, entry_id = last
             if not self._is_gap_skipped:

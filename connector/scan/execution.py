@@ -162,7 +162,7 @@ class RecordBatchBuilder:
         """
         for columns in messages:
             selection = self.options.bounds.matching_rows(columns)
-            rows = columns if selection is None else columns.keep(selection)
+            rows = columns if selection is None else columns.take(selection)
             if not rows.count:
                 continue
             if self.options.row_filter is None:
@@ -182,7 +182,7 @@ class RecordBatchBuilder:
             selection = row_filter.matching_rows(decoded)
             matching_rows, matching_batch = rows, decoded
             if len(selection) < rows.count:
-                matching_rows = rows.keep(pc.add(selection, first) if first else selection)
+                matching_rows = rows.take(pc.add(selection, first) if first else selection)
             if len(selection) < count:
                 matching_batch = decoded.take(selection)
             if matching_rows.count:

@@ -341,7 +341,7 @@ def test_lost_messages_leave_the_bound_where_it_was(monkeypatch: pytest.MonkeyPa
     run = entry_run([*lost, *_ABC])
 
     assert [assembler.add(run, index) for index in range(len(lost) + 2)] == [None] * (len(lost) + 2)
-    with pytest.raises(CorruptEntryError, match="others that were open at once"):
+    with pytest.raises(CorruptEntryError, match="that were open at once exceed"):
         assembler.add(run, len(lost) + 2)
 
 
@@ -454,7 +454,7 @@ def test_oldest_open_message_gives_way(
     run = entry_run([_ABC[0], _XY[0], _XY[1], _ABC[1]])
 
     assert [assembler.add(run, index) for index in range(3)] == [None, None, b"xxxyyy"]
-    with pytest.raises(CorruptEntryError, match="others that were open at once"):
+    with pytest.raises(CorruptEntryError, match="that were open at once exceed"):
         assembler.add(run, 3)
 
     assert tally.metrics.incomplete_messages == 1
@@ -472,7 +472,7 @@ def test_message_beyond_the_bound_is_an_error(monkeypatch: pytest.MonkeyPatch, n
     for first in (0, 3):
         for index in range(first, first + number // 3):
             assert assembler.add(run, index) is None
-        with pytest.raises(CorruptEntryError, match="others that were open at once"):
+        with pytest.raises(CorruptEntryError, match="that were open at once exceed"):
             assembler.add(run, first + number // 3)
 
     assert tally.metrics.incomplete_messages == 2

@@ -169,7 +169,7 @@ def test_no_key_is_given() -> None:
         match=r"keys: ec, rsa; no private key was given: pass one as decryption_keys$",
     ):
         _decrypt(sealed)
-    with pytest.raises(EncryptedPayloadError, match=r"keys: ec, rsa; .* given are others: other;"):
+    with pytest.raises(EncryptedPayloadError, match=r"keys: ec, rsa; .* have other names: other;"):
         _decrypt(sealed, keys=_OTHER.keys())
 
 
@@ -228,7 +228,7 @@ def test_only_keys_that_were_tried_are_named() -> None:
     sealed = seal(_PAYLOAD, [_OTHER, _RSA, _EC])
     wrong = DecryptionKeys({"ec": _OTHER.pem(), "rsa": _EC.pem()})
 
-    with pytest.raises(DecryptionError, match="with the private key rsa, ec: it is another"):
+    with pytest.raises(DecryptionError, match="with the private key rsa, ec: it is the wrong"):
         _decrypt(sealed, keys=wrong)
 
 

@@ -34,7 +34,7 @@ def test_bytes_and_numbers_of_an_entry() -> None:
     assert [run.view(n, layout.FRAME) for n in range(3)] == _ALL
     assert [run.number(n, layout.ENTRY_ID) for n in range(3)] == [7, 8, 9]
     assert run.fields(1)[layout.ENTRY_ID] == 8
-    assert bytes(run.at(layout.ABSENT)) == b""
+    assert bytes(run.bytes_at(layout.ABSENT)) == b""
 
 
 def test_length_of_the_entries() -> None:

@@ -111,7 +111,7 @@ def _gathered(
         gatherer.add(row, number, memoryview(table), data.view, body.view, payload.view)
     if names:
         found = (memoryview(each) for each in (names, values, ends))
-        gatherer.take_properties(*found, len(names))
+        gatherer.set_properties(*found, len(names))
     gathering = Gathering([(f"{n}", each) for n, each in enumerate(columns)])
     made = gathering.record_batch(gatherer)
     assert made is not None

@@ -98,19 +98,19 @@ def test_rows_of_several_runs_are_gathered() -> None:
 def test_rows_that_are_kept(kept: list[int], build: str) -> None:
     """Any rows can be chosen, and chosen among again; none is fine too."""
     with using_build(build):
-        chosen = _all_columns(_runs()).keep(pa.array(kept, pa.int64()))
+        chosen = _all_columns(_runs()).take(pa.array(kept, pa.int64()))
 
         assert chosen.count == len(kept)
         if kept:
             assert _told(chosen) == [_EXPECTED[n] for n in kept]
-            last = chosen.keep(pa.array([len(kept) - 1], pa.int64()))
+            last = chosen.take(pa.array([len(kept) - 1], pa.int64()))
             assert _told(last) == [_EXPECTED[kept[-1]]]
 
 
 @pytest.mark.usefixtures("build")
 def test_kept_rows_may_be_a_slice() -> None:
     """The numbers of the rows may begin anywhere in their Arrow array."""
-    chosen = _all_columns(_runs()).keep(pa.array([0, 2, 4, 6], pa.int64()).slice(1, 2))
+    chosen = _all_columns(_runs()).take(pa.array([0, 2, 4, 6], pa.int64()).slice(1, 2))
 
     assert _told(chosen) == [_EXPECTED[2], _EXPECTED[4]]
 
@@ -122,13 +122,13 @@ def test_kept_rows_keep_what_is_known_of_them() -> None:
     columns.size_bytes = 700
     columns.undecoded_rows = {0, 3, 5}
 
-    chosen = columns.keep(pa.array([1, 3, 4, 5], pa.int64()))
+    chosen = columns.take(pa.array([1, 3, 4, 5], pa.int64()))
     assert (chosen.size_bytes, chosen.undecoded_rows) == (400, {1, 3})
-    again = chosen.keep(pa.array([0, 3], pa.int64()))
+    again = chosen.take(pa.array([0, 3], pa.int64()))
     assert (again.size_bytes, again.undecoded_rows) == (200, {1})
-    nothing = columns.keep(pa.array([], pa.int64()))
+    nothing = columns.take(pa.array([], pa.int64()))
     assert (nothing.size_bytes, nothing.undecoded_rows) == (0, set())
-    assert nothing.keep(pa.array([], pa.int64())).size_bytes == 0
+    assert nothing.take(pa.array([], pa.int64())).size_bytes == 0
     assert (columns.size_bytes, columns.undecoded_rows) == (700, {0, 3, 5})
 
 
@@ -158,7 +158,7 @@ def test_rows_are_located_among_many_parts() -> None:
         return [(each.ledger_id, each.entry_id, each.batch_index) for each in errors]
 
     assert places(columns) == expected
-    assert places(columns.keep(pa.array(range(2, len(expected), 7), pa.int64()))) == expected[2::7]
+    assert places(columns.take(pa.array(range(2, len(expected), 7), pa.int64()))) == expected[2::7]
 
 
 @pytest.mark.usefixtures("build")

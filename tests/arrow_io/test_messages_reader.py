@@ -294,7 +294,7 @@ class _Gapped:
             for number, entry in enumerate((*owned, *gap)):
                 run = entry_run([entry], first_entry_id=entry_id + number)
                 run.is_in_range = number < len(owned)
-                run.before_gap = number == len(owned) - 1 and not self._is_end_lost
+                run.is_before_gap = number == len(owned) - 1 and not self._is_end_lost
                 if not run.is_in_range:
                     if self._is_skipped:
                         break
@@ -454,7 +454,7 @@ def test_entry_that_cannot_be_decrypted_is_passed_over_when_salvaging() -> None:
 
     assert _values(columns) == [b"a", b"f"]
     assert tally.metrics.lost == {(Unit.ENTRY, "DecryptionError"): 3}
-    with pytest.raises(EncryptedPayloadError, match=r"keys: other; .*given are others: key"):
+    with pytest.raises(EncryptedPayloadError, match=r"keys: other; .*have other names: key"):
         _read(
             [entry_run([sealed_entry(_single("g"), other)])],
             tally=Tally(salvage=True),

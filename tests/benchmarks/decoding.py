@@ -127,7 +127,7 @@ def payloads(dataset: TopicDataset) -> list[tuple[int, memoryview, int]]:
                     found.append(
                         (
                             entry[layout.COMPRESSION],
-                            run.at(entry[layout.PAYLOAD]),
+                            run.bytes_at(entry[layout.PAYLOAD]),
                             entry[layout.UNCOMPRESSED_SIZE],
                         )
                     )

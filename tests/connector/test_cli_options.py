@@ -104,7 +104,7 @@ def test_decryption_keys_are_never_printed(command: tuple[str, str], tmp_path: P
     cut.write_text(pem[:-50])
 
     for given, ends, said in (
-        (pem, UNREADABLE, "the private key client-rsa: it is another key"),
+        (pem, UNREADABLE, "the private key client-rsa: it is the wrong key"),
         (body, USAGE, "it is not shown"),
         (str(cut), USAGE, "it is not a private key in PEM form"),
         (str(tmp_path / "absent.pem"), USAGE, "nor a file that can be read"),

@@ -74,7 +74,7 @@ def test_keys_in_sql(
     ("keys", "parameter", "said"),
     [
         ("?", WRONG_PEM, "DecryptionError: the data key cannot be unwrapped"),
-        ("{'other': ?}", WRONG_PEM, "EncryptedPayloadError: .*that were given are others: other"),
+        ("{'other': ?}", WRONG_PEM, "EncryptedPayloadError: .*have other names: other"),
         ("?", RSA_PEM[:-60], "OptionError: .*it is not a private key in PEM form"),
         ("?", RSA_PEM.replace("BEGIN", "BEGUN"), "OptionError: .*it is not shown"),
         ("?", "".join(RSA_PEM.splitlines()[1:-1]), "OptionError: .*it is not shown"),
