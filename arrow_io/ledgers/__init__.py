@@ -1,1 +1,1 @@
-"""Offloaded ledgers: reading, writing and walking them."""
+"""Offloaded ledgers: readers, writers and walks."""

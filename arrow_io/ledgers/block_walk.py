@@ -1,4 +1,4 @@
-"""Walks over the entries of a ledger's data blocks, in the order in which they stand."""
+"""Walks over the entries of a ledger's data blocks, in storage order."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 _MAX_TABLE_ENTRIES = 4096
 _RUN_BYTES = 2 << 20
-"""About how many bytes of entries are taken together: what a core's second-level cache holds."""
+"""Approximate size of a run's entries in bytes: the size of a core's second-level cache."""
 _REMEMBERED_DISTANCE_BYTES = 1 << 20
-_STOPPED = {
-    layout.PADDING: "padding, or the next block, where the entry must stand",
-    layout.WRONG_ENTRY_ID: "another entry id where the entry must stand",
+_STOP_PROBLEMS = {
+    layout.PADDING: "found padding or the next block instead of the expected entry",
+    layout.WRONG_ENTRY_ID: "found another entry id than the expected one",
 }
 
 
 class WalkedData(Protocol):
-    """A data object whose blocks a table describes, as far as a walk needs it."""
+    """The attributes of a data object that a walk uses."""
 
     @property
     def ledger_id(self) -> int:
@@ -47,11 +47,11 @@ class WalkedData(Protocol):
 
     @property
     def length_bytes(self) -> int:
-        """Sum of the lengths of all entries' data; 0 if nothing says it."""
+        """Sum of the lengths of all entries' data; 0 if it is not recorded."""
 
     @property
     def table(self) -> BlockTable:
-        """The blocks."""
+        """The block table."""
 
     @property
     def memory_key(self) -> object:
@@ -59,18 +59,18 @@ class WalkedData(Protocol):
 
 
 class BlockWalk:
-    """Walks the entries of consecutive blocks, from the start of a block or a remembered entry.
+    """A walk over consecutive blocks, from the start of a block or from a remembered entry.
 
     Args:
         ledger: The ledger.
-        first_entry_id: The first entry that is wanted.
-        offsets: Where entries of ledgers are remembered to stand.
+        first_entry_id: The first requested entry.
+        offsets: Remembered offsets of entries.
 
     Attributes:
         block: Number of the first block.
-        position: Where the next entry, or the header of the next block, begins in the data object.
+        position: Start of the next entry, or of the next block's header, in the data object.
         entry_id: Id of the next entry.
-        is_remembered: Whether it begins at a remembered entry, which may be wrong.
+        is_remembered: Whether the walk starts at a remembered entry, whose offset may be wrong.
     """
 
     def __init__(self, ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -> None:
@@ -90,20 +90,21 @@ class BlockWalk:
         self._result = array("q", bytes(8 * 4))
 
     def runs(self, stream: RangeStream, block: int, last_entry_id: int) -> Iterator[EntryRun]:
-        """The entries of one block from `first_entry_id` on, up to `last_entry_id` (inclusive).
+        """Read the entries of one block, from `first_entry_id` to `last_entry_id` (inclusive).
 
         Args:
             stream: The bytes of the data object.
-            block: Number of the block: `self.block`, or the one behind the last that was walked.
+            block: Number of the block: `self.block`, or the one after the last that was walked.
             last_entry_id: Last entry (inclusive).
 
         Raises:
             CorruptBlockError: The block's header or an entry id contradicts the index object, the
-                block ends before its last entry does, or an entry is too long.
+                block ends within an entry, or an entry is too long.
             UnknownFormatError: The block does not begin with its format's magic.
-            TruncatedObjectError: The data object ends before the entry does.
-            MissingObjectError: There is no data object.
-            StorageError: The store refused, or went on failing, or the object was replaced.
+            TruncatedObjectError: The data object ends within an entry.
+            MissingObjectError: The data object is missing.
+            StorageError: The store denied access, requests failed until the deadline, or the object
+                was replaced.
         """
         table = self._ledger.table
         block_stop = min(table.block_stop(block), self._ledger.data_stop)
@@ -122,7 +123,7 @@ class BlockWalk:
             if needed > MAX_MESSAGE_BYTES:
                 size = counted(needed - ENTRY_HEADER_BYTES, "byte")
                 limit = MAX_MESSAGE_BYTES - ENTRY_HEADER_BYTES
-                message = f"an entry of {size}; at most {limit} are believed"
+                message = f"the entry announces {size}; at most {limit} are accepted"
                 raise CorruptBlockError(message)
             view, start = stream.at(self.position, needed)
             stop = min(len(view), start + block_stop - self.position)
@@ -137,7 +138,7 @@ class BlockWalk:
                     yield run
 
     def _remember_inside(self, run: EntryRun) -> None:
-        """Remember entries of a run that lie far enough apart if all are about as long."""
+        """Remember entries of a run at regular distances, assuming entries of similar length."""
         length_bytes = self.position - run.entry_start(0)
         distance = run.count * _REMEMBERED_DISTANCE_BYTES // length_bytes + 1
         for index in range(distance, run.count, distance):
@@ -157,36 +158,38 @@ class BlockWalk:
     def _run(
         self, view: memoryview, start: int, stop: int, last: int
     ) -> tuple[EntryRun | None, int]:
-        """Walk what the buffer holds; gives the run, if any, and the bytes needed to go on."""
+        """Walk the buffered bytes; return the run, if any, and the number of bytes needed next."""
         capacity = min(self._capacity, last - self.entry_id + 1)
         _, table = int64_view(capacity * layout.ENTRY_WIDTH)
         builds.in_use.entries.read_entries(
             view, start, stop, self.entry_id, last, table, capacity, self._result
         )
         count, _, status, needed = self._result
-        if count == 0 and status in _STOPPED:
-            raise CorruptBlockError(_STOPPED[status])
+        if count == 0 and status in _STOP_PROBLEMS:
+            raise CorruptBlockError(_STOP_PROBLEMS[status])
         if count == 0:
             return None, needed
-        skipped = min(max(self._first - self.entry_id, 0), count)
+        skip_count = min(max(self._first - self.entry_id, 0), count)
         run = EntryRun(
             self._ledger.ledger_id,
             self._data_name,
             view,
             self.position - start,
-            table[skipped * layout.ENTRY_WIDTH : count * layout.ENTRY_WIDTH],
-            count - skipped,
+            table[skip_count * layout.ENTRY_WIDTH : count * layout.ENTRY_WIDTH],
+            count - skip_count,
         )
         return run, needed if status == layout.CUT else ENTRY_HEADER_BYTES
 
 
 def walk_start(ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -> tuple[int, int]:
-    """The entry at which a walk to an entry begins, and where that, or its block, begins.
+    """Return the entry at which a walk to another entry starts, and its offset.
+
+    The offset is that of a remembered entry, or of the start of the block.
 
     Args:
         ledger: The ledger.
-        first_entry_id: The first entry that is wanted.
-        offsets: Where entries of ledgers are remembered to stand.
+        first_entry_id: The first requested entry.
+        offsets: Remembered offsets of entries.
     """
     block = ledger.table.find_block(first_entry_id)
     entry_id = ledger.table.first_entry_id(block)

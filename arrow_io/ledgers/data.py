@@ -1,6 +1,6 @@
-"""The entries of a ledger in one data object: ranges of it, planned by their block table.
+"""The entries of a ledger in one data object: range requests planned by its block table.
 
-`BlobStoreBackedReadHandleImpl` is Pulsar's own reader. Unlike it, this one checks block headers.
+Pulsar's own reader is `BlobStoreBackedReadHandleImpl`; unlike that, this one checks block headers.
 """
 
 from __future__ import annotations
@@ -47,18 +47,19 @@ _OFFSETS = OffsetMemory()
 
 @dataclass(frozen=True, slots=True)
 class LedgerData:
-    """What has to be known of an offloaded ledger to read its entries: a `Ledger` of PIP-17.
+    """The data that a read of an offloaded ledger's entries needs: a `Ledger` of PIP-17.
 
     Pickled, it takes about 130 bytes with one data block, and 200 with 32.
 
     Attributes:
-        location: Where its objects are.
+        location: Location of its objects.
         name: Names of its objects.
-        table: Where its entries stand.
-        length_bytes: Sum of the lengths of its entries' data; 0 if the index object does not say.
-        managed_ledger: Name of the managed ledger; None if nothing names it.
-        version: The only version of the data object that is read; None if none is known.
-        cut_bytes: Length of the data object if it is known to be cut; None if it is whole.
+        table: Block table of its entries.
+        length_bytes: Sum of the lengths of its entries' data; 0 if the index object does not record
+            it.
+        managed_ledger: Name of the managed ledger; None if unknown.
+        version: The only version of the data object that is read; None if unknown.
+        cut_bytes: Length of the data object if it is known to be truncated; None if it is whole.
     """
 
     location: Location
@@ -70,9 +71,9 @@ class LedgerData:
     cut_bytes: int | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled by plain values: a task's ledgers are many, and the names of fields are long."""
+        """Pickle as plain values: tasks hold thousands of ledgers, and field names are long."""
         table, version = self.table, self.version
-        return _restored, (
+        return _restore, (
             self.location,
             self.name.uuid.bytes,
             self.name.ledger_id,
@@ -98,7 +99,7 @@ class LedgerData:
 
     @property
     def parts(self) -> tuple[Self, ...]:
-        """Itself: one data object has all of it."""
+        """The ledger itself: one data object holds all of it."""
         return (self,)
 
     @property
@@ -118,24 +119,24 @@ class LedgerData:
 
     @property
     def missing_from_entry_id(self) -> int | None:
-        """First entry that the offloader lost, with all after it; None if it lost none."""
+        """First entry that the offloader lost, with all later ones; None if it lost none."""
         return self.table.missing_from_entry_id
 
     @property
     def may_lack_entries(self) -> bool:
-        """Whether the offloader lost entries, or may have."""
+        """Whether the offloader lost entries, or may have lost some."""
         return self.table.may_lack_entries
 
     @property
     def data_stop(self) -> int:
-        """Where the data object ends, in bytes (exclusive)."""
+        """End of the data object, in bytes (exclusive)."""
         whole = self.table.data_object_length_bytes
         return whole if self.cut_bytes is None else min(whole, self.cut_bytes)
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> list[Block]:
-        """The blocks that hold at least one of some entries, ascending; lost entries have none.
+        """Return the blocks with any entry of a range, ascending; lost entries have none.
 
-        If the data object is too short for a block, the block ends where the object does.
+        If the data object is too short for a block, the block ends at the end of the object.
 
         Args:
             first_entry_id: First entry.
@@ -169,19 +170,19 @@ class LedgerData:
         *,
         verify_checksums: bool = False,
         is_in_range: bool = True,
-        ahead: RangePrefetcher | None = None,
+        prefetcher: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
-        """Read some entries, in order; see `Ledger.entry_runs` for the arguments.
+        """Read a range of entries, in order; see `Ledger.entry_runs` for the arguments.
 
         Raises:
             CorruptBlockError: A block's header, lengths or ids contradict the index object.
-            CorruptIndexError: The entries together are not as long as the ledger was.
+            CorruptIndexError: The total length of all entries differs from the ledger's length.
             UnknownFormatError: A block does not begin with its format's magic.
             TruncatedObjectError: The data object ends too early.
             MissingEntriesError: The offloader lost entries.
-            MissingObjectError: There is no data object.
+            MissingObjectError: The data object is missing.
             ObjectChangedError: The data object was replaced.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store denied access, or requests failed until the deadline.
         """
         if first_entry_id > last_entry_id:
             return
@@ -194,15 +195,15 @@ class LedgerData:
                     tally,
                     verify_checksums=verify_checksums,
                     is_in_range=is_in_range,
-                    ahead=ahead,
+                    prefetcher=prefetcher,
                 )
             except MissingObjectError as missing:
-                raise self._without_data() from missing
+                raise self._missing_data_error() from missing
         if last_stored < last_entry_id:
             lost_from = max(first_entry_id, last_stored + 1)
-            message = "the offloader lost this entry and those behind it"
+            message = "the offloader lost this entry and those after it"
             error = MissingEntriesError(message, entry_id=lost_from)
-            tally.lose(Unit.ENTRY, self._located(error), count=last_entry_id - lost_from + 1)
+            tally.lose(Unit.ENTRY, self._locate(error), count=last_entry_id - lost_from + 1)
 
     def _stored_runs(
         self,
@@ -212,90 +213,91 @@ class LedgerData:
         *,
         verify_checksums: bool,
         is_in_range: bool,
-        ahead: RangePrefetcher | None,
+        prefetcher: RangePrefetcher | None,
     ) -> Iterator[EntryRun]:
         table = self.table
         walk = BlockWalk(self, first, _OFFSETS)
         length_bytes = entries = 0
         last_block = table.find_block(last)
-        stream = RangeStream(self._span(walk.position, last), ahead)
+        stream = RangeStream(self._span(walk.position, last), prefetcher)
         is_misled = False
         with stream:
             for block in range(walk.block, last_block + 1):
-                wanted = max(table.first_entry_id(block), first)
-                behind_block = table.block_last_entry_id(block) + 1
+                next_entry = max(table.first_entry_id(block), first)
+                block_end = table.block_last_entry_id(block) + 1
                 try:
                     for run in walk.runs(stream, block, last):
                         self._check_data_owner(stream)
                         length_bytes += run.frame_bytes
                         entries += run.count
-                        behind = run.last_entry_id + 1
-                        if behind == behind_block:
+                        next_id = run.last_entry_id + 1
+                        if next_id == block_end:
                             self._check_padding(stream, walk.position, block, tally)
-                        if behind > last and entries == self.last_entry_id + 1:
+                        if next_id > last and entries == self.last_entry_id + 1:
                             self._check_length(length_bytes, tally)
                         if verify_checksums:
                             run.verify_checksums()
                         run.is_in_range = is_in_range
-                        wanted = behind
+                        next_entry = next_id
                         yield run
                 except (CorruptBlockError, TruncatedObjectError, UnknownFormatError) as error:
                     _OFFSETS.forget(self.memory_key)
-                    is_misled = walk.is_remembered and block == walk.block and wanted == first
+                    is_misled = walk.is_remembered and block == walk.block and next_entry == first
                     if is_misled:
                         break
-                    lost = min(last + 1, behind_block) - wanted
-                    tally.lose(Unit.ENTRY, self._located(error, wanted, walk.position), count=lost)
+                    lost = min(last + 1, block_end) - next_entry
+                    tally.lose(
+                        Unit.ENTRY, self._locate(error, next_entry, walk.position), count=lost
+                    )
         if is_misled:
-            # Only from the start of its block on it is sure to be damaged.
+            # The remembered offset may be wrong: only a walk from the block's start proves damage.
             yield from self._stored_runs(
                 first,
                 last,
                 tally,
                 verify_checksums=verify_checksums,
                 is_in_range=is_in_range,
-                ahead=ahead,
+                prefetcher=prefetcher,
             )
 
-    def _without_data(self) -> PulsarOffloadError:
-        """Return the error for a data object that is missing, by what there is of the index object.
+    def _missing_data_error(self) -> PulsarOffloadError:
+        """Return the error for a missing data object, depending on whether the index object exists.
 
-        Whether retention deleted them, only the metadata of the topic can tell.
+        Only the metadata of the topic can tell whether retention deleted them.
         """
-        message = f"the data object is missing, its index object is there{OR_DELETION}"
+        message = f"the data object is missing, but its index object exists{OR_DELETION}"
         if not self.location.exists(self.name.index_name):
             message = (
                 "both objects of the ledger were deleted since the topic was opened: open the topic"
                 " again"
             )
-        return self._located(MissingObjectError(message))
+        return self._locate(MissingObjectError(message))
 
     def position_of(self, entry_id: int) -> int | None:
-        """Where the header of an entry begins in the data object, if that is remembered."""
-        known = _OFFSETS.floor(self.memory_key, entry_id)
-        return known[1] if known is not None and known[0] == entry_id else None
+        """Return the start of an entry's header in the data object, if it is remembered."""
+        remembered = _OFFSETS.floor(self.memory_key, entry_id)
+        return remembered[1] if remembered is not None and remembered[0] == entry_id else None
 
     def remember(self, entry_id: int, position: int) -> None:
-        """Have readers know that the header of an entry begins at a position.
+        """Remember, for later reads, that an entry's header starts at a position.
 
-        If no entry of its block has that id, or it begins elsewhere, nothing comes of it but more
-        requests.
+        A wrong id or position only costs additional requests.
         """
         _OFFSETS.remember(self.memory_key, entry_id, position)
 
     @property
     def stored_bytes(self) -> int:
-        """How many bytes its blocks take of the data object."""
+        """Size of its blocks in the data object, in bytes."""
         return self.table.stored_bytes
 
     def with_range_bytes(self, range_bytes: int) -> Self:
-        """The same ledger, of which one request asks for so many bytes at most."""
+        """Return the same ledger with another maximum size of a range request."""
         return replace(self, location=replace(self.location, range_bytes=range_bytes))
 
     def extents(self, first_entry_id: int, last_entry_id: int) -> list[tuple[int, int]]:
-        """The bytes `[start, stop)` in which some entries surely stand; none if they are all lost.
+        """Return the bytes `[start, stop)` that surely contain some entries; none if all are lost.
 
-        They are whole blocks, unless it is known where inside its block an entry stands.
+        They are whole blocks, except where the position of an entry in its block is remembered.
 
         Args:
             first_entry_id: First entry.
@@ -306,15 +308,15 @@ class LedgerData:
             return []
         start, stop = blocks[0].start, blocks[-1].stop
         if first_entry_id > blocks[0].first_entry_id:
-            known = self.position_of(first_entry_id)
-            start = start if known is None else known
+            remembered = self.position_of(first_entry_id)
+            start = start if remembered is None else remembered
         if last_entry_id < blocks[-1].last_entry_id:
-            known = self.position_of(last_entry_id + 1)
-            stop = stop if known is None else known
+            remembered = self.position_of(last_entry_id + 1)
+            stop = stop if remembered is None else remembered
         return [(start, stop)]
 
     def byte_spans(self, first_entry_id: int, last_entry_id: int) -> list[ByteSpan]:
-        """The bytes that `entry_runs` reads of the data object; none if the entries are all lost.
+        """Return the bytes that `entry_runs` reads; empty if all of the entries are lost.
 
         Args:
             first_entry_id: First entry.
@@ -327,40 +329,40 @@ class LedgerData:
         return [self._span(position, last)]
 
     def _span(self, position: int, last: int) -> ByteSpan:
-        """The bytes from a position to the end of the block of an entry that is stored."""
+        """Return the bytes from a position to the end of the block of a stored entry."""
         table = self.table
         block = table.find_block(last)
         stop = min(table.block_stop(block), self.data_stop)
-        # Unless that is remembered, where the entry ends is known only if its block ends behind it.
-        # Entries are taken to be about as long as each other, and whole ranges are asked for: the
-        # rest of one costs less than the request for the few bytes that would be too little.
+        # The end of the entry is known only if it is remembered, or if the entry ends its block.
+        # Otherwise estimate it, assuming entries of equal length, and request whole ranges: the
+        # rest of a range costs less than another request for a few missing bytes.
         first, last_of_block = table.first_entry_id(block), table.block_last_entry_id(block)
         start = table.block_start(block)
         share = (
             (last - first + 1) * (table.block_stop(block) - start) // (last_of_block - first + 1)
         )
-        behind = self.position_of(last + 1) if last < last_of_block else None
-        if behind is None:
+        sure_stop = self.position_of(last + 1) if last < last_of_block else None
+        if sure_stop is None:
             range_bytes = self.location.first_range_bytes
-            behind = position - (position - start - share) // range_bytes * range_bytes
+            sure_stop = position - (position - start - share) // range_bytes * range_bytes
         reader = RangeReader(self.location, self.data_name, self.data_stop, self.version)
-        return reader.span(min(position, stop), stop, sure_stop=min(behind, stop))
+        return reader.span(min(position, stop), stop, sure_stop=min(sure_stop, stop))
 
     def _check_padding(self, stream: RangeStream, position: int, block: int, tally: Tally) -> None:
-        """Only padding may follow a block's last entry: an index object may leave entries out."""
+        """Check that only padding follows a block's last entry: the index may leave out entries."""
         length = min(len(PADDING_PATTERN), self.table.block_stop(block) - position)
         try:
             view, start = stream.at(position, length)
         except TruncatedObjectError as error:
-            tally.lose(Unit.BLOCK, self._located(error))
+            tally.lose(Unit.BLOCK, self._locate(error))
             return
         if not is_padding(view[start : start + length]):
-            message = "what follows the last entry of a block is not padding"
+            message = "the data after the last entry of a block is not padding"
             last = self.table.block_last_entry_id(block)
-            tally.lose(Unit.BLOCK, self._located(CorruptBlockError(message), last, position))
+            tally.lose(Unit.BLOCK, self._locate(CorruptBlockError(message), last, position))
 
     def _check_data_owner(self, stream: RangeStream) -> None:
-        """Compare the managed ledgers that both objects name, if answers bring the names."""
+        """Compare the managed ledger names of both objects, if responses contain them."""
         user_metadata = None if stream.first is None else stream.first.user_metadata
         owner = self.managed_ledger
         other = (user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
@@ -371,16 +373,16 @@ class LedgerData:
             raise CorruptBlockError(message)
 
     def _check_length(self, length_bytes: int, tally: Tally) -> None:
-        """Compare the length of all entries with that of the ledger."""
+        """Compare the total length of the entries with the recorded length of the ledger."""
         if self.length_bytes not in {0, length_bytes}:
             have = counted(length_bytes, "byte")
             message = f"the entries have {have}, the ledger had {self.length_bytes}"
             error = CorruptIndexError(message, object_key=self.name.index_name)
-            tally.lose(Unit.LEDGER, self._located(error))
+            tally.lose(Unit.LEDGER, self._locate(error))
 
     @property
     def memory_key(self) -> object:
-        """The key under which offsets of its entries are remembered."""
+        """The key of its entries in the offset memory."""
         return (
             self.location.url,
             self.data_name,
@@ -388,7 +390,7 @@ class LedgerData:
             self.version,
         )
 
-    def _located(
+    def _locate(
         self, error: PulsarOffloadError, entry_id: int | None = None, offset: int | None = None
     ) -> PulsarOffloadError:
         return error.located(
@@ -399,7 +401,7 @@ class LedgerData:
         )
 
 
-def _restored(  # noqa: PLR0917 - called by pickle alone
+def _restore(  # noqa: PLR0917 - called by pickle alone
     location: Location,
     uuid: bytes,
     ledger_id: int,

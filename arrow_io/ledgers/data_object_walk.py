@@ -1,7 +1,7 @@
-"""A data object of PIP-17 without its index object → what the index object must say.
+"""The reconstruction of a PIP-17 index: a data object without its index object → its block table.
 
-A data object has no index of its own. But each block says how long it is, and each entry how long
-it is and which one: so a walk from one frame to the next finds all blocks and counts the entries.
+A data object has no index. But each block records its length, and each entry its length and id. So
+a walk from one frame to the next finds all blocks and counts the entries.
 """
 
 from __future__ import annotations
@@ -40,23 +40,24 @@ _MAX_ENTRY_BYTES = MAX_MESSAGE_BYTES - ENTRY_HEADER_BYTES
 
 @dataclass(frozen=True, slots=True)
 class WalkedObject:
-    """What a walk over all blocks and entries of a data object found."""
+    """The result of a walk over all blocks and entries of a data object."""
 
     table: BlockTable
-    """Where the entries stand."""
+    """Block table of the entries."""
     length_bytes: int
     """Sum of the lengths of the entries' data."""
     last_positions: Sequence[int]
-    """Where the last entry of each block begins, in bytes."""
+    """Start of the last entry of each block, in bytes."""
     is_padded: bool
     """Whether padding follows the last entry of the last block."""
 
     @property
     def shows_its_end(self) -> bool:
-        """Whether the last block looks like the last of its ledger.
+        """Whether the last block looks like the last one of its ledger.
 
-        Pulsar makes that one just as long as its entries, and all others as long as each other. So
-        if it is padded, or as long as the first, the object was probably cut between two blocks.
+        Pulsar makes the last block exactly as long as its entries, and all others equally long. So
+        if the last block is padded, or as long as the first, the object was probably truncated
+        between two blocks.
         """
         table, last = self.table, self.table.block_count - 1
         is_full = last > 0 and (
@@ -66,25 +67,26 @@ class WalkedObject:
 
 
 def walk_data_object(reader: RangeReader, ledger_id: int) -> WalkedObject:
-    """Walk over the frames of all entries of a data object; no checksum is compared.
+    """Walk over the frames of all entries of a data object; checksums are not compared.
 
-    Reads the object once, range by range. Of an entry, only its header has to be in memory.
+    Reads the object once, range by range. Only the headers of entries are kept in memory.
 
     Args:
-        reader: Reads the object, of which `size_bytes` is the real length.
+        reader: Reader of the object; `size_bytes` is the real length.
         ledger_id: Ledger id, for errors.
 
     Raises:
-        TruncatedObjectError: The object ends within a block, or has no byte.
+        TruncatedObjectError: The object ends within a block, or is empty.
         UnknownFormatError: A block does not begin with the magic of PIP-17.
-        CorruptBlockError: The header or an entry of a block does not follow on what is before it.
-        MissingEntriesError: A block has no entry: the offloader lost all from there on.
-        MissingObjectError: There is no such object.
-        StorageError: The store refused, or went on failing, or the object was replaced.
+        CorruptBlockError: The header or an entry of a block does not continue the previous one.
+        MissingEntriesError: A block has no entry: the offloader lost all entries from there.
+        MissingObjectError: The object is missing.
+        StorageError: The store denied access, requests failed until the deadline, or the object was
+            replaced.
     """
     try:
         with RangeStream(reader.span(0, reader.size_bytes)) as stream:
-            return _Walk(stream, reader.size_bytes).whole()
+            return _Walk(stream, reader.size_bytes).walk()
     except FormatError as error:
         error.located(object_key=reader.name, ledger_id=ledger_id)
         raise
@@ -99,24 +101,24 @@ class _Walk:
         self._length_bytes = 0
         self._is_padded = False
 
-    def whole(self) -> WalkedObject:
+    def walk(self) -> WalkedObject:
         """Walk to the end of the object."""
         rows, last_positions = bytearray(), array("q")
-        header_length_bytes = self._header(None).header_length_bytes
+        header_length_bytes = self._read_header(None).header_length_bytes
         while self._position < self._size_bytes:
-            header = self._header(header_length_bytes)
+            header = self._read_header(header_length_bytes)
             rows += INDEX_ENTRY.pack(self._entry_id, len(last_positions) + 1, self._position)
             if len(rows) > MAX_INDEX_OBJECT_BYTES:
                 message = f"{counted(len(last_positions), 'block')} are more than an index may have"
                 raise CorruptBlockError(message, offset=self._position)
-            last_positions.append(self._block(header))
+            last_positions.append(self._walk_block(header))
         table = BlockTable(
             self._size_bytes, header_length_bytes, bytes(rows), last_entry_id=self._entry_id - 1
         )
         return WalkedObject(table, self._length_bytes, last_positions, self._is_padded)
 
-    def _header(self, header_length_bytes: int | None) -> BlockHeader:
-        """The header of the next block, which is as long as those before it."""
+    def _read_header(self, header_length_bytes: int | None) -> BlockHeader:
+        """Read the header of the next block; its length must equal that of earlier headers."""
         offset = self._position
         view, start = self._stream.at(offset, BLOCK_FIELDS_BYTES)
         header = parse_block_header(view[start : start + BLOCK_FIELDS_BYTES], offset=offset)
@@ -125,20 +127,20 @@ class _Walk:
             raise CorruptBlockError(message, entry_id=self._entry_id, offset=offset)
         if header_length_bytes not in {None, header.header_length_bytes}:
             message = (
-                f"block header length {header.header_length_bytes}; blocks before have"
+                f"the block header has {header.header_length_bytes} bytes; those before have"
                 f" {header_length_bytes}"
             )
             raise CorruptBlockError(message, offset=offset)
         if header.block_length_bytes > self._size_bytes - offset:
             message = (
-                f"{counted(self._size_bytes - offset, 'byte')} of a block of"
+                f"the object has {counted(self._size_bytes - offset, 'byte')} of a block of"
                 f" {header.block_length_bytes}"
             )
             raise TruncatedObjectError(message, offset=self._size_bytes)
         return header
 
-    def _block(self, header: BlockHeader) -> int:
-        """Walk over the entries of a block; gives where the last of them begins."""
+    def _walk_block(self, header: BlockHeader) -> int:
+        """Walk over the entries of a block; return the start of the last one."""
         stop = self._position + header.block_length_bytes
         self._position += header.header_length_bytes
         last_position = None
@@ -154,24 +156,24 @@ class _Walk:
         if self._is_padded:
             self._check_padding(min(len(PADDING_PATTERN), stop - self._position))
         if last_position is None:
-            message = "a block without an entry: the offloader lost this entry and those behind it"
+            message = "a block without an entry: the offloader lost this entry and those after it"
             raise MissingEntriesError(message, entry_id=self._entry_id, offset=self._position)
         self._position = stop
         return last_position
 
     def _entry_length(self, stop: int) -> int:
-        """Length of the next entry's data; negative if there is none up to the block's end."""
+        """Return the length of the next entry's data; negative if the block has no other entry."""
         view, start = self._stream.at(self._position, ENTRY_HEADER_BYTES)
         length, entry_id = read_entry_header(view, start)
         if length < 0:
             return length
         problem, size = "", counted(length, "byte")
         if entry_id != self._entry_id:
-            problem = f"entry id {entry_id} where entry {self._entry_id} must stand"
+            problem = f"found entry id {entry_id} instead of {self._entry_id}"
         elif length > _MAX_ENTRY_BYTES:
-            problem = f"an entry of {size}; at most {_MAX_ENTRY_BYTES} are believed"
+            problem = f"the entry announces {size}; at most {_MAX_ENTRY_BYTES} are accepted"
         elif length > stop - self._position - ENTRY_HEADER_BYTES:
-            problem = f"an entry of {size}, which reaches beyond its block"
+            problem = f"the entry announces {size}, which exceeds its block"
         if problem:
             raise CorruptBlockError(problem, entry_id=self._entry_id, offset=self._position)
         return length
@@ -179,5 +181,5 @@ class _Walk:
     def _check_padding(self, length: int) -> None:
         view, start = self._stream.at(self._position, length)
         if not is_padding(view[start : start + length]):
-            message = "neither an entry nor padding"
+            message = "found neither an entry nor padding"
             raise CorruptBlockError(message, entry_id=self._entry_id, offset=self._position)

@@ -1,4 +1,4 @@
-"""A ledger as readers see it, whatever holds its entries."""
+"""The interface of a ledger for readers, independent of how its entries are stored."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 
 
 class Block(NamedTuple):
-    """Entries of one ledger that are stored together."""
+    """Entries of one ledger that are stored contiguously."""
 
     first_entry_id: int
     last_entry_id: int
     """Inclusive."""
     start: int
-    """First byte in the object that holds them."""
+    """First byte in the data object."""
     stop: int
-    """Byte behind the last one (half-open)."""
+    """End in the data object (exclusive)."""
 
 
 class DataPart(Protocol):
@@ -40,11 +40,11 @@ class DataPart(Protocol):
 
     @property
     def version(self) -> ObjectVersion | None:
-        """The only version of the data object that is read; None if none is known."""
+        """The only version of the data object that is read; None if unknown."""
 
     @property
     def first_entry_id(self) -> int:
-        """Id of the first entry that is read of it."""
+        """Id of the first entry that is read from it."""
 
     @property
     def last_entry_id(self) -> int:
@@ -56,25 +56,25 @@ class DataPart(Protocol):
 
     @property
     def missing_from_entry_id(self) -> int | None:
-        """First entry that the offloader lost, with all after it; None if it lost none."""
+        """First entry that the offloader lost, with all later ones; None if it lost none."""
 
     @property
     def may_lack_entries(self) -> bool:
-        """Whether the offloader lost entries, or may have."""
+        """Whether the offloader lost entries, or may have lost some."""
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
-        """See `Ledger.blocks`."""
+        """Return blocks; see `Ledger.blocks`."""
 
 
 class Ledger(Protocol):
-    """One ledger that can be read: its ids, its blocks, its entries.
+    """A readable ledger: its ids, its blocks, its entries.
 
-    A value that can be pickled, and holds no connection. Its entries are numbered from 0.
+    A value without connections, which can be pickled. Its entries are numbered from 0.
     """
 
     @property
     def location(self) -> Location:
-        """Where it lies."""
+        """Location of its objects."""
 
     @property
     def ledger_id(self) -> int:
@@ -86,10 +86,10 @@ class Ledger(Protocol):
 
     @property
     def parts(self) -> Sequence[DataPart]:
-        """Its data objects, ascending by entry; none if no object holds it."""
+        """Its data objects, ascending by entry; empty if it is not stored in objects."""
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
-        """The blocks that hold at least one of some entries, ascending; lost entries have none.
+        """Return the blocks with any entry of a range, ascending; lost entries have none.
 
         Args:
             first_entry_id: First entry.
@@ -98,19 +98,19 @@ class Ledger(Protocol):
 
     @property
     def length_bytes(self) -> int:
-        """Sum of the lengths of its entries' data; 0 if nothing says it."""
+        """Sum of the lengths of its entries' data; 0 if it is not recorded."""
 
     @property
     def stored_bytes(self) -> int:
-        """How many bytes its blocks take of the objects that hold them."""
+        """Size of its blocks in the data objects, in bytes."""
 
     def with_range_bytes(self, range_bytes: int) -> Ledger:
-        """The same ledger, of which one request asks for so many bytes at most."""
+        """Return the same ledger with another maximum size of a range request."""
 
     def extents(self, first_entry_id: int, last_entry_id: int) -> list[tuple[int, int]]:
-        """The bytes `[start, stop)` of each object in which some entries surely stand.
+        """Return the byte ranges `[start, stop)` of each object that surely contain some entries.
 
-        There are none if all of the entries are lost.
+        The list is empty if all of the entries are lost.
 
         Args:
             first_entry_id: First entry.
@@ -118,19 +118,19 @@ class Ledger(Protocol):
         """
 
     def position_of(self, entry_id: int) -> int | None:
-        """Where the header of an entry begins in the object that holds it, if this process knows.
+        """Return the start of an entry's header in its object, if this process remembers it.
 
-        Entries with which a block begins need not be known.
+        The first entries of blocks may be missing from that memory.
         """
 
     def remember(self, entry_id: int, position: int) -> None:
-        """Have readers know that the header of an entry begins at a position.
+        """Remember, for later reads, that an entry's header starts at a position.
 
-        If no entry of its block has that id, nothing comes of it.
+        Without effect if no entry of its block has that id.
         """
 
     def byte_spans(self, first_entry_id: int, last_entry_id: int) -> list[ByteSpan]:
-        """The bytes that `entry_runs` reads of each object, in this order; perhaps none.
+        """Return the bytes that `entry_runs` reads from each object, in this order; may be empty.
 
         Args:
             first_entry_id: First entry.
@@ -145,17 +145,17 @@ class Ledger(Protocol):
         *,
         verify_checksums: bool = False,
         is_in_range: bool = True,
-        ahead: RangePrefetcher | None = None,
+        prefetcher: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
-        """Read some entries, in order, as the hot loop wants them.
+        """Read a range of entries, in order, as tables of the hot loop.
 
         Args:
-            first_entry_id: First entry; none is read if it is greater than the last.
+            first_entry_id: First entry; nothing is read if it is greater than the last.
             last_entry_id: Last entry (inclusive).
-            tally: Says whether damage is raised, or counted in its metrics.
+            tally: Decides whether damage is raised, or counted in its metrics.
             verify_checksums: Whether to compare the CRC32C of each entry.
             is_in_range: See `EntryRun.is_in_range`.
-            ahead: Sends the requests; None: nothing is requested beyond these entries.
+            prefetcher: Prefetches the requests; None: no bytes after these entries are requested.
 
         Raises:
             PulsarOffloadError: Entries are lost or damaged (counted instead when salvaging), or

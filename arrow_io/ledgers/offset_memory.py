@@ -1,7 +1,8 @@
-"""Where entries stand, remembered, so that a later walk need not begin at its block.
+"""The offset memory: remembered offsets of entries, so that a walk can start inside a block.
 
 Pulsar's offloader has the same (`OffsetsCache`), keyed by ledger and entry. Here the key is the
-object and its length, because a ledger that was offloaded again stands elsewhere in another object.
+object and its length, because a ledger that was offloaded again has other offsets in another
+object.
 """
 
 from __future__ import annotations
@@ -11,15 +12,15 @@ from collections import OrderedDict, deque
 from threading import Lock
 
 MAX_OBJECTS = 1 << 14
-"""As many ledgers as one plan may have that reads a little of each."""
+"""Number of ledgers in the largest plan that reads a little of each."""
 MAX_OFFSETS_PER_OBJECT = 4096
 MAX_OFFSETS = 1 << 20
 _MAX_PENDING = 64
-"""As many as are told before they are put in their places, unless somebody asks."""
+"""Number of offsets that are queued before they are sorted in, unless a lookup comes first."""
 
 
 class OffsetMemory:
-    """Byte offsets of some entries of some objects; thread-safe, bounded, forgets the oldest."""
+    """Byte offsets of some entries of objects; thread-safe, bounded, evicts the oldest."""
 
     def __init__(
         self,
@@ -38,8 +39,8 @@ class OffsetMemory:
 
     def remember(self, key: object, entry_id: int, offset: int) -> None:
         """Remember that the 12-byte header of an entry begins at `offset` in the object `key`."""
-        # Put in its place when somebody asks, or together with others: walkers come with a few in
-        # each run of entries, and what that touches is in no cache by then.
+        # Queued, and sorted in with others or at the next lookup: walks add a few offsets per run
+        # of entries, and by then the sorted lists have left the CPU caches.
         self._pending.append((key, entry_id, offset))
         if len(self._pending) >= _MAX_PENDING:
             with self._lock:
@@ -60,13 +61,13 @@ class OffsetMemory:
                 self._count -= len(forgotten)
 
     def forget(self, key: object) -> None:
-        """Forget an object: what was remembered of it has proved wrong."""
+        """Forget an object whose remembered offsets proved wrong."""
         with self._lock:
             self._record_pending()
             self._count -= len(self._objects.pop(key, ()))
 
     def floor(self, key: object, entry_id: int) -> tuple[int, int] | None:
-        """The greatest remembered entry id that is at most `entry_id`, and its offset."""
+        """Return the greatest remembered entry id that is at most `entry_id`, and its offset."""
         with self._lock:
             self._record_pending()
             offsets = self._objects.get(key, [])

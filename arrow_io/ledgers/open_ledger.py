@@ -1,4 +1,4 @@
-"""A ledger that is open for reading, whatever holds it: its entries → record batches."""
+"""The base class of open ledgers, independent of their kind: entries → record batches."""
 
 from __future__ import annotations
 
@@ -40,13 +40,14 @@ class Entry:
 
 
 class OpenLedger:
-    """A ledger that is open for reading, of any kind."""
+    """A ledger of any kind that is open for reading."""
 
     if TYPE_CHECKING:
-        # Fields of its dataclasses, which would take properties of a base class for their defaults.
+        # Fields of the dataclasses that inherit it; they would mistake properties of a base class
+        # for default values.
         @property
         def location(self) -> Location:
-            """Where its objects are."""
+            """Location of its objects."""
 
         @property
         def name(self) -> CopyName:
@@ -54,19 +55,19 @@ class OpenLedger:
 
         @property
         def ledger_metadata(self) -> LedgerMetadata | None:
-            """BookKeeper's metadata of it; None if its objects do not have that."""
+            """BookKeeper's metadata of it; None if its objects do not contain that."""
 
         @property
         def user_metadata(self) -> Mapping[str, str] | None:
-            """That of its index object, names in lower case, if the store gave it."""
+            """User metadata of its index object, names in lower case, if the store returned it."""
 
         @property
         def warnings(self) -> tuple[str, ...]:
-            """What is odd, yet harmless, in words."""
+            """Harmless irregularities, in words."""
 
     @property
     def data(self) -> Ledger:
-        """The part of it that reads entries."""
+        """The ledger interface to its entries."""
         raise NotImplementedError
 
     @property
@@ -76,7 +77,7 @@ class OpenLedger:
 
     @property
     def data_names(self) -> str:
-        """Names of the data objects, with commas between."""
+        """Names of the data objects, separated by commas."""
         return ", ".join(dict.fromkeys(part.data_name for part in self.parts))
 
     @property
@@ -96,22 +97,23 @@ class OpenLedger:
 
     @property
     def length_bytes(self) -> int:
-        """Sum of the lengths of its entries; 0 if nothing says it."""
+        """Sum of the lengths of its entries; 0 if it is not recorded."""
         return self.data.length_bytes
 
     def user_metadata_problems(self) -> list[str]:
-        """Return what a broker would refuse in the user metadata of its data objects.
+        """Return the errors a broker would report in the user metadata of its data objects.
 
-        A request for each. A kind whose objects have no user metadata of Pulsar's overrides it.
+        Sends one request per object. Kinds of objects without Pulsar's user metadata override it.
         """
         names = dict.fromkeys(part.data_name for part in self.parts)
-        found = (_user_metadata_problem(self.location, name) for name in names)
-        return [each for each in found if each is not None]
+        problems = (_user_metadata_problem(self.location, name) for name in names)
+        return [each for each in problems if each is not None]
 
     def read_entries(self, first_entry_id: int, last_entry_id: int) -> Iterator[Entry]:
-        """Read some entries, from the nearest place known before the first.
+        """Read a range of entries, from the nearest remembered position before the first one.
 
-        The last one's place is estimated from its id, and all up to there is requested at once.
+        The position of the last entry is estimated from its id, and all bytes up to it are
+        requested at once.
 
         Args:
             first_entry_id: First entry.
@@ -120,24 +122,26 @@ class OpenLedger:
         Raises:
             EntryNotInLedgerError: The ledger has no such entries.
             CorruptBlockError: The block's header, lengths or ids contradict the index object.
-            CorruptIndexError: All entries together are not as long as the ledger was.
+            CorruptIndexError: The total length of all entries differs from the ledger's length.
             UnknownFormatError: The block does not begin with its format's magic.
             TruncatedObjectError: The data object ends too early.
             MissingEntriesError: The offloader lost the entries.
-            MissingObjectError: There is no data object.
+            MissingObjectError: The data object is missing.
             ObjectChangedError: The data object was replaced.
-            StorageError: The store refused, or went on failing.
+            StorageError: The store denied access, or requests failed until the deadline.
         """
         data = self.data
         if not 0 <= first_entry_id <= last_entry_id <= data.last_entry_id:
             message = (
-                f"entries {first_entry_id} … {last_entry_id} were asked for; the ledger has the"
+                f"entries {first_entry_id} … {last_entry_id} were requested; the ledger has the"
                 f" entries 0 … {data.last_entry_id}"
             )
             key = self.parts[0].data_name
             raise EntryNotInLedgerError(message, object_key=key, ledger_id=data.ledger_id)
         with RangePrefetcher(at_once=True) as prefetcher:
-            for run in data.entry_runs(first_entry_id, last_entry_id, Tally(), ahead=prefetcher):
+            for run in data.entry_runs(
+                first_entry_id, last_entry_id, Tally(), prefetcher=prefetcher
+            ):
                 for index in range(run.count):
                     content = bytes(run.view(index, layout.FRAME))
                     yield Entry(self.ledger_id, run.number(index, layout.ENTRY_ID), content)
@@ -150,18 +154,18 @@ class OpenLedger:
         verify_checksums: bool = True,
         decryption_keys: DecryptionKeys | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read all messages of this ledger alone.
+        """Read all messages of this ledger, without its neighbours.
 
         Args:
             columns: Names of columns (`arrow_io.columns`); None for the default ones.
-            tally: Says whether damage is raised, or counted in its metrics.
+            tally: Decides whether damage is raised, or counted in its metrics.
             verify_checksums: Whether to compare the CRC32C of each entry.
             decryption_keys: Private keys for encrypted payloads.
 
         Raises:
             OptionError: There is no column of a name.
-            PulsarOffloadError: What `entry_runs`, `Delivery`, `MessageReader` or
-                `Assembly.record_batches` raises.
+            PulsarOffloadError: See `entry_runs`, `Delivery`, `MessageReader` and
+                `Assembly.record_batches`.
         """
         requested_columns = projection(columns)
         assembly = requested_columns.assembly(Origin())
@@ -170,7 +174,7 @@ class OpenLedger:
         last = self.last_entry_id
 
         def read_after(run: EntryRun) -> Iterator[EntryRun]:
-            # What is lost there is counted when the reader comes to it.
+            # Lost entries are counted when the reader reaches them.
             first = run.last_entry_id + 1
             return self.data.entry_runs(first, last, tally.uncounted(), verify_checksums=verify)
 

@@ -1,6 +1,6 @@
-"""One ledger of PIP-17, open for reading: its index object is read whole, and says the rest.
+"""The reader of one PIP-17 ledger: opens its index object, which describes the data object.
 
-`BlobStoreBackedReadHandleImpl` is Pulsar's own reader. Unlike it, this one checks block headers.
+Pulsar's own reader is `BlobStoreBackedReadHandleImpl`; unlike that, this one checks block headers.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectVersions:
-    """Versions of the two objects of a ledger (`ObjectInfo.version`); None if not known."""
+    """The versions of a ledger's two objects (`ObjectInfo.version`); None if unknown."""
 
     index: ObjectVersion | None = None
     data: ObjectVersion | None = None
 
     def agrees_with(self, other: ObjectVersions) -> bool:
-        """Whether these may be the same versions as others: none that both know differs."""
+        """Return whether no version known to both sides differs."""
         return agree(self.index, other.index) and agree(self.data, other.data)
 
 
@@ -56,12 +56,13 @@ class OffloadedLedger(OpenLedger):
     """One offloaded ledger. Can be pickled; holds no connection.
 
     Attributes:
-        location: Where its objects are.
+        location: Location of its objects.
         name: Names of its objects.
         index: Its index block.
-        warnings: What is odd, yet harmless, in words.
-        cut_bytes: Length of the data object if it is known to be cut; None if it is whole.
-        user_metadata: That of its index object, names in lower case, if the store gave it.
+        warnings: Harmless irregularities, in words.
+        cut_bytes: Length of the data object if it is known to be truncated; None if it is whole.
+        user_metadata: User metadata of its index object, names in lower case, if the store returned
+            it.
         versions: The only versions of its objects that are read.
     """
 
@@ -82,22 +83,23 @@ class OffloadedLedger(OpenLedger):
         data_size_bytes: int | None = None,
         versions: ObjectVersions = UNKNOWN_VERSIONS,
     ) -> Self:
-        """Read the index object: one request.
+        """Read the index object, with one request.
 
         Args:
-            location: Where the objects are.
+            location: Location of the objects.
             name: Names of the objects.
-            data_size_bytes: Real length of the data object if it is known, as from a listing.
-            versions: Versions of the objects as far as they are known, likewise.
+            data_size_bytes: Real length of the data object if it is available, for example from a
+                listing.
+            versions: Available versions of the objects.
 
         Raises:
-            MissingObjectError: There is no index object.
-            UnknownFormatError: It is not an index object of PIP-17, or of another format version.
+            MissingObjectError: The index object is missing.
+            UnknownFormatError: It is not an index object of PIP-17, or has another format version.
             CorruptIndexError: Its fields contradict each other or its user metadata.
-            FormatError: It is longer than any index object that is read.
+            FormatError: It is longer than any index object that is accepted.
             TruncatedObjectError: It, or the data object, is shorter than it says.
-            ObjectChangedError: It is of another version.
-            StorageError: The store refused, or went on failing.
+            ObjectChangedError: It has another version.
+            StorageError: The store denied access, or requests failed until the deadline.
         """
         key = name.index_name
         warnings = []
@@ -124,7 +126,7 @@ class OffloadedLedger(OpenLedger):
         return ledger if data_size_bytes is None else ledger.with_data_size(data_size_bytes)
 
     def with_data_size(self, data_size_bytes: int) -> Self:
-        """The same ledger, after a comparison of its data object's length with the index object's.
+        """Return the same ledger after comparing the real length of its data object.
 
         Args:
             data_size_bytes: Real length of the data object.
@@ -148,7 +150,7 @@ class OffloadedLedger(OpenLedger):
         return replace(self, warnings=(f"{self.name.data_name}: {message}", *self.warnings))
 
     def cut_at(self, data_size_bytes: int) -> Self:
-        """The same ledger, to be read as far as its data object goes."""
+        """Return the same ledger, to be read up to the end of its truncated data object."""
         return replace(self, cut_bytes=data_size_bytes)
 
     @property
@@ -158,7 +160,7 @@ class OffloadedLedger(OpenLedger):
 
     @cached_property
     def data(self) -> LedgerData:
-        """The part of it that reads entries."""
+        """The ledger interface to its entries."""
         metadata = self.index.ledger_metadata
         owner = metadata.managed_ledger_name
         if owner is None:
@@ -185,7 +187,7 @@ class OffloadedLedger(OpenLedger):
 
 
 def _check_owner(index: IndexBlock, user_metadata: Mapping[str, str], *, object_key: str) -> None:
-    """Compare the two places that name the managed ledger: no checksum covers either of them."""
+    """Compare the managed ledger names in both places: no checksum covers either of them."""
     inside = index.ledger_metadata.managed_ledger_name
     outside = user_metadata.get(MANAGED_LEDGER_NAME_KEY)
     if inside is not None and outside is not None and inside != outside:

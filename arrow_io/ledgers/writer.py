@@ -1,9 +1,9 @@
-"""The entries of a closed ledger → its data object and its index object, as Pulsar writes them.
+"""The writer of a closed ledger: entries → its data object and its index object, as in Pulsar.
 
-The bytes are those of PIP-17 (Pulsar's BlobStoreManagedLedgerOffloader): given the entries, the
-ledger metadata and the block size that a broker had, both objects are identical to the broker's.
-Nothing is stored here: the caller takes one block after the other, each of them a part of a
-multipart upload, and the index object when all blocks are taken.
+The bytes are those of PIP-17 (Pulsar's BlobStoreManagedLedgerOffloader): with the same entries,
+ledger metadata and block size, both objects are identical to a broker's. Nothing is stored here.
+The caller takes the blocks one by one, each a part of a multipart upload, and finally the index
+object.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ if TYPE_CHECKING:
 DEFAULT_BLOCK_BYTES = 64 << 20
 """Pulsar's default of `managedLedgerOffloadMaxBlockSizeInBytes`."""
 MIN_BLOCK_BYTES = BLOCK_HEADER_BYTES + ENTRY_HEADER_BYTES
-"""Smallest block size (inclusive): room for one empty entry. Object stores ask for more."""
+"""Smallest block size (inclusive): room for one empty entry. Object stores require more."""
 MAX_BLOCK_BYTES = 2**31 - 1
-"""Greatest block size (inclusive): Pulsar keeps it in a Java int."""
+"""Greatest block size (inclusive): Pulsar stores it in a Java int."""
 
 
 class LedgerWriter:
-    """Writes one ledger, a block at a time; no more than a block is held in memory.
+    """Writes one ledger block by block; holds at most one block in memory.
 
     Args:
         ledger_metadata: Metadata of the closed ledger. Block sizes depend on its length and last
-            entry id, so both must be right before the first entry is seen.
+            entry id, so both must be right before the first entry is written.
         block_bytes: Length of every block but the last, in bytes; 140 … 2^31 - 1 (inclusive). An
             entry can be `block_bytes - 140` bytes long at most.
 
@@ -87,10 +87,10 @@ class LedgerWriter:
         self._index: bytes | None = None
 
     def blocks(self, entries: Iterable[BytesLike]) -> Iterator[bytes]:
-        """The data object, block by block; a second call writes the ledger anew.
+        """Yield the data object block by block; a second call starts over.
 
         Args:
-            entries: Data of the entries 0, 1, 2, … in order. Each is copied when it is taken.
+            entries: Data of the entries 0, 1, 2, … in order. Each is copied when it is consumed.
 
         Yields:
             One data block: header, entries, padding.
@@ -98,7 +98,7 @@ class LedgerWriter:
         Raises:
             EntryTooLargeError: An entry is longer than `block_bytes - 140`.
             MissingEntriesError: The entries end before the ledger metadata's last entry id.
-            OptionError: The entries' number or length differs from what the metadata says.
+            OptionError: The number or length of the entries differs from the ledger metadata.
         """
         self._index = None
         rows: list[BlockEntry] = []
@@ -124,10 +124,10 @@ class LedgerWriter:
         )
 
     def index(self) -> bytes:
-        """The index object, known when every block has been taken.
+        """Return the index object, which is complete after the last block.
 
         Raises:
-            MissingEntriesError: Blocks are still to be taken, or taking them failed.
+            MissingEntriesError: Not all blocks were consumed, or an error stopped them.
         """
         if self._index is None:
             message = "no index object: not every block of the ledger has been written"
@@ -147,11 +147,13 @@ class LedgerWriter:
         )
 
     def _misfit(self, entry_id: int, entry_bytes: int) -> EntryTooLargeError | OptionError:
-        """Why an entry does not even fit a block of its own."""
+        """Return the error for an entry that does not fit in a block of its own."""
         limit = self._block_bytes - MIN_BLOCK_BYTES
         if entry_bytes > limit:
             entry = counted(entry_bytes, "byte")
-            message = f"an entry of {entry}; blocks of {self._block_bytes} bytes take {limit}"
+            message = (
+                f"the entry has {entry}; blocks of {self._block_bytes} bytes hold at most {limit}"
+            )
             return EntryTooLargeError(message, entry_id=entry_id)
         message = (
             f"the entries are more or longer than the ledger metadata says: last entry id "
@@ -179,7 +181,7 @@ class LedgerWriter:
 def new_ledger_metadata(
     entry_lengths_bytes: Iterable[int], *, managed_ledger: str, ctime_ms: int
 ) -> LedgerMetadata:
-    """Metadata such as a broker gives the closed ledger of a topic, held by one bookie on loopback.
+    """Return metadata like a broker's for a topic's closed ledger, on one bookie on loopback.
 
     Args:
         entry_lengths_bytes: Length of each entry's data, in order.
@@ -212,7 +214,7 @@ def new_ledger_metadata(
 
 
 class _OpenBlock:
-    """A data block that entries are still added to."""
+    """A data block under construction."""
 
     def __init__(self, first_entry_id: int, length_bytes: int) -> None:
         self.first_entry_id = first_entry_id
@@ -233,7 +235,7 @@ class _OpenBlock:
         return framed - (self.next_entry_id - self.first_entry_id) * ENTRY_HEADER_BYTES
 
     def add(self, entry: BytesLike) -> bool:
-        """Take the next entry if it fits; whether it did."""
+        """Add the next entry if it fits; return whether it did."""
         frame_bytes = ENTRY_HEADER_BYTES + len(entry)
         if frame_bytes > self._left_bytes:
             return False

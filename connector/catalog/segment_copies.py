@@ -225,7 +225,7 @@ def segmented_copy(
         errors += _errors(each, share)
         end = ends.get(each.name.uuid)
         if end is not None and share.first_entry_id <= end < share.last_entry_id:
-            share = share.clipped(end)
+            share = share.clip(end)
         shares.append(share)
     closed = [each for each in groups if each.is_closed]
     entries = max(each.entries for each in (closed or groups))
@@ -239,7 +239,7 @@ def segmented_copy(
         message = f"segments of the ledger are of different topics: {_texts(topics)}"
         key = segments[0].name.index_name
         errors.append(CorruptIndexError(message, object_key=key, ledger_id=ledger_id))
-    data = SegmentedLedger.of(
+    data = SegmentedLedger.from_shares(
         shares,
         entries=entries,
         length_bytes=(closed[0].size_bytes or 0) if closed else 0,

@@ -122,7 +122,7 @@ class LiveTail:
         *,
         verify_checksums: bool = False,
         is_in_range: bool = True,
-        ahead: RangePrefetcher | None = None,
+        prefetcher: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries; those without a message are passed over.
 
@@ -132,13 +132,13 @@ class LiveTail:
             tally: Says whether it is raised, or counted, that entries were deleted meanwhile.
             verify_checksums: The client did.
             is_in_range: See `EntryRun.is_in_range`.
-            ahead: Sends no request of these.
+            prefetcher: Sends no request of these.
 
         Raises:
             TrimmedEntriesError: The cluster deleted entries since this was made.
             BrokerError: The broker cannot be asked, refuses, or gives nothing for too long.
         """
-        del verify_checksums, ahead
+        del verify_checksums, prefetcher
         if first_entry_id > last_entry_id:
             return
         start = EntryId(self.ledger_id, first_entry_id) if first_entry_id else self.first

@@ -153,7 +153,7 @@ class EntryStream:
     def _task_runs(self, ledger: Ledger, first: int, last: int) -> Iterator[EntryRun]:
         verified = self._verify_task_entries
         runs = ledger.entry_runs(
-            first, last, self._tally, verify_checksums=verified, ahead=self._prefetch
+            first, last, self._tally, verify_checksums=verified, prefetcher=self._prefetch
         )
         if self._gatherer is None:
             return runs

@@ -115,7 +115,7 @@ def _units(
             tally = Tally(salvage=True)
             error: PulsarOffloadError | None = None
             try:
-                runs = ledger.entry_runs(0, ledger.last_entry_id, tally, ahead=prefetch)
+                runs = ledger.entry_runs(0, ledger.last_entry_id, tally, prefetcher=prefetch)
                 with explaining(topic):
                     for zone in split_zones(runs):
                         yield partial(_summarize_checked, summarize, ledger, topic, zone)

@@ -135,7 +135,7 @@ SECOND: Final = TABLE.block_start(1)
                 12,
                 _i64(2**62),
                 TruncatedObjectError,
-                f"^{len(SOUND.data)} bytes of a block of {2**62}",
+                f"^the object has {len(SOUND.data)} bytes of a block of {2**62}",
                 (len(SOUND.data), None),
             ),
             "no entry": (
@@ -150,14 +150,14 @@ SECOND: Final = TABLE.block_start(1)
                 HEADER,
                 struct.pack(">i", MAX_MESSAGE_BYTES - 11),
                 CorruptBlockError,
-                "are believed",
+                "are accepted",
                 (HEADER, 0),
             ),
             "long entry": (
                 HEADER,
                 struct.pack(">i", 400),
                 CorruptBlockError,
-                "an entry of 400 bytes, which reaches beyond its block",
+                "the entry announces 400 bytes, which exceeds its block",
                 (HEADER, 0),
             ),
             "no padding": (
@@ -171,7 +171,7 @@ SECOND: Final = TABLE.block_start(1)
                 HEADER + 4,
                 _i64(5),
                 CorruptBlockError,
-                "entry id 5 where entry 0 must stand",
+                "found entry id 5 instead of 0",
                 (HEADER, 0),
             ),
             "second magic": (SECOND, b"\0", UnknownFormatError, "magic", (SECOND, None)),
@@ -179,7 +179,7 @@ SECOND: Final = TABLE.block_start(1)
                 SECOND + 4,
                 _i64(129),
                 CorruptBlockError,
-                "header length 129; blocks before have 128",
+                "the block header has 129 bytes; those before have 128",
                 (SECOND, None),
             ),
             "second id": (

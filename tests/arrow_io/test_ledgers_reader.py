@@ -156,9 +156,9 @@ def test_entries_are_given_lazily(entries: list[bytes]) -> None:
 
 
 @pytest.mark.parametrize("offset", [-(10**15), -1, 0, 1, 400, 1 << 20, 2**62])
-@pytest.mark.parametrize("is_ahead", [False, True])
+@pytest.mark.parametrize("has_prefetcher", [False, True])
 def test_wrong_offset_is_forgotten(
-    memory: OffsetMemory, entries: list[bytes], offset: int, *, is_ahead: bool
+    memory: OffsetMemory, entries: list[bytes], offset: int, *, has_prefetcher: bool
 ) -> None:
     """A walk that fails forgets where it came from, and starts again at the block."""
     ledger = _golden(RequestTrace())
@@ -167,9 +167,9 @@ def test_wrong_offset_is_forgotten(
         memory.remember(key, entry_id, _offsets(entries)[entry_id] + offset + shift)
     metrics = ReadMetrics()
 
-    with RangePrefetcher(iter(ledger.data.byte_spans(3, 4))) as ahead:
+    with RangePrefetcher(iter(ledger.data.byte_spans(3, 4))) as prefetcher:
         runs = ledger.data.entry_runs(
-            3, 4, Tally(metrics, salvage=True), ahead=ahead if is_ahead else None
+            3, 4, Tally(metrics, salvage=True), prefetcher=prefetcher if has_prefetcher else None
         )
         found = [bytes(each.view(n, layout.FRAME)) for each in runs for n in range(each.count)]
 
@@ -374,7 +374,7 @@ def test_padding_in_place_of_an_entry_is_an_error(damaged: Damaged) -> None:
     length = _FRAME + len(_ENTRIES[3])
     damaged.data[at : at + length] = (b"\xfe\xdc\xde\xad" * length)[:length]
 
-    damaged.assert_lost(CorruptBlockError, 3, match="padding, or the next block", offset=at)
+    damaged.assert_lost(CorruptBlockError, 3, match="padding or the next block", offset=at)
 
 
 def test_another_entry_id_is_an_error(damaged: Damaged) -> None:
@@ -421,7 +421,7 @@ def test_entries_that_are_not_in_the_index_are_told(damaged: Damaged) -> None:
         )
     )
 
-    with pytest.raises(CorruptBlockError, match="what follows the last entry of a block is not"):
+    with pytest.raises(CorruptBlockError, match="the data after the last entry of a block is not"):
         list(damaged.open().read_entries(0, 3))
 
 

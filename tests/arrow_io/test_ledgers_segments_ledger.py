@@ -51,8 +51,8 @@ def entries_of(
     """The entries `first … last`, by id; requests go ahead, as in a read."""
     found = {}
     tally = tally or Tally()
-    with RangePrefetcher(ledger.byte_spans(first, last)) as ahead:
-        for run in ledger.entry_runs(first, last, tally, ahead=ahead):
+    with RangePrefetcher(ledger.byte_spans(first, last)) as prefetcher:
+        for run in ledger.entry_runs(first, last, tally, prefetcher=prefetcher):
             for index in range(run.count):
                 entry_id = run.number(index, layout.ENTRY_ID)
                 assert entry_id not in found
@@ -79,7 +79,7 @@ def opened(*segments: Segment) -> Iterator[list[OffloadedSegment]]:
 def ledger_of(segments: Iterable[OffloadedSegment], ledger_id: int) -> SegmentedLedger:
     """A ledger of all of its shares."""
     shares = (share for segment in segments for share in segment.shares)
-    return SegmentedLedger.of(share for share in shares if share.ledger_id == ledger_id)
+    return SegmentedLedger.from_shares(share for share in shares if share.ledger_id == ledger_id)
 
 
 @pytest.mark.parametrize("salvage", [False, True])
@@ -123,8 +123,8 @@ def test_entries_of_no_segment_are_missing() -> None:
     with opened(*(write_segment([each]) for each in shares)) as segments:
         ledger = ledger_of(segments, 7)
         # The index objects say how many the ledger has, not where a share ends.
-        ledger = SegmentedLedger.of(
-            [ledger.shares[0].clipped(3), ledger.shares[1].clipped(6)], entries=9
+        ledger = SegmentedLedger.from_shares(
+            [ledger.shares[0].clip(3), ledger.shares[1].clip(6)], entries=9
         )
         tally = Tally(salvage=True)
         assert entries_of(ledger, 0, 8, tally) == {2: b"a", 3: b"b", 6: b"c"}
@@ -213,8 +213,8 @@ def test_entries_together_are_as_long_as_the_ledger_was() -> None:
     """The metadata says how long that was; a part of the ledger proves nothing."""
     with opened(write_segment([Part(7, [b"a", b"b"])])) as segments:
         shares = segments[0].shares
-        assert entries_of(SegmentedLedger.of(shares, length_bytes=2), 0, 1)
-        wrong = SegmentedLedger.of(shares, length_bytes=3)
+        assert entries_of(SegmentedLedger.from_shares(shares, length_bytes=2), 0, 1)
+        wrong = SegmentedLedger.from_shares(shares, length_bytes=3)
         assert entries_of(wrong, 0, 0)
         with pytest.raises(CorruptIndexError, match="the entries have 2 bytes, the ledger had 3"):
             entries_of(wrong, 0, 1)
@@ -313,7 +313,7 @@ def test_damage_gives_an_error_or_the_entries(data: st.DataObject) -> None:
         except FormatError:
             return
         for share in found[0].shares:
-            ledger = SegmentedLedger.of([share])
+            ledger = SegmentedLedger.from_shares([share])
             tally = Tally(salvage=True)
             last = min(ledger.last_entry_id, share.first_entry_id + 100)
             runs = ledger.entry_runs(share.first_entry_id, last, tally, verify_checksums=True)

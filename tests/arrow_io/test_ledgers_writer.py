@@ -159,7 +159,7 @@ def test_entry_too_large_is_told() -> None:
     entries = [b"fits", bytes(101), b"fits"]
 
     with pytest.raises(
-        EntryTooLargeError, match="101 bytes; blocks of 240 bytes take 100"
+        EntryTooLargeError, match="101 bytes; blocks of 240 bytes hold at most 100"
     ) as caught:
         encode_ledger(entries, metadata_of(entries), block_bytes=240)
 

@@ -108,7 +108,7 @@ def test_what_is_asked_must_be_there(statistics: str) -> None:
     ("at", "damaged", "loss"),
     [
         (DATA.stat().st_size // 2, [1], "among entries 0 … 7 of ledger 49, 1 entry is damaged"),
-        (ENTRY_ID, [], "another entry id where the entry must stand"),
+        (ENTRY_ID, [], "found another entry id than the expected one"),
     ],
 )
 def test_losses_are_told(statistics: str, at: int, damaged: list[int], loss: str) -> None:

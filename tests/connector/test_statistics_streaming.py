@@ -287,7 +287,7 @@ def test_a_ledger_may_go_on_in_an_object_behind_another() -> None:
             )
             for each in uuids
         ]
-        ledger = SegmentedLedger.of(share for each in segments for share in each.shares)
+        ledger = SegmentedLedger.from_shares(share for each in segments for share in each.shares)
         known = analyze(open_statistics(folder.url), [(TOPIC, ledger)])
         assert unknown_ledgers(known, TOPIC, [ledger]) == []
         ((_, ledgers),) = known.ledgers(TOPIC)

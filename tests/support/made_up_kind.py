@@ -142,10 +142,10 @@ class BoxedEntries:
         *,
         verify_checksums: bool = False,
         is_in_range: bool = True,
-        ahead: RangePrefetcher | None = None,
+        prefetcher: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
         """Read some entries by one request."""
-        del tally, ahead
+        del tally, prefetcher
         if first_entry_id > last_entry_id:
             return
         start, count = self.position_of(first_entry_id), last_entry_id - first_entry_id + 1

@@ -211,7 +211,9 @@ def _varint(number: int) -> bytes:
 
 def share_ledger(segment: OffloadedSegment, ledger_id: int) -> SegmentedLedger:
     """A ledger of which one segment is all there is."""
-    return SegmentedLedger.of(share for share in segment.shares if share.ledger_id == ledger_id)
+    return SegmentedLedger.from_shares(
+        share for share in segment.shares if share.ledger_id == ledger_id
+    )
 
 
 @dataclass

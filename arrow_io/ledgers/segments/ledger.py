@@ -1,4 +1,4 @@
-"""A ledger of streaming offload (PIP-76), whose entries are spread over segments."""
+"""The ledger of streaming offload (PIP-76), whose entries are spread over segments."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ class SegmentShare(LedgerData):
     """The entries of one ledger in one segment.
 
     Attributes:
-        is_clipped: Whether the last block may have more of the ledger's entries, which are read of
+        is_clipped: Whether the last block may hold later entries of the ledger, which are read from
             another segment.
-        from_entry_id: Entries before it are read of another segment.
+        from_entry_id: Earlier entries are read from another segment.
     """
 
     name: ShareName
@@ -47,7 +47,7 @@ class SegmentShare(LedgerData):
     from_entry_id: int = 0
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled by its values."""
+        """Pickle the field values: the base class pickles other ones."""
         return SegmentShare, (
             self.location,
             self.name,
@@ -66,7 +66,7 @@ class SegmentShare(LedgerData):
         return max(self.table.least_entry_id, self.from_entry_id)
 
     def select_entries(self, first_entry_id: int, last_entry_id: int) -> SegmentShare:
-        """The share without entries before one, and behind another (inclusive), of its own."""
+        """Return the share restricted to a range of its entries (inclusive)."""
         if (first_entry_id, last_entry_id) == (self.first_entry_id, self.last_entry_id):
             return self
         table = self.table
@@ -78,13 +78,13 @@ class SegmentShare(LedgerData):
             from_entry_id=first_entry_id,
         )
 
-    def clipped(self, last_entry_id: int) -> SegmentShare:
-        """The share up to an entry (inclusive), which is not behind its last."""
+    def clip(self, last_entry_id: int) -> SegmentShare:
+        """Return the share up to an entry (inclusive), which must be one of its entries."""
         return self.select_entries(self.first_entry_id, last_entry_id)
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> list[Block]:
-        """Return the blocks with some entries, without those that are read from another segment."""
-        # Without arguments, `super` would mean the class that `slots` replaces.
+        """Return the blocks with any entry of a range, without entries of other segments."""
+        # Without arguments, `super` would refer to the class that `slots=True` replaces.
         first, *others = super(SegmentShare, self).blocks(first_entry_id, last_entry_id)
         least = max(first.first_entry_id, self.from_entry_id)
         return [first._replace(first_entry_id=least), *others]
@@ -96,12 +96,12 @@ class SegmentShare(LedgerData):
 
 @dataclass(frozen=True, slots=True)
 class SegmentedLedger:
-    """A ledger whose entries stand in shares of segments: a `Ledger` of PIP-76.
+    """A ledger whose entries are stored in shares of segments: a `Ledger` of PIP-76.
 
     Attributes:
-        shares: Ascending; no two have an entry in common, but entries may be in none.
+        shares: Ascending and disjoint; entries may be in no share.
         last_entry_id: Id of the last entry (inclusive), whether it is stored or lost.
-        length_bytes: Sum of the lengths of all entries' data; 0 if nothing says it.
+        length_bytes: Sum of the lengths of all entries' data; 0 if it is not recorded.
     """
 
     shares: tuple[SegmentShare, ...]
@@ -109,32 +109,33 @@ class SegmentedLedger:
     length_bytes: int = field(default=0, compare=False)
 
     @classmethod
-    def of(
+    def from_shares(
         cls,
         shares: Iterable[SegmentShare],
         *,
         entries: int | None = None,
         length_bytes: int = 0,
     ) -> Self:
-        """Put shares together; of those that have an entry, it is read of the one that begins last.
+        """Combine shares; an entry in several shares is read from the one that begins last.
 
         Args:
             shares: Shares of one ledger, at least one; of two that begin with the same entry, the
-                first counts.
-            entries: How many entries the ledger has; None: as many as the shares say.
-            length_bytes: Sum of the lengths of all entries' data; 0 if nothing says it.
+                first wins.
+            entries: Number of entries of the ledger; None: the end of the shares.
+            length_bytes: Sum of the lengths of all entries' data; 0 if it is not recorded.
         """
-        given = list(shares)
-        last = max(each.last_entry_id for each in given) if entries is None else entries - 1
-        within = [
-            each.clipped(min(each.last_entry_id, max(last, each.first_entry_id))) for each in given
+        all_shares = list(shares)
+        last = max(each.last_entry_id for each in all_shares) if entries is None else entries - 1
+        clipped = [
+            each.clip(min(each.last_entry_id, max(last, each.first_entry_id)))
+            for each in all_shares
         ]
-        pieces = tuple(within[place].select_entries(*ends) for place, *ends in _pieces(within))
+        pieces = tuple(clipped[index].select_entries(*ends) for index, *ends in _pieces(clipped))
         return cls(pieces, last, length_bytes)
 
     @property
     def location(self) -> Location:
-        """Where its objects are."""
+        """Location of its objects."""
         return self.shares[0].location
 
     @property
@@ -149,50 +150,50 @@ class SegmentedLedger:
 
     @property
     def stored_bytes(self) -> int:
-        """How many bytes its blocks take of the data objects."""
+        """Size of its blocks in the data objects, in bytes."""
         return sum(each.stored_bytes for each in self.shares)
 
     def with_range_bytes(self, range_bytes: int) -> SegmentedLedger:
-        """The same ledger, of which one request asks for so many bytes at most."""
+        """Return the same ledger with another maximum size of a range request."""
         shares = tuple(each.with_range_bytes(range_bytes) for each in self.shares)
         return replace(self, shares=shares)
 
-    def _within(self, first: int, last: int) -> Iterator[tuple[SegmentShare, int, int]]:
-        """The shares that have some of these entries, each with the first and last that it has."""
-        for share in self.shares[max(self._place(first), 0) :]:
+    def _overlapping_shares(self, first: int, last: int) -> Iterator[tuple[SegmentShare, int, int]]:
+        """Return the shares with any entry of a range, each with its first and last such entry."""
+        for share in self.shares[max(self._share_index(first), 0) :]:
             if share.first_entry_id > last:
                 return
             start, end = max(first, share.first_entry_id), min(last, share.last_entry_id)
             if start <= end:
                 yield share, start, end
 
-    def _place(self, entry_id: int) -> int:
-        """Which share may have an entry; -1 if it stands before all of them."""
+    def _share_index(self, entry_id: int) -> int:
+        """Return the index of the share that may hold an entry; -1 if it precedes all shares."""
         return bisect_right(self.shares, entry_id, key=_first_entry_id) - 1
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> list[Block]:
-        """As any ledger's; neighbours may be of different objects."""
-        parts = self._within(first_entry_id, last_entry_id)
+        """See `Ledger.blocks`; neighbouring blocks may be in different objects."""
+        parts = self._overlapping_shares(first_entry_id, last_entry_id)
         return [block for share, *ends in parts for block in share.blocks(*ends)]
 
     def extents(self, first_entry_id: int, last_entry_id: int) -> list[tuple[int, int]]:
-        """As any ledger's."""
-        parts = self._within(first_entry_id, last_entry_id)
+        """See `Ledger.extents`."""
+        parts = self._overlapping_shares(first_entry_id, last_entry_id)
         return [extent for share, *ends in parts for extent in share.extents(*ends)]
 
     def byte_spans(self, first_entry_id: int, last_entry_id: int) -> list[ByteSpan]:
-        """As any ledger's."""
-        parts = self._within(first_entry_id, last_entry_id)
+        """See `Ledger.byte_spans`."""
+        parts = self._overlapping_shares(first_entry_id, last_entry_id)
         return [span for share, *ends in parts for span in share.byte_spans(*ends)]
 
     def position_of(self, entry_id: int) -> int | None:
-        """As any ledger's."""
-        parts = self._within(entry_id, entry_id)
+        """See `Ledger.position_of`."""
+        parts = self._overlapping_shares(entry_id, entry_id)
         return next((share.position_of(entry_id) for share, *_ in parts), None)
 
     def remember(self, entry_id: int, position: int) -> None:
-        """As any ledger's; where a share begins, the position may be of the object before it."""
-        for share, *_ in self._within(entry_id, entry_id):
+        """See `Ledger.remember`; ignores a share's first entry, which may be in another object."""
+        for share, *_ in self._overlapping_shares(entry_id, entry_id):
             if share.first_entry_id < entry_id:
                 share.remember(entry_id, position)
 
@@ -204,31 +205,31 @@ class SegmentedLedger:
         *,
         verify_checksums: bool = False,
         is_in_range: bool = True,
-        ahead: RangePrefetcher | None = None,
+        prefetcher: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
-        """As any ledger's.
+        """See `Ledger.entry_runs`.
 
         Raises:
             MissingEntriesError: No segment has an entry.
-            CorruptIndexError: The entries together are not as long as the ledger was.
-            PulsarOffloadError: What `LedgerData.entry_runs` raises.
+            CorruptIndexError: The total length of all entries differs from the ledger's length.
+            PulsarOffloadError: See `LedgerData.entry_runs`.
         """
-        wanted, length_bytes, entries = first_entry_id, 0, 0
-        for share, start, end in self._within(first_entry_id, last_entry_id):
-            self._lose(wanted, start - 1, tally)
+        next_entry, length_bytes, entries = first_entry_id, 0, 0
+        for share, start, end in self._overlapping_shares(first_entry_id, last_entry_id):
+            self._lose(next_entry, start - 1, tally)
             for run in share.entry_runs(
                 start,
                 end,
                 tally,
                 verify_checksums=verify_checksums,
                 is_in_range=is_in_range,
-                ahead=ahead,
+                prefetcher=prefetcher,
             ):
                 length_bytes += run.frame_bytes
                 entries += run.count
                 yield run
-            wanted = end + 1
-        self._lose(wanted, last_entry_id, tally)
+            next_entry = end + 1
+        self._lose(next_entry, last_entry_id, tally)
         is_whole = entries == self.last_entry_id + 1
         if is_whole and self.length_bytes not in {0, length_bytes}:
             have = counted(length_bytes, "byte")
@@ -238,54 +239,57 @@ class SegmentedLedger:
             tally.lose(Unit.LEDGER, error)
 
     def gaps(self) -> list[MissingEntriesError]:
-        """An error for each run of entries that no share has, by what index objects say."""
-        found, wanted = [], 0
+        """Return an error for each run of entries that, by the index objects, no share has."""
+        gaps, next_entry = [], 0
         for share in self.shares:
-            if wanted < share.first_entry_id:
-                found.append(self._missing(wanted, share.first_entry_id - 1))
-            wanted = share.last_entry_id + 1
-        if wanted <= self.last_entry_id:
-            found.append(self._missing(wanted, self.last_entry_id))
-        return found
+            if next_entry < share.first_entry_id:
+                gaps.append(self._missing(next_entry, share.first_entry_id - 1))
+            next_entry = share.last_entry_id + 1
+        if next_entry <= self.last_entry_id:
+            gaps.append(self._missing(next_entry, self.last_entry_id))
+        return gaps
 
     def _lose(self, first: int, last: int, tally: Tally) -> None:
-        """Tell of entries between shares, or around them."""
+        """Report entries that no share has."""
         if first <= last:
             tally.lose(Unit.ENTRY, self._missing(first, last), count=last - first + 1)
 
     def _missing(self, first: int, last: int) -> MissingEntriesError:
-        place = self._place(first)
-        share = self.shares[max(place, 0)]
+        index = self._share_index(first)
+        share = self.shares[max(index, 0)]
         table = share.table
         return MissingEntriesError(
             f"no segment has entries {first} … {last} of the ledger",
             object_key=share.data_name,
             ledger_id=self.ledger_id,
             entry_id=first,
-            offset=table.block_start(0) if place < 0 else table.data_object_length_bytes,
+            offset=table.block_start(0) if index < 0 else table.data_object_length_bytes,
         )
 
 
 def _pieces(shares: Sequence[SegmentShare]) -> Iterator[tuple[int, int, int]]:
-    """Which share each entry is read of, and from which first to which last one; ascending."""
-    by_first = deque(sorted((each.first_entry_id, place) for place, each in enumerate(shares)))
+    """Yield the share from which each range of entries is read, and its first and last entry.
+
+    The ranges are ascending.
+    """
+    by_first = deque(sorted((each.first_entry_id, index) for index, each in enumerate(shares)))
     ends = {each.last_entry_id + 1 for each in shares}
     open_shares: list[tuple[int, int]] = []
-    taken: tuple[int, int, int] | None = None
+    piece: tuple[int, int, int] | None = None
     for start, stop in pairwise(sorted({first for first, _ in by_first} | ends)):
         while by_first and by_first[0][0] == start:
-            first, place = by_first.popleft()
-            heappush(open_shares, (-first, place))
+            first, index = by_first.popleft()
+            heappush(open_shares, (-first, index))
         while open_shares and shares[open_shares[0][1]].last_entry_id < start:
             heappop(open_shares)
         if not open_shares:
             continue
-        place = open_shares[0][1]
-        if taken is not None and (taken[0], taken[2]) == (place, start - 1):
-            taken = place, taken[1], stop - 1
+        index = open_shares[0][1]
+        if piece is not None and (piece[0], piece[2]) == (index, start - 1):
+            piece = index, piece[1], stop - 1
             continue
-        if taken is not None:
-            yield taken
-        taken = place, start, stop - 1
-    if taken is not None:
-        yield taken
+        if piece is not None:
+            yield piece
+        piece = index, start, stop - 1
+    if piece is not None:
+        yield piece

@@ -1,4 +1,4 @@
-"""A segment of streaming offload (PIP-76), open for reading: its objects → shares of ledgers."""
+"""The reader of a streaming segment (PIP-76): its objects → shares of ledgers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
 _FIRST_LOOK_BYTES: Final = 4 << 10
-"""Read where a block should begin; an entry, by which it may stand further behind, is small."""
+"""Bytes read at the expected start of a block; it starts later by at most an entry, usually
+small."""
 _ENTRY_HEADER: Final = struct.Struct(">iq")
 _LOOK_GROWTH: Final = 16
 _MAX_LOOK_BYTES: Final = 4 << 20
@@ -43,14 +44,15 @@ class OffloadedSegment:
     """One segment. Can be pickled; holds no connection.
 
     Attributes:
-        location: Where its objects are.
+        location: Location of its objects.
         name: Names of its objects.
         index: Its index block.
-        starts: Where each of its blocks really begins, and behind them where the object ends, in
-            bytes; None: as the index block says.
-        warnings: What is odd, yet harmless, in words.
-        data_size_bytes: Real length of the data object; None if it is not known.
-        user_metadata: That of its index object, names in lower case, if the store gave it.
+        starts: Real start of each of its blocks, then the end of the object, in bytes; None: as in
+            the index block.
+        warnings: Harmless irregularities, in words.
+        data_size_bytes: Real length of the data object; None if unknown.
+        user_metadata: User metadata of its index object, names in lower case, if the store returned
+            it.
         versions: The only versions of its objects that are read.
     """
 
@@ -72,26 +74,26 @@ class OffloadedSegment:
         data_size_bytes: int | None = None,
         versions: ObjectVersions = UNKNOWN_VERSIONS,
     ) -> Self:
-        """Read the index object: one request; and one or a few for each block if it is wrong.
+        """Read the index object with one request; if it is wrong, a few more for each block.
 
-        Pulsar's writer miscounts blocks at times (`streaming_block`). It shows by a data object
-        that is longer than its index object says. Then each block is looked for from where it
-        should begin.
+        Pulsar's writer sometimes miscounts blocks (`streaming_block`). Then the data object is
+        longer than its index object says, and each block is searched for from its expected start.
 
         Args:
-            location: Where the objects are.
+            location: Location of the objects.
             name: Names of the objects.
-            data_size_bytes: Real length of the data object if it is known, as from a listing.
-            versions: Versions of the objects as far as they are known, likewise.
+            data_size_bytes: Real length of the data object if it is available, for example from a
+                listing.
+            versions: Available versions of the objects.
 
         Raises:
-            MissingObjectError: There is no index object, or no data object where it is looked into.
-            UnknownFormatError: It is not an index object of PIP-76, or of another format version.
+            MissingObjectError: The index object is missing, or a data object that must be searched.
+            UnknownFormatError: It is not an index object of PIP-76, or has another format version.
             CorruptIndexError: Its fields contradict each other.
-            FormatError: It is longer than any index object that is read.
+            FormatError: It is longer than any index object that is accepted.
             TruncatedObjectError: It is shorter than it says.
-            ObjectChangedError: It is of another version.
-            StorageError: The store refused, or went on failing.
+            ObjectChangedError: It has another version.
+            StorageError: The store denied access, or requests failed until the deadline.
         """
         key = name.index_name
         content = location.read_object(
@@ -114,43 +116,43 @@ class OffloadedSegment:
         return segment._with_real_starts()
 
     def _with_real_starts(self) -> Self:
-        """The segment with its blocks looked for, if its data object is longer than it says.
+        """Search for the blocks if the data object is longer than the index object says.
 
         Raises:
-            MissingObjectError: There is no data object.
-            ObjectChangedError: It is of another version.
-            StorageError: The store refused, or went on failing.
+            MissingObjectError: The data object is missing.
+            ObjectChangedError: It has another version.
+            StorageError: The store denied access, or requests failed until the deadline.
         """
-        told, size_bytes = self.index.data_object_length_bytes, self.data_size_bytes
-        if size_bytes is None or size_bytes <= told:
+        indexed_bytes, size_bytes = self.index.data_object_length_bytes, self.data_size_bytes
+        if size_bytes is None or size_bytes <= indexed_bytes:
             return self
         reader = RangeReader(self.location, self.name.data_name, size_bytes, self.versions.data)
         starts = _real_starts(reader, self.index.headers)
         warning = (
-            f"{self.name.data_name}: {counted(size_bytes - told, 'byte')} more than the index"
-            " object says: its writer miscounted blocks, and may have lost entries"
+            f"{self.name.data_name}: {counted(size_bytes - indexed_bytes, 'byte')} more than the"
+            " index object says: its writer miscounted blocks, and may have lost entries"
         )
         return replace(self, starts=starts, warnings=(warning, *self.warnings))
 
     @property
     def managed_ledger(self) -> str | None:
-        """Name of the managed ledger; None if nothing names it, as Pulsar's writer does not."""
+        """Name of the managed ledger; None if unknown: Pulsar's writer does not record it."""
         return (self.user_metadata or {}).get(MANAGED_LEDGER_NAME_KEY)
 
     @property
     def ledger_ids(self) -> tuple[int, ...]:
-        """The ledgers of which it has a share, in the order in which they stand in it."""
+        """The ledgers of its shares, in storage order."""
         return tuple(each.ledger_id for each in self.index.groups)
 
     @cached_property
     def places(self) -> Mapping[int, int]:
-        """Which share is of a ledger, from 0, by ledger id."""
+        """Index of the share of each ledger, from 0, by ledger id."""
         return {ledger_id: place for place, ledger_id in enumerate(self.ledger_ids)}
 
     @cached_property
     def shares(self) -> tuple[SegmentShare, ...]:
-        """The share of each ledger, in the same order; they are read as far as the object goes."""
-        told = self.index.data_object_length_bytes
+        """The share of each ledger, in the same order, readable up to the end of the object."""
+        indexed_bytes = self.index.data_object_length_bytes
         size_bytes = self.data_size_bytes
         return tuple(
             SegmentShare(
@@ -160,13 +162,13 @@ class OffloadedSegment:
                 0,
                 self.managed_ledger,
                 self.versions.data,
-                size_bytes if size_bytes is not None and size_bytes < told else None,
+                size_bytes if size_bytes is not None and size_bytes < indexed_bytes else None,
             )
             for table in self.index.tables(self.starts)
         )
 
     def truncation(self, share: SegmentShare) -> TruncatedObjectError | None:
-        """The error if the data object ends within or before a share; None if it does not."""
+        """Return the error if the data object ends within or before a share, else None."""
         size_bytes, stop = self.data_size_bytes, share.table.data_object_length_bytes
         if size_bytes is None or size_bytes >= stop:
             return None
@@ -184,12 +186,12 @@ class OffloadedSegment:
 
 @dataclass(frozen=True)
 class SegmentedOffload(OpenLedger):
-    """A ledger of streaming offload, open for reading, as `OffloadedLedger` is one of PIP-17.
+    """A ledger of streaming offload that is open for reading; PIP-17 has `OffloadedLedger`.
 
     Attributes:
-        segmented: What reads its entries.
-        user_metadata: That of the first segment's index object, names in lower case.
-        warnings: What is odd, yet harmless, in words.
+        segmented: The ledger interface to its entries.
+        user_metadata: User metadata of the first segment's index object, names in lower case.
+        warnings: Harmless irregularities, in words.
     """
 
     segmented: SegmentedLedger
@@ -198,12 +200,12 @@ class SegmentedOffload(OpenLedger):
 
     @property
     def data(self) -> SegmentedLedger:
-        """The part of it that reads entries."""
+        """The ledger interface to its entries."""
         return self.segmented
 
     @property
     def location(self) -> Location:
-        """Where its objects are."""
+        """Location of its objects."""
         return self.data.location
 
     @property
@@ -213,45 +215,47 @@ class SegmentedOffload(OpenLedger):
 
     @property
     def ledger_metadata(self) -> None:
-        """BookKeeper's metadata of it, which segments do not have."""
+        """None: segments do not contain BookKeeper's metadata."""
         return
 
 
 def _real_starts(reader: RangeReader, headers: Sequence[StreamingBlockHeader]) -> tuple[int, ...]:
-    """Where blocks begin in an object that is longer than their writer counted.
+    """Search for the blocks in an object that is longer than its writer counted.
 
-    A block stands where it was counted to, or further behind; each by as much as the one before it
-    at least, and by the data of that one's first entry more at most. One that is not found is taken
-    to be where it should be, and shows when it is read.
+    A block starts at its counted position or later. Its shift is at least that of the previous
+    block, and exceeds that by at most the size of the previous block's first entry. A block that is
+    not found is assumed at its expected start; reading it then reports the damage.
     """
     slack = reader.size_bytes - sum(each.block_length_bytes for each in headers)
-    # Each byte is looked at about once, unless blocks are not where they can be.
+    # Each byte is searched about once, unless a block is missing from its possible positions.
     left_bytes = 2 * reader.size_bytes
     data = _ForwardReader(reader)
     starts: list[int] = []
-    told, shift, most = 0, 0, 0
+    counted_start, shift, max_growth = 0, 0, 0
     for place, header in enumerate(headers):
-        first, wanted = told + shift, header.serialize()
-        last = min(told + slack, first + min(MAX_MESSAGE_BYTES, left_bytes))
-        near = min(first + most, last)
-        found = list(data.places(wanted, first, near))
+        first, pattern = counted_start + shift, header.serialize()
+        last = min(counted_start + slack, first + min(MAX_MESSAGE_BYTES, left_bytes))
+        near = min(first + max_growth, last)
+        found = list(data.find_all(pattern, first, near))
         if not found:
-            found = list(islice(data.places(wanted, near + 1, last), 1))
+            found = list(islice(data.find_all(pattern, near + 1, last), 1))
         left_bytes -= (found[-1] if found else last) - first
         start = found[0] if found else first
         if len(found) > 1:
-            # An entry has the same bytes; a block begins where the entries of the one before end.
+            # An entry contains the same bytes; a block begins at the end of the previous entries.
             end = _end_of_entries(data, starts[-1], headers[place - 1])
             start = end if end in found else start
         starts.append(start)
-        shift = start - told
-        told += header.block_length_bytes
-        most = data.entry_bytes(start + header.header_length_bytes, header.first_entry_id) or 0
+        shift = start - counted_start
+        counted_start += header.block_length_bytes
+        max_growth = (
+            data.entry_bytes(start + header.header_length_bytes, header.first_entry_id) or 0
+        )
     return *starts, reader.size_bytes
 
 
 def _end_of_entries(data: _ForwardReader, start: int, header: StreamingBlockHeader) -> int:
-    """Where a block ends whose last entry begins within the length that its writer counted."""
+    """Return the end of a block's entries; the last begins within the counted length."""
     end = start + header.block_length_bytes
     for _, stop in data.frames(start, header):
         end = max(end, stop)
@@ -259,7 +263,7 @@ def _end_of_entries(data: _ForwardReader, start: int, header: StreamingBlockHead
 
 
 class _ForwardReader:
-    """Reads an object from its start on, some bytes more than are asked for, which it keeps."""
+    """Reads an object forward, and keeps some bytes more than requested."""
 
     def __init__(self, reader: RangeReader) -> None:
         self._reader = reader
@@ -267,29 +271,29 @@ class _ForwardReader:
         self.size_bytes = reader.size_bytes
 
     def read(self, start: int, stop: int, least_bytes: int = _FIRST_LOOK_BYTES) -> bytes:
-        """The bytes `[start, stop)`, as far as the object goes; a request asks for so many."""
+        """Return the bytes `[start, stop)`; a request reads at least `least_bytes`."""
         stop = min(stop, self.size_bytes)
         if start < self._start or stop > self._start + len(self._data):
-            ahead = min(max(stop, start + least_bytes), self.size_bytes)
-            self._start, self._data = start, self._reader.read(min(start, ahead), ahead)
+            read_stop = min(max(stop, start + least_bytes), self.size_bytes)
+            self._start, self._data = start, self._reader.read(min(start, read_stop), read_stop)
         return self._data[start - self._start : max(stop - self._start, 0)]
 
-    def places(self, wanted: bytes, first: int, last: int) -> Iterator[int]:
-        """Where some bytes stand that begin at `first … last` (inclusive), ascending."""
-        position, look_bytes = first, max(_FIRST_LOOK_BYTES - len(wanted), 1)
+    def find_all(self, pattern: bytes, first: int, last: int) -> Iterator[int]:
+        """Find all occurrences of bytes that begin at `first … last` (inclusive), ascending."""
+        position, look_bytes = first, max(_FIRST_LOOK_BYTES - len(pattern), 1)
         while position <= last:
-            behind = min(position + look_bytes, last + 1)
-            data = self.read(position, behind + len(wanted) - 1)
-            place = data.find(wanted)
-            while place >= 0:
-                yield position + place
-                place = data.find(wanted, place + 1)
-            position, look_bytes = behind, min(look_bytes * _LOOK_GROWTH, _MAX_LOOK_BYTES)
+            look_stop = min(position + look_bytes, last + 1)
+            data = self.read(position, look_stop + len(pattern) - 1)
+            offset = data.find(pattern)
+            while offset >= 0:
+                yield position + offset
+                offset = data.find(pattern, offset + 1)
+            position, look_bytes = look_stop, min(look_bytes * _LOOK_GROWTH, _MAX_LOOK_BYTES)
 
     def entry_bytes(
         self, position: int, entry_id: int, least_bytes: int = _FIRST_LOOK_BYTES
     ) -> int | None:
-        """How many bytes an entry's data has whose frame begins there; None if none does."""
+        """Return the data length of the entry whose frame is at a position; None if it is not."""
         header = self.read(position, position + _ENTRY_HEADER.size, least_bytes)
         if len(header) < _ENTRY_HEADER.size:
             return None
@@ -298,19 +302,19 @@ class _ForwardReader:
         return length if length >= 0 and found == entry_id else None
 
     def frames(self, start: int, header: StreamingBlockHeader) -> Iterator[tuple[int, int]]:
-        """Where each entry of a block begins, and where it ends.
+        """Yield the start and the end of each entry of a block.
 
-        An entry begins within the length that the block's writer counted, and may end behind it.
+        An entry begins within the length that the block's writer counted, and may end after it.
 
         Args:
-            start: Where the block begins.
+            start: Start of the block.
             header: Its header.
         """
-        told_stop = start + header.block_length_bytes
+        counted_stop = start + header.block_length_bytes
         position, entry_id = start + header.header_length_bytes, header.first_entry_id
-        while position < told_stop:
-            ahead_bytes = min(told_stop - position, _MAX_LOOK_BYTES)
-            length = self.entry_bytes(position, entry_id, ahead_bytes)
+        while position < counted_stop:
+            least_bytes = min(counted_stop - position, _MAX_LOOK_BYTES)
+            length = self.entry_bytes(position, entry_id, least_bytes)
             if length is None:
                 return
             stop = position + _ENTRY_HEADER.size + length
