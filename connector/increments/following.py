@@ -10,7 +10,7 @@ from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader
 from connector.increments.increment import Increments, execute_increment
-from connector.live.broker import BEGINNING, EntryId, by_entry, entry_of, is_last_of_entry
+from connector.live.broker import BEGINNING, EntryId, entry_of, group_by_entry, is_last_of_entry
 from connector.live.entries import UNAVAILABLE_COLUMNS, LiveEntries, has_binary_keys
 from connector.scan.execution import RecordBatchBuilder, new_tally
 from connector.scan.topic_read import TopicRead
@@ -82,7 +82,7 @@ def new_from_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
         followed_topics = []
         for topic in scan.topics:
             tail = scan.tails.get(topic.topic)
-            start = BEGINNING if tail is None else min(tail.first, tail.until.begin)
+            start = BEGINNING if tail is None else min(tail.first, tail.last_message.begin)
             reader = stack.enter_context(client.open_reader(topic.topic, start))
             followed_topics.append(_FollowedTopic(topic, tail, scan, reader))
         yield lambda metrics: (rows for each in followed_topics for rows in each.rows(metrics))
@@ -110,7 +110,7 @@ class _FollowedTopic:
             metrics,
             has_binary_keys=has_binary_keys(options.filterable.values),
         )
-        runs = entries.runs(by_entry(self._messages()))
+        runs = entries.runs(group_by_entry(self._messages()))
         messages = MessageReader(
             Delivery(runs, tally, self._decryptor),
             options.needs,

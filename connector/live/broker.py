@@ -1,7 +1,7 @@
-"""A cluster's brokers, as Pulsar's own client reaches them (`pulsar-client`, the extra `live`).
+"""The brokers of a cluster, accessed with Pulsar's own client (`pulsar-client`, the extra `live`).
 
-A reader of the client's has no subscription, so a broker keeps nothing for it. But a reader of a
-topic that is not there makes the topic: whoever calls this has to know that it is there.
+The client's readers have no subscription, so a broker stores nothing for them. But opening a reader
+of a missing topic creates the topic: callers must know that it exists.
 """
 
 from __future__ import annotations
@@ -29,36 +29,36 @@ if TYPE_CHECKING:
 
 _SCHEMES: Final = ("pulsar", "pulsar+ssl")
 _MAX_TIMEOUT_S: Final = 1_000_000
-"""Longer ones have no room in the client's options."""
+"""Upper limit of the client's options."""
 _PATIENCE_MS: Final = 2000
-"""How long a message is waited for where there may be none; whoever gets none asks otherwise."""
+"""How long to wait for a message that may not exist, before trying another way."""
 _SEEK_BACK_SECONDS: Final = (60, 3600)
 _QUEUED_MESSAGES: Final = 1000
-"""How many messages a broker sends ahead; the client's own default."""
+"""How many messages a broker prefetches to the reader; the client's own default."""
 
 
 class EntryId(NamedTuple):
-    """Where an entry of a topic partition stands; ordered as the entries are."""
+    """The position of an entry in a topic partition; ordered like the entries."""
 
     ledger_id: int
     entry_id: int
 
 
-class Place(NamedTuple):
-    """Which entries a message takes: one, unless it has several chunks."""
+class EntrySpan(NamedTuple):
+    """The entries of a message: one, unless it is chunked."""
 
     begin: EntryId
     end: EntryId
-    """Inclusive; where the message stands."""
+    """Inclusive; the position of the message."""
 
 
 class ClientEntry(NamedTuple):
-    """The messages of an entry, as a client gives them."""
+    """The messages of an entry, as a client returns them."""
 
-    place: Place
-    """Which entries they take."""
+    span: EntrySpan
+    """The entries of each message."""
     members: list[tuple[int, _pulsar.Message]]
-    """In the order of the reader, each behind its index in the batch; -1: it is not in a batch."""
+    """In the order of the reader, each with its index in the batch; -1 if it is not batched."""
 
 
 BEGINNING: Final = EntryId(0, 0)
@@ -67,26 +67,26 @@ BEGINNING: Final = EntryId(0, 0)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LiveOptions(ClusterAccess):
-    """How brokers are reached.
+    """Options of the connection to brokers.
 
     Raises:
         OptionError: A value is not allowed, or two exclude each other.
     """
 
     listener: str | None = None
-    """Name of the advertised listener to use, of brokers that have several."""
+    """Name of the advertised listener to use, if the brokers have several."""
     log_file: str | None = None
-    """File to which the client writes what it warns of; by default nowhere."""
+    """File for the client's warnings; by default they are discarded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """Where the brokers of a cluster are, and how they let us in. Can be pickled.
+    """The address of a cluster's brokers, with access options. Can be pickled.
 
     Attributes:
-        url: URL of the service, `pulsar://host:6650` or `pulsar+ssl://host:6651`; several hosts
-            may stand in it, separated by commas.
-        options: How they are reached.
+        url: URL of the service, `pulsar://host:6650` or `pulsar+ssl://host:6651`; may contain
+            several hosts, separated by commas.
+        options: Options of the connection.
     """
 
     url: str
@@ -94,22 +94,22 @@ class Brokers:
 
     @classmethod
     def from_options(cls, url: str, options: Mapping[str, object]) -> Brokers:
-        """Take what a user gives.
+        """Check a user's URL and options.
 
         Raises:
-            OptionError: The URL is not a broker's, or holds credentials; or an option is unknown,
-                or its value is not allowed.
+            OptionError: The URL is not a broker's, or contains credentials; or an option is
+                unknown, or its value is not allowed.
         """
-        shown = redacted_urls(url)
+        url_text = redacted_urls(url)
         try:
             split = urlsplit(url)
         except ValueError:
             split = urlsplit("")
         if split.scheme not in _SCHEMES or not split.netloc:
-            message = f"{shown!r} is not the URL of brokers, such as pulsar://localhost:6650"
+            message = f"{url_text!r} is not the URL of brokers, such as pulsar://localhost:6650"
             raise OptionError(message)
         if "@" in split.netloc:
-            message = f"credentials in the URL {shown!r}: give them as options (token)"
+            message = f"credentials in the URL {url_text!r}: pass them as options (token)"
             raise OptionError(message)
         access = read_access(LiveOptions, "live option", options)
         if access.timeout_s > _MAX_TIMEOUT_S:
@@ -119,11 +119,11 @@ class Brokers:
 
     @contextmanager
     def connect(self) -> Iterator[Client]:
-        """A client, which is closed at the end.
+        """Open a client, and close it at the end of the context.
 
         Raises:
-            OptionError: The library is not installed, or takes the URL for none; or a file of
-                certificates, or the token, is not there.
+            OptionError: The library is not installed, or finds no host in the URL; or a certificate
+                or token file is missing.
         """
         client = Client(self)
         try:
@@ -133,7 +133,7 @@ class Brokers:
 
 
 class Client:
-    """A client of some brokers; it connects when it is first asked for something.
+    """A client of some brokers; it connects at the first request.
 
     Args:
         brokers: The brokers.
@@ -162,7 +162,7 @@ class Client:
             self._client = self._connect()
         except ValueError:
             message = f"Pulsar's client finds no hosts in {redacted_urls(brokers.url)!r}"
-            # Raised in here, it would have an error of the library with it.
+            # Raised below: in this block, the library's error would become its context.
             failure = OptionError(message)
         else:
             return
@@ -176,7 +176,7 @@ class Client:
             authentication=self._authentication(),
             operation_timeout_seconds=max(1, int(options.timeout_s)),
             connection_timeout_ms=self._timeout_ms,
-            # By default it writes to the standard output, among our rows.
+            # By default it writes to the standard output, between the printed rows.
             logger=pulsar.FileLogger(level, options.log_file or os.devnull),
             use_tls=self._brokers.url.startswith("pulsar+ssl:"),
             tls_trust_certs_file_path=options.ca_file,
@@ -196,136 +196,141 @@ class Client:
         return None
 
     def close(self) -> None:
-        """Close its connections."""
-        # What could be lost by it was told before: this would hide that.
+        """Close the connections."""
+        # A failure here loses no message, and would hide an earlier error.
         with suppress(self._pulsar.PulsarException):
             self._client.close()
 
     def partitions(self, topic: TopicName) -> list[TopicName]:
-        """The partitions of a topic; a topic that has none, or is not there, by itself.
+        """Return the partitions of a topic; the topic itself if it has none or is missing.
 
         Raises:
-            BrokerError: The brokers cannot be asked, or refuse.
+            BrokerError: The brokers cannot be reached, or refuse.
         """
-        with self.translate_errors(f"the partitions of {topic}"):
+        with self.translate_errors(f"list the partitions of {topic}"):
             names = self._client.get_topic_partitions(str(topic))
         return [TopicName.parse(each) for each in names]
 
     @contextmanager
     def open_reader(self, topic: TopicName, first: EntryId) -> Iterator[BrokerReader]:
-        """A reader of a topic or partition; closed at the end.
+        """Open a reader of a topic or partition, and close it at the end of the context.
 
         Args:
-            topic: The topic; it has to be there.
-            first: The first entry to be given (inclusive), or else the next one behind it.
+            topic: The topic; it must exist.
+            first: First entry to read (inclusive); if it is missing, the next one.
 
         Raises:
-            BrokerError: The brokers cannot be asked, or refuse.
+            BrokerError: The brokers cannot be reached, or refuse.
         """
         start = self._pulsar.MessageId(topic.partition, first.ledger_id, first.entry_id, -1)
         with self._open_reader(topic, start) as reader:
             yield reader
 
-    def last(self, topic: TopicName, first: EntryId) -> Place | None:
-        """Where the last message of a topic or partition stands that it has to give.
+    def last(self, topic: TopicName, first: EntryId) -> EntrySpan | None:
+        """Return the entries of the last readable message of a topic or partition.
 
-        A client begins at the last entry, which gives no message if it is the last of several
-        chunks, or says how a transaction ended. So if nothing comes, it begins ever earlier.
+        A client starts at the last entry. That returns no message if it is the last of several
+        chunks, or the marker of a transaction. So if no message arrives, this restarts ever
+        earlier.
 
         Args:
-            topic: The topic; it has to be there.
-            first: Where to begin if nothing of the last hour comes.
+            topic: The topic; it must exist.
+            first: Where to start if the last hour has no message.
 
         Returns:
-            None: none was found. It may stand before the first entry.
+            None if there is none. The message may precede `first`.
 
         Raises:
-            BrokerError: The brokers cannot be asked, or refuse.
+            BrokerError: The brokers cannot be reached, or refuse.
         """
         latest = self._pulsar.MessageId.latest
         with self._open_reader(topic, latest) as reader:
-            place = reader.newest_place(_PATIENCE_MS)
+            span = reader.newest_span(_PATIENCE_MS)
         for seconds in _SEEK_BACK_SECONDS:
-            if place is None:
+            if span is None:
                 with self._open_reader(topic, latest) as reader:
                     reader.seek_back(seconds)
-                    place = reader.last_place(_PATIENCE_MS)
-        if place is None:
+                    span = reader.last_span(_PATIENCE_MS)
+        if span is None:
             with self.open_reader(topic, first) as reader:
-                place = reader.last_place(self._timeout_ms)
-        return place
+                span = reader.last_span(self._timeout_ms)
+        return span
 
     def first(self, topic: TopicName) -> EntryId | None:
-        """The first entry of a topic or partition with a message to give; None: it has none.
+        """Return the first entry of a topic with a readable message; None if it has none.
 
         Raises:
-            BrokerError: The brokers cannot be asked, or refuse.
+            BrokerError: The brokers cannot be reached, or refuse.
         """
         with self.open_reader(topic, BEGINNING) as reader:
-            return place_of(next(reader.messages())).begin if reader.has_more() else None
+            return entry_span(next(reader.messages())).begin if reader.has_more() else None
 
     def create_producer(self, topic: TopicName, **settings: Any) -> pulsar.Producer:  # noqa: ANN401
-        """A producer of a topic or partition.
+        """Create a producer of a topic or partition.
 
         Args:
-            topic: The topic; brokers may make it if it is not there.
+            topic: The topic; brokers may create it if it is missing.
             settings: Arguments of the library's `create_producer`.
 
         Raises:
-            BrokerError: The brokers cannot be asked, or refuse; or a producer of the same name is
+            BrokerError: The brokers cannot be reached, or refuse; or a producer of the same name is
                 connected.
         """
-        with self.translate_errors(f"a producer of {topic}"):
+        with self.translate_errors(f"create a producer of {topic}"):
             return self._client.create_producer(str(topic), **settings)
 
     def last_producer_name(self, topic: TopicName) -> str | None:
-        """Who sent the last message of a topic or partition; None: it has no message to give.
+        """Return the producer of a topic's last message; None if it has no readable message.
 
         Raises:
-            BrokerError: The brokers cannot be asked, or refuse.
+            BrokerError: The brokers cannot be reached, or refuse.
         """
         with self._open_reader(topic, self._pulsar.MessageId.latest) as reader:
             return next(reader.messages()).producer_name() if reader.has_more() else None
 
     @contextmanager
     def _open_reader(self, topic: TopicName, start: pulsar.MessageId) -> Iterator[BrokerReader]:
-        with self.translate_errors(f"a reader of {topic}"):
+        with self.translate_errors(f"open a reader of {topic}"):
             reader = self._client.create_reader(
                 str(topic),
                 start,
                 receiver_queue_size=_QUEUED_MESSAGES,
                 start_message_id_inclusive=True,
-                # What is encrypted is decrypted by us, who know the keys and tell what lacks.
+                # Encrypted payloads are decrypted later, with better errors for missing keys.
                 crypto_failure_action=self._pulsar.ConsumerCryptoFailureAction.CONSUME,
             )
         try:
-            # What stands below the library's own reader gives more messages a second.
+            # The inner reader, below the library's Python wrapper, is faster.
             yield BrokerReader(self, topic, reader._reader, self._timeout_ms)  # noqa: SLF001
         finally:
-            with self.translate_errors(f"the end of a reader of {topic}"):
+            with self.translate_errors(f"close a reader of {topic}"):
                 reader.close()
 
     @contextmanager
-    def translate_errors(self, request: str) -> Iterator[None]:
-        """Make errors of the client ours."""
+    def translate_errors(self, action: str) -> Iterator[None]:
+        """Convert the library's errors to ours.
+
+        Args:
+            action: What fails, after "cannot".
+        """
         try:
             yield
         except self._pulsar.PulsarException as error:
             text = redacted(str(error), {"token": self._token})
-            message = f"{request}, asked of {redacted_urls(self._brokers.url)}: {text}"
+            message = f"cannot {action} at {redacted_urls(self._brokers.url)}: {text}"
             failure = BrokerError(message)
         else:
             return
-        # Raised out here, it has no error of the library with it, whose frames have the token.
+        # Raised outside the except block: the frames of the library's error contain the token.
         raise failure
 
 
 class BrokerReader:
-    """Gives the messages of a topic or partition, in order.
+    """Reads the messages of a topic or partition, in order.
 
-    Messages in chunks come whole, in the place of their last chunk, if the reader began at or
-    before their first chunk; markers, and messages of aborted transactions, do not come; and at an
-    open transaction it ends until that has an outcome.
+    A chunked message arrives whole, at the position of its last chunk, if the reader started at or
+    before its first chunk. Markers and messages of aborted transactions do not arrive. An open
+    transaction ends the stream until it has an outcome.
     """
 
     def __init__(
@@ -337,132 +342,132 @@ class BrokerReader:
         self._timeout_ms = timeout_ms
 
     def has_more(self) -> bool:
-        """Whether there is a message.
+        """Return whether there is another message.
 
         Raises:
-            BrokerError: The broker cannot be asked.
+            BrokerError: The broker cannot be reached.
         """
-        with self._client.translate_errors(f"whether {self._topic} has more"):
+        with self._client.translate_errors(f"look for more messages of {self._topic}"):
             has_message: bool = self._reader.has_message_available()
         return has_message
 
     def messages(self) -> Iterator[_pulsar.Message]:
-        """The next messages, without an end; waits until there is one.
+        """Yield the next messages without end; wait for each.
 
         Raises:
-            BrokerError: The broker cannot be asked, or there was none for too long.
+            BrokerError: The broker cannot be reached, or no message arrived in time.
         """
         read_next, timeout_ms = self._reader.read_next, self._timeout_ms
-        with self._client.translate_errors(f"the next message of {self._topic}"):
+        with self._client.translate_errors(f"read the next message of {self._topic}"):
             while True:
                 yield read_next(timeout_ms)
 
     def next_soon(self) -> _pulsar.Message | None:
-        """The next message; None if there is none soon, though one may be announced.
+        """Return the next message; None if none arrives soon, even if the broker announces one.
 
         Raises:
-            BrokerError: The broker cannot be asked.
+            BrokerError: The broker cannot be reached.
         """
-        with self._client.translate_errors(f"the next message of {self._topic}"):
+        with self._client.translate_errors(f"read the next message of {self._topic}"):
             try:
                 return self._reader.read_next(_PATIENCE_MS)
             except self._client.timed_out:
                 return None
 
-    def newest_place(self, patience_ms: int) -> Place | None:
-        """Where the last message of the next entry stands; None if there is none.
+    def newest_span(self, patience_ms: int) -> EntrySpan | None:
+        """Return the entries of the next entry's last message; None if there is none.
 
-        If the reader began at the last entry of the topic, all that is behind came later: whoever
-        waited for its end might never reach it.
-
-        Args:
-            patience_ms: See `last_place`.
-
-        Raises:
-            BrokerError: The broker cannot be asked.
-        """
-        return self._read_last_place(patience_ms, is_last_of_entry)
-
-    def last_place(self, patience_ms: int) -> Place | None:
-        """Where the last message from here on stands; None if there is none.
+        For a reader that started at the last entry: later messages arrived since, and may keep
+        arriving, so waiting for the end might never stop.
 
         Args:
-            patience_ms: How long to wait for a message that is announced: it may be one whose
-                first chunk lies before, or whose transaction is open.
+            patience_ms: See `last_span`.
 
         Raises:
-            BrokerError: The broker cannot be asked.
+            BrokerError: The broker cannot be reached.
         """
-        return self._read_last_place(patience_ms, lambda _: False)
+        return self._read_last_span(patience_ms, is_last_of_entry)
 
-    def _read_last_place(
+    def last_span(self, patience_ms: int) -> EntrySpan | None:
+        """Return the entries of the last message from here; None if there is none.
+
+        Args:
+            patience_ms: How long to wait for an announced message: its first chunk may be earlier,
+                or its transaction may be open.
+
+        Raises:
+            BrokerError: The broker cannot be reached.
+        """
+        return self._read_last_span(patience_ms, lambda _: False)
+
+    def _read_last_span(
         self, patience_ms: int, is_enough: Callable[[_pulsar.Message], bool]
-    ) -> Place | None:
+    ) -> EntrySpan | None:
         last = None
         while (last is None or not is_enough(last)) and self.has_more():
-            with self._client.translate_errors(f"the last message of {self._topic}"):
+            with self._client.translate_errors(f"read the last message of {self._topic}"):
                 try:
                     last = self._reader.read_next(patience_ms)
                 except self._client.timed_out:
                     break
-        return None if last is None else place_of(last)
+        return None if last is None else entry_span(last)
 
     def seek_back(self, seconds: int) -> None:
-        """Go on with what was published about so long ago.
+        """Continue with the messages published about `seconds` ago.
 
         Raises:
-            BrokerError: The broker cannot be asked.
+            BrokerError: The broker cannot be reached.
         """
-        with self._client.translate_errors(f"an earlier message of {self._topic}"):
+        with self._client.translate_errors(f"seek an earlier message of {self._topic}"):
             self._reader.seek(int((time.time() - seconds) * 1000))
 
 
-def place_of(message: _pulsar.Message) -> Place:
-    """Which entries a message takes."""
-    return _place_and_batch_size(message.message_id())[0]
+def entry_span(message: _pulsar.Message) -> EntrySpan:
+    """Return the entries of a message."""
+    return _span_and_batch_size(message.message_id())[0]
 
 
 def entry_of(message: _pulsar.Message) -> EntryId:
-    """In which entry a message stands; if it has several chunks, its last one."""
+    """Return the entry of a message; of a chunked message, the entry of its last chunk."""
     message_id = message.message_id()
     return EntryId(message_id.ledger_id(), message_id.entry_id())
 
 
 def is_last_of_entry(message: _pulsar.Message) -> bool:
-    """Whether no other message of its entry follows."""
+    """Return whether a message is the last one of its entry."""
     message_id = message.message_id()
     index: int = message_id.batch_index()
-    return index < 0 or index + 1 >= _place_and_batch_size(message_id)[1]
+    return index < 0 or index + 1 >= _span_and_batch_size(message_id)[1]
 
 
-def by_entry(messages: Iterable[_pulsar.Message]) -> Iterator[ClientEntry]:
-    """Put messages together that stand in one entry.
+def group_by_entry(messages: Iterable[_pulsar.Message]) -> Iterator[ClientEntry]:
+    """Group messages by their entry.
 
     Args:
-        messages: Messages in the order of a reader; it is asked for no more of them than an entry
-            has.
+        messages: Messages in a reader's order. No message is read after the last one of an entry
+            before that entry is yielded.
     """
-    place: Place | None = None
+    span: EntrySpan | None = None
     members: list[tuple[int, _pulsar.Message]] = []
     size = 0
     for message in messages:
         message_id = message.message_id()
-        if place is None or (message_id.ledger_id(), message_id.entry_id()) != place.end:
-            if place is not None:
-                yield ClientEntry(place, members)
-            place, size = _place_and_batch_size(message_id)
+        if span is None or (message_id.ledger_id(), message_id.entry_id()) != span.end:
+            if span is not None:
+                yield ClientEntry(span, members)
+            span, size = _span_and_batch_size(message_id)
             members = []
         index = message_id.batch_index()
         members.append((index, message))
         if index < 0 or index + 1 >= size:
-            yield ClientEntry(place, members)
-            place = None
-    if place is not None:
-        yield ClientEntry(place, members)
+            yield ClientEntry(span, members)
+            span = None
+    if span is not None:
+        yield ClientEntry(span, members)
 
 
-def _place_and_batch_size(message_id: _pulsar.MessageId) -> tuple[Place, int]:
-    """Which entries a message takes, and how many messages its batch has; 0: it is in none."""
+def _span_and_batch_size(message_id: _pulsar.MessageId) -> tuple[EntrySpan, int]:
+    """Return the entries of a message, and the size of its batch; 0 if it is not batched."""
     end = EntryId(message_id.ledger_id(), message_id.entry_id())
     size, begin = ClientMessageId.parse(message_id.serialize())
-    return Place(end if begin is None else EntryId(*begin), end), size
+    return EntrySpan(end if begin is None else EntryId(*begin), end), size

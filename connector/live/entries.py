@@ -1,9 +1,9 @@
-"""Messages as Pulsar's client gives them → entries, so that all that reads entries reads them too.
+"""Messages from Pulsar's client → entries, so that the readers of entries can read them.
 
-A client does not give everything that stands in an entry: neither sequence ids, nor what the broker
-added, nor transactions, delivery times or clusters of origin (`UNAVAILABLE_COLUMNS`). What it gives
-is written as a producer would have written it, without compression: a batch again as a batch, and
-what is encrypted as it is.
+The client does not expose everything in an entry: neither sequence ids, nor the broker's metadata,
+nor transactions, delivery times or source clusters (`UNAVAILABLE_COLUMNS`). The remaining fields
+are encoded as a producer would encode them, without compression. A batch becomes a batch again, and
+encrypted payloads stay encrypted.
 """
 
 from __future__ import annotations
@@ -49,21 +49,21 @@ UNAVAILABLE_COLUMNS: Final = frozenset(
         "__txn_id__",
     }
 )
-"""Columns of which a client tells nothing."""
+"""Columns that the client does not expose."""
 
 _RUN_BYTES: Final = 1 << 20
 _MAX_BATCH_MESSAGES: Final = 1 << 24
-"""More do not fit in the largest entry: a broker that says so would have us fill up memory."""
+"""More than fit in the largest entry; bounds the memory that a wrong batch index can cost."""
 _NO_SEQUENCE_ID: Final = 0
 _NO_MEMBER: Final = b"\0\0\0\x04\x18\0\x20\1"
-"""A member of a batch that was compacted out: payload_size 0, compacted_out."""
+"""A compacted-out member of a batch: payload_size 0, compacted_out."""
 
 
 def has_binary_keys(values: ValueColumns | None) -> bool:
-    """Whether a topic's schema says that keys are bytes, which clients give as Base64.
+    """Return whether a topic's schema has binary keys, which clients expose as Base64.
 
     Args:
-        values: Its typed columns; None if values are given as bytes.
+        values: Typed columns of the topic; None if values are bytes.
     """
     if values is None:
         return False
@@ -72,12 +72,13 @@ def has_binary_keys(values: ValueColumns | None) -> bool:
 
 
 class LiveEntries:
-    """Makes entries of messages.
+    """Encodes the messages of a client as entries.
 
     Args:
-        object_key: What errors call the place where they stand.
-        metrics: Counts ordering keys that are no UTF-8: the client gives none, so they are null.
-        has_binary_keys: Whether the schema says that keys are bytes, which clients give as Base64.
+        object_key: Name of the topic, for errors.
+        metrics: Counts ordering keys that are not UTF-8: the client cannot return them, so they are
+            null.
+        has_binary_keys: Whether the schema has binary keys, which clients expose as Base64.
     """
 
     def __init__(self, object_key: str, metrics: ReadMetrics, *, has_binary_keys: bool) -> None:
@@ -86,20 +87,20 @@ class LiveEntries:
         self._has_binary_keys = has_binary_keys
 
     def runs(self, entries: Iterable[ClientEntry]) -> Iterator[EntryRun]:
-        """The entries of messages, in runs of about 1 MiB whose ids follow each other.
+        """Encode entries in runs of about 1 MiB with consecutive ids.
 
         Args:
-            entries: Their messages, in the order of a reader.
+            entries: Messages of the entries, in a reader's order.
 
         Raises:
-            BrokerError: The messages are not in order, or a message cannot stand in an entry.
+            BrokerError: The messages are out of order, or a message cannot be encoded.
         """
         frames: list[bytes] = []
         size_bytes = 0
         first = last = EntryId(-1, -1)
         for (_, entry_id), members in entries:
             if entry_id <= last:
-                raise self._error(entry_id, f"it comes behind one of {tuple(last)}")
+                raise self._error(entry_id, f"it follows a message of entry {tuple(last)}")
             is_next = entry_id == (last.ledger_id, last.entry_id + 1)
             if frames and (not is_next or size_bytes >= _RUN_BYTES):
                 yield self._run(first, frames)
@@ -113,14 +114,14 @@ class LiveEntries:
             yield self._run(first, frames)
 
     def entry(self, entry_id: EntryId, members: Sequence[tuple[int, _pulsar.Message]]) -> bytes:
-        """An entry of its messages.
+        """Encode an entry from its messages.
 
         Args:
-            entry_id: Where it stands.
+            entry_id: Id of the entry, for errors.
             members: Its messages; see `ClientEntry`.
 
         Raises:
-            BrokerError: They are not in order, or one cannot stand in an entry.
+            BrokerError: They are out of order, or one cannot be encoded.
         """
         try:
             return self._entry(members)
@@ -129,7 +130,7 @@ class LiveEntries:
 
     def _error(self, entry_id: EntryId, reason: object) -> BrokerError:
         return BrokerError(
-            f"a message of the broker's cannot be taken: {reason}",
+            f"cannot read a message from the broker: {reason}",
             object_key=self._object_key,
             ledger_id=entry_id.ledger_id,
             entry_id=entry_id.entry_id,
@@ -153,10 +154,10 @@ class LiveEntries:
         count = 0
         for index, each in members:
             if index < count:
-                text = f"message {index} of a batch comes behind message {count - 1}"
+                text = f"message {index} of a batch follows message {count - 1}"
                 raise ValueError(text)
             if index >= _MAX_BATCH_MESSAGES:
-                text = f"message {index} of a batch: none has so many"
+                text = f"message {index} of a batch: at most {_MAX_BATCH_MESSAGES} are accepted"
                 raise ValueError(text)
             parts.append(_NO_MEMBER * (index - count))
             count = index + 1
@@ -182,7 +183,7 @@ class LiveEntries:
         return encode_entry(metadata, stored)
 
     def _message(self, client_message: _pulsar.Message) -> Message:
-        """What the client tells of it."""
+        """Convert a message of the client."""
         return replace(
             _shared_fields(client_message),
             payload=None if client_message.has_null_value() else client_message.data(),
@@ -193,7 +194,7 @@ class LiveEntries:
         )
 
     def _key(self, client_message: _pulsar.Message) -> str | bytes | None:
-        """Its key; the client does not tell an empty one from none."""
+        """Return the key of a message; the client does not distinguish empty and missing keys."""
         text: str = client_message.partition_key()
         return _decode_key(text) if text and self._has_binary_keys else text or None
 
@@ -201,7 +202,7 @@ class LiveEntries:
         try:
             return client_message.ordering_key().encode() or None
         except UnicodeDecodeError:
-            # The client takes it for text, and has no other way to give it.
+            # The client decodes it as text, and has no other accessor.
             self._metrics.replaced_texts += 1
             return None
 
@@ -218,7 +219,7 @@ class LiveEntries:
 
 
 def _encrypted_entry(message: Message, client_message: _pulsar.Message) -> bytes:
-    """The entry of a message, or a whole batch, that the client could not decrypt."""
+    """Encode a message, or a whole batch, that the client could not decrypt."""
     context = client_message.encryption_context()
     payload = client_message.data()
     options = {
@@ -240,7 +241,7 @@ def _encrypted_entry(message: Message, client_message: _pulsar.Message) -> bytes
 
 
 def _shared_fields(client_message: _pulsar.Message) -> Message:
-    """What a batch says of all its messages at once."""
+    """Return the fields that all messages of a batch share."""
     return Message(
         payload=None,
         publish_time_ms=client_message.publish_timestamp(),
@@ -250,13 +251,13 @@ def _shared_fields(client_message: _pulsar.Message) -> Message:
 
 
 def _schema_version(client_message: _pulsar.Message) -> int | None:
-    # As `schema_version` gives it, it is taken for text, which most versions are not.
+    # `schema_version()` decodes the version as text, which most versions are not.
     number: int = client_message.int_schema_version()
     return None if number < 0 else number
 
 
 def _decode_key(key: str) -> str | bytes:
-    """The bytes of a key that is given as Base64; the text itself if it is not that."""
+    """Decode a key from Base64; return the text itself if it is not Base64."""
     try:
         return base64.b64decode(key, validate=True)
     except (binascii.Error, ValueError):

@@ -1,4 +1,4 @@
-"""Which part of topics only their brokers have, when they are opened."""
+"""The part of topics that only their brokers have, determined when the topics are opened."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ _CONCURRENT_TOPICS: Final = 16
 def live_tails(
     brokers: Brokers, topics: Sequence[TopicLedgers], values: ValueColumns | None
 ) -> dict[TopicName, LiveTail]:
-    """What of topics lies behind their last ledgers, up to the last message that there is now.
+    """Return the entries after the last ledgers of topics, up to the last message that exists now.
 
-    There may be no message, but what became of a transaction.
+    A tail may contain no message, only the outcome of a transaction.
 
     Args:
-        brokers: Who has it.
-        topics: The topics, partitions each by itself, as they were listed before.
-        values: Their typed columns; None if values are given as bytes.
+        brokers: The brokers of the topics.
+        topics: The topics, one per partition, as they were listed before.
+        values: Typed columns of the topics; None if values are bytes.
 
     Raises:
-        BrokerError: The brokers cannot be asked, or refuse.
+        BrokerError: The brokers cannot be reached, or refuse.
     """
     is_binary = has_binary_keys(values)
     with brokers.connect() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
@@ -57,26 +57,26 @@ def live_tails(
 def partitions_of_brokers(
     brokers: Brokers, patterns: str | Sequence[str], available: Collection[TopicName]
 ) -> list[TopicName]:
-    """Partitions of topics, whether anything of them is offloaded or not.
+    """Return the partitions of topics, whether they have offloaded ledgers or not.
 
-    Whether a topic without partitions is there is not asked, for a client cannot tell.
+    Topics without partitions are left out: a client cannot tell whether they exist.
 
     Args:
-        brokers: Who knows them.
+        brokers: The brokers of the topics.
         patterns: Short or full names, or globs.
-        available: The topics that are known already, partitions each by itself.
+        available: The topics found in the bucket, one per partition.
 
     Raises:
-        OptionError: Something wanted is not a topic name.
-        BrokerError: The brokers cannot be asked, or refuse.
+        OptionError: A pattern is not a topic name.
+        BrokerError: The brokers cannot be reached, or refuse.
     """
     bases: set[TopicName] = set()
     for name in topic_names(patterns):
         try:
             bases |= {each.base for each in select_topics(name, available)}
         except TopicNotFoundError:
-            # Nothing of it is offloaded. Some brokers make the topic when they are asked, so they
-            # are not asked for a glob.
+            # It has no offloaded ledger. Some brokers create a topic when they are asked about it,
+            # so they are not asked about a glob.
             if namespaces_of(name) is not None:
                 bases.add(TopicName.parse(name).base)
     with brokers.connect() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:

@@ -1,4 +1,4 @@
-"""The end of a topic partition that is not offloaded, as a ledger that its brokers give."""
+"""The end of a topic partition that is not offloaded, as a ledger that is read from brokers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from arrow_io.errors import TrimmedEntriesError
 from arrow_io.read_metrics import Unit
 from arrow_io.storage.location import Location
-from connector.live.broker import EntryId, by_entry
+from connector.live.broker import EntryId, group_by_entry
 from connector.live.entries import LiveEntries
 
 if TYPE_CHECKING:
@@ -20,45 +20,47 @@ if TYPE_CHECKING:
     from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.ranges import ByteSpan
     from connector.inputs.topic_names import TopicName
-    from connector.live.broker import Brokers, Client, ClientEntry, Place
+    from connector.live.broker import Brokers, Client, ClientEntry, EntrySpan
 
 
 @dataclass(frozen=True, slots=True)
 class LiveTail:
-    """The entries of a topic partition from one to another, which a broker gives: a `Ledger`.
+    """A range of entries of a topic partition, read from a broker: a `Ledger`.
 
-    They may be of several ledgers, which only the broker can tell apart. So this stands for the
-    last of them, whose entries are numbered as they are; its entry 0 stands for all that comes
-    before the others, too. The entries that are read say which ledger they are of.
+    The entries may belong to several ledgers, which only the broker can tell apart. So the tail has
+    the id of the last ledger, and uses its entry numbers. Entry 0 stands for all entries before
+    entry 1, including those of earlier ledgers. The entries that are read have their real ledger
+    ids.
 
     Attributes:
-        brokers: Who gives them.
+        brokers: The brokers of the topic.
         topic: The topic or partition.
-        first: The first entry (inclusive), whether there is one or not.
-        until: The last message of the topic, which may stand before the first; then there is none
-            here.
-        first_message: The first entry that had a message when this was made; None if none had.
-        has_binary_keys: Whether the schema says that keys are bytes.
-        adopted: Ranges of entries before the first, both ends inclusive, ascending: messages in
-            chunks that begin there are given here, for nobody reads their first chunks.
+        first: The first entry (inclusive), whether it exists or not.
+        last_message: The last message of the topic. If it precedes `first`, the tail has no
+            message.
+        first_message: The first entry with a message when the tail was created; None if there was
+            none.
+        has_binary_keys: Whether the schema has binary keys.
+        adopted_ranges: Ranges of entries before `first`, ascending, both ends inclusive. Chunked
+            messages that begin there belong to the tail, because no task reads their first chunks.
     """
 
     brokers: Brokers
     topic: TopicName
     first: EntryId
-    until: Place
+    last_message: EntrySpan
     first_message: EntryId | None
     has_binary_keys: bool = False
-    adopted: tuple[tuple[EntryId, EntryId], ...] = ()
+    adopted_ranges: tuple[tuple[EntryId, EntryId], ...] = ()
 
     @property
     def last(self) -> EntryId:
         """The last entry (inclusive)."""
-        return self.until.end
+        return self.last_message.end
 
     @property
     def location(self) -> Location:
-        """Where the brokers are."""
+        """Location of the brokers."""
         return Location(self.brokers.url)
 
     @property
@@ -73,46 +75,46 @@ class LiveTail:
 
     @property
     def length_bytes(self) -> int:
-        """Nothing says it."""
+        """0: brokers do not report it."""
         return 0
 
     @property
     def stored_bytes(self) -> int:
-        """Nothing of it is stored in objects."""
+        """0: the tail is not stored in objects."""
         return 0
 
     def with_range_bytes(self, range_bytes: int) -> LiveTail:
-        """The same: there are no requests for ranges of bytes."""
+        """Return the tail itself: it sends no range requests."""
         del range_bytes
         return self
 
     @property
     def parts(self) -> Sequence[DataPart]:
-        """No object holds it."""
+        """Empty: the tail is not stored in objects."""
         return ()
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
-        """There are none."""
+        """Return no blocks: the tail is not stored in objects."""
         del first_entry_id, last_entry_id
         return ()
 
     def extents(self, first_entry_id: int, last_entry_id: int) -> list[tuple[int, int]]:
-        """There are none."""
+        """Return no extents: the tail is not stored in objects."""
         del first_entry_id, last_entry_id
         return []
 
     def byte_spans(self, first_entry_id: int, last_entry_id: int) -> list[ByteSpan]:
-        """There are none."""
+        """Return no spans: the tail is not stored in objects."""
         del first_entry_id, last_entry_id
         return []
 
     def position_of(self, entry_id: int) -> int | None:
-        """Entries stand in no object."""
+        """Return None: the tail is not stored in objects."""
         del entry_id
         return None
 
     def remember(self, entry_id: int, position: int) -> None:
-        """Entries stand in no object."""
+        """Do nothing: the tail is not stored in objects."""
 
     def entry_runs(
         self,
@@ -124,19 +126,19 @@ class LiveTail:
         is_in_range: bool = True,
         prefetcher: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
-        """Read some entries; those without a message are passed over.
+        """Read a range of entries; entries without a message are skipped.
 
         Args:
-            first_entry_id: First entry of the last ledger; 0: all from `first` on.
+            first_entry_id: First entry of the last ledger; 0 for all entries from `first`.
             last_entry_id: Last entry of the last ledger (inclusive).
-            tally: Says whether it is raised, or counted, that entries were deleted meanwhile.
-            verify_checksums: The client did.
+            tally: Decides whether entries that were deleted meanwhile are raised or counted.
+            verify_checksums: Ignored: the client has verified them.
             is_in_range: See `EntryRun.is_in_range`.
-            prefetcher: Sends no request of these.
+            prefetcher: Ignored: the tail sends no range requests.
 
         Raises:
-            TrimmedEntriesError: The cluster deleted entries since this was made.
-            BrokerError: The broker cannot be asked, refuses, or gives nothing for too long.
+            TrimmedEntriesError: The cluster deleted entries since the tail was created.
+            BrokerError: The broker cannot be reached, refuses, or does not respond in time.
         """
         del verify_checksums, prefetcher
         if first_entry_id > last_entry_id:
@@ -144,14 +146,14 @@ class LiveTail:
         start = EntryId(self.ledger_id, first_entry_id) if first_entry_id else self.first
         stop = EntryId(self.ledger_id, last_entry_id)
         with self.brokers.connect() as client:
-            # What is adopted stands before the first entry.
-            begin = self.adopted[0][0] if self.adopted else self.first
-            # What else begins before is given by whoever reads its first chunk.
+            # Adopted messages begin before the first entry.
+            begin = self.adopted_ranges[0][0] if self.adopted_ranges else self.first
+            # Other messages that begin earlier belong to the reader of their first chunk.
             own = (
                 each
                 for each in self._client_entries(client, begin, stop)
-                if start <= each.place.end <= stop
-                and (each.place.begin >= self.first or self.adopts(*each.place.begin))
+                if start <= each.span.end <= stop
+                and (each.span.begin >= self.first or self.adopts(*each.span.begin))
             )
             for run in self._entries(tally.metrics).runs(own):
                 run.is_in_range = is_in_range
@@ -159,12 +161,14 @@ class LiveTail:
             self._check_beginning(client, tally)
 
     def adopts(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether a message in chunks that begins with an entry, and ends behind, is given here."""
-        at = EntryId(ledger_id, entry_id)
-        return any(first <= at <= last for first, last in self.adopted)
+        """Return whether the tail contains a chunked message that begins at an earlier entry."""
+        position = EntryId(ledger_id, entry_id)
+        return any(first <= position <= last for first, last in self.adopted_ranges)
 
     def reaches(self, ledger_id: int, entry_id: int) -> bool:
-        """Whether a client was given messages from an entry on, when this was made.
+        """Return whether the tail's last message is at or after an entry.
+
+        Then a client received messages that begin there, when the tail was created.
 
         Args:
             ledger_id: The ledger of the entry.
@@ -173,7 +177,7 @@ class LiveTail:
         return (ledger_id, entry_id) <= self.last
 
     def delivers(self, ledger_id: int, entry_id: int, *, is_chunked: bool) -> bool | None:
-        """Whether a client is given the messages of an entry; if not, they were aborted.
+        """Return whether a client receives the messages of an entry; False if aborted.
 
         Args:
             ledger_id: The ledger of an entry before `first`, with messages of a transaction.
@@ -181,36 +185,36 @@ class LiveTail:
             is_chunked: Whether it is the first chunk of a message.
 
         Returns:
-            None if it is not known: when this was made the transaction was open; or the entry is
-            not in the cluster any more, or of a message in chunks that perhaps lacks others.
+            None if it cannot be determined: the transaction was open when the tail was created; the
+            cluster has deleted the entry; or it belongs to a chunked message that may lack chunks.
 
         Raises:
             BrokerError: See `entry_runs`.
         """
-        at = EntryId(ledger_id, entry_id)
-        if not self.reaches(*at):
+        position = EntryId(ledger_id, entry_id)
+        if not self.reaches(*position):
             return None
         with self.brokers.connect() as client:
-            begins = (each.place.begin for each in self._client_entries(client, at, self.last))
+            begins = (each.span.begin for each in self._client_entries(client, position, self.last))
             if is_chunked:
-                return True if at in begins else None
-            if next(begins, None) == at:
+                return True if position in begins else None
+            if next(begins, None) == position:
                 return True
             beginning = client.first(self.topic)
-        return False if beginning is not None and beginning <= at else None
+        return False if beginning is not None and beginning <= position else None
 
     def read_completed(
         self, first_chunks: Collection[tuple[int, int]], metrics: ReadMetrics
     ) -> Iterator[tuple[tuple[int, int], EntryRun]]:
-        """The messages in chunks that begin with entries, and end at others from `first` on.
+        """Read the chunked messages that begin at `first_chunks` and end at `first` or later.
 
         Args:
-            first_chunks: Ledger and entry id of their first chunks, before `first`.
+            first_chunks: Ledger id and entry id of their first chunks, before `first`.
             metrics: Receives counts.
 
         Yields:
-            For each that is complete its first chunk, and a run of one entry with all of it, in the
-            place of its last chunk; in the order of these places.
+            For each complete message, its first chunk and a run of one entry with the whole
+            message, at the position of its last chunk. Ordered by that position.
 
         Raises:
             BrokerError: See `entry_runs`.
@@ -219,7 +223,7 @@ class LiveTail:
         live_entries = self._entries(metrics)
         with self.brokers.connect() as client:
             for each in self._client_entries(client, EntryId(*min(remaining)), self.last):
-                begin, end = each.place
+                begin, end = each.span
                 if end >= self.first and begin in remaining:
                     remaining.remove(begin)
                     yield begin, next(live_entries.runs([each]))
@@ -227,7 +231,7 @@ class LiveTail:
                         return
 
     def find_first_message(self, client: Client) -> EntryId | None:
-        """The first entry with a message; None if none has.
+        """Return the first entry with a message; None if there is none.
 
         Args:
             client: A client of the brokers.
@@ -235,7 +239,7 @@ class LiveTail:
         Raises:
             BrokerError: See `entry_runs`.
         """
-        begins = (each.place.begin for each in self._client_entries(client, self.first, self.last))
+        begins = (each.span.begin for each in self._client_entries(client, self.first, self.last))
         return next(begins, None)
 
     def _entries(self, metrics: ReadMetrics) -> LiveEntries:
@@ -244,34 +248,34 @@ class LiveTail:
     def _client_entries(
         self, client: Client, start: EntryId, stop: EntryId
     ) -> Iterator[ClientEntry]:
-        """The messages that begin at an entry or behind it, and end at another (inclusive)."""
-        # A reader that begins within the last message would wait for it in vain.
-        with client.open_reader(self.topic, min(start, self.until.begin)) as reader:
+        """Read the entries whose messages lie between `start` and `stop` (both inclusive)."""
+        # A reader that starts within the last message would never receive it.
+        with client.open_reader(self.topic, min(start, self.last_message.begin)) as reader:
             if not reader.has_more():
-                # The cluster deleted them.
+                # The cluster has deleted them.
                 return
-            for each in by_entry(reader.messages()):
-                begin, end = each.place
+            for each in group_by_entry(reader.messages()):
+                begin, end = each.span
                 if end > stop:
                     return
                 if begin >= start:
                     yield each
                 if end == self.last:
-                    # Whether more comes may depend on a transaction that is open.
+                    # Do not wait for more: an open transaction may block the next messages.
                     return
 
     def _check_beginning(self, client: Client, tally: Tally) -> None:
-        """Lose what was deleted since this was made: a cluster deletes whole ledgers, oldest first.
+        """Report entries that were deleted since the tail was created.
 
-        Perhaps it was read before, but that is not known.
+        A cluster deletes whole ledgers, oldest first. The entries may have been read before that.
         """
         if self.first_message is None:
             return
         beginning = client.first(self.topic)
         if beginning is None or beginning > self.first_message:
             message = (
-                "the cluster deleted the beginning of what it had when the topic was opened, so"
-                " messages may be missing: open the topic again"
+                "the cluster deleted entries since the topic was opened, so messages may be"
+                " missing: open the topic again"
             )
             error = TrimmedEntriesError(
                 message,

@@ -138,7 +138,7 @@ class BatchProducer:
         Raises:
             BrokerError: The broker cannot be reached.
         """
-        with self._client.translate_errors(f"the end of a producer of {self._topic}"):
+        with self._client.translate_errors(f"close a producer of {self._topic}"):
             self._producer.close()
 
 

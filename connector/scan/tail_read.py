@@ -33,7 +33,7 @@ def add_tail(read: TopicRead, tail: LiveTail | None) -> TopicRead:
     if tail is None:
         return read
     unread = (gap for each in _last_blocks(read.ledgers) for gap in _unread(read, each))
-    return replace(read, later_entries=replace(tail, adopted=tuple(unread)))
+    return replace(read, later_entries=replace(tail, adopted_ranges=tuple(unread)))
 
 
 def _last_blocks(ledgers: Sequence[Ledger]) -> list[EntryRange]:

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from arrow_io.errors import BrokerError, OptionError
 from arrow_io.read_metrics import ReadMetrics
 from connector.inputs.topic_names import TopicName
-from connector.live.broker import Brokers, Client, EntryId, Place, by_entry
+from connector.live.broker import Brokers, Client, EntryId, EntrySpan, group_by_entry
 from connector.live.entries import LiveEntries
 from tests.support.entries import Message, encode_entry
 from tests.support.live_topics import ClientMessage
@@ -32,22 +32,22 @@ def _given(ledger_id: int, entry_id: int, batch_index: int, batch_size: int = 0)
 @pytest.mark.parametrize(
     ("messages", "said"),
     [
-        ([(5, 1, -1), (5, 0, -1)], "behind one of"),
-        ([(5, 1, -1), (4, 2, -1)], "behind one of"),
-        ([(5, 0, 0), (5, 1, 0), (5, 0, 1)], "behind one of"),
-        ([(5, 0, 1), (5, 0, 0)], "comes behind message 1"),
-        ([(5, 0, 0), (5, 0, 0)], "comes behind message 0"),
-        ([(5, 0, -1), (5, 0, -1)], "behind one of"),
-        ([(5, 0, -1), (5, 0, 0)], "behind one of"),
-        ([(5, 0, 0), (5, 0, -1)], "comes behind message 0"),
-        ([(5, 0, (1 << 31) - 1)], "none has so many"),
+        ([(5, 1, -1), (5, 0, -1)], "follows a message of entry"),
+        ([(5, 1, -1), (4, 2, -1)], "follows a message of entry"),
+        ([(5, 0, 0), (5, 1, 0), (5, 0, 1)], "follows a message of entry"),
+        ([(5, 0, 1), (5, 0, 0)], "follows message 1"),
+        ([(5, 0, 0), (5, 0, 0)], "follows message 0"),
+        ([(5, 0, -1), (5, 0, -1)], "follows a message of entry"),
+        ([(5, 0, -1), (5, 0, 0)], "follows a message of entry"),
+        ([(5, 0, 0), (5, 0, -1)], "follows message 0"),
+        ([(5, 0, (1 << 31) - 1)], r"at most \d+ are accepted"),
     ],
 )
 def test_messages_that_cannot_be_are_no_rows(
     messages: list[tuple[int, int, int]], said: str
 ) -> None:
     """Neither in another order, nor twice, nor so many that memory is filled with them."""
-    entries = by_entry(_given(*message, batch_size=3) for message in messages)
+    entries = group_by_entry(_given(*message, batch_size=3) for message in messages)
     with pytest.raises(BrokerError, match=said):
         list(LiveEntries("orders", ReadMetrics(), has_binary_keys=False).runs(entries))
 
@@ -60,7 +60,7 @@ def test_ordering_keys_that_the_client_cannot_give_are_counted(batch_messages: i
     stored = [encode_entry(each, batched=batch_messages > 1) for each in batches]
     messages = [ClientMessage(each, batch_messages) for each in decode_topic([(5, stored)])]
     metrics = ReadMetrics()
-    list(LiveEntries("orders", metrics, has_binary_keys=False).runs(by_entry(messages)))
+    list(LiveEntries("orders", metrics, has_binary_keys=False).runs(group_by_entry(messages)))
     assert metrics.replaced_texts == 2
 
 
@@ -78,9 +78,9 @@ def test_messages_are_put_together_as_they_stand_in_entries(
     ids = sorted(entries)
     messages = iter([_given(*at, i, entries[at][1]) for at in ids for i in entries[at][0]])
     found = []
-    for each in by_entry(messages):
-        indexes, size = entries[each.place.end]
-        found.append((each.place.end, [index for index, _ in each.members]))
+    for each in group_by_entry(messages):
+        indexes, size = entries[each.span.end]
+        found.append((each.span.end, [index for index, _ in each.members]))
         if indexes[-1] in {-1, size - 1}:
             left = sum(len(entries[at][0]) for at in ids[len(found) :])
             assert operator.length_hint(messages) == left
@@ -116,7 +116,7 @@ def test_the_end_of_a_busy_topic_is_where_it_was(monkeypatch: pytest.MonkeyPatch
     library: Any = SimpleNamespace(create_reader=lambda *_, **__: _BusyReader(), close=lambda: None)
     with Brokers.from_options("pulsar://localhost:1", {}).connect() as client:
         monkeypatch.setattr(client, "_client", library)
-        assert client.last(_TOPIC, EntryId(0, 0)) == Place(EntryId(7, 0), EntryId(7, 0))
+        assert client.last(_TOPIC, EntryId(0, 0)) == EntrySpan(EntryId(7, 0), EntryId(7, 0))
 
 
 @pytest.mark.parametrize("url", ["pulsar://host:port", "pulsar://host:99999"])

@@ -15,14 +15,14 @@ import pytest
 
 from arrow_io.errors import BrokerError
 from connector.inputs.message_ids import message_id_data
-from connector.live.broker import BEGINNING, Brokers, EntryId, place_of
+from connector.live.broker import BEGINNING, Brokers, EntryId, entry_span
 from tests.support.reference import decode_topic, first_open_position
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from connector.inputs.topic_names import TopicName
-    from connector.live.broker import Place
+    from connector.live.broker import EntrySpan
     from tests.support.reference import Ledgers, ReferenceMessage
 
 LIVE_URL: Final = "pulsar://memory:6650"
@@ -72,16 +72,16 @@ class MemoryBrokers:
         """As `Client.open_reader`."""
         yield MemoryReader(self, str(topic), first)
 
-    def last(self, topic: TopicName, first: EntryId) -> Place | None:
+    def last(self, topic: TopicName, first: EntryId) -> EntrySpan | None:
         """As `Client.last`."""
         del first
         with self.open_reader(topic, BEGINNING) as reader:
-            return place_of(reader.left[-1]) if reader.left else None
+            return entry_span(reader.left[-1]) if reader.left else None
 
     def first(self, topic: TopicName) -> EntryId | None:
         """As `Client.first`."""
         with self.open_reader(topic, BEGINNING) as reader:
-            return place_of(reader.left[0]).begin if reader.left else None
+            return entry_span(reader.left[0]).begin if reader.left else None
 
 
 @dataclass(slots=True)
