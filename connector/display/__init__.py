@@ -1,1 +1,1 @@
-"""What is shown to users: text, HTML tables, warnings."""
+"""Output for users: text, HTML tables, warnings."""

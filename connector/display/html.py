@@ -1,4 +1,4 @@
-"""Small tables in HTML, as notebooks show them for a dataset and a catalog."""
+"""Small HTML tables, which notebooks show for a dataset and a catalog."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_CELL_CHARACTERS: Final = 200
 
 
 def html_table(caption: str, header: Sequence[str], rows: Sequence[Sequence[object]]) -> str:
-    """A table in HTML: the first `MAX_SHOWN_ROWS` rows, and how many more there are.
+    """Return an HTML table of the first `MAX_SHOWN_ROWS` rows, and the number of the others.
 
     Example:
         >>> html_table("a & b", ["n"], [[1]])

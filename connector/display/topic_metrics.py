@@ -1,4 +1,4 @@
-"""What a read of topics met besides its rows: also the ledgers that were left out."""
+"""The read metrics of topics, including the ledgers that were left out."""
 
 from __future__ import annotations
 
@@ -10,27 +10,26 @@ from arrow_io.read_metrics import ReadMetrics
 
 @dataclass(slots=True)
 class TopicMetrics(ReadMetrics):
-    """Counts of one read of topics.
+    """Read metrics of one read of topics.
 
     Attributes:
-        unfinished_ledgers: Data objects without an index object, of this topic or of one that is
-            not known: the offload is under way or failed, and left no complete copy.
-        pending_ledgers: Ledgers behind all that is offloaded, which are in BookKeeper only; known
+        unfinished_ledgers: Data objects without an index object, of this or an unknown topic: the
+            offload is in progress or failed, and left no complete copy.
+        pending_ledgers: Ledgers after the last offloaded one, which are in BookKeeper only; counted
             if there is metadata.
-        pending_entries: How many entries the pending ledgers have, as far as that is known.
-        substituted_ledgers: Ledgers that salvaging reads from another copy than the one that the
-            metadata names, which cannot be read.
-        unknown_topics: Topics that the metadata does not know; read as the bucket shows them.
+        pending_entries: Number of entries in the pending ledgers, as far as it is known.
+        substituted_ledgers: Ledgers that salvaging reads from another copy, because the copy that
+            the metadata names cannot be read.
+        unknown_topics: Topics that are missing from the metadata; read by the bucket alone.
         unlisted_ledgers: Ledgers in the bucket that were not read, because the metadata does not
             list them as offloaded. Retention does not explain them: the metadata may be older.
         segment_ledgers: Ledgers in the bucket of the scalable topics (Pulsar 5.0) that continue
             these topics; they were not read.
-        skipped_zones: Zones that were not read, because statistics show that no row of them
-            is asked for.
-        skipped_bytes: How many bytes of data objects they have.
-        unknown_ledgers: Ledgers that statistics know nothing of, or not in the version that was
-            read; counted only if a read looks at statistics.
-        unused_statistics: Why some of the statistics cannot be used, in words.
+        skipped_zones: Pruned zones: by statistics, they hold no matching row.
+        skipped_bytes: Size of the pruned zones in the data objects.
+        unknown_ledgers: Ledgers without statistics for the version that was read; counted only if
+            the read uses statistics.
+        unused_statistics: Why some statistics cannot be used, in words.
         keyless: Messages without a key, which the view `latest` leaves out.
     """
 
@@ -48,7 +47,7 @@ class TopicMetrics(ReadMetrics):
     keyless: int = 0
 
     def notices(self) -> list[str]:
-        """One sentence for each thing a reader of the rows must know of; empty if there is none."""
+        """Return one sentence for each fact that a reader of the rows must know; empty if none."""
         return [*self._ledger_notices(), *ReadMetrics.notices(self)]
 
     def _ledger_notices(self) -> list[str]:
@@ -62,7 +61,7 @@ class TopicMetrics(ReadMetrics):
             )
         if self.pending_ledgers:
             notices.append(
-                f"{counted(self.pending_ledgers, 'ledger')} behind those offloaded"
+                f"{counted(self.pending_ledgers, 'ledger')} after those offloaded"
                 f" {agreeing(self.pending_ledgers, 'is', 'are')} in BookKeeper only, and"
                 f" {agreeing(self.pending_ledgers, 'was', 'were')} not read:"
                 f" {counted(self.pending_entries, 'entry')}"
@@ -75,8 +74,8 @@ class TopicMetrics(ReadMetrics):
             )
         if self.unknown_topics:
             notices.append(
-                f"the metadata does not know {self.unknown_topics} of the topics: what the bucket"
-                " shows of them was read, and whether that is all is not known"
+                f"the metadata does not list {self.unknown_topics} of the topics: they were read by"
+                " the bucket alone, so ledgers may be missing"
             )
         if self.unlisted_ledgers:
             notices.append(

@@ -1,4 +1,4 @@
-"""Warnings of one read: each read gives its own, and they name the line that asked for it."""
+"""Warnings of a read: each read shows its own, and they point to the user's line."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 if TYPE_CHECKING:
     from types import FrameType
 
-_BETWEEN: Final = frozenset(
+_INTERNAL_PACKAGES: Final = frozenset(
     {
         "arrow_io",
         "concurrent",
@@ -23,37 +23,37 @@ _BETWEEN: Final = frozenset(
         "threading",
     }
 )
-"""The packages whose frames stand between a read and the line that asks for it."""
+"""The packages whose frames are between a read and the user's line."""
 
 
 def warn_of_read(message: str, category: type[Warning]) -> None:
-    """Warn of one read, whatever was told of others before.
+    """Warn about one read, even if another read showed the same warning.
 
-    Python shows the same text once for each line, and most reads are begun by the same few lines of
-    ours or of an engine. So no registry is given in which it would look that up; the filters of the
-    user hold all the same.
+    Python shows the same text once per line, and most reads start in the same few lines of this
+    project or of an engine. So no registry of shown warnings is passed. The user's filters still
+    apply.
 
     Args:
         message: The text.
         category: The class of the warning.
     """
-    asking = _asking_frame()
+    caller = _caller_frame()
     warnings.warn_explicit(
         message,
         category,
-        asking.f_code.co_filename,
-        asking.f_lineno,
-        module=asking.f_globals.get("__name__"),
+        caller.f_code.co_filename,
+        caller.f_lineno,
+        module=caller.f_globals.get("__name__"),
     )
 
 
-def _asking_frame() -> FrameType:
-    """That of the caller outside; the outermost if an engine asks in a thread of its own."""
+def _caller_frame() -> FrameType:
+    """Return the frame of the user's line, or the outermost frame of an engine's thread."""
     frame = sys._getframe(2)  # noqa: SLF001 - what `warnings.warn` itself looks at
-    while _is_between(frame) and frame.f_back is not None:
+    while _is_internal(frame) and frame.f_back is not None:
         frame = frame.f_back
     return frame
 
 
-def _is_between(frame: FrameType) -> bool:
-    return str(frame.f_globals.get("__name__")).partition(".")[0] in _BETWEEN
+def _is_internal(frame: FrameType) -> bool:
+    return str(frame.f_globals.get("__name__")).partition(".")[0] in _INTERNAL_PACKAGES

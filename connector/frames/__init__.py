@@ -1,1 +1,1 @@
-"""Frames of pandas and Polars, made of Arrow tables and scans."""
+"""Frames of pandas and Polars from Arrow tables and scans."""

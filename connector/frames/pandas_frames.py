@@ -1,13 +1,13 @@
-"""Arrow tables as pandas frames: NumPy's types if they hold every value, else Arrow's.
+"""The conversion of Arrow tables to pandas frames: NumPy types if lossless, else Arrow types.
 
-| Arrow | pandas | Arrow's type stays (`pandas.ArrowDtype`) |
+| Arrow | pandas | keeps its Arrow type (`pandas.ArrowDtype`) |
 |---|---|---|
-| bool, int8 … int64 | bool, int8 … int64 | if there are nulls, which NumPy turns into floats |
-| float, double | float32, float64 | if there is a NaN, which pandas takes for a null |
-| timestamp | datetime64 | if a value is the one that NumPy has for a null |
-| date32 | object (`datetime.date`) | if a year is not one of Python's, 1 to 9999 |
+| bool, int8 … int64 | bool, int8 … int64 | if there are nulls, which would convert it to floats |
+| float, double | float32, float64 | if there is a NaN, which pandas treats as a null |
+| timestamp | datetime64 | if a value equals NumPy's null (NaT) |
+| date32 | object (`datetime.date`) | if a year is out of Python's range, 1 to 9999 |
 | decimal128, string, binary, time64[us] | object, str | never |
-| time64[ns], list, map, struct | | always: Python has no nanoseconds, NumPy no nulls in lists |
+| time64[ns], list, map, struct | | always: Python lacks nanoseconds, NumPy nulls in lists |
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _LAST_DAY: Final = (date.max - date(1970, 1, 1)).days
 
 
 def exact_frame(table: pa.Table) -> pd.DataFrame:
-    """The table as a frame that has each of its values and nulls.
+    """Convert a table to a frame that preserves each value and null.
 
     Example:
         >>> exact_frame(pa.table({"id": [1, 2], "seen": [2**53 + 1, None]})).dtypes.astype(str)
@@ -39,7 +39,7 @@ def exact_frame(table: pa.Table) -> pd.DataFrame:
     import pandas as pd
 
     names = table.column_names
-    # By number, since two columns may have one name.
+    # By number, because two columns may have the same name.
     table = table.rename_columns([str(number) for number in range(len(names))])
     is_numpy = {name: _is_exact_in_numpy(table[name]) for name in table.column_names}
     inexact = [name for name, is_exact in is_numpy.items() if not is_exact]
@@ -52,7 +52,7 @@ def exact_frame(table: pa.Table) -> pd.DataFrame:
 
 
 def _is_exact_in_numpy(column: pa.ChunkedArray) -> bool:
-    """Whether what pandas makes of a column by default has each of its values."""
+    """Return whether pandas' default conversion of a column is lossless."""
     type_ = column.type
     if pa.types.is_boolean(type_) or pa.types.is_integer(type_):
         return bool(column.null_count == 0)

@@ -1,4 +1,4 @@
-"""A topic as a lazy Polars frame."""
+"""The Polars source: a scan of a topic as a lazy frame."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PolarsFilter:
-    """A Polars predicate: a row is kept if it is true.
+    """A Polars predicate; rows for which it is true match.
 
     Attributes:
         predicate: The predicate.
-        columns: Names of the columns that it looks at.
-        implied: What Polars itself says of it in Arrow's words: it passes every row that the
-            predicate passes. None if there is nothing of the kind.
+        columns: Names of the predicate columns.
+        implied: An Arrow filter that Polars derives from the predicate, which accepts every row
+            that the predicate accepts. None if there is none.
     """
 
     predicate: pl.Expr
@@ -39,30 +39,30 @@ class PolarsFilter:
 
     @classmethod
     def from_predicate(cls, predicate: pl.Expr, schema: pa.Schema) -> PolarsFilter:
-        """The filter of a predicate over some columns."""
+        """Create the filter of a predicate over columns of a schema."""
         columns = tuple(dict.fromkeys(predicate.meta.root_names()))
         return cls(predicate, columns, _implied_filter(predicate, schema, columns))
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Numbers of the rows for which the predicate is true, ascending."""
-        # A column of numbers, because a predicate may look at no column, or be a mere literal.
+        """Return the numbers of the rows that match the predicate, ascending."""
+        # Add row numbers, because a predicate may use no column, or be a literal.
         frame = frame_of(add_row_numbers(batch))
         return pa.array(frame.filter(self.predicate).get_column(ROW_NUMBER).to_arrow(), pa.int64())
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:
-        """Those of what is implied."""
+        """The literals of the implied filter."""
         return () if self.implied is None else self.implied.literals
 
     def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
-        """For each guarantee, whether rows of which it is true can pass what is implied."""
+        """Return for each guarantee whether rows that satisfy it can match the implied filter."""
         if self.implied is None:
             return [True] * len(guarantees)
         return self.implied.can_match(guarantees, schema)
 
 
 class _Listener:
-    """Takes the place of a dataset of Arrow, and notes the filter that Polars hands to it."""
+    """A stand-in for an Arrow dataset that records the filter Polars passes to it."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
@@ -75,7 +75,7 @@ class _Listener:
         filter: pc.Expression | None = None,  # noqa: A002 - the name is Arrow's
         **_: object,
     ) -> Iterator[pa.RecordBatch]:
-        """Note the filter; gives no row."""
+        """Record the filter; return no rows."""
         del columns
         self.filter = filter
         return iter(())
@@ -84,15 +84,15 @@ class _Listener:
 def _implied_filter(
     predicate: pl.Expr, schema: pa.Schema, columns: Sequence[str]
 ) -> ArrowFilter | None:
-    """What Polars would have a dataset of Arrow apply before it filters by a predicate itself."""
+    """Return the filter that Polars pushes down to an Arrow dataset for a predicate."""
     listener = _Listener(pa.schema([schema.field(name) for name in columns]))
-    # Polars compares times in the coarser unit of the two; the times of messages are whole in all.
+    # Polars compares times in the coarser of two units, which is exact for the times of messages.
     try:
         pl.scan_pyarrow_dataset(cast("pads.Dataset", listener)).filter(predicate).collect()
         if listener.filter is not None:
             return ArrowFilter.from_expression(listener.filter, schema)
     except (pl.exceptions.PolarsError, pa.ArrowException, OptionError, KeyError, TypeError):
-        # What Polars cannot say in Arrow's words proves nothing.
+        # A predicate that Polars cannot express as an Arrow filter prunes nothing.
         return None
     return None
 
@@ -100,11 +100,11 @@ def _implied_filter(
 def lazy_frame(scan: Scan, scanner_of: Callable[[Scan], TopicScanner]) -> pl.LazyFrame:
     """Return a scan as a lazy frame: projection, predicate and row limit reach the reader.
 
-    The predicate's columns are decoded first, the others for the rows that match it.
+    The predicate's columns are decoded first, and the remaining columns for matching rows only.
 
     Args:
         scan: The scan.
-        scanner_of: Makes the scanner of a scan that is made from it.
+        scanner_of: Returns the scanner of a scan that is derived from it.
     """
     schema = frame_of(scan.options.projection.schema.empty_table()).schema
 
@@ -116,7 +116,7 @@ def lazy_frame(scan: Scan, scanner_of: Callable[[Scan], TopicScanner]) -> pl.Laz
     ) -> Iterator[pl.DataFrame]:
         del batch_size  # the reader's own limits hold
         own = scan
-        # If Polars gives both, the limit comes before the predicate.
+        # If Polars passes both, the limit applies before the predicate.
         if predicate is not None and n_rows is None:
             own = own.add_filter(
                 PolarsFilter.from_predicate(predicate, own.options.filterable.schema)
@@ -136,17 +136,17 @@ def lazy_frame(scan: Scan, scanner_of: Callable[[Scan], TopicScanner]) -> pl.Laz
 
 
 def frame_of(rows: pa.Table | pa.RecordBatch) -> pl.DataFrame:
-    """Return rows as a frame.
+    """Convert rows to a frame.
 
     Raises:
-        OptionError: Two columns have one name, which Polars does not allow.
+        OptionError: Two columns have the same name, which Polars does not allow.
     """
     names = rows.schema.names
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        message = f"columns has {twice} twice: a Polars frame has one column of a name"
+        message = f"columns has {twice} twice: column names of a Polars frame must be unique"
         raise OptionError(message)
-    # Of a record batch without columns, Polars forgets how many rows it has.
+    # Polars loses the number of rows of a record batch without columns.
     table = rows if isinstance(rows, pa.Table) else pa.Table.from_batches([rows])
-    # Only what is no table, such as an array, becomes a series.
+    # The result is a series only for input that is not a table.
     return cast("pl.DataFrame", pl.from_arrow(table))

@@ -1,1 +1,1 @@
-"""What a topic is read by: one table of options, and how texts become their values."""
+"""The table of read options, and the conversion of texts to their values."""

@@ -1,4 +1,4 @@
-"""What the values of an option may be, and how a text becomes one of them."""
+"""The kinds of option values, and the conversion of texts to them."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ class Kind:
     """A kind of value.
 
     Attributes:
-        form: How a text of it looks; if it repeats, the text of one part.
-        check: Refuses a value that is not of the kind; called with the option's name and the value.
-        read: Gives the value for a text; called with the option's name and the text. None if no
-            text stands for a value, so that it can be given in Python only.
-        allowed: All the values there are; empty if they cannot be listed.
+        form: Form of a text of it; if it repeats, the form of one part.
+        check: Raises if a value is not of the kind; called with the option's name and the value.
+        read: Converts a text to a value; called with the option's name and the text. None if no
+            text can represent a value, so that only Python can pass it.
+        allowed: All allowed values; empty if they cannot be listed.
         repeats: Whether it has parts, which the shell takes one by one.
     """
 
@@ -51,18 +51,18 @@ class Kind:
 
 @runtime_checkable
 class OpenedCatalog(Protocol):
-    """A catalog that `open_catalog` gave, as far as options have to know it."""
+    """A catalog returned by `open_catalog`, as far as options use it."""
 
     @property
     def location(self) -> Location:
-        """The place that it was opened for."""
+        """The location that it was opened for."""
 
     def select(self, patterns: Any, /) -> Any:  # noqa: ANN401 - see `Catalog.select`
-        """Topics by their names."""
+        """Return topics by their names."""
 
 
 def one_of(literal: object) -> Kind:
-    """One of a few texts, as a `Literal` lists them."""
+    """Return the kind whose values are the texts of a `Literal`."""
     allowed = get_args(literal)
     return Kind(
         form="|".join(allowed),
@@ -73,16 +73,16 @@ def one_of(literal: object) -> Kind:
 
 
 def read_text(_option: str, text: str) -> str:
-    """A text, as it stands."""
+    """Return a text unchanged."""
     return text
 
 
 def _unchecked(_option: str, _value: object) -> None:
-    """Refuses nothing: if such a value is wrong, whatever reads it refuses it."""
+    """Accept any value; the code that reads it reports errors."""
 
 
 def read_flag(option: str, text: str) -> bool:
-    """`true` or `false`, in any case.
+    """Convert `true` or `false`, in any case.
 
     Raises:
         OptionError: It is neither.
@@ -93,7 +93,7 @@ def read_flag(option: str, text: str) -> bool:
 
 
 def read_number(option: str, text: str) -> int:
-    """A whole number.
+    """Convert a whole number.
 
     Raises:
         OptionError: It is not one.
@@ -106,7 +106,7 @@ def read_number(option: str, text: str) -> int:
 
 
 def read_count(option: str, text: str) -> int:
-    """A whole number of at least 1.
+    """Convert a whole number of at least 1.
 
     Raises:
         OptionError: It is not one.
@@ -117,7 +117,7 @@ def read_count(option: str, text: str) -> int:
 
 
 def whole_number(least: int, greatest: int) -> Kind:
-    """A whole number within bounds, both inclusive."""
+    """Return the kind of whole numbers within bounds, both inclusive."""
     check = partial(check_whole_number, least=least, greatest=greatest)
     return Kind(form="NUMBER", check=check, read=read_number)
 
@@ -127,7 +127,7 @@ def _check_version(option: str, value: object) -> None:
 
 
 def read_names(option: str, text: str) -> tuple[str, ...]:
-    """One name or several, separated by commas.
+    """Split a text at commas into names.
 
     Raises:
         OptionError: One of them is empty.
@@ -157,7 +157,7 @@ def _check_folder(option: str, value: object) -> None:
 
 
 def _check_brokers(option: str, value: object) -> None:
-    # What a URL of brokers is they know who ask them; it may have a secret in it.
+    # The live client checks the URL itself. No error shows it: it may contain a secret.
     check_instance(str, "the URL of brokers, such as pulsar://localhost:6650", option, value)
 
 
@@ -172,7 +172,7 @@ def _check_names(option: str, value: object) -> None:
 
 
 def _check_bound(option: str, value: object) -> None:
-    # Arrow takes long to import, and most requests have no bounds.
+    # Importing Arrow takes long, and most requests have no bounds.
     from connector.inputs.bounds import Bounds  # noqa: PLC0415
 
     bound = cast("Bound", value)
@@ -208,7 +208,7 @@ URLS_BY_NAME: Final = Kind(form="NAME=URL", check=_check_urls, read=_read_object
 BROKERS: Final = Kind(form="URL", check=_check_brokers, read=read_text)
 CATALOG: Final = Kind(
     form="CATALOG",
-    check=partial(check_instance, OpenedCatalog, "what open_catalog gave"),
+    check=partial(check_instance, OpenedCatalog, "a catalog from open_catalog"),
     read=None,
 )
 TRACE: Final = Kind(

@@ -1,4 +1,4 @@
-"""Options that have options below them: names with dots, and values that may be JSON."""
+"""Nested options: names with dots, and values that may be JSON."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import hidden
 
 _TEXT_NAMES: Final = re.compile(r"key|secret|token|pass|user|account|name|profile|project|_id$")
-"""Options whose values are text, though they may look like numbers."""
+"""Options whose values are text, even if they look like numbers."""
 _JSON_SCALAR: Final = re.compile(r"true|false|null|-?\d+(\.\d+)?")
 _JSON_TEXT: Final = re.compile(r'"([^"\\]|\\.)*"')
 
 
 def json_object(option: str, text: str) -> dict[str, object]:
-    """The options in the text of a JSON object.
+    """Return the options in the text of a JSON object.
 
     Args:
-        option: What an error calls the option.
-        text: The text; no error shows it, for it may hold secrets.
+        option: Name of the option, for errors.
+        text: The text; no error shows it, because it may contain secrets.
 
     Raises:
         OptionError: It is not the text of a JSON object.
@@ -38,18 +38,19 @@ def json_object(option: str, text: str) -> dict[str, object]:
 def put_text(options: dict[str, object], kind: str, name: str, text: str) -> None:
     """Set an option by its text; dots in its name lead into nested options.
 
-    A text that begins as a JSON object or array is JSON, and so is one in double quotes. So are
-    numbers, `true`, `false` and `null`, unless the name says that text is due, as `key` does.
+    A text that begins like a JSON object or array is parsed as JSON, and so is a text in double
+    quotes. Numbers, `true`, `false` and `null` are parsed too, unless the name implies text, as
+    `key` does.
 
     Args:
-        options: Those that are set already; the option is put among them.
-        kind: What an error calls such an option.
+        options: The options set so far; receives the option.
+        kind: Name of such options, for errors.
         name: Its name.
-        text: Its text; no error shows it, for it may be a secret.
+        text: Its text; no error shows it, because it may be a secret.
 
     Raises:
-        OptionError: The name lacks a part, or it is set already; or the text begins as JSON and is
-            not JSON.
+        OptionError: The name has an empty part, or is already set; or the text begins like JSON and
+            is not JSON.
 
     Example:
         >>> options = {}
@@ -64,13 +65,13 @@ def put_value(options: dict[str, object], kind: str, name: str, value: object) -
     """Set an option; dots in its name lead into nested options.
 
     Args:
-        options: Those that are set already; the option is put among them.
-        kind: What an error calls such an option.
+        options: The options set so far; receives the option.
+        kind: Name of such options, for errors.
         name: Its name.
         value: Its value.
 
     Raises:
-        OptionError: The name lacks a part, or it is set already.
+        OptionError: The name has an empty part, or is already set.
     """
     *path, last = name.split(".")
     if not all((*path, last)):
@@ -97,7 +98,7 @@ def _json(option: str, text: str) -> object:
     try:
         return hidden(json.loads(text))
     except json.JSONDecodeError as error:
-        # Without the text, and without the error as its cause: both hold what may be a secret.
+        # Neither the text nor the error as the cause: both may contain a secret.
         message = f"{option} looks like JSON and is not: {error.msg} at character {error.pos}"
         raise OptionError(message) from None
     except RecursionError:

@@ -1,4 +1,4 @@
-"""What is known of an option: its names, values and meaning, for every surface that has it."""
+"""The definition of an option, its names, values and help, for every surface that offers it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,9 @@ if TYPE_CHECKING:
     from connector.options.kinds import Kind
 
 Scope: TypeAlias = Literal["place", "catalog", "topic"]
-"""What an option says: where topics are, else how a catalog is opened, or how topics are read.
+"""What an option is about: where topics are, how a catalog is opened, or how topics are read.
 
-`open_catalog` takes those of the first two scopes, so a catalog fixes them.
-"""
+`open_catalog` takes the options of the first two scopes, so a catalog fixes them."""
 
 _OPTION: Final = "option"
 _HELP_WIDTH: Final = 96
@@ -32,19 +31,19 @@ _R = TypeVar("_R")
 
 @dataclass(frozen=True, kw_only=True)
 class Option:
-    """What is known of an option.
+    """The definition of an option.
 
     Attributes:
-        kind: What its values may be.
-        help: What it means, in sentences that hold on every surface.
+        kind: The allowed values.
+        help: Its meaning, in sentences that hold on every surface.
         unit: The unit of its number; None if it has none.
         scope: What it is about.
-        is_secret: Whether its value may be a secret.
-        in_python_only: Why other surfaces have no such option; None if they have it.
-        not_in_spark: Why Spark has no such option; None if it has it.
+        is_secret: Whether its value may contain a secret.
+        in_python_only: Why other surfaces lack the option; None if they have it.
+        not_in_spark: Why Spark lacks the option; None if it has it.
         name: Its name in Python, in SQL and in Spark.
         type: Its type in Python.
-        default: The value that holds if none is given; None if there is no such value.
+        default: The default value; None if there is none.
     """
 
     kind: Kind
@@ -72,13 +71,13 @@ class Option:
         """Whether it is an option of `open_catalog`, so that a catalog fixes it."""
         return self.scope != "topic"
 
-    def is_given(self, value: object) -> bool:
-        """Whether a value says something else than the default."""
-        # What may be anything, such as an array, is compared with nothing.
+    def differs_from_default(self, value: object) -> bool:
+        """Return whether a value differs from the default."""
+        # Without a default, compare with None only: == on values such as arrays is not a bool.
         return value is not None if self.default is None else value != self.default
 
     def check(self, value: object) -> None:
-        """Refuse a value that the option cannot have, whatever the others are.
+        """Check a value on its own, without the values of other options.
 
         Raises:
             OptionError: It is not allowed.
@@ -87,30 +86,30 @@ class Option:
             self.kind.check(self.name, value)
 
     def read(self, text: str) -> Any:  # noqa: ANN401 - the kind decides
-        """The value for a text, as Spark, SQL and the shell give one.
+        """Convert a text, as Spark, SQL and the shell pass it, to a value.
 
         Raises:
-            OptionError: The text is not of the option's form.
+            OptionError: The text does not have the option's form.
         """
         if self.kind.read is None:
-            message = f"{self.name} cannot be given as text: {self.in_python_only}"
+            message = f"{self.name} cannot be passed as text: {self.in_python_only}"
             raise OptionError(message)
         value = self.kind.read(self.name, self.hide(text))
         self.check(value)
         return value
 
     def hide(self, value: Any) -> Any:  # noqa: ANN401 - as it came
-        """The same value; no frame shows it if there may be a secret in it."""
+        """Return the same value, hidden from stack frames if it may contain a secret."""
         return hidden(value) if self.is_secret else hidden_url(value)
 
 
-def described(kind: Kind, help_: str, **facts: Any) -> dict[str, Option]:  # noqa: ANN401
-    """The metadata of a field that is an option."""
+def option_metadata(kind: Kind, help_: str, **facts: Any) -> dict[str, Option]:  # noqa: ANN401
+    """Return the metadata of a dataclass field that is an option."""
     return {_OPTION: Option(kind=kind, help=help_, **facts)}
 
 
 def options_of(request: type) -> Mapping[str, Option]:
-    """The options that the fields of a dataclass are, by name."""
+    """Return the options among a dataclass's fields, by name."""
     return {
         each.name: replace(
             each.metadata[_OPTION], name=each.name, type=str(each.type), default=each.default
@@ -119,18 +118,18 @@ def options_of(request: type) -> Mapping[str, Option]:
     }
 
 
-STORAGE_OPTIONS: Final = described(
+STORAGE_OPTIONS: Final = option_metadata(
     kinds.BY_NAME,
-    "Options of the fsspec file system, such as key, secret and client_kwargs. What s3fs finds in"
-    " the environment need not be given.",
+    "Options of the fsspec file system, such as key, secret and client_kwargs. s3fs also reads"
+    " credentials from the environment.",
     scope="place",
     is_secret=True,
 )
-TRACE: Final = described(
+TRACE: Final = option_metadata(
     kinds.TRACE,
     "Counts the requests.",
     scope="catalog",
-    in_python_only="it is an object that is asked later",
+    in_python_only="it is an object that is read later",
 )
 
 
@@ -140,7 +139,7 @@ def selected_options(options: Container[str], arguments: Mapping[str, Any]) -> d
 
 
 def help_text(helps: Mapping[str, str]) -> str:
-    """Return help on options in the form of a docstring's section."""
+    """Format help on options as a docstring section."""
     return "\n".join(
         textwrap.fill(
             f"{name}: {text}",
@@ -157,12 +156,12 @@ def help_text(helps: Mapping[str, str]) -> str:
 def hidden_arguments(
     options: Mapping[str, Option], arguments: Mapping[str, Any], secrets: Collection[str] = ()
 ) -> dict[str, Any]:
-    """Return a function's arguments by name, with what may be a secret hidden.
+    """Return a function's arguments by name, with possible secrets hidden.
 
     Args:
         options: The options that may be among them.
-        arguments: The arguments. Those that are no options are taken for URLs.
-        secrets: Names of further arguments that are secret.
+        arguments: The arguments. Those that are not options are treated as URLs.
+        secrets: Names of additional arguments that are secret.
     """
     return {
         name: hidden(value)
@@ -179,12 +178,12 @@ def takes_options(
 ) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
     """Return a decorator for functions that have options as keyword parameters.
 
-    It hides what may be a secret among the arguments, so that no frame of the function shows it.
-    It adds the help on its options to the docstring's section `Args`.
+    It hides possible secrets among the arguments, so that no stack frame of the function shows
+    them. It adds the help on its options to the docstring's section `Args`.
 
     Args:
-        options: The options by name. Other arguments are taken for URLs.
-        secrets: Names of further arguments that are secret.
+        options: The options by name. Other arguments are treated as URLs.
+        secrets: Names of additional arguments that are secret.
     """
 
     def decorate(function: Callable[_P, _R]) -> Callable[_P, _R]:

@@ -1,7 +1,7 @@
-"""The table of options: what each is called, what it may be, and what it means.
+"""The table of read options: name, allowed values and meaning of each.
 
 Python, DuckDB, Spark and the command line are spellings of it. A field here and a parameter of
-`open_topic` make an option; every surface takes it, and the text of its help, from here.
+`open_topic` define an option; every surface takes its help from here.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from arrow_io.errors import OptionError
 from arrow_io.messages.column_names import COLUMN_NAMES, Naming
 from arrow_io.storage.store_kinds import store_kind
 from connector.options import kinds
-from connector.options.option import STORAGE_OPTIONS, TRACE, described, options_of
+from connector.options.option import STORAGE_OPTIONS, TRACE, option_metadata, options_of
 
 if TYPE_CHECKING:
     import os
@@ -38,7 +38,7 @@ Rows: TypeAlias = Literal["all", "latest"]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TopicRequest:
-    """How topics are read: the options of `open_topic`. Shows no secret when it is printed.
+    """The options of `open_topic`. Printing it shows no secret.
 
     Raises:
         OptionError: A value is not allowed.
@@ -47,29 +47,29 @@ class TopicRequest:
     storage_options: Mapping[str, object] | None = field(default=None, metadata=STORAGE_OPTIONS)
     catalog: Catalog | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.CATALOG,
             "What open_catalog returned for the URL. The topic is opened without another listing,"
             " and by the options of the catalog. DuckDB's statements, Spark and the command line"
             " take a catalog snapshot instead, as metadata.",
-            in_python_only="it lives in a Python process; saved, it is given as metadata",
+            in_python_only="it lives in a Python process; pass a catalog snapshot as metadata",
         ),
     )
     metadata: Metadata | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.SOURCE,
-            "What the topics' cluster knows: URL of its admin API (https://broker:8443), whose"
+            "Source of the cluster's metadata: URL of its admin API (https://broker:8443), whose"
             " brokers load the topics that they are asked about; a folder with a folder for each"
             " topic (managed-ledger-info.bin, or internal-info.json and internal-stats.json;"
-            " schemas-rest.json); or a catalog snapshot (….json.gz). It decides which ledgers a"
-            " topic has, and brings the schema. By default, the bucket alone is read.",
+            " schemas-rest.json); or a catalog snapshot (….json.gz). It determines which ledgers a"
+            " topic has, and contains the schema. By default, only the bucket is read.",
             scope="place",
         ),
     )
     metadata_options: Mapping[str, object] | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.BY_NAME,
             "Options of the source of metadata. Of an admin API: token, token_file, ca_file,"
             " cert_file, key_file, verify_hostname, namespaces and timeout_s. Of folders and"
@@ -80,17 +80,17 @@ class TopicRequest:
     )
     buckets: Mapping[str, str] | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.URLS_BY_NAME,
-            "URLs of additional buckets with ledgers of these topics, by the metadata's names for"
-            " them. A bucket that is not named here is looked for by its own name, in the same"
+            "URLs of additional buckets with ledgers of these topics, by their names in the"
+            " metadata. A bucket that is not listed here is looked up by its own name, in the same"
             " store.",
             scope="place",
         ),
     )
     start: Bound | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.BOUND,
             "First message, inclusive: a publish time (ISO 8601; UTC unless it has an offset), or a"
             " message id, (ledger,entry[,batch]) or as Pulsar prints it (ledger:entry).",
@@ -98,13 +98,13 @@ class TopicRequest:
     )
     end: Bound | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.BOUND, "End, exclusive, in the same forms as start, and not before it."
         ),
     )
     columns: Sequence[str] | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.NAMES,
             "Names of columns: those of the schema, * for the default ones, and any of"
             f" {', '.join(COLUMN_NAMES)}.",
@@ -112,25 +112,25 @@ class TopicRequest:
     )
     schema: SchemaSource | TopicSchema | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.SOURCE,
-            "What values are decoded by: a file or folder of answers of Pulsar's admin API or CLI,"
-            " an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or the name of a"
-            " type (STRING). By default, the schema in the metadata. Without a schema, values are"
-            " bytes.",
+            "Schema that values are decoded with: a file or folder with responses of Pulsar's admin"
+            " API or CLI, an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or"
+            " the name of a type (STRING). By default, the schema in the metadata. Without a"
+            " schema, values are bytes.",
         ),
     )
     schema_version: int | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.VERSION,
-            "Version of the schema that gives the columns; values of other versions are resolved to"
-            " it. By default, the newest.",
+            "Version of the schema that defines the columns; values of other versions are resolved"
+            " to it. By default, the newest.",
         ),
     )
     value: ValueShape = field(
         default="flat",
-        metadata=described(
+        metadata=option_metadata(
             kinds.one_of(ValueShape),
             "Shape of values: flat, a column for each field of a record; struct, one column"
             " __value__; raw, the undecoded bytes as __value__.",
@@ -138,7 +138,7 @@ class TopicRequest:
     )
     time_unit: TimeUnit = field(
         default="ns",
-        metadata=described(
+        metadata=option_metadata(
             kinds.one_of(TimeUnit),
             "Unit of columns whose Pulsar type counts nanoseconds. A value that the unit cannot"
             " hold exactly is an error.",
@@ -146,37 +146,37 @@ class TopicRequest:
     )
     naming: Naming = field(
         default="pulsar-sql",
-        metadata=described(
+        metadata=option_metadata(
             kinds.one_of(Naming), "Names of columns: Pulsar SQL's, or pulsar-spark's."
         ),
     )
     transactions: Transactions = field(
         default="committed",
-        metadata=described(
+        metadata=option_metadata(
             kinds.one_of(Transactions),
             "Which messages of transactions are read: committed, as a consumer receives them; all,"
-            " those of aborted and open transactions too.",
+            " including those of aborted and open transactions.",
         ),
     )
     on_corruption: OnCorruption = field(
         default="raise",
-        metadata=described(
+        metadata=option_metadata(
             kinds.one_of(OnCorruption),
-            "What damage does: raise, it is an error; salvage, it is counted and left out, and what"
-            " is sound around it is read.",
+            "How damage is handled: raise, it is an error; salvage, it is counted and left out, and"
+            " the intact data around it is read.",
         ),
     )
     verify_checksums: bool = field(
         default=True,
-        metadata=described(
+        metadata=option_metadata(
             kinds.FLAG,
-            "Whether to compare the CRC32C of each entry. A scan of positions alone, such as a"
+            "Whether to compare the CRC32C of each entry. A scan of positions only, such as a"
             " count of rows, never does.",
         ),
     )
     range_bytes: int | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.COUNT,
             "Maximum size of one range request for data. By default 1 MiB at first, and up to 3 MiB"
             " in a long read.",
@@ -186,20 +186,22 @@ class TopicRequest:
     )
     batch_rows: int = field(
         default=BATCH_ROWS,
-        metadata=described(kinds.COUNT, "Maximum number of rows in a record batch.", unit="rows"),
+        metadata=option_metadata(
+            kinds.COUNT, "Maximum number of rows in a record batch.", unit="rows"
+        ),
     )
     batch_bytes: int = field(
         default=BATCH_BYTES,
-        metadata=described(
+        metadata=option_metadata(
             kinds.COUNT,
-            "Bytes of entries, and of what is decompressed or decrypted from them, after which a"
+            "Bytes of entries, and of data decompressed or decrypted from them, after which a"
             " record batch ends. Any other entry counts twice if its payload is read.",
             unit="bytes",
         ),
     )
     decryption_keys: KeySource | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.SOURCE,
             "Private keys for encrypted messages: a PEM file, or a folder of them, in which the"
             " file NAME.pem or NAME-priv.pem is the key NAME.",
@@ -208,36 +210,36 @@ class TopicRequest:
     )
     statistics: str | os.PathLike[str] | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.FOLDER,
-            "Folder or URL of statistics, which analyze writes, reached by the options of the"
-            " bucket. Data that they prove to hold no matching row is not read; the rows are the"
-            " same. Statistics that are damaged, or of other versions of the objects, are not used."
-            " By default, those that the catalog snapshot names.",
+            "Folder or URL of statistics written by analyze, opened with the options of the bucket."
+            " Zones that provably hold no matching row are pruned; the rows are the same."
+            " Statistics that are damaged, or of other versions of the objects, are not used. By"
+            " default, those that the catalog snapshot names.",
         ),
     )
     clock_slack: str | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.DURATION,
-            "Your word that no message was published, by its producer's clock, further than this"
-            " (90s, 10m, 1d) outside of the time in which its ledger was written. Ledgers that"
-            " bounds or filters of publish time then rule out are not read, if there is metadata."
-            " If it is not so, rows are missing.",
+            "Your guarantee that each message's publish time, by its producer's clock, is at most"
+            " this much (90s, 10m, 1d) outside of the time in which its ledger was written. With"
+            " metadata, bounds and filters of publish time then prune ledgers. If the guarantee"
+            " does not hold, rows are missing.",
         ),
     )
     view: Rows = field(
         default="all",
-        metadata=described(
+        metadata=option_metadata(
             kinds.one_of(Rows),
-            "Which messages are read: all; or latest, of each key of a topic partition the last one"
-            " within the bounds, as after Pulsar's compaction. Filters are applied to those. The"
-            " first read then reads the keys of all messages.",
+            "Which messages are read: all; or latest, the last message within the bounds for each"
+            " key of a topic partition, as after Pulsar's compaction. Filters are applied to those."
+            " The first read then reads the keys of all messages.",
         ),
     )
     view_bytes: int = field(
         default=200 << 20,
-        metadata=described(
+        metadata=option_metadata(
             kinds.COUNT,
             "Maximum memory for the keys of the latest messages; the rest goes to temporary files.",
             unit="bytes",
@@ -245,7 +247,7 @@ class TopicRequest:
     )
     live: str | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.BROKERS,
             "URL of the topics' brokers (pulsar://host:6650, pulsar+ssl://host:6651). Rows after"
             " the last offloaded entry are read from them, up to the last message that exists now."
@@ -255,7 +257,7 @@ class TopicRequest:
     )
     live_options: Mapping[str, object] | None = field(
         default=None,
-        metadata=described(
+        metadata=option_metadata(
             kinds.BY_NAME,
             "Options of the brokers: token, token_file, ca_file, cert_file, key_file,"
             " verify_hostname, timeout_s, listener and log_file.",
@@ -265,7 +267,7 @@ class TopicRequest:
     trace: RequestTrace | None = field(default=None, metadata=TRACE)
 
     def __post_init__(self) -> None:
-        """Hide what may be a secret, and check each value."""
+        """Hide possible secrets, and check each value."""
         for name, option in OPTIONS.items():
             value = option.hide(getattr(self, name))
             object.__setattr__(self, name, value)
@@ -273,19 +275,21 @@ class TopicRequest:
 
     def catalog_options(self) -> dict[str, Any]:
         """Return the options that `open_catalog` takes, by name, unless they have defaults."""
-        return self._changed(is_fixed_by_catalog=True)
+        return self._non_default_options(is_fixed_by_catalog=True)
 
     def reading_options(self) -> dict[str, Any]:
         """Return the options that a catalog does not fix, by name, unless they have defaults."""
-        return self._changed(is_fixed_by_catalog=False)
+        return self._non_default_options(is_fixed_by_catalog=False)
 
-    def _changed(self, *, is_fixed_by_catalog: bool) -> dict[str, Any]:
+    def _non_default_options(self, *, is_fixed_by_catalog: bool) -> dict[str, Any]:
         values = {
             name: getattr(self, name)
             for name, option in OPTIONS.items()
             if option.is_fixed_by_catalog == is_fixed_by_catalog
         }
-        return {name: each for name, each in values.items() if OPTIONS[name].is_given(each)}
+        return {
+            name: each for name, each in values.items() if OPTIONS[name].differs_from_default(each)
+        }
 
 
 OPTIONS: Final = options_of(TopicRequest)
@@ -302,11 +306,11 @@ FIXED_BY_REPLAY: Final = (
     "live",
     "live_options",
 )
-"""Those that a replay fixes: all committed messages that are offloaded are sent as they are."""
+"""Options that a replay fixes: it sends all committed, offloaded messages unchanged."""
 
 
 def check_options(values: Mapping[str, object]) -> None:
-    """Refuse values of options that no other option could make right.
+    """Check values of options, each on its own.
 
     Args:
         values: Values by name.
@@ -325,10 +329,11 @@ def check_options(values: Mapping[str, object]) -> None:
 
 
 def check_with_catalog(url: str, request: TopicRequest) -> None:
-    """Refuse what does not go with the catalog of a request; does nothing if it has none.
+    """Check that a request does not conflict with its catalog; do nothing if it has none.
 
     Raises:
-        OptionError: The catalog is that of another place; or options are given that it fixes.
+        OptionError: The catalog was opened for another URL; or the request sets options that the
+            catalog fixes.
     """
     if request.catalog is None:
         return
@@ -336,27 +341,27 @@ def check_with_catalog(url: str, request: TopicRequest) -> None:
     fixed = [option_name(name) for name, value in request.catalog_options().items() if value != {}]
     if fixed:
         message = (
-            f"{' and '.join(fixed)} {'is' if len(fixed) == 1 else 'are'} for open_catalog if"
-            " catalog is given: a catalog has its own"
+            f"{' and '.join(fixed)} cannot be combined with catalog: pass"
+            f" {'it' if len(fixed) == 1 else 'them'} to open_catalog instead"
         )
         raise OptionError(message)
 
 
 def check_place(url: str, catalog: kinds.OpenedCatalog) -> None:
-    """Refuse a URL that leads to another place than a catalog was opened for.
+    """Check that a URL is the one that a catalog was opened for.
 
     Raises:
-        OptionError: It does; or it is not a URL.
+        OptionError: It is another one, or it is not a URL.
     """
     own = catalog.location
     location = replace(own, url=url)
     if _place(location.url) != _place(own.url):
-        message = f"the URL is {location}, and the catalog was opened for {own}: give one place"
+        message = f"the URL is {location}, but the catalog was opened for {own}: pass its URL"
         raise OptionError(message)
 
 
 def _place(url: str) -> tuple[str, str]:
-    """The kind of store, and the path in it; a slash at the end makes no other place."""
+    """Return the kind of store and the path in it; a trailing slash does not matter."""
     scheme, _, path = url.rpartition("://")
     is_local = scheme in {"file", "local"}
     return "" if is_local else store_kind(url) or scheme, path.rstrip("/")

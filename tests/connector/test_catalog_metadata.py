@@ -279,7 +279,7 @@ def test_tail_in_bookkeeper_is_told(bucket: OwnedBucket, change: Change) -> None
     dataset = _dataset(bucket)
 
     assert _ledger_ids(dataset) == list(range(14, 21))
-    told = "1 ledger behind those offloaded is in BookKeeper only, .* 3 entries"
+    told = "1 ledger after those offloaded is in BookKeeper only, .* 3 entries"
     assert re.search(told, _told(dataset))
     assert (dataset.metrics.pending_ledgers, dataset.metrics.pending_entries) == (1, 3)
 
@@ -470,7 +470,7 @@ def test_topic_that_only_the_metadata_knows_is_empty_and_told(bucket: OwnedBucke
 
     dataset = _dataset(bucket)
 
-    with pytest.warns(IncompleteReadWarning, match="8 ledgers behind those offloaded"):
+    with pytest.warns(IncompleteReadWarning, match="8 ledgers after those offloaded"):
         assert dataset.to_table().num_rows == 0
 
 
@@ -515,7 +515,7 @@ def test_options_that_contradict(options: dict[str, Any], told: str) -> None:
 def test_catalog_and_what_it_is_opened_with_are_not_both_given(options: dict[str, Any]) -> None:
     """A catalog has its metadata already."""
     url = str(GOLDEN / SMALL / "objects")
-    with pytest.raises(OptionError, match="for open_catalog if catalog is given"):
+    with pytest.raises(OptionError, match="cannot be combined with catalog: pass"):
         open_topic(url, CHUNKED.name, catalog=open_catalog(url), value="raw", **options)
 
 

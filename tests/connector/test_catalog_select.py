@@ -111,7 +111,7 @@ def test_topic_that_the_metadata_does_not_know_is_told(tmp_path: Path) -> None:
     rows, told = read(dataset(bucket, metadata=known))
 
     assert rows > 0
-    assert any("does not know 1 of the topics" in each for each in told)
+    assert any("does not list 1 of the topics" in each for each in told)
 
 
 def test_contradicting_answers_are_told_once_to_whoever_reads(bucket: OwnedBucket) -> None:

@@ -334,7 +334,7 @@ _DOORS: Final[dict[str, Callable[..., object]]] = {
 def test_what_a_catalog_fixes_is_refused_beside_it(door: str, options: dict[str, Any]) -> None:
     """An option that would not be heeded must be an error that says where it belongs."""
     [name] = options
-    with pytest.raises(OptionError, match=rf"^{name} is for open_catalog if catalog is given"):
+    with pytest.raises(OptionError, match=rf"^{name} cannot be combined with catalog"):
         _DOORS[door](catalog=open_catalog(URL), **options)
 
 
@@ -342,7 +342,7 @@ def test_a_catalog_of_another_place_is_refused() -> None:
     """The error names both places; the URL must not be passed over."""
     other = str(GOLDEN / "pulsar-4.0.7" / "objects")
     catalog = open_catalog(URL)
-    said = f"the URL is {other}, and the catalog was opened for {URL}: give one place"
+    said = f"the URL is {other}, but the catalog was opened for {URL}: pass its URL"
 
     with pytest.raises(OptionError, match=f"^{re.escape(said)}$"):
         open_topic(other, TOPIC, catalog=catalog, value="raw")
@@ -362,5 +362,5 @@ def test_sql_refuses_what_a_registered_catalog_fixes() -> None:
     """A statement that names no other place cannot change how its catalog was opened."""
     with duckdb.connect() as con:
         register_duckdb(con, URL, catalog=open_catalog(URL))
-        with pytest.raises(duckdb.Error, match="range_bytes is for open_catalog if catalog is"):
+        with pytest.raises(duckdb.Error, match="range_bytes cannot be combined with catalog"):
             con.execute(f"from read_pulsar('{TOPIC}', range_bytes := 5, value := 'raw')")

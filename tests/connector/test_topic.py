@@ -67,7 +67,7 @@ def url() -> Iterator[str]:
         ("start", "soon", "start must be a datetime, its ISO text, or a message id"),
         ("range_bytes", "x", "range_bytes must be a whole number, not 'x'"),
         ("batch_rows", 1.5, "batch_rows must be a whole number, not 1.5"),
-        ("catalog", "x", "catalog must be what open_catalog gave, not a str"),
+        ("catalog", "x", "catalog must be a catalog from open_catalog, not a str"),
         ("trace", "x", "trace must be a RequestTrace, not a str"),
         ("verify_checksums", "false", "verify_checksums must be true or false, not 'false'"),
         ("storage_options", "x", "storage_options must be a mapping with names as keys, not a str"),
