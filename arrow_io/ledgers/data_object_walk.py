@@ -127,7 +127,7 @@ class _Walk:
             raise CorruptBlockError(message, entry_id=self._entry_id, offset=offset)
         if header_length_bytes not in {None, header.header_length_bytes}:
             message = (
-                f"the block header has {header.header_length_bytes} bytes; those before have"
+                f"block header length {header.header_length_bytes}; earlier blocks have"
                 f" {header_length_bytes}"
             )
             raise CorruptBlockError(message, offset=offset)

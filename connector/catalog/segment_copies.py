@@ -219,7 +219,7 @@ def segmented_copy(
     for each in segments:
         if each.segment is None:
             continue
-        place = each.segment.places[ledger_id]
+        place = each.segment.share_indexes[ledger_id]
         share = each.segment.shares[place]
         groups.append(each.segment.index.groups[place])
         errors += _errors(each, share)

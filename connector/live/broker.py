@@ -226,8 +226,8 @@ class Client:
         with self._open_reader(topic, start) as reader:
             yield reader
 
-    def last(self, topic: TopicName, first: EntryId) -> EntrySpan | None:
-        """Return the entries of the last readable message of a topic or partition.
+    def find_last_message(self, topic: TopicName, first: EntryId) -> EntrySpan | None:
+        """Find the last readable message of a topic or partition; return its entries.
 
         A client starts at the last entry. That returns no message if it is the last of several
         chunks, or the marker of a transaction. So if no message arrives, this restarts ever
@@ -256,8 +256,8 @@ class Client:
                 span = reader.last_span(self._timeout_ms)
         return span
 
-    def first(self, topic: TopicName) -> EntryId | None:
-        """Return the first entry of a topic with a readable message; None if it has none.
+    def find_first_entry(self, topic: TopicName) -> EntryId | None:
+        """Find the first entry of a topic with a readable message; None if there is none.
 
         Raises:
             BrokerError: The brokers cannot be reached, or refuse.

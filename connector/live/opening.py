@@ -44,7 +44,7 @@ def live_tails(
             end = topic.data[-1] if topic.data else None
             at_end = BEGINNING if end is None else EntryId(end.ledger_id, end.last_entry_id)
             first = BEGINNING if end is None else EntryId(end.ledger_id, end.last_entry_id + 1)
-            last = client.last(topic.topic, at_end)
+            last = client.find_last_message(topic.topic, at_end)
             if last is None:
                 return None
             live_tail = LiveTail(brokers, topic.topic, first, last, None, is_binary)

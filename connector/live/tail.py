@@ -200,7 +200,7 @@ class LiveTail:
                 return True if position in begins else None
             if next(begins, None) == position:
                 return True
-            beginning = client.first(self.topic)
+            beginning = client.find_first_entry(self.topic)
         return False if beginning is not None and beginning <= position else None
 
     def read_completed(
@@ -271,7 +271,7 @@ class LiveTail:
         """
         if self.first_message is None:
             return
-        beginning = client.first(self.topic)
+        beginning = client.find_first_entry(self.topic)
         if beginning is None or beginning > self.first_message:
             message = (
                 "the cluster deleted entries since the topic was opened, so messages may be"

@@ -179,7 +179,7 @@ SECOND: Final = TABLE.block_start(1)
                 SECOND + 4,
                 _i64(129),
                 CorruptBlockError,
-                "the block header has 129 bytes; those before have 128",
+                "header length 129; earlier blocks have 128",
                 (SECOND, None),
             ),
             "second id": (

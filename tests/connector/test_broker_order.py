@@ -60,7 +60,7 @@ def test_what_goes_back_is_an_error(
 ) -> None:
     """It names ledger and entry; salvaging gives the rows and tells it, and so does `verify`."""
     with memory_bucket(_objects(*ledgers)) as bucket:
-        with pytest.raises(EntryOrderError, match="behind") as caught:
+        with pytest.raises(EntryOrderError, match=r"gave index \d+ after") as caught:
             open_topic(bucket.url, TOPIC).to_table()
         salvaging = open_topic(bucket.url, TOPIC, on_corruption="salvage")
         with pytest.warns(UserWarning, match="the broker gave index"):

@@ -235,7 +235,7 @@ def test_the_help_says_what_a_cluster_asks_for() -> None:
     """Both conditions on ids, that there is one writer, and what the schema is for."""
     text = " ".join(run("write", "--help").stdout.split())
 
-    assert "free in its BookKeeper, and below the id of its next ledger" in text
+    assert "free in the cluster's BookKeeper, and below the id of its next ledger" in text
     assert "One writer at a time" in text
     assert "encoded" in text.partition("--schema SOURCE")[2].partition("--schema-version")[0]
 

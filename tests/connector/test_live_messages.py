@@ -116,7 +116,9 @@ def test_the_end_of_a_busy_topic_is_where_it_was(monkeypatch: pytest.MonkeyPatch
     library: Any = SimpleNamespace(create_reader=lambda *_, **__: _BusyReader(), close=lambda: None)
     with Brokers.from_options("pulsar://localhost:1", {}).connect() as client:
         monkeypatch.setattr(client, "_client", library)
-        assert client.last(_TOPIC, EntryId(0, 0)) == EntrySpan(EntryId(7, 0), EntryId(7, 0))
+        assert client.find_last_message(_TOPIC, EntryId(0, 0)) == EntrySpan(
+            EntryId(7, 0), EntryId(7, 0)
+        )
 
 
 @pytest.mark.parametrize("url", ["pulsar://host:port", "pulsar://host:99999"])

@@ -72,14 +72,14 @@ class MemoryBrokers:
         """As `Client.open_reader`."""
         yield MemoryReader(self, str(topic), first)
 
-    def last(self, topic: TopicName, first: EntryId) -> EntrySpan | None:
-        """As `Client.last`."""
+    def find_last_message(self, topic: TopicName, first: EntryId) -> EntrySpan | None:
+        """As `Client.find_last_message`."""
         del first
         with self.open_reader(topic, BEGINNING) as reader:
             return entry_span(reader.left[-1]) if reader.left else None
 
-    def first(self, topic: TopicName) -> EntryId | None:
-        """As `Client.first`."""
+    def find_first_entry(self, topic: TopicName) -> EntryId | None:
+        """As `Client.find_first_entry`."""
         with self.open_reader(topic, BEGINNING) as reader:
             return entry_span(reader.left[0]).begin if reader.left else None
 

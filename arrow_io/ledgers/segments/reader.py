@@ -145,9 +145,9 @@ class OffloadedSegment:
         return tuple(each.ledger_id for each in self.index.groups)
 
     @cached_property
-    def places(self) -> Mapping[int, int]:
+    def share_indexes(self) -> Mapping[int, int]:
         """Index of the share of each ledger, from 0, by ledger id."""
-        return {ledger_id: place for place, ledger_id in enumerate(self.ledger_ids)}
+        return {ledger_id: index for index, ledger_id in enumerate(self.ledger_ids)}
 
     @cached_property
     def shares(self) -> tuple[SegmentShare, ...]:
