@@ -185,11 +185,6 @@ def walk_start(ledger: WalkedData, first_entry_id: int, offsets: OffsetMemory) -
     """Return the entry at which a walk to another entry starts, and its offset.
 
     The offset is that of a remembered entry, or of the start of the block.
-
-    Args:
-        ledger: The ledger.
-        first_entry_id: The first requested entry.
-        offsets: Remembered offsets of entries.
     """
     block = ledger.table.find_block(first_entry_id)
     entry_id = ledger.table.first_entry_id(block)

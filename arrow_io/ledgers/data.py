@@ -137,10 +137,6 @@ class LedgerData:
         """Return the blocks with any entry of a range, ascending; lost entries have none.
 
         If the data object is too short for a block, the block ends at the end of the object.
-
-        Args:
-            first_entry_id: First entry.
-            last_entry_id: Last entry (inclusive).
         """
         table = self.table
         last = self._last_stored(last_entry_id)
@@ -298,10 +294,6 @@ class LedgerData:
         """Return the bytes `[start, stop)` that surely contain some entries; none if all are lost.
 
         They are whole blocks, except where the position of an entry in its block is remembered.
-
-        Args:
-            first_entry_id: First entry.
-            last_entry_id: Last entry (inclusive).
         """
         blocks = self.blocks(first_entry_id, last_entry_id)
         if not blocks:
@@ -316,12 +308,7 @@ class LedgerData:
         return [(start, stop)]
 
     def byte_spans(self, first_entry_id: int, last_entry_id: int) -> list[ByteSpan]:
-        """Return the bytes that `entry_runs` reads; empty if all of the entries are lost.
-
-        Args:
-            first_entry_id: First entry.
-            last_entry_id: Last entry (inclusive).
-        """
+        """Return the bytes that `entry_runs` reads; empty if all of the entries are lost."""
         last = self._last_stored(last_entry_id)
         if first_entry_id > last:
             return []

@@ -89,12 +89,7 @@ class Ledger(Protocol):
         """Its data objects, ascending by entry; empty if it is not stored in objects."""
 
     def blocks(self, first_entry_id: int, last_entry_id: int) -> Sequence[Block]:
-        """Return the blocks with any entry of a range, ascending; lost entries have none.
-
-        Args:
-            first_entry_id: First entry.
-            last_entry_id: Last entry (inclusive).
-        """
+        """Return the blocks with any entry of a range, ascending; lost entries have none."""
 
     @property
     def length_bytes(self) -> int:
@@ -111,10 +106,6 @@ class Ledger(Protocol):
         """Return the byte ranges `[start, stop)` of each object that surely contain some entries.
 
         The list is empty if all of the entries are lost.
-
-        Args:
-            first_entry_id: First entry.
-            last_entry_id: Last entry (inclusive).
         """
 
     def position_of(self, entry_id: int) -> int | None:
@@ -130,12 +121,7 @@ class Ledger(Protocol):
         """
 
     def byte_spans(self, first_entry_id: int, last_entry_id: int) -> list[ByteSpan]:
-        """Return the bytes that `entry_runs` reads from each object, in this order; may be empty.
-
-        Args:
-            first_entry_id: First entry.
-            last_entry_id: Last entry (inclusive).
-        """
+        """Return the bytes that `entry_runs` reads from each object, in this order; may be none."""
 
     def entry_runs(
         self,

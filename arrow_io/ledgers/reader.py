@@ -128,9 +128,6 @@ class OffloadedLedger(OpenLedger):
     def with_data_size(self, data_size_bytes: int) -> Self:
         """Return the same ledger after comparing the real length of its data object.
 
-        Args:
-            data_size_bytes: Real length of the data object.
-
         Raises:
             TruncatedObjectError: It is shorter than the index object says.
         """
@@ -188,10 +185,11 @@ class OffloadedLedger(OpenLedger):
 
 def _check_owner(index: IndexBlock, user_metadata: Mapping[str, str], *, object_key: str) -> None:
     """Compare the managed ledger names in both places: no checksum covers either of them."""
-    inside = index.ledger_metadata.managed_ledger_name
-    outside = user_metadata.get(MANAGED_LEDGER_NAME_KEY)
-    if inside is not None and outside is not None and inside != outside:
+    owner = index.ledger_metadata.managed_ledger_name
+    user_owner = user_metadata.get(MANAGED_LEDGER_NAME_KEY)
+    if owner is not None and user_owner is not None and owner != user_owner:
         message = (
-            f"the index object is of managed ledger {inside!r}, its user metadata says {outside!r}"
+            f"the index object is of managed ledger {owner!r}, its user metadata says"
+            f" {user_owner!r}"
         )
         raise CorruptIndexError(message, object_key=object_key)

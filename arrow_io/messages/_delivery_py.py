@@ -71,11 +71,6 @@ def move_unflagged(
 ) -> int:
     """Move the entries without any flag of `mask` to the front, in their order.
 
-    Args:
-        table: Entry table.
-        count: Number of entries.
-        mask: The flags.
-
     Returns:
         Number of entries moved; the table after them must not be read.
     """

@@ -256,11 +256,6 @@ def mark_bad_checksums(
 ) -> int:
     """Flag each entry as `BROKEN` whose CRC32C differs from the stored one.
 
-    Args:
-        data: The buffer that the entry table was read from.
-        table: Entry table.
-        count: Number of entries.
-
     Returns:
         The union of the flags of all entries, with `MIXED` if the unbroken entries differ in kind.
     """

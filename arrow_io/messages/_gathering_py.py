@@ -52,7 +52,7 @@ class Gatherer:
 
     row_buffers: tuple
     property_buffers: tuple
-    held: list
+    owners: list
     parts: object
     stride: cython.Py_ssize_t
     count: cython.Py_ssize_t
@@ -68,7 +68,7 @@ class Gatherer:
         # References that keep alive the memory that the pointers point to.
         self.row_buffers = (rows,)
         self.property_buffers = ()
-        self.held = []
+        self.owners = []
         self.parts = array("q")
         self.stride = stride
         self.count = 0
@@ -98,7 +98,7 @@ class Gatherer:
             body: Buffer that the positions of keys, ordering keys and metadata refer to.
             payload: Buffer that the positions of values refer to.
         """
-        self.held.append((table, data, body, payload))
+        self.owners.append((table, data, body, payload))
         if cython.compiled:
             t: cython.const[cython.longlong][::1] = table
             d: cython.const[cython.uchar][::1] = data
@@ -290,7 +290,7 @@ class Gatherer:
     def _table(self, part: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
         if cython.compiled:
             return cython.cast(cython.pointer[cython.longlong], self.a[part + _TABLE])
-        return self.held[part // _PART_WIDTH][0]
+        return self.owners[part // _PART_WIDTH][0]
 
     @cython.cfunc
     @cython.inline
@@ -314,7 +314,7 @@ class Gatherer:
     ) -> cython.pointer[cython.const[cython.uchar]]:
         if cython.compiled:
             return cython.cast(cython.pointer[cython.const[cython.uchar]], self.a[part + source])
-        return self.held[part // _PART_WIDTH][source // 2]
+        return self.owners[part // _PART_WIDTH][source // 2]
 
     @cython.cfunc
     @cython.nogil

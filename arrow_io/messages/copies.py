@@ -37,17 +37,7 @@ def copy_literals(  # noqa: PLR0917 - as C declares it
     readable: int,
     length: int,
 ) -> None:
-    """Copy `length` bytes from `p[i:]` to `q[o:]`.
-
-    Args:
-        q: The output.
-        o: Start in the output.
-        writable: Length of the output.
-        p: The input.
-        i: Start in the input.
-        readable: Length of the input.
-        length: Number of bytes.
-    """
+    """Copy `length` bytes from `p[i:]` to `q[o:]`."""
     del writable, readable
     q[o : o + length] = p[i : i + length]
 
@@ -55,12 +45,7 @@ def copy_literals(  # noqa: PLR0917 - as C declares it
 def copy_match(q: MutableSequence[int], o: int, writable: int, offset: int, length: int) -> None:
     """Copy `length` bytes from `q[o - offset:]` to `q[o:]`, in order.
 
-    Args:
-        q: The output.
-        o: Start in the output.
-        writable: Length of the output.
-        offset: Distance to the source, 1 to `o`; the source repeats if `offset` is below `length`.
-        length: Number of bytes.
+    `offset` is 1 … `o`. The source repeats if `offset` is below `length`.
     """
     del writable
     while length > 0:

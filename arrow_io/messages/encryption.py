@@ -189,11 +189,7 @@ class PayloadDecryptor:
             raise
 
     def decrypt(self, metadata: memoryview, payload: memoryview) -> memoryview:
-        """Decrypt one payload.
-
-        Args:
-            metadata: Serialised MessageMetadata of an encrypted entry.
-            payload: The payload of the entry.
+        """Decrypt the payload of an encrypted entry, by its serialised MessageMetadata.
 
         Raises:
             EncryptedPayloadError: There is no private key for the names in the metadata.

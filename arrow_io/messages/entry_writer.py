@@ -290,12 +290,7 @@ def _batch_fields(message: Message) -> tuple[object, ...]:
 
 
 def encode_entry(metadata: bytes, payload: bytes) -> bytes:
-    """Encode an entry as a producer sends it.
-
-    Args:
-        metadata: Its MessageMetadata.
-        payload: Its payload, compressed according to the metadata.
-    """
+    """Encode an entry as a producer sends it, from its MessageMetadata and compressed payload."""
     head = len(metadata).to_bytes(4) + metadata
     checksum = crc32c.crc32c(payload, crc32c.crc32c(head))
     return b"".join((_CHECKSUM_MAGIC, checksum.to_bytes(4), head, payload))

@@ -133,9 +133,7 @@ _ENTRIES: Final = (
 def as_text(values: pa.BinaryArray, metrics: ReadMetrics) -> pa.StringArray:
     """Convert bytes to text: invalid UTF-8 becomes U+FFFD, as in Pulsar's Java client.
 
-    Args:
-        values: The bytes.
-        metrics: Counts the replaced texts.
+    Replaced texts are counted in `metrics`.
     """
     validity, offsets, data = values.buffers()
     text = pa.Array.from_buffers(_TEXT, len(values), [validity, offsets, data], values.null_count)
@@ -145,12 +143,7 @@ def as_text(values: pa.BinaryArray, metrics: ReadMetrics) -> pa.StringArray:
 
 
 def valid_text(text: pa.StringArray, metrics: ReadMetrics) -> pa.StringArray:
-    """Replace invalid UTF-8 in a string array by U+FFFD.
-
-    Args:
-        text: A string array of unvalidated bytes.
-        metrics: Counts the replaced texts.
-    """
+    """Replace invalid UTF-8 in an unvalidated string array by U+FFFD; count the replaced texts."""
     try:
         text.validate(full=True)
     except pa.ArrowInvalid:

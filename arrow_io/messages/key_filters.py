@@ -20,13 +20,9 @@ _BITS_PER_KEY: Final = 10.5
 
 
 def key_filter(keys: pa.Array) -> bytes:
-    """Return the filter of a set of keys.
+    """Return the filter of some texts or bytes: whole blocks of 32 bytes, at least one.
 
-    Args:
-        keys: Texts or bytes, which may repeat; nulls are left out.
-
-    Returns:
-        Whole blocks of 32 bytes, at least one.
+    Keys may repeat; nulls are left out.
     """
     keys = pc.drop_null(pc.unique(keys))
     hashes = _hashes(keys)
@@ -37,12 +33,7 @@ def key_filter(keys: pa.Array) -> bytes:
 
 
 def match_filters(filters: pa.BinaryArray, key: str) -> pa.BooleanArray:
-    """Return for each filter whether it may contain a key; a null filter may contain any.
-
-    Args:
-        filters: Filters made by `key_filter`.
-        key: The key.
-    """
+    """Return for each filter whether it may contain a key; a null filter may contain any."""
     count = len(filters)
     matches = pa.allocate_buffer(max(1, count))
     hashes = _hashes(pa.array([key]))
@@ -63,5 +54,5 @@ def _texts(array: pa.BinaryArray) -> tuple[memoryview, memoryview]:
     """Return the bytes of all values, at least one byte, and their Arrow offsets."""
     _, offsets, data = array.buffers()
     view = memoryview(offsets if offsets is not None else bytes(4)).cast("B").cast("i")
-    held = data is not None and data.size > 0
-    return memoryview(data if held else b"\0").cast("B"), view[array.offset :]
+    has_data = data is not None and data.size > 0
+    return memoryview(data if has_data else b"\0").cast("B"), view[array.offset :]

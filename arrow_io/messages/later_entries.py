@@ -18,10 +18,6 @@ class LaterEntries(Protocol):
         """Return whether a consumer receives messages that begin at an entry.
 
         It receives none after an open transaction.
-
-        Args:
-            ledger_id: The ledger of the entry.
-            entry_id: The entry.
         """
 
     def delivers(self, ledger_id: int, entry_id: int, *, is_chunked: bool) -> bool | None:
@@ -40,12 +36,7 @@ class LaterEntries(Protocol):
         """
 
     def adopts(self, ledger_id: int, entry_id: int) -> bool:
-        """Return whether this source returns a chunked message that begins at an offloaded entry.
-
-        Args:
-            ledger_id: The ledger of its first chunk.
-            entry_id: The entry of its first chunk.
-        """
+        """Return whether this source returns a chunked message that begins before its entries."""
 
     def read_completed(
         self, first_chunks: Collection[tuple[int, int]], metrics: ReadMetrics

@@ -136,10 +136,7 @@ def single_message_fields(
 ) -> bytes:
     """Encode a SingleMessageMetadata from the fields of a `Message`, without creating one.
 
-    Raises:
-        TypeError: See `single_message_metadata`.
-        AttributeError: Likewise.
-        ValueError: Likewise.
+    Raises the errors of `single_message_metadata`.
     """
     # Most messages have few of the fields: skip the calls for missing ones.
     fields = [_properties(1, properties)] if properties else []

@@ -32,10 +32,6 @@ def warn_of_read(message: str, category: type[Warning]) -> None:
     Python shows the same text once per line, and most reads start in the same few lines of this
     project or of an engine. So no registry of shown warnings is passed. The user's filters still
     apply.
-
-    Args:
-        message: The text.
-        category: The class of the warning.
     """
     caller = _caller_frame()
     warnings.warn_explicit(

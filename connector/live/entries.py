@@ -62,8 +62,7 @@ _NO_MEMBER: Final = b"\0\0\0\x04\x18\0\x20\1"
 def has_binary_keys(values: ValueColumns | None) -> bool:
     """Return whether a topic's schema has binary keys, which clients expose as Base64.
 
-    Args:
-        values: Typed columns of the topic; None if values are bytes.
+    Without typed columns, values are bytes, and the answer is False.
     """
     if values is None:
         return False

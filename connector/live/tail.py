@@ -169,10 +169,6 @@ class LiveTail:
         """Return whether the tail's last message is at or after an entry.
 
         Then a client received messages that begin there, when the tail was created.
-
-        Args:
-            ledger_id: The ledger of the entry.
-            entry_id: The entry.
         """
         return (ledger_id, entry_id) <= self.last
 
@@ -232,9 +228,6 @@ class LiveTail:
 
     def find_first_message(self, client: Client) -> EntryId | None:
         """Return the first entry with a message; None if there is none.
-
-        Args:
-            client: A client of the brokers.
 
         Raises:
             BrokerError: See `entry_runs`.

@@ -312,9 +312,6 @@ FIXED_BY_REPLAY: Final = (
 def check_options(values: Mapping[str, object]) -> None:
     """Check values of options, each on its own.
 
-    Args:
-        values: Values by name.
-
     Raises:
         OptionError: There is no option of that name, or its value is not allowed.
 
