@@ -1,1 +1,1 @@
-"""Conditions on rows: exact filters, and what statistics prove of them."""
+"""Row filters: exact conditions on rows, and what statistics prove about them."""

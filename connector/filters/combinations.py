@@ -1,10 +1,10 @@
-"""Which values of some columns the rows that pass a filter can have, without looking at any row.
+"""Column values that a filter's matching rows can have, found without reading rows.
 
-Arrow can prove that a filter passes no row of which something is known, but does not say what would
-pass. A filter's answer changes only at the values that it compares columns with. So they cut each
-column into cells: the values themselves, what lies between them, and null. Arrow is asked about
-each combination of cells. If a value was overlooked, a cell is wider than it need be, and less is
-proved; nothing wrong ever is.
+Arrow can prove that no row with known properties matches a filter, but not list the values that
+would match. A filter's result can change only at the literals that it compares columns with. The
+literals therefore split each column into cells: the literals themselves, the intervals between
+them, and null. Arrow is asked about each combination of cells. An overlooked literal makes a cell
+wider than necessary, so less is proved, but nothing wrong.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ if TYPE_CHECKING:
     from connector.filters.row_filters import RowFilter
 
 _MAX_COMBINATIONS: Final = 4096
-"""More are not asked about: columns are then looked at each by itself."""
+"""With more combinations, each column is examined independently."""
 _MAX_LITERALS: Final = 1000
-"""A column is not cut at more; they are taken from the least on."""
+"""Maximum number of literals that split a column; the smallest are used."""
 
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """Some values of a column.
+    """A set of values of one column: null, a single value, or an interval.
 
-    Bounds of numbers are inclusive. Those of texts are exclusive unless they are equal, for no text
-    is the one before another.
+    Bounds of numbers are inclusive. Bounds of strings are exclusive unless they are equal, because
+    a string has no predecessor.
 
     Attributes:
-        least: Lower bound; None if there is none.
-        greatest: Upper bound; None if there is none.
-        is_null: Whether it is null, and nothing else.
+        least: Lower bound; None if unbounded.
+        greatest: Upper bound; None if unbounded.
+        is_null: Whether the cell is null and contains nothing else.
     """
 
     least: Any = None
@@ -47,28 +47,28 @@ class Cell:
 
     @property
     def is_one_value(self) -> bool:
-        """Whether it is a single value, not null."""
+        """Whether the cell is a single value that is not null."""
         return self.least is not None and self.least == self.greatest
 
 
 Combination: TypeAlias = "Mapping[str, tuple[Cell, ...]]"
-"""By column, cells that its value lies in one of; columns that are not there have any value."""
+"""By column name, the cells that contain its value; a missing column may have any value."""
 
 
 def matching_combinations(
     row_filter: RowFilter, schema: pa.Schema, columns: Sequence[str], guarantee: pc.Expression
 ) -> list[Combination]:
-    """What rows that pass a filter may look like; empty if none passes.
+    """Return the combinations of cells that matching rows can have.
 
     Args:
         row_filter: The filter.
         schema: Schema of the rows.
-        columns: The columns to look at: whole numbers, times or texts. Those that the filter does
-            not look at are left out.
-        guarantee: What is true of all rows.
+        columns: Columns to examine: integers, times or strings. Columns that the filter does not
+            use are ignored.
+        guarantee: An expression that is true for all rows.
 
     Returns:
-        Combinations; each row that passes is of one of them.
+        Combinations; each matching row belongs to one of them. Empty if no row can match.
     """
     literals = row_filter.literals
     cells_by_column = {
@@ -84,13 +84,16 @@ def matching_combinations(
             dict(zip(names, each, strict=True)) for each in _merge(allowed, cells_by_column, names)
         ]
     else:
-        alone = {
+        possible_by_column = {
             name: _possible_combinations(
                 row_filter, schema, guarantee, [name], [(cell,) for cell in cells]
             )
             for name, cells in cells_by_column.items()
         }
-        cells = {name: tuple(cell for (cell,) in possible) for name, possible in alone.items()}
+        cells = {
+            name: tuple(cell for (cell,) in possible)
+            for name, possible in possible_by_column.items()
+        }
         combinations = [cells] if all(cells.values()) else []
     return [
         {name: cells for name, cells in each.items() if len(cells) < len(cells_by_column[name])}
@@ -105,7 +108,7 @@ def _possible_combinations(
     names: Sequence[str],
     combinations: Sequence[tuple[Cell, ...]],
 ) -> list[tuple[Cell, ...]]:
-    """The combinations of which rows may pass."""
+    """Return the combinations to which matching rows may belong."""
     types = [schema.field(name).type for name in names]
     guarantees = []
     for each in combinations:
@@ -122,46 +125,50 @@ def _merge(
     cells_by_column: Mapping[str, Sequence[Cell]],
     names: Sequence[str],
 ) -> Iterator[tuple[tuple[Cell, ...], ...]]:
-    """The same combinations, in which cells stand together that differ in one column alone."""
+    """Merge combinations that differ in one column only."""
     merged: set[tuple[tuple[Cell, ...], ...]] = {tuple((c,) for c in each) for each in allowed}
     for index, name in enumerate(names):
-        together: dict[tuple[Any, ...], set[Cell]] = {}
+        groups: dict[tuple[Any, ...], set[Cell]] = {}
         for each in merged:
             rest = each[:index], each[index + 1 :]
-            together.setdefault(rest, set()).update(each[index])
+            groups.setdefault(rest, set()).update(each[index])
         order = {cell: number for number, cell in enumerate(cells_by_column[name])}
         merged = {
             (*before, tuple(sorted(cells, key=order.__getitem__)), *after)
-            for (before, after), cells in together.items()
+            for (before, after), cells in groups.items()
         }
     yield from merged
 
 
 def _cells(type_: pa.DataType, literals: Iterable[pa.Scalar]) -> tuple[Cell, ...]:
-    """A column's values, cut at those that a filter compares them with; ascending, then null."""
-    at = sorted({each for scalar in literals for each in _values(type_, scalar)})[:_MAX_LITERALS]
+    """Split a column's values at a filter's literals; ascending order, then null."""
+    splits = sorted({each for scalar in literals for each in _values(type_, scalar)})
+    splits = splits[:_MAX_LITERALS]
     null = Cell(is_null=True)
-    if not at:
+    if not splits:
         return Cell(), null
     if pa.types.is_string(type_):
-        between = (Cell(one, other) for one, other in pairwise(at))
-        points = (Cell(each, each) for each in at)
-        inner = [each for pair in zip_longest(points, between) for each in pair if each is not None]
-        return Cell(greatest=at[0]), *inner, Cell(least=at[-1]), null
+        intervals = (Cell(one, other) for one, other in pairwise(splits))
+        points = (Cell(each, each) for each in splits)
+        pairs = zip_longest(points, intervals)
+        inner = [each for pair in pairs for each in pair if each is not None]
+        return Cell(greatest=splits[0]), *inner, Cell(least=splits[-1]), null
     greatest = (1 << (type_.bit_width - 1)) - 1
-    # Each cell ends before the next one begins.
-    begins = [begin for value in at for begin in (value, value + 1) if begin <= greatest]
-    begins = sorted({-greatest - 1, *begins})
-    ends = [*(begin - 1 for begin in begins[1:]), greatest]
-    cells = [Cell(begin, end) for begin, end in zip(begins, ends, strict=True)]
-    # The first and the last have no bound, so that nothing has to be proved of it.
+    starts = [start for value in splits for start in (value, value + 1) if start <= greatest]
+    starts = sorted({-greatest - 1, *starts})
+    ends = [*(start - 1 for start in starts[1:]), greatest]
+    cells = [Cell(start, end) for start, end in zip(starts, ends, strict=True)]
+    # The outer cells are unbounded: a bound at the type's limit would only be more to prove.
     cells[0] = replace(cells[0], least=None) if not cells[0].is_one_value else cells[0]
     cells[-1] = replace(cells[-1], greatest=None) if not cells[-1].is_one_value else cells[-1]
     return *cells, null
 
 
 def _values(type_: pa.DataType, literal: pa.Scalar) -> Iterator[Any]:
-    """A literal as a value of a column, or those that it lies between; none if it is of no use."""
+    """Yield a literal as a column value, or its two neighbors if it may have been rounded.
+
+    Yields nothing if the column cannot be compared with the literal.
+    """
     if pa.types.is_string(type_):
         if pa.types.is_string(literal.type) or pa.types.is_large_string(literal.type):
             yield literal.as_py()
@@ -175,28 +182,28 @@ def _values(type_: pa.DataType, literal: pa.Scalar) -> Iterator[Any]:
         return
     yield number
     if literal.type != type_:
-        # It may have been rounded.
+        # The cast may have rounded the literal down.
         yield number + 1
 
 
 def _guarantee(field: pc.Expression, type_: pa.DataType, cell: Cell) -> pc.Expression:
-    """What is true of the rows whose value lies in a cell."""
+    """Return an expression that is true for the rows whose value is in a cell."""
     if cell.is_null:
         return field.is_null()
     if cell.is_one_value:
         return field == _scalar(cell.least, type_)
-    is_text = pa.types.is_string(type_)
+    is_string = pa.types.is_string(type_)
     guarantee = field.is_valid()
     if cell.least is not None:
         least = _scalar(cell.least, type_)
-        guarantee = field > least if is_text else field >= least
+        guarantee = field > least if is_string else field >= least
     if cell.greatest is not None:
         greatest = _scalar(cell.greatest, type_)
-        guarantee &= field < greatest if is_text else field <= greatest
+        guarantee &= field < greatest if is_string else field <= greatest
     return guarantee
 
 
-def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:  # noqa: ANN401 - a number or a text
+def _scalar(value: Any, type_: pa.DataType) -> pa.Scalar:  # noqa: ANN401 - a number or a string
     if pa.types.is_temporal(type_):
         return pa.scalar(value, pa.int64()).cast(type_)
     return pa.scalar(value, type_)

@@ -1,9 +1,11 @@
-"""A column compared with a literal, as an Arrow expression that is exact.
+"""Comparisons of a column with a literal, as exact Arrow expressions.
 
-Arrow would compare values of two types in a third, which may round them. Here a whole number is
-compared with 1.5 as with what lies next to it, and no literal overflows. As in Spark, NaN is
-greater than any number. Where a comparison is null, its negation must not be made of it: take the
-opposite operator.
+Arrow would cast both sides to a common type, which may round them. Here an integer column is
+compared with 1.5 through its neighboring integers, and no literal overflows. As in Spark, NaN is
+greater than any number.
+
+For a null value, an expression is null or false. So do not invert an expression to negate it: use
+the opposite operator.
 """
 
 from __future__ import annotations
@@ -28,12 +30,13 @@ if TYPE_CHECKING:
     _Operator: TypeAlias = Callable[[pc.Expression, pa.Scalar], pc.Expression]
 
 Literal: TypeAlias = "Decimal | str | bool | datetime | date"
-"""What a column is compared with; a datetime has no time zone if the text gave none.
+"""A value that a column is compared with; a datetime is naive if its text names no time zone.
 
-If the column has times or dates, a text must be one of them."""
+A string that is compared with a time or date column must be the text of a time or date.
+"""
 
 OPPOSITE: Final = {"=": "!=", "!=": "=", "<": ">=", ">=": "<", ">": "<=", "<=": ">"}
-"""By operator the one that is true where it is false; both are null for null."""
+"""The operator that is true where the key's is false; both are null for null."""
 _OPERATORS: Final[dict[str, _Operator]] = {
     "=": operator.eq,
     "!=": operator.ne,
@@ -52,15 +55,15 @@ _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def compare_column(field: pa.Field, sign: str, literal: Literal) -> pc.Expression:
-    """The rows whose value of a column stands in some relation to a literal.
+    """Return an expression for the rows whose column value satisfies a comparison.
 
     Args:
         field: The column.
-        sign: The relation: `=`, `!=`, `<`, `<=`, `>` or `>=`.
+        sign: The operator: `=`, `!=`, `<`, `<=`, `>` or `>=`.
         literal: The literal.
 
     Raises:
-        OptionError: Such a column is not compared with such a literal.
+        OptionError: The column cannot be compared with this type of literal.
     """
     column = pc.field(field.name)
     if pa.types.is_floating(field.type):
@@ -80,10 +83,15 @@ def compare_column(field: pa.Field, sign: str, literal: Literal) -> pc.Expressio
 
 
 def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> pc.Expression:
-    """The rows whose value of a column is one of some literals; or is none of them, nor null.
+    """Return an expression for the rows whose column value is among literals (`IN`, `NOT IN`).
+
+    Args:
+        field: The column.
+        literals: The literals.
+        negated: Whether the value must differ from all of them; null rows match neither way.
 
     Raises:
-        OptionError: Such a column is not compared with such literals.
+        OptionError: The column cannot be compared with this type of literal.
     """
     column = pc.field(field.name)
     if pa.types.is_floating(field.type) or pa.types.is_boolean(field.type):
@@ -105,15 +113,15 @@ def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> 
 
 
 def time_literal(type_: str, text: str, *, is_typed: bool = True) -> datetime | date:
-    """Read a time or a date.
+    """Parse a SQL or ISO time or date.
 
     Args:
         type_: `TIMESTAMP` or `DATE`.
-        text: The text, in SQL's form or ISO's.
-        is_typed: Whether the type stands before the text; an error shows only what does.
+        text: The text, in SQL's or ISO's form.
+        is_typed: Whether the user wrote the type before the text, and errors should show it too.
 
     Raises:
-        OptionError: It is of another form, or there is no such time.
+        OptionError: The text has another form, or no such time exists.
     """
     form = _DATE if type_ == "DATE" else _TIME
     try:
@@ -126,7 +134,7 @@ def time_literal(type_: str, text: str, *, is_typed: bool = True) -> datetime | 
         pass
     example = "2026-01-31" if type_ == "DATE" else "2026-01-31 12:00:00.000001+01:00"
     typed = f"{type_} " if is_typed else ""
-    message = f"{typed}'{text}' is not understood: give it like {typed}'{example}'"
+    message = f"cannot parse {typed}'{text}': write it like {typed}'{example}'"
     raise OptionError(message)
 
 
@@ -134,8 +142,8 @@ def join_conditions(
     joining: Callable[[pc.Expression, pc.Expression], pc.Expression],
     parts: Sequence[pc.Expression],
 ) -> pc.Expression:
-    """Many conditions as one, so that they are not nested deeply: Arrow descends into them."""
-    if len(parts) <= 2:  # noqa: PLR2004 - there is nothing to halve
+    """Join conditions as a balanced tree, because Arrow recurses into nested expressions."""
+    if len(parts) <= 2:  # noqa: PLR2004 - nothing to halve
         return reduce(joining, parts)
     half = len(parts) // 2
     return joining(join_conditions(joining, parts[:half]), join_conditions(joining, parts[half:]))
@@ -153,7 +161,11 @@ def _compare_float(column: pc.Expression, sign: str, number: Decimal) -> pc.Expr
 def _compare_bound(
     column: pc.Expression, type_: pa.DataType, compare: _Operator, bound: int, *, is_all: bool
 ) -> pc.Expression:
-    """A column within a bound; if no value of its type is that far off, all or none is."""
+    """Compare a column with a bound, even one beyond the column type's range.
+
+    If no value of the type is that large or small, `is_all` says whether all values satisfy the
+    comparison, or none.
+    """
     scalar = _scalar(type_, bound)
     if scalar is not None:
         return compare(column, scalar)
@@ -171,7 +183,7 @@ def _number(field: pa.Field, literal: Literal) -> Decimal:
 
 
 def _in_units(field: pa.Field, literal: Literal) -> Fraction:
-    """A literal, counted in the least unit of a column's type."""
+    """Return a literal, counted in the smallest unit of a column's type."""
     type_ = field.type
     if isinstance(literal, str) and pa.types.is_timestamp(type_):
         literal = time_literal("TIMESTAMP", literal, is_typed=False)
@@ -185,7 +197,7 @@ def _in_units(field: pa.Field, literal: Literal) -> Fraction:
         if not isinstance(literal, datetime):
             literal = datetime.combine(literal, time())
         if literal.tzinfo is not None and type_.tz is None:
-            message = f"column {field.name} has no time zone: give the time without one"
+            message = f"column {field.name} has no time zone: remove the time zone of the literal"
             raise OptionError(message)
         since = (literal if literal.tzinfo is None else _utc(literal)) - _EPOCH
         seconds = since.days * 86400 + since.seconds + Fraction(since.microseconds, 10**6)
@@ -200,7 +212,7 @@ def _utc(time: datetime) -> datetime:
 
 
 def _scalar(type_: pa.DataType, units: int) -> pa.Scalar | None:
-    """A value, counted in the least unit of its type; None if the type has no such value."""
+    """Return a value counted in its type's smallest unit; None if the type has no such value."""
     try:
         if pa.types.is_decimal(type_):
             return pa.scalar(Decimal(f"{units}E-{type_.scale}"), type_)
@@ -217,10 +229,10 @@ def _mismatch(field: pa.Field) -> OptionError:
         (pa.types.is_floating, "a number"),
         (pa.types.is_integer, "a number"),
         (pa.types.is_decimal, "a number"),
-        (pa.types.is_string, "a text in single quotes"),
-        (pa.types.is_boolean, "TRUE or FALSE, by = or !="),
-        (pa.types.is_timestamp, "a time, as '2026-01-31 12:00:00'"),
-        (pa.types.is_date32, "a date, as '2026-01-31'"),
+        (pa.types.is_string, "a string in single quotes"),
+        (pa.types.is_boolean, "TRUE or FALSE, with = or !="),
+        (pa.types.is_timestamp, "a time, such as '2026-01-31 12:00:00'"),
+        (pa.types.is_date32, "a date, such as '2026-01-31'"),
     )
-    form = next((form for is_type, form in forms if is_type(field.type)), "NULL alone, by IS")
-    return OptionError(f"column {field.name} is {field.type}: it is compared with {form}")
+    form = next((form for is_type, form in forms if is_type(field.type)), "NULL only, by IS NULL")
+    return OptionError(f"column {field.name} is {field.type}: compare it with {form}")

@@ -1,4 +1,4 @@
-"""Exact filters: which columns one needs, and which rows it keeps."""
+"""Exact row filters: the columns that a filter needs and the rows that match it."""
 
 from __future__ import annotations
 
@@ -21,40 +21,47 @@ ROW_NUMBER = "__row__"
 
 
 def add_row_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
-    """The batch with the numbers of its rows as a further column, `ROW_NUMBER`."""
+    """Append a column `ROW_NUMBER` with the numbers of the rows, from 0."""
     return batch.append_column(ROW_NUMBER, pa.arange(0, batch.num_rows))
 
 
 class RowFilter(Protocol):
-    """Decides by some columns which rows are kept."""
+    """A predicate on rows that needs only some of the columns."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that it looks at."""
+        """Names of the predicate columns."""
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Numbers of the rows that are kept, ascending; the batch has `columns`."""
+        """Return the indices of the matching rows, ascending.
+
+        Args:
+            batch: Rows with at least the predicate columns.
+        """
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:
-        """Values that it may compare columns with: where its answer may change. Never null."""
+        """Literals that columns may be compared with, where the result may change; never null."""
 
     def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
-        """For each guarantee, whether rows of which it is true can pass; False only if proved.
+        """Return for each guarantee whether rows that satisfy it can match.
 
         Args:
-            guarantees: Each is something that is true of all rows of its own.
+            guarantees: Expressions, each true for all rows of one group.
             schema: Schema of the rows.
+
+        Returns:
+            One value per guarantee; False only if a match is proved to be impossible.
         """
 
 
 @dataclass(frozen=True)
 class ArrowFilter:
-    """An Arrow expression, applied exactly: a row is kept if it is true, not if it is null.
+    """An Arrow expression, applied exactly: rows match if it is true, not if it is null.
 
     Attributes:
         expression: The expression.
-        columns: Names of the columns that it looks at.
+        columns: Names of the predicate columns.
     """
 
     expression: pc.Expression
@@ -62,28 +69,29 @@ class ArrowFilter:
 
     @classmethod
     def from_expression(cls, expression: pc.Expression, schema: pa.Schema) -> ArrowFilter:
-        """Find out which columns of `schema` an expression looks at.
+        """Make a filter from an expression, and find which columns of `schema` it uses.
 
-        Expressions cannot be walked; but one that looks at a column cannot be applied without it.
+        Expressions cannot be walked, but an expression cannot be applied without the columns that
+        it uses.
 
         Raises:
-            OptionError: The expression cannot be applied to such columns.
+            OptionError: The expression cannot be applied to these columns.
         """
         if not isinstance(expression, pc.Expression):
             message = (
-                "a filter is an Arrow expression, such as pc.field('__key__') == 'k', not"
+                "a filter must be an Arrow expression, such as pc.field('__key__') == 'k', not"
                 f" {type_name(expression)}"
             )
             raise OptionError(message)
         try:
-            # Arrow cannot pickle a column that is given by its position, which here would depend
-            # on what is read.
+            # Arrow cannot pickle a reference to a column by position. A position would depend on
+            # the projection here.
             pickle.dumps(expression)
         except pa.ArrowNotImplementedError as error:
-            message = f"the filter {expression} must name columns, not count them: {error}"
+            message = f"the filter {expression} must refer to columns by name: {error}"
             raise OptionError(message) from error
         try:
-            # Some comparisons, as of times with and without a time zone, are refused row by row.
+            # Some comparisons, such as of times with and without a time zone, fail only on rows.
             _row_of_nulls(schema).filter(expression)
         except (pa.ArrowException, ValueError, KeyError) as error:
             raise _filter_error(expression, error) from error
@@ -92,10 +100,10 @@ class ArrowFilter:
         )
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Numbers of the rows for which the expression is true, ascending.
+        """Return the indices of the rows for which the expression is true, ascending.
 
         Raises:
-            OptionError: The expression fails for a value, such as a text that is no number.
+            OptionError: The expression fails for a value, such as a string that is not a number.
         """
         try:
             column = add_row_numbers(batch).filter(self.expression).column(ROW_NUMBER)
@@ -105,20 +113,20 @@ class ArrowFilter:
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:
-        """The literals of the expression, as far as Arrow tells them."""
-        # Pickled, an expression is a record batch whose columns are what stands in it.
+        """The expression's literals, as far as Arrow exposes them."""
+        # A pickled expression is a record batch whose columns are the expression's parts.
         _, (pickled, *_) = self.expression.__reduce__()
         with pa.ipc.open_file(pickled) as file:
             batch = file.get_batch(0)
         return tuple(each for column in batch.columns for each in _scalars(column[0]))
 
     def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
-        """For each guarantee, whether rows of which it is true can pass, unless Arrow disproves."""
+        """Return for each guarantee whether Arrow leaves a match possible."""
         try:
             possible = self._possible_guarantees(guarantees, schema)
         except pa.ArrowException:
-            # With a guarantee in place of a column, Arrow may meet a division by zero, or a text
-            # that is no number. That proves nothing, and rows of that kind need not be there.
+            # If Arrow replaces a column by its guaranteed value, it may divide by zero or cast a
+            # string that is not a number. That proves nothing: such rows need not exist.
             if len(guarantees) == 1:
                 return [True]
             return [self.can_match([each], schema)[0] for each in guarantees]
@@ -127,23 +135,24 @@ class ArrowFilter:
     def _possible_guarantees(
         self, guarantees: Sequence[pc.Expression], schema: pa.Schema
     ) -> set[int]:
-        """Numbers of the guarantees that Arrow leaves open."""
-        format_, nowhere = pads.ParquetFileFormat(), pafs.LocalFileSystem()
+        """Return the numbers of the guarantees that Arrow cannot disprove."""
+        # Nothing is read: Arrow drops fragments whose partition expression rules out the filter.
+        format_, file_system = pads.ParquetFileFormat(), pafs.LocalFileSystem()
         fragments = [
-            format_.make_fragment(str(number), nowhere, each)
+            format_.make_fragment(str(number), file_system, each)
             for number, each in enumerate(guarantees)
         ]
-        rows = pads.FileSystemDataset(fragments, schema, format_, nowhere)
+        rows = pads.FileSystemDataset(fragments, schema, format_, file_system)
         return {int(each.path) for each in rows.get_fragments(filter=self.expression)}
 
 
 @dataclass(frozen=True)
 class BothFilters:
-    """Two filters: a row is kept if both keep it.
+    """The conjunction of two filters.
 
     Attributes:
-        first: The one that is applied first.
-        second: The other, applied to what the first keeps.
+        first: The filter that is applied first.
+        second: The filter that is applied to the rows that match the first.
     """
 
     first: RowFilter
@@ -155,23 +164,23 @@ class BothFilters:
         return tuple(dict.fromkeys((*self.first.columns, *self.second.columns)))
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Numbers of the rows that both keep, ascending."""
+        """Return the indices of the rows that match both filters, ascending."""
         selection = self.first.matching_rows(batch)
         return selection.take(self.second.matching_rows(batch.take(selection)))
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:
-        """Those of both."""
+        """The literals of both filters."""
         return *self.first.literals, *self.second.literals
 
     def can_match(self, guarantees: Sequence[pc.Expression], schema: pa.Schema) -> list[bool]:
-        """For each guarantee, whether rows of which it is true can pass both filters."""
+        """Return for each guarantee whether rows that satisfy it can match both filters."""
         answers = (each.can_match(guarantees, schema) for each in (self.first, self.second))
         return [all(each) for each in zip(*answers, strict=True)]
 
 
 def _scalars(value: pa.Scalar) -> Iterator[pa.Scalar]:
-    """The values in a literal, or in the options of a function, such as a set of values."""
+    """Yield the values in a literal, or in the options of a function, such as a set of values."""
     if not value.is_valid:
         return
     if pa.types.is_struct(value.type):
@@ -196,13 +205,13 @@ def _filter_error(expression: pc.Expression, error: Exception) -> OptionError:
 def _referenced_columns(
     expression: pc.Expression, columns: Sequence[pa.Field], additional: Sequence[pa.Field] = ()
 ) -> list[pa.Field]:
-    """Return those of some columns that an expression looks at.
+    """Return the columns that an expression uses.
 
-    They are found by halving, because each attempt takes time in proportion to its columns.
+    The search is a bisection, because each attempt takes time proportional to its columns.
 
     Args:
         expression: The expression.
-        columns: The columns.
+        columns: The candidates.
         additional: More columns; with these and `columns` the expression can be applied.
     """
     if _is_applicable(expression, additional):

@@ -1,8 +1,9 @@
-"""The option `where`: a condition in SQL → an Arrow expression, which a read applies exactly.
+"""The option `where`: parses a SQL condition into an Arrow expression that a read applies exactly.
 
-It is for those whom no engine hands a filter. Spark 4.3 keeps its filters from the source, which is
-planned in a process that has no session, so that Spark's own parser is out of reach; and a plan is
-made without running a query. What is understood is a part of Spark's language, and means the same.
+It is for users whose engine pushes no filter down. Spark 4.3 does not pass its filters to the
+source: the source is planned in a process without a session, where Spark's own parser is out of
+reach, and planning runs no query. The accepted language is a subset of Spark's, with the same
+meaning.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ if TYPE_CHECKING:
     from connector.filters.comparisons import Literal
 
 _ACCEPTED: Final = (
-    "it takes comparisons of columns with literals, AND, OR, NOT, IN, BETWEEN, IS NULL, and LIKE"
-    " with a prefix"
+    "supported are comparisons of columns with literals, AND, OR, NOT, IN, BETWEEN, IS NULL, and"
+    " LIKE with a prefix"
 )
 _TOKEN: Final = re.compile(
     r"""\s*(?:
@@ -50,9 +51,9 @@ _WORDS: Final = frozenset(
     {"AND", "OR", "NOT", "IN", "BETWEEN", "IS", "NULL", "LIKE", "TRUE", "FALSE"}
 )
 _SIGNS: Final = {"==": "=", "<>": "!="} | {each: each for each in OPPOSITE}
-"""Spellings of operators."""
+"""Canonical operators by spelling."""
 _MIRRORED: Final = {"=": "=", "!=": "!=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
-"""By operator the one for exchanged sides."""
+"""The operator to use if the two sides are exchanged."""
 _MAX_DEPTH: Final = 100
 _NEVER: Final = pc.scalar(False)  # noqa: FBT003 - Arrow takes literals by position
 
@@ -60,23 +61,24 @@ _NEVER: Final = pc.scalar(False)  # noqa: FBT003 - Arrow takes literals by posit
 class _Token(NamedTuple):
     kind: str
     text: str
-    place: int
+    offset: int
 
 
 def where_expression(text: str, schema: pa.Schema) -> pc.Expression:
-    """The rows for which a condition is true.
+    """Parse a condition into an expression for the rows where it is true.
 
-    Columns stand for themselves or in backticks, and are compared with literals: numbers, texts in
-    single quotes, `TRUE`, `FALSE`, `DATE '2026-01-31'`, `TIMESTAMP '2026-01-31 12:00:00+01:00'` (in
-    UTC unless it says otherwise). A text that a time or date is compared with is one of these.
+    Columns are named plainly or in backticks, and are compared with literals: numbers, strings in
+    single quotes, `TRUE`, `FALSE`, `DATE '2026-01-31'`, `TIMESTAMP '2026-01-31 12:00:00+01:00'`
+    (UTC unless a time zone is given). A string that is compared with a time or date column must be
+    the text of a time or date.
 
     Args:
         text: The condition.
-        schema: The columns that there are.
+        schema: The available columns.
 
     Raises:
-        OptionError: It is not understood, or names no column, or compares one with what it cannot
-            be compared with.
+        OptionError: The condition cannot be parsed, names a missing column, or compares a column
+            with the wrong type of literal.
 
     Example:
         >>> schema = pa.schema({"amount": pa.int64()})
@@ -86,15 +88,15 @@ def where_expression(text: str, schema: pa.Schema) -> pc.Expression:
     try:
         return _Parser(text, schema).parse()
     except OptionError as error:
-        message = f"{option_name('where')} cannot be {text!r}: {error.message}"
+        message = f"{option_name('where')} is not a valid condition: {text!r}: {error.message}"
         raise OptionError(message) from None
 
 
 class _Parser:
-    """Reads one condition.
+    """A recursive-descent parser for one condition.
 
-    Negations are carried down to the comparisons, each of which has an opposite. So whether one is
-    false or null makes no difference: in neither case does it make the whole true.
+    Negations are pushed down to the comparisons, each of which has an opposite. So false and null
+    need not be distinguished: neither makes the whole condition true.
     """
 
     def __init__(self, text: str, schema: pa.Schema) -> None:
@@ -104,7 +106,7 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> pc.Expression:
-        """The condition, up to the end of the text."""
+        """Parse the whole text."""
         condition = self._parse_disjunction(negated=False)
         if self._next.kind != "end":
             raise self._syntax_error()
@@ -147,7 +149,7 @@ class _Parser:
         )
 
     def _parse_predicate(self, field: pa.Field, *, negated: bool) -> pc.Expression:
-        """What is said of a column."""
+        """Parse what follows a column."""
         sign = self._parse_sign()
         if sign is not None:
             return compare_column(field, _negate(sign, negated=negated), self._require_literal())
@@ -179,11 +181,11 @@ class _Parser:
         token = self._next
         pattern = self._require_literal()
         if not isinstance(pattern, str) or not pa.types.is_string(field.type):
-            message = f"column {field.name} is {field.type}: LIKE compares texts"
+            message = f"column {field.name} is {field.type}: LIKE needs a string"
             raise OptionError(message)
         prefix = pattern.removesuffix("%")
         if "%" in prefix or "_" in prefix:
-            message = f"LIKE {token.text} is not understood: only a prefix and % behind it are"
+            message = f"LIKE {token.text} is not supported: only a prefix followed by % is"
             raise OptionError(message)
         if prefix == pattern:
             return compare_column(field, _negate("=", negated=negated), pattern)
@@ -191,10 +193,10 @@ class _Parser:
         return ~condition if negated else condition
 
     def _parse_list(self, field: pa.Field, *, negated: bool) -> pc.Expression:
-        """Return what `IN`, or `NOT IN`, says of a column.
+        """Parse the list of `IN` or `NOT IN`.
 
-        Whether a value equals NULL is never known: among others, NULL adds no row to `IN`, and
-        leaves none of `NOT IN`.
+        A comparison with NULL is never true: a NULL in the list adds no row to `IN`, and excludes
+        all rows from `NOT IN`.
         """
         self._expect("(")
         listed = [self._parse_item()]
@@ -206,7 +208,7 @@ class _Parser:
         return _NEVER if negated and len(literals) < len(listed) else condition
 
     def _parse_item(self) -> Literal | None:
-        """Read an item of a list; None is NULL."""
+        """Parse an item of a list; None is NULL."""
         return None if self._accept("NULL") else self._require_literal()
 
     def _parse_column(self) -> pa.Field:
@@ -219,7 +221,7 @@ class _Parser:
             raise self._syntax_error()
         self._at += 1
         names = self._schema.names
-        # As Spark does it, case matters only where it decides.
+        # As in Spark, case matters only if names differ in nothing else.
         matches = [name] if name in names else [x for x in names if x.lower() == name.lower()]
         if len(matches) != 1:
             near = difflib.get_close_matches(name, names)
@@ -235,7 +237,7 @@ class _Parser:
         return literal
 
     def _parse_literal(self) -> Literal | None:
-        """The literal that stands here; None if there is none."""
+        """Parse a literal; return None if the next token is not one."""
         token = self._next
         following = self._tokens[min(self._at + 1, len(self._tokens) - 1)]
         word = token.text.upper() if token.kind == "word" else ""
@@ -270,7 +272,7 @@ class _Parser:
         return self._tokens[self._at]
 
     def _accept(self, text: str) -> bool:
-        """Go past a word or sign, if it stands here."""
+        """Consume the next token and return True if it is this word or sign."""
         token = self._next
         if token.kind not in {"word", "sign"} or token.text.upper() != text:
             return False
@@ -284,33 +286,33 @@ class _Parser:
     def _syntax_error(self) -> OptionError:
         token = self._next
         if token.kind == "end":
-            return OptionError(f"it ends too early; {_ACCEPTED}")
-        return OptionError(_syntax_error_text(token.text, token.place))
+            return OptionError(f"it is incomplete; {_ACCEPTED}")
+        return OptionError(_syntax_error_text(token.text, token.offset))
 
 
 def _tokens(text: str) -> Iterator[_Token]:
-    place = 0
+    offset = 0
     while True:
-        match = _TOKEN.match(text, place)
+        match = _TOKEN.match(text, offset)
         if match is None or match.lastgroup is None:
-            stripped = text[place:].lstrip()
+            stripped = text[offset:].lstrip()
             raise OptionError(_syntax_error_text(stripped[:20], len(text) - len(stripped)))
         kind = match.lastgroup
         yield _Token(kind, match[kind], match.start(kind))
         if kind == "end":
             return
-        place = match.end()
+        offset = match.end()
 
 
-def _syntax_error_text(text: str, place: int) -> str:
+def _syntax_error_text(text: str, offset: int) -> str:
     hint = _ACCEPTED
     if text.startswith('"'):
-        hint = "texts stand in single quotes, columns in backticks"
+        hint = "write strings in single quotes and columns in backticks"
     elif text.startswith("'"):
-        hint = "a text ends with a single quote, and has no backslash"
+        hint = "a string must end with a single quote and have no backslash"
     elif text.upper() == "NULL":
-        hint = "nothing equals NULL: say IS NULL"
-    return f"{text} at character {place + 1} is not understood; {hint}"
+        hint = "nothing equals NULL: use IS NULL"
+    return f"cannot parse {text} at character {offset + 1}; {hint}"
 
 
 def _negate(sign: str, *, negated: bool) -> str:

@@ -93,7 +93,7 @@ def test_paths_may_be_objects() -> None:
     [
         (lambda dataset: dataset.head("5"), "num_rows must be a whole number, not '5'"),
         (lambda dataset: dataset.to_table(5), "columns must be a list of names, not 5"),
-        (lambda dataset: dataset.count_rows("x"), "a filter is an Arrow expression"),
+        (lambda dataset: dataset.count_rows("x"), "a filter must be an Arrow expression"),
     ],
 )
 def test_datasets_refuse_values_of_a_wrong_kind(call: Callable[[Any], object], said: str) -> None:

@@ -136,7 +136,7 @@ def test_pulsar_plan_reads_no_data() -> None:
         ("'no-such-topic'", "no-such-topic"),
         ("'multi-block', \"where\" := 5", "where must be a text, not"),
         ("'multi-block', \"where\" := 'nothing = 1'", "there is no column nothing"),
-        ("'multi-block', \"where\" := '__key__ = f(x)'", "is not understood"),
+        ("'multi-block', \"where\" := '__key__ = f(x)'", "cannot parse"),
     ],
 )
 def test_what_pulsar_plan_refuses(
