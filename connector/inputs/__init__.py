@@ -1,1 +1,1 @@
-"""What users type: names of topics, message ids, times, bounds, keys."""
+"""Values that users type: topic names, message ids, times, bounds, keys, access to a cluster."""

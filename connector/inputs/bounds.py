@@ -1,7 +1,7 @@
-"""Where a scan starts and ends: by message id, or by publish time.
+"""Where a scan starts and ends, by message id or by publish time.
 
-`start` is inclusive, `end` exclusive. A message's id is its position, or that of its last chunk if
-it has several.
+`start` is inclusive, `end` exclusive. A message's id is its position; for a chunked message, the
+position of its last chunk.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ Bound: TypeAlias = "date | np.datetime64 | tuple[int, int] | tuple[int, int, int
 
 _MS = timedelta(milliseconds=1)
 _COARSE_UNITS = ("Y", "M", "W", "D", "h", "m", "s")
-"""NumPy's units in which a time can lie too far off to be counted in ms."""
+"""NumPy's units in which a time can overflow a 64-bit number of ms."""
 
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """A half-open range of message ids, and one of publish times; a row has to lie in both.
+    """A half-open range of message ids and one of publish times; rows must be in both.
 
     Attributes:
-        start_id: First `(ledger, entry, batch index)`, inclusive; None: from the beginning.
-        end_id: Behind the last, exclusive; None: to the end.
+        start_id: First `(ledger, entry, batch index)`, inclusive; None: no lower bound.
+        end_id: End of the ids, exclusive; None: no upper bound.
         start_ms: First publish time, in ms since 1970, inclusive.
-        end_ms: Behind the last, exclusive.
+        end_ms: End of the publish times, exclusive.
     """
 
     start_id: tuple[int, int, int] | None = None
@@ -50,24 +50,24 @@ class Bounds:
 
     @classmethod
     def parse(cls, start: Bound | None, end: Bound | None) -> Bounds:
-        """Read the two options as users give them.
+        """Parse the options `start` and `end`.
 
         Args:
-            start: A datetime (UTC if it has no time zone) or a date (its first moment, UTC), also
-                those of pandas and NumPy; its ISO text; or a message id `(ledger, entry[, batch])`,
-                or in a form of Pulsar's own (`connector.inputs.message_ids`). None: from the
-                beginning.
-            end: Likewise; None: to the end.
+            start: A datetime (UTC if it has no time zone) or a date (its first moment, UTC),
+                including those of pandas and NumPy; its ISO text; or a message id `(ledger, entry[,
+                batch])`, or one in another form of Pulsar's (`connector.inputs.message_ids`). None:
+                no lower bound.
+            end: Likewise; None: no upper bound.
 
         Raises:
-            OptionError: It is not one of these; or the start lies behind the end.
+            OptionError: A bound has none of these forms, or the start is after the end.
         """
         start_id, start_ms = _parse("start", start)
         end_id, end_ms = _parse("end", end)
         for first, stop in ((start_id, end_id), (start_ms, end_ms)):
             if first is not None and stop is not None and first > stop:  # type: ignore[operator]
                 message = (
-                    f"{option_name('start')} lies behind {option_name('end')}: {start!r} is later"
+                    f"{option_name('start')} is after {option_name('end')}: {start!r} is later"
                     f" than {end!r}"
                 )
                 raise OptionError(message)
@@ -75,12 +75,12 @@ class Bounds:
 
     @property
     def first_ledger_id(self) -> int:
-        """The first ledger that may have rows within."""
+        """The first ledger that may have rows in the range."""
         return 0 if self.start_id is None else self.start_id[0]
 
     @property
     def last_ledger_id(self) -> int:
-        """The last ledger that may have rows within (inclusive)."""
+        """The last ledger that may have rows in the range (inclusive)."""
         if self.end_id is None:
             return MAX_LEDGER_ID
         ledger_id, entry_id, batch_index = self.end_id
@@ -88,16 +88,16 @@ class Bounds:
 
     @property
     def has_start(self) -> bool:
-        """Whether rows may lie before the range."""
+        """Whether there is a lower bound."""
         return self.start_id is not None or self.start_ms is not None
 
     @property
     def by_time(self) -> bool:
-        """Whether publish times matter."""
+        """Whether publish times are bounded."""
         return self.start_ms is not None or self.end_ms is not None
 
     def matching_rows(self, rows: MessageColumns) -> pa.Int64Array | None:
-        """Numbers of the rows that lie within, ascending; None if all do."""
+        """Return the indices of the rows in the range, ascending; None if all rows are."""
         conditions = []
         if self.start_id is not None:
             conditions.append(_not_before(rows, self.start_id))
@@ -120,7 +120,7 @@ class Bounds:
 
 
 def _not_before(rows: MessageColumns, bound: tuple[int, int, int]) -> pa.BooleanArray:
-    """Whether each row is at or behind `bound`; one that is not batched counts as member 0."""
+    """Return whether each row is at or after `bound`; an unbatched message has batch index 0."""
     ledger, entry, batch = bound
     ledgers, entries = rows.ledger_ids(), rows.entry_numbers(layout.ENTRY_ID)
     members = pc.max_element_wise(rows.row_numbers(layout.ROW_BATCH_INDEX), 0)
@@ -129,7 +129,7 @@ def _not_before(rows: MessageColumns, bound: tuple[int, int, int]) -> pa.Boolean
     return pc.or_(pc.greater(ledgers, ledger), in_ledger)
 
 
-# `object`, because a user may give anything, whatever the annotation of the option says.
+# `object`, because callers may pass anything, whatever the option's annotation says.
 def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int | None]:
     if bound is None:
         return None, None
@@ -148,7 +148,7 @@ def _parse(option: str, bound: object) -> tuple[tuple[int, int, int] | None, int
 
 
 def _milliseconds(bound: object) -> int | None:
-    """The first whole ms at or behind a time, as publish times are whole; None if there is none."""
+    """Round a time up to whole ms, the unit of publish times; return None if it is not a time."""
     if type(bound).__module__ == "numpy" and type(bound).__name__ == "datetime64":
         return _numpy_milliseconds(bound)
     if isinstance(bound, str):
@@ -170,6 +170,6 @@ def _numpy_milliseconds(bound: Any) -> int | None:  # noqa: ANN401 - a datetime6
     floor = bound.astype("datetime64[ms]")
     unit = bound.dtype.str.partition("[")[2].strip("0123456789]")
     if unit in _COARSE_UNITS and floor.astype(bound.dtype) != bound:
-        # It wrapped around.
+        # The conversion to ms wrapped around.
         return None
     return int(floor.astype("int64")) + bool(floor < bound)

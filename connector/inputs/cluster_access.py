@@ -1,4 +1,4 @@
-"""How a cluster lets us in, by its admin API or its brokers: a token, certificates, patience."""
+"""How to connect to a cluster's admin API or brokers: token, certificates, timeout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _MAX_TOKEN_BYTES: Final = 1 << 16
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterAccess:
-    """What a cluster is shown, and how it is known.
+    """Credentials for a cluster, and how to verify its server.
 
     Raises:
         OptionError: A value is not allowed, or two exclude each other.
@@ -27,23 +27,22 @@ class ClusterAccess:
     token: str | None = field(default=None, repr=False)
     """Token of Pulsar's token authentication (a JSON Web Token)."""
     token_file: str | None = None
-    """File that has the token in it; read whenever it is needed, because tokens are renewed."""
+    """File that contains the token; read for each use, because tokens are renewed."""
     ca_file: str | None = None
-    """PEM file of the authorities that the server's certificate is checked against; by default
-    those of the system."""
+    """PEM file of the certificate authorities that are trusted; by default those of the system."""
     cert_file: str | None = None
     """PEM file of the client's certificate, for TLS authentication."""
     key_file: str | None = None
-    """PEM file of the client's private key, not encrypted; may be in `cert_file` too."""
+    """PEM file of the client's private key, not encrypted; the key may be in `cert_file` instead.
+    """
     verify_hostname: bool = True
-    """Whether the server's certificate must be for the host that is asked."""
+    """Whether the server's certificate must be for the requested host."""
     timeout_s: float = 30.0
-    """Longest silence of the server, in seconds."""
+    """Longest time without an answer from the server, in seconds."""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without a request."""
         if self.token is not None and self.token_file is not None:
-            message = "both token and token_file: give one of them"
+            message = "both token and token_file are set: remove one of them"
             raise OptionError(message)
         if self.token is not None:
             object.__setattr__(self, "token", HiddenText(self.token))
@@ -52,14 +51,14 @@ class ClusterAccess:
             message = "key_file needs cert_file, the certificate of the key"
             raise OptionError(message)
         if not 0 < self.timeout_s < math.inf:
-            message = f"timeout_s is a number of seconds above 0, not {self.timeout_s}"
+            message = f"timeout_s must be a number of seconds above 0, not {self.timeout_s}"
             raise OptionError(message)
 
     def current_token(self) -> str | None:
-        """The token as it is now; None if there is none.
+        """Return the token, read from its file if there is one; None if none is configured.
 
         Raises:
-            OptionError: The token file cannot be read, or does not have a token in it.
+            OptionError: The token file cannot be read, or contains no token.
         """
         file = self.token_file
         if file is None:
@@ -69,9 +68,9 @@ class ClusterAccess:
                 data = HiddenBytes(stream.read(_MAX_TOKEN_BYTES + 1))
             token = HiddenText(data.decode("ascii", "replace")).strip()
         except OSError as error:
-            message = f"the token file {file} cannot be read: {error.strerror}"
+            message = f"cannot read the token file {file}: {error.strerror}"
             raise OptionError(message) from None
-        _check_token(token, f"what is in the token file {file}")
+        _check_token(token, f"the content of the token file {file}")
         return token
 
 
@@ -79,11 +78,11 @@ _AccessT = TypeVar("_AccessT", bound=ClusterAccess)
 
 
 def read_access(kind: type[_AccessT], option_kind: str, options: Mapping[str, object]) -> _AccessT:
-    """Read options as users give them; numbers and flags may be text.
+    """Check and convert options; numbers and flags may be text.
 
     Args:
-        kind: What they make.
-        option_kind: What an error calls such an option.
+        kind: Class of the result.
+        option_kind: Name of this kind of option, for errors.
         options: The options, by name.
 
     Raises:
@@ -94,9 +93,9 @@ def read_access(kind: type[_AccessT], option_kind: str, options: Mapping[str, ob
     if unknown:
         message = f"unknown {option_kind} {unknown[0]!r}; the options are {', '.join(types)}"
         raise OptionError(message)
-    readers = {"bool": _flag, "float": _number, "tuple[str, ...]": _names}
+    readers = {"bool": _read_flag, "float": _read_number, "tuple[str, ...]": _read_names}
     checked: dict[str, Any] = {
-        name: readers.get(str(types[name]), _text)(f"the {option_kind} {name}", value)
+        name: readers.get(str(types[name]), _read_text)(f"the {option_kind} {name}", value)
         for name, value in options.items()
         if value is not None
     }
@@ -104,42 +103,46 @@ def read_access(kind: type[_AccessT], option_kind: str, options: Mapping[str, ob
 
 
 def _check_token(token: str, source: str) -> None:
-    # Else a library would show it in its error, or it would end the header of a request.
+    # Otherwise a library would quote the token in its error, or a line break in it would end a
+    # request's header.
     if not token or not token.isascii() or not token.isprintable() or len(token) > _MAX_TOKEN_BYTES:
-        message = f"{source} is not a token: it is empty, too long, or has characters that none has"
+        message = (
+            f"{source} is not a token: it is empty, longer than {_MAX_TOKEN_BYTES} bytes, or has"
+            " characters other than printable ASCII"
+        )
         raise OptionError(message)
 
 
-def _text(option: str, value: object) -> str:
+def _read_text(option: str, value: object) -> str:
     if not isinstance(value, str):
-        message = f"{option} is text, not {type(value).__name__}"
+        message = f"{option} must be text, not {type(value).__name__}"
         raise OptionError(message)
     return value
 
 
-def _flag(option: str, value: object) -> bool:
+def _read_flag(option: str, value: object) -> bool:
     flags = {"true": True, "false": False}
     if isinstance(value, str) and value.lower() in flags:
         return flags[value.lower()]
     if not isinstance(value, bool):
-        message = f"{option} is true or false, not {value!r}"
+        message = f"{option} must be true or false, not {value!r}"
         raise OptionError(message)
     return value
 
 
-def _number(option: str, value: object) -> float:
+def _read_number(option: str, value: object) -> float:
     try:
         if isinstance(value, int | float | str) and not isinstance(value, bool):
             return float(value)
     except (ValueError, OverflowError):
         pass
-    message = f"{option} is a number, not {value!r}"
+    message = f"{option} must be a number, not {value!r}"
     raise OptionError(message)
 
 
-def _names(option: str, value: object) -> tuple[str, ...]:
+def _read_names(option: str, value: object) -> tuple[str, ...]:
     names = value.split(",") if isinstance(value, str) else value
     if not isinstance(names, list | tuple):
-        message = f"{option} is a list of text, not {type(value).__name__}"
+        message = f"{option} must be a list of text, not {type(value).__name__}"
         raise OptionError(message)
-    return tuple(_text(option, each).strip() for each in names)
+    return tuple(_read_text(option, each).strip() for each in names)

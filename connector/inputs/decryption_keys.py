@@ -1,9 +1,9 @@
-"""What a user gives as `decryption_keys` → private keys by name, read once, where they are given.
+"""The option `decryption_keys`: reads private keys, by name, once and where the option is set.
 
-In comes any of these. What goes out is held in memory and can be pickled, so executors need no
-file. No message shows what was given, for it may be a key.
+The keys are held in memory and can be pickled, so executors need no files. No message shows the
+option's value, because it may be a key.
 
-| given | is the key of |
+| option value | names that the key is for |
 |---|---|
 | PEM text, or bytes of it | every name |
 | path of a PEM file | every name |
@@ -12,8 +12,8 @@ file. No message shows what was given, for it may be a key.
 | callable: name → PEM text, bytes of it, or None | the name it is called with, in each process |
 
 A file `orders-private.pem` in a folder is the key of `orders-private.pem`, `orders-private` and
-`orders`: the ending `.pem` or `.key`, and then `-private` or `-priv`, may be left out. Other files,
-such as public keys, are passed over.
+`orders`: the ending `.pem` or `.key`, and then `-private` or `-priv`, may be left out. Files
+without a private key, such as public keys, are ignored.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ def read_decryption_keys(source: KeySource | None) -> DecryptionKeys:
     """Read private keys.
 
     Args:
-        source: One of what the table above lists; None for no keys; or what this function gave.
+        source: A value from the table above; None for no keys; or a result of this function.
 
     Raises:
-        OptionError: It is not one of these, a file cannot be read, two files of a folder hold
-            different keys of one name, or a key is not one that can be used.
+        OptionError: The value has none of these forms, a file cannot be read, two files of a folder
+            hold different keys with one name, or a key cannot be used.
 
     Example:
         >>> read_decryption_keys("tests/data/golden/keys/client-ec-priv.pem")
@@ -64,16 +64,18 @@ def read_decryption_keys(source: KeySource | None) -> DecryptionKeys:
     if isinstance(source, DecryptionKeys):
         return source
     if isinstance(source, Mapping):
-        return DecryptionKeys({_check_name(name): _pem(each) for name, each in source.items()})
+        return DecryptionKeys({_check_name(name): _read_pem(each) for name, each in source.items()})
     if callable(source):
         return DecryptionKeys(look_up=_LookUp(source))
     folder = _read_folder(source)
-    return DecryptionKeys(for_any_name=_pem(source)) if folder is None else DecryptionKeys(folder)
+    return (
+        DecryptionKeys(for_any_name=_read_pem(source)) if folder is None else DecryptionKeys(folder)
+    )
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _LookUp:
-    """A user's callable, with what it gives as bytes."""
+    """A user's callable, with its results converted to bytes."""
 
     get: Callable[[str], Pem | None]
 
@@ -83,54 +85,53 @@ class _LookUp:
             return pem
         if isinstance(pem, str):
             return HiddenBytes(pem.encode())
-        message = f"{_option()} gave neither PEM text nor None for the key {name}"
+        message = f"{_option_label()} returned neither PEM text nor None for the key {name}"
         raise OptionError(message)
 
 
-def _option() -> str:
-    """What the option is called where the user stands."""
+def _option_label() -> str:
     return option_name("decryption_keys")
 
 
 def _check_name(name: object) -> str:
     if isinstance(name, str) and name and _PEM_START not in name:
         return name
-    message = f"{_option()} must be a mapping from names of keys to PEM text or paths"
+    message = f"{_option_label()} must be a mapping from names of keys to PEM text or paths"
     raise OptionError(message)
 
 
 def _read_folder(source: object) -> dict[str, bytes] | None:
-    """The private keys of a folder by each of their names; None if there is no such folder."""
-    path = _path(source)
+    """Return the private keys of a folder by each of their names; None if it is not a folder."""
+    path = _to_path(source)
     try:
         files = sorted(path.iterdir()) if path is not None and path.is_dir() else None
     except (OSError, ValueError):
-        # Not a path: the error would quote what may be a key.
+        # Not a path. The error would quote the value, which may be a key.
         return None
     if files is None:
         return None
     keys: dict[str, bytes] = {}
     for file in files:
-        pem = _read(file) if file.is_file() else None
+        pem = _read_file(file) if file.is_file() else None
         if pem is None or _PRIVATE_KEY not in pem:
             continue
-        for name in _names(file.name):
+        for name in _key_names(file.name):
             if keys.setdefault(name, pem) != pem:
-                message = f"{_option()}: two files of {path} hold different keys named {name}"
+                message = f"{_option_label()}: two files of {path} hold different keys named {name}"
                 raise OptionError(message)
     if not keys:
-        message = f"{_option()}: no file of {path} holds a private key in PEM form"
+        message = f"{_option_label()}: no file of {path} holds a private key in PEM form"
         raise OptionError(message)
     return keys
 
 
-def _names(file_name: str) -> tuple[str, str, str]:
+def _key_names(file_name: str) -> tuple[str, str, str]:
     stem = file_name.removesuffix(".pem").removesuffix(".key")
     return file_name, stem, stem.removesuffix("-private").removesuffix("-priv")
 
 
-def _pem(source: object) -> bytes:
-    """PEM text, or what the file at a path holds."""
+def _read_pem(source: object) -> bytes:
+    """Return PEM text as bytes, or the content of the file at a path."""
     if isinstance(source, bytes):
         return source
     if isinstance(source, str) and _PEM_START in source:
@@ -138,28 +139,28 @@ def _pem(source: object) -> bytes:
     pem = _read_path(source)
     if pem is None:
         message = (
-            f"{_option()} must be PEM text, the path of a PEM file or of a folder of them, or a"
-            " mapping of names to these: what was given is neither such a text nor a file that can"
-            " be read (it is not shown, for it may be a key)"
+            f"{_option_label()} must be PEM text, the path of a PEM file or of a folder of them, or"
+            " a mapping from names to these: the value is neither PEM text nor a readable file of"
+            f" at most {MAX_KEY_FILE_BYTES} bytes (it is not shown because it may be a key)"
         )
         raise OptionError(message)
     return pem
 
 
 def _read_path(source: object) -> bytes | None:
-    """The bytes of the file that is named, if one is; what is not a path may be a key."""
-    path = _path(source)
-    return None if path is None else _read(path)
+    """Return the content of a file; None if the value, which may be a key, names no such file."""
+    path = _to_path(source)
+    return None if path is None else _read_file(path)
 
 
-def _path(source: object) -> Path | None:
+def _to_path(source: object) -> Path | None:
     if not isinstance(source, str | os.PathLike) or _PEM_START in str(source) or source == "":
         return None
     return Path(source).expanduser()
 
 
-def _read(path: Path) -> bytes | None:
-    """The bytes of a file; None if it cannot be read, or is too long for a key."""
+def _read_file(path: Path) -> bytes | None:
+    """Read a file; return None if it cannot be read, or is too long for a key."""
     try:
         with path.open("rb") as file:
             data = HiddenBytes(file.read(MAX_KEY_FILE_BYTES + 1))

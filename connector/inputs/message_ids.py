@@ -1,18 +1,18 @@
-"""Message ids in every form that Pulsar has for them → ledger, entry, partition and batch index.
+"""Message ids: parses every form in which Pulsar writes them.
 
-| given | form | printed by |
+| value | form | printed by |
 |---|---|---|
 | `(12, 3)`, `(12, 3, 5)`, and their text | `(ledger, entry[, batch])` | `__message_id__` |
 | `(12,3,-1,5)` | `(ledger,entry,partition,batch)`, text only | clients in C++, Python, Node.js |
 | `12:3` | `ledger:entry` | positions in `internalStats` |
 | `12:3:-1` | `ledger:entry:partition` | Java's `MessageIdImpl`, Go |
 | `12:3:-1:5` | `ledger:entry:partition:batch` | `BatchMessageIdImpl` |
-| `12:3:-1;12:7:-1` | first and last chunk, whose id the message has | `ChunkMessageIdImpl` |
+| `12:3:-1;12:7:-1` | first and last chunk; the last has the message's id | `ChunkMessageIdImpl` |
 | `Message ID: 12:3`, `Batch Message ID: 12:3:5` | the last number is the batch's | `pulsar-admin` |
 | bytes | MessageIdData of `PulsarApi.proto` | `toByteArray()`, `serialize()` |
 
-A batch index of −1 means that the message is not in a batch; a partition of −1, that the topic is
-not partitioned.
+A batch index of −1 means that the message is not in a batch. A partition of −1 means that the topic
+is not partitioned.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _MAX_SERIALIZED_BYTES: Final = 1 << 12
 
 
 class MessageId(NamedTuple):
-    """The id of a message; Pulsar's earliest has −1 in it, and its latest the greatest long."""
+    """A message id; Pulsar's earliest id contains −1, and its latest the greatest long."""
 
     ledger_id: int
     entry_id: int
@@ -49,13 +49,13 @@ class MessageId(NamedTuple):
 
     @classmethod
     def parse(cls, value: object) -> Self | None:
-        """Read one of the forms above; None if it is not one of them."""
+        """Parse one of the forms above; return None if the value has none of them."""
         if isinstance(value, str):
             return cls._from_text(value.strip())
         if isinstance(value, bytes | bytearray | memoryview):
             return cls._from_bytes(bytes(value[:_MAX_SERIALIZED_BYTES]))
         if isinstance(value, tuple | list) and len(value) in _TUPLE_LENGTHS:
-            numbers = [_whole(each) for each in value]
+            numbers = [_to_int(each) for each in value]
             return None if None in numbers else cls._from_numbers(*numbers)
         return None
 
@@ -78,7 +78,7 @@ class MessageId(NamedTuple):
             return None
         if not parsed.IsInitialized() or parsed.ByteSize() != len(data):
             return None
-        # Java's longs, which a uint64 holds: −1 stands for the earliest id.
+        # The uint64 fields hold Java longs: −1 means the earliest id.
         ledger, entry = (
             n - 2**64 if n > _MAX_LONG else n for n in (parsed.ledgerId, parsed.entryId)
         )
@@ -90,19 +90,19 @@ class MessageId(NamedTuple):
 
 
 class ClientMessageId(NamedTuple):
-    """What a client knows of a message's place, besides where it stands."""
+    """The fields of a client's message id that describe its batch and its chunks."""
 
     batch_size: int
-    """How many messages its batch has; 0 if it is not in a batch."""
+    """Number of messages in its batch; 0 if it is not in a batch."""
     first_chunk: tuple[int, int] | None
-    """Ledger and entry id of its first chunk; None if it has no chunks."""
+    """Ledger and entry id of its first chunk; None if the message is not chunked."""
 
     @classmethod
     def parse(cls, data: bytes) -> Self:
-        """Read the bytes of a MessageIdData that a client has written.
+        """Parse a serialized MessageIdData.
 
         Raises:
-            DecodeError: They are none.
+            DecodeError: The bytes are not a MessageIdData.
         """
         parsed = message_id_data()()
         parsed.ParseFromString(data)
@@ -111,8 +111,8 @@ class ClientMessageId(NamedTuple):
         return cls(parsed.batch_size, (chunk.ledgerId, chunk.entryId) if has_chunks else None)
 
 
-def _whole(value: object) -> int | None:
-    """A whole number as Python's own, of whichever library it is; None if it is not one."""
+def _to_int(value: object) -> int | None:
+    """Return an integer of any library as an int; None if the value is not an integer."""
     try:
         return None if isinstance(value, bool) else operator.index(value)  # type: ignore[arg-type]
     except TypeError:
@@ -121,7 +121,7 @@ def _whole(value: object) -> int | None:
 
 @cache
 def message_id_data() -> Any:  # noqa: ANN401 - a message class has no static type
-    """The class of MessageIdData, with the fields that name a message; it passes over others."""
+    """Return the message class of MessageIdData, without the fields that this package ignores."""
     return message_classes(
         {
             "MessageIdData": """

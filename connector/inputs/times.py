@@ -1,4 +1,4 @@
-"""Pulsar's times, milliseconds since the epoch, and those of a calendar."""
+"""Pulsar's times, in milliseconds since the epoch, as datetimes; and durations."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _UNITS: Final = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w":
 
 
 def time_of(milliseconds: int) -> datetime | None:
-    """A time of Pulsar's; None if it is one that no calendar has.
+    """Return the datetime of a time in ms since 1970; None if it is out of Python's range.
 
     Example:
         >>> time_of(1_700_000_000_000), time_of(2**63 - 1)
@@ -28,7 +28,7 @@ def time_of(milliseconds: int) -> datetime | None:
 
 
 def milliseconds_of(time: datetime) -> int:
-    """A time, with time zone, as Pulsar counts it; what is below a millisecond is cut off.
+    """Return a datetime, with time zone, in ms since 1970, rounded down.
 
     Example:
         >>> milliseconds_of(datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC))
@@ -38,14 +38,14 @@ def milliseconds_of(time: datetime) -> int:
 
 
 def duration(option: str, text: str) -> timedelta:
-    """A time span as users write it, such as `90s`, `10m`, `12h`, `7d` or `2w`.
+    """Parse a duration such as `90s`, `10m`, `12h`, `7d` or `2w`.
 
     Args:
         option: Name of the option, for errors.
-        text: A whole number, and its unit.
+        text: A whole number and its unit.
 
     Raises:
-        OptionError: It is not that, or longer than Python's calendar.
+        OptionError: The text has another form, or the duration exceeds Python's range.
 
     Example:
         >>> duration("age", "10m")
@@ -53,10 +53,10 @@ def duration(option: str, text: str) -> timedelta:
     """
     match = _DURATION.fullmatch(text.strip())
     if match is None:
-        message = f"{option} must be a whole number with s, m, h, d or w behind it, not {text!r}"
+        message = f"{option} must be a whole number followed by s, m, h, d or w, not {text!r}"
         raise OptionError(message)
     try:
         return timedelta(**{_UNITS[match[2]]: int(match[1])})
     except OverflowError:
-        message = f"{option} cannot be {text}: that is longer than Python's calendar"
+        message = f"{option} cannot be {text}: it exceeds Python's longest duration"
         raise OptionError(message) from None

@@ -1,6 +1,6 @@
-"""Names of topics: as users write them, as Pulsar writes them, and as managed ledgers are named.
+"""Topic names: their forms in Pulsar and in managed ledgers, and selection by name or glob.
 
-Pulsar's `TopicName` and `Codec`:
+Pulsar's `TopicName` and `Codec` define these forms:
 
 ============================ ================================================================
 Form                         Example
@@ -9,13 +9,13 @@ short                        `orders`, which is in `public/default`
 with tenant and namespace    `sales/eu/orders`
 full                         `persistent://sales/eu/orders`
 full, with a cluster         `persistent://sales/cluster/eu/orders` (Pulsar's first version)
-one partition                any of these, with `-partition-2` behind it
+one partition                any of these, followed by `-partition-2`
 managed ledger               `sales/eu/persistent/orders`, the local name URL-encoded;
                              with a cluster `sales/cluster/eu/persistent/orders`
 ============================ ================================================================
 
 Pulsar 5.0 also has managed ledgers of the segments of scalable topics (`SegmentTopicName`):
-`sales/eu/segment/orders/0000-7fff-1`. They are recognized here, and not read (`ForeignTopic`).
+`sales/eu/segment/orders/0000-7fff-1`. They are recognized here, but not read (`ForeignTopic`).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _SEGMENT_DOMAIN = "segment"
 _FOREIGN_DOMAINS = frozenset({_SCALABLE_DOMAIN, _SEGMENT_DOMAIN, "non-persistent"})
 _DEFAULT_NAMESPACE = "public/default"
 
-# As Pulsar reads it: no sign, no leading zero; "orders-partition-01" is a name like any other.
+# As in Pulsar, no sign and no leading zero: "orders-partition-01" is an ordinary name.
 _PARTITION = re.compile(r"(?P<base>.+)-partition-(?P<number>0|[1-9][0-9]{0,9})", re.DOTALL)
 _MAX_PARTITION = 2**31 - 1
 
@@ -53,12 +53,12 @@ _SYSTEM_TOPICS = (
     "__transaction_log_*",
     "*__transaction_pending_ack",
 )
-"""Local names of the topics that Pulsar keeps for itself among those of its users."""
+"""Local names of Pulsar's internal topics, which are in the namespaces of users' topics."""
 
 _SHOWN_NAMES = 5
 _SHOWN_CHARACTERS = 200
 _MAX_OPEN_BRACKETS = 100
-"""A glob with more brackets that nothing closes matches no name."""
+"""A glob with more unclosed brackets matches no name."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,33 +76,33 @@ class TopicName:
     namespace: str
     """Namespace, without the tenant."""
     local_name: str
-    """Everything behind the namespace, `-partition-N` included."""
+    """Everything after the namespace, including `-partition-N`."""
     cluster: str | None = None
-    """Cluster; only in names of Pulsar's first version."""
+    """Cluster; only names of Pulsar's first version have one."""
 
     @classmethod
     def parse(cls, name: str) -> TopicName:
-        """Read a name as users and Pulsar write it.
+        """Parse a name as users and Pulsar write it.
 
         Args:
             name: Short name, `tenant/namespace/name`, or full name.
 
         Raises:
-            OptionError: Its domain is not `persistent`, or it does not have the parts of a name.
+            OptionError: The domain is not `persistent`, or the name does not have the right parts.
         """
         domain, is_full, rest = name.partition("://")
         if not is_full:
             domain, rest = _DOMAIN, name if "/" in name else f"{_DEFAULT_NAMESPACE}/{name}"
         if is_scalable(name):
             message = (
-                f"topic {_shown(name)}: scalable topics of Pulsar 5.0 and their segments cannot be"
+                f"topic {_quote(name)}: scalable topics of Pulsar 5.0 and their segments cannot be"
                 f" read yet; {_DOMAIN}:// topics can"
             )
             raise OptionError(message)
         if domain != _DOMAIN:
-            message = f"topic {_shown(name)}: only {_DOMAIN}:// topics are offloaded"
+            message = f"topic {_quote(name)}: only {_DOMAIN}:// topics are offloaded"
             raise OptionError(message)
-        # Behind a cluster, what is left is the local name, slashes or not.
+        # After a cluster, the remainder is the local name, even if it contains slashes.
         parts = rest.split("/", 3) if is_full else rest.split("/")
         match parts:
             case [tenant, namespace, local_name] if all(parts):
@@ -110,24 +110,24 @@ class TopicName:
             case [tenant, cluster, namespace, local_name] if is_full and all(parts):
                 return cls(tenant, namespace, local_name, cluster)
         message = (
-            f"topic {_shown(name)} is not 'name', 'tenant/namespace/name' or "
+            f"topic {_quote(name)} is not 'name', 'tenant/namespace/name' or "
             f"'{_DOMAIN}://tenant/namespace/name'"
         )
         raise OptionError(message)
 
     @classmethod
     def from_managed_ledger_name(cls, name: str) -> TopicName:
-        """Read the name of a topic's managed ledger, as index objects and user metadata give it.
+        """Parse the managed ledger name in an index object or in user metadata.
+
+        A name that could also be a segment's is a segment's, because Pulsar 5.0 refuses names with
+        a cluster.
 
         Args:
             name: `tenant/namespace/persistent/<encoded local name>`, or the same with a cluster.
 
         Raises:
-            FormatError: The name is of something else, or Pulsar never writes it so: only a name
-                that encoding gives back is read, so that two ledgers cannot pass for one topic.
-
-        A name that is also that of a segment is a segment's: Pulsar 5.0 refuses names with a
-        cluster.
+            FormatError: The name is of something else, or encoding the topic does not give the same
+                name. So two ledgers cannot pass for one topic.
         """
         parts = name.split("/")
         local_name = unquote_plus(parts[-1])
@@ -137,10 +137,10 @@ class TopicName:
                 topic = cls(tenant, namespace, local_name)
             case [tenant, cluster, namespace, _, _]:
                 topic = cls(tenant, namespace, local_name, cluster)
-        # Encoding writes the domain `persistent`, so names of other domains differ here.
+        # Encoding writes the domain `persistent`, so a name with another domain differs.
         is_exact = topic is not None and all(parts) and topic.managed_ledger_name == name
         if topic is None or not is_exact or _names_segment(parts):
-            message = f"{_shown(name)} is not the managed ledger of a persistent topic"
+            message = f"{_quote(name)} is not the managed ledger of a persistent topic"
             raise FormatError(message)
         return topic
 
@@ -156,17 +156,17 @@ class TopicName:
 
     @property
     def managed_ledger_name(self) -> str:
-        """The persistence name, under which the topic's ledgers are kept."""
-        return f"{self.full_namespace}/{_DOMAIN}/{_encoded(self.local_name)}"
+        """The persistence name: the name of the topic's managed ledger."""
+        return f"{self.full_namespace}/{_DOMAIN}/{_encode(self.local_name)}"
 
     @property
     def partition(self) -> int:
-        """Number of the partition, 0 or more; -1 if the name is not that of a partition."""
+        """Number of the partition, 0 or more; -1 if the topic is not a partition."""
         return self._split_partition()[1]
 
     @property
     def base(self) -> TopicName:
-        """The partitioned topic that a partition belongs to; else the topic itself."""
+        """The partitioned topic that a partition belongs to; otherwise the topic itself."""
         return replace(self, local_name=self._split_partition()[0])
 
     def _split_partition(self) -> tuple[str, int]:
@@ -177,12 +177,12 @@ class TopicName:
 
     @property
     def is_system(self) -> bool:
-        """Whether Pulsar keeps the topic for itself (namespace events, transactions)."""
+        """Whether the topic is internal to Pulsar (namespace events, transactions)."""
         local_name = self.base.local_name
         return any(fnmatchcase(local_name, pattern) for pattern in _SYSTEM_TOPICS)
 
     def matches(self, pattern: TopicName) -> bool:
-        """Whether each part of the base name matches the same part of a pattern (`*`, `?`, `[…]`).
+        """Return whether the base name matches a pattern (`*`, `?`, `[…]`), part by part.
 
         A pattern without a cluster matches no name that has one.
         """
@@ -197,14 +197,15 @@ class TopicName:
 
 
 def _matches(name: str, glob: str) -> bool:
-    # Of each `[`, fnmatch looks to the end of the glob for the bracket that closes it.
+    # For each `[`, fnmatch searches the rest of the glob for its closing bracket: with many
+    # unclosed ones that takes quadratic time.
     open_brackets = glob.count("[", glob.rfind("]") + 1)
     return open_brackets <= _MAX_OPEN_BRACKETS and fnmatchcase(name, glob)
 
 
 @dataclass(frozen=True, slots=True)
 class ForeignTopic:
-    """A topic of another domain than `persistent`, whose ledgers a bucket may have as well.
+    """A topic with another domain than `persistent`, whose ledgers may be in the same bucket.
 
     Example:
         >>> str(managed_ledger_owner("sales/eu/segment/a%3Ab/0000-7fff-1"))
@@ -216,7 +217,8 @@ class ForeignTopic:
     namespace: str
     """Namespace, without the tenant."""
     local_name: str
-    """The scalable topic of a segment; else everything after the namespace."""
+    """The name of the segment's scalable topic; for other domains, everything after the namespace.
+    """
     segment: str | None = None
     """First and last hash (both inclusive) and number of a segment; None for other domains."""
 
@@ -227,7 +229,7 @@ class ForeignTopic:
 
     @classmethod
     def from_managed_ledger_name(cls, name: str) -> ForeignTopic | None:
-        """Return the topic whose managed ledger has a name; None if no such topic has.
+        """Parse a managed ledger name; return None if it is not one of a foreign topic.
 
         Args:
             name: `tenant/namespace/<domain>/<encoded local name>`, or the same with a segment, as
@@ -247,54 +249,53 @@ class ForeignTopic:
 
     @property
     def managed_ledger_name(self) -> str:
-        """The persistence name, under which its ledgers are kept."""
-        parts = (self.tenant, self.namespace, self.domain, _encoded(self.local_name))
+        """The persistence name: the name of the topic's managed ledger."""
+        parts = (self.tenant, self.namespace, self.domain, _encode(self.local_name))
         return "/".join(parts if self.segment is None else (*parts, self.segment))
 
     @property
     def migrated_topic(self) -> TopicName | None:
-        """The persistent topic that a segment continues if it was migrated; None for no segment."""
+        """The persistent topic that a segment continues if it was migrated; otherwise None."""
         is_segment = self.segment is not None
         return TopicName(self.tenant, self.namespace, self.local_name) if is_segment else None
 
 
 AnyTopic: TypeAlias = TopicName | ForeignTopic
-"""A topic that ledgers of a bucket may belong to, whether it is read or not."""
+"""A topic that ledgers in a bucket may belong to, whether it can be read or not."""
 
 
 def managed_ledger_owner(name: str) -> AnyTopic:
-    """Return the topic whose managed ledger has a name, as index objects and user metadata give it.
+    """Return the topic with a managed ledger name, as found in index objects and user metadata.
 
     Raises:
-        FormatError: Pulsar writes no name of a managed ledger so.
+        FormatError: Pulsar never writes such a name.
     """
     return ForeignTopic.from_managed_ledger_name(name) or TopicName.from_managed_ledger_name(name)
 
 
 def is_scalable(name: str) -> bool:
-    """Return whether a full name is that of a scalable topic, or of a segment (Pulsar 5.0)."""
+    """Return whether a full name is that of a scalable topic or of a segment (Pulsar 5.0)."""
     return name.startswith((f"{_SCALABLE_DOMAIN}://", f"{_SEGMENT_DOMAIN}://"))
 
 
 def _names_segment(parts: Sequence[str]) -> bool:
-    """Return whether the parts of a managed ledger's name are those of a segment."""
     match parts:
         case [_, _, domain, _, segment]:
             return domain == _SEGMENT_DOMAIN and _SEGMENT.fullmatch(segment) is not None
     return False
 
 
-def _encoded(local_name: str) -> str:
+def _encode(local_name: str) -> str:
     # Java's URLEncoder encodes a tilde and no asterisk; Python's quote does it the other way.
-    # A half of a surrogate pair, which UTF-8 cannot hold, is a question mark in Java too.
+    # An unpaired surrogate, which UTF-8 cannot hold, becomes a question mark in Java too.
     return quote_plus(local_name, safe="*", errors="replace").replace("~", "%7E")
 
 
 def topic_names(patterns: object) -> list[str]:
-    """One name or glob, or several, as a list of at least one.
+    """Return one or several names or globs as a list with at least one item.
 
     Raises:
-        OptionError: It is neither a text nor a list of texts, or it is an empty list.
+        OptionError: The value is neither a string nor a list of strings, or the list is empty.
 
     Example:
         >>> topic_names("orders"), topic_names(("orders", "sales-*"))
@@ -304,20 +305,20 @@ def topic_names(patterns: object) -> list[str]:
     if isinstance(patterns, Iterable) and not isinstance(patterns, str):
         names = list(patterns)
     if not names:
-        message = "no topic is asked for: give a name or a glob, or a list of these"
+        message = "no topic is named: give a name, a glob, or a list of these"
         raise OptionError(message)
     texts = [name for name in names if isinstance(name, str)]
     if len(texts) < len(names):
-        message = f"a topic is a name or a glob, or a list of these, not {_shown(patterns)}"
+        message = f"a topic must be a name, a glob, or a list of these, not {_quote(patterns)}"
         raise OptionError(message)
     return texts
 
 
 def namespaces_of(patterns: str | Sequence[str]) -> frozenset[str] | None:
-    """The namespaces in which names select topics; None if one may be a glob.
+    """Return the namespaces of some topic names; None if one of the names may be a glob.
 
     Raises:
-        OptionError: Something wanted is not a topic name.
+        OptionError: A value is not a topic name.
 
     Example:
         >>> sorted(namespaces_of(["orders", "sales/eu/orders"]))
@@ -330,37 +331,37 @@ def namespaces_of(patterns: str | Sequence[str]) -> frozenset[str] | None:
 
 
 def select_topics(patterns: str | Sequence[str], available: Iterable[TopicName]) -> list[TopicName]:
-    """Choose topics by name or by glob.
+    """Select topics by name or by glob.
 
-    A name selects that topic, and all partitions of it if it is partitioned; a partition's name
-    selects this partition. A text that names no topic, and has `*`, `?` or `[` in it, is a glob:
+    A name selects that topic and, if it is partitioned, all its partitions; a partition's name
+    selects that partition. If no topic has the name and it contains `*`, `?` or `[`, it is a glob:
     each of its parts must match the same part of a topic's name without `-partition-N`. A glob
-    selects no system topics; they can be named.
+    selects no system topics; a name can.
 
     Args:
         patterns: One or several names or globs, in any form that `TopicName.parse` reads.
-        available: The topics that there are, each partition by itself.
+        available: The existing topics, with one item per partition.
 
     Returns:
-        The topics, each once, ordered by name, the partitions of one topic by number.
+        The topics without repetition, ordered by name and partition number.
 
     Raises:
-        OptionError: Nothing is wanted, or something wanted is not a topic name.
-        TopicNotFoundError: A name or glob selects nothing; the message has names that are near.
+        OptionError: `patterns` is empty, or contains something that is not a topic name.
+        TopicNotFoundError: A name or glob selects nothing; the message suggests similar names.
     """
     names = topic_names(patterns)
     topics = set(available)
     selected = {topic for name in names for topic in _select(name, topics)}
-    return sorted(selected, key=_order)
+    return sorted(selected, key=_sort_key)
 
 
 def matching_topics(pattern: re.Pattern[str], available: Iterable[TopicName]) -> list[TopicName]:
-    """Choose topics whose full name, without partition, a regular expression matches as a whole.
+    """Select topics whose full name, without partition, a regular expression matches entirely.
 
-    Never system topics; those that match have the order of `select_topics`.
+    System topics are never selected; the order is that of `select_topics`.
 
     Raises:
-        TopicNotFoundError: None matches; the message has some of the names.
+        TopicNotFoundError: No topic matches; the message lists some of the names.
     """
     topics = {topic for topic in available if not topic.is_system}
     matches = [topic for topic in topics if pattern.fullmatch(str(topic.base))]
@@ -369,12 +370,12 @@ def matching_topics(pattern: re.Pattern[str], available: Iterable[TopicName]) ->
         some = ", ".join(map(repr, names[:_SHOWN_NAMES]))
         message = f"no offloaded topic matches {pattern.pattern!r}; there are {len(names)}: {some}"
         raise TopicNotFoundError(message)
-    return sorted(matches, key=_order)
+    return sorted(matches, key=_sort_key)
 
 
 def _select(name: str, topics: Collection[TopicName]) -> list[TopicName]:
     topic = TopicName.parse(name)
-    # The name first: a topic's own name may look like a glob.
+    # Try the exact name first: a topic's own name may look like a glob.
     matches = [candidate for candidate in topics if topic in (candidate, candidate.base)]
     if not matches and _GLOB_CHARACTERS.search(name):
         matches = [
@@ -388,11 +389,11 @@ def _select(name: str, topics: Collection[TopicName]) -> list[TopicName]:
 
 
 def _missing_topic_text(topic: TopicName, topics: Collection[TopicName]) -> str:
-    message = f"no offloaded topic {_shown(str(topic))}"
-    bases = sorted({candidate.base for candidate in topics}, key=_order)
+    message = f"no offloaded topic {_quote(str(topic))}"
+    bases = sorted({candidate.base for candidate in topics}, key=_sort_key)
     if not bases:
         return f"{message}, nor any other"
-    # By local name: all names of a namespace are alike in what stands before it.
+    # Compare local names only: the names of a namespace share everything before them.
     local_names = dict.fromkeys(
         base.local_name for base in bases if len(base.local_name) <= _SHOWN_CHARACTERS
     )
@@ -401,15 +402,15 @@ def _missing_topic_text(topic: TopicName, topics: Collection[TopicName]) -> str:
     )
     likely = [base for name in near for base in bases if base.local_name == name]
     heading = "did you mean" if likely else f"there are {len(bases)}, such as"
-    shown = ", ".join(_shown(str(base)) for base in (likely or bases)[:_SHOWN_NAMES])
+    shown = ", ".join(_quote(str(base)) for base in (likely or bases)[:_SHOWN_NAMES])
     return f"{message}; {heading} {shown}"
 
 
-def _order(topic: TopicName) -> tuple[str, int]:
+def _sort_key(topic: TopicName) -> tuple[str, int]:
     return str(topic.base), topic.partition
 
 
-def _shown(name: object) -> str:
+def _quote(name: object) -> str:
     if not isinstance(name, str):
         return repr(name)[:_SHOWN_CHARACTERS]
     return repr(name if len(name) <= _SHOWN_CHARACTERS else f"{name[:_SHOWN_CHARACTERS]}…")

@@ -404,21 +404,21 @@ class TestOptions:
         [
             ({"tokn": TOKEN}, "unknown metadata option 'tokn'; the options are token, token_file"),
             ({"token": TOKEN, "token_file": "file"}, "both token and token_file"),
-            ({"token": 7}, "token is text, not int"),
+            ({"token": 7}, "token must be text, not int"),
             ({"token": ""}, "not a token"),
             ({"token": f"{TOKEN}\r\nX: y"}, "not a token"),
             ({"token": f"{TOKEN}é"}, "not a token"),
             ({"token": TOKEN * 100_000}, "not a token"),
-            ({"verify_hostname": "maybe"}, "verify_hostname is true or false"),
-            ({"verify_hostname": 1}, "verify_hostname is true or false"),
+            ({"verify_hostname": "maybe"}, "verify_hostname must be true or false"),
+            ({"verify_hostname": 1}, "verify_hostname must be true or false"),
             ({"timeout_s": 0}, "above 0"),
             ({"timeout_s": "nan"}, "above 0"),
             ({"timeout_s": "inf"}, "above 0"),
-            ({"timeout_s": "soon"}, "timeout_s is a number"),
-            ({"timeout_s": True}, "timeout_s is a number"),
-            ({"timeout_s": 10**400}, "timeout_s is a number"),
-            ({"namespaces": 7}, "namespaces is a list"),
-            ({"namespaces": [7]}, "namespaces is text"),
+            ({"timeout_s": "soon"}, "timeout_s must be a number"),
+            ({"timeout_s": True}, "timeout_s must be a number"),
+            ({"timeout_s": 10**400}, "timeout_s must be a number"),
+            ({"namespaces": 7}, "namespaces must be a list"),
+            ({"namespaces": [7]}, "namespaces must be text"),
             ({"namespaces": "public"}, "a namespace is tenant/namespace"),
             ({"namespaces": "a/"}, "a namespace is tenant/namespace"),
             ({"key_file": "key.pem"}, "key_file needs cert_file"),
@@ -499,7 +499,7 @@ class TestOptions:
         """A token that was renewed counts from then on."""
         file = tmp_path / "token"
         connection, _ = _connection(server.url, token_file=str(file))
-        with pytest.raises(OptionError, match=f"{file} cannot be read: No such file"):
+        with pytest.raises(OptionError, match=f"cannot read the token file {file}: No such"):
             connection.get(TENANTS)
         file.write_text("old")
         with pytest.raises(StorageError, match="HTTP 403"):

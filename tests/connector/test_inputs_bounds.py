@@ -126,7 +126,7 @@ def test_message_ids_have_the_forms_of_users_and_of_pulsar(
 )
 def test_a_start_behind_the_end_is_refused(start: Any, end: Any) -> None:  # noqa: ANN401
     """Both are told: a dataset without rows would hide that they were exchanged."""
-    with pytest.raises(OptionError, match=r"^start lies behind end: ") as caught:
+    with pytest.raises(OptionError, match=r"^start is after end: ") as caught:
         Bounds.parse(start, end)
 
     assert repr(start) in str(caught.value)

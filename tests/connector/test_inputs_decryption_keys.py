@@ -211,5 +211,5 @@ def test_long_files_are_not_read_whole(tmp_path: Path, monkeypatch: pytest.Monke
     file = tmp_path / "key.pem"
     file.write_bytes(PEM)
 
-    with pytest.raises(OptionError, match="nor a file that can be read"):
+    with pytest.raises(OptionError, match="nor a readable file of at most "):
         read_decryption_keys(file)

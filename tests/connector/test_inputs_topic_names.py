@@ -413,7 +413,7 @@ class TestSelect:
 
     def test_nothing_wanted_is_an_error(self) -> None:
         """An empty list is a mistake of the caller, not a wish for nothing."""
-        with pytest.raises(OptionError, match="no topic is asked for"):
+        with pytest.raises(OptionError, match="no topic is named"):
             selected([], "orders")
 
     @given(st.lists(TOPICS, min_size=1, max_size=6), st.data())

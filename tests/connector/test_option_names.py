@@ -73,7 +73,7 @@ def _ledger_of_partition(number: int) -> int:
         (("head", URL, "json-orders", "--start", "soon"), "--start must be a datetime", USAGE),
         (
             ("head", URL, "json-orders", "--start", "2:0", "--end", "1:0"),
-            "--start lies behind --end: ",
+            "--start is after --end: ",
             USAGE,
         ),
         (

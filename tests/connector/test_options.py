@@ -66,7 +66,7 @@ _WRONG: Final[dict[kinds.Kind, tuple[object, str]]] = {
     kinds.FLAG: ("no", "{} must be true or false, not 'no'"),
     kinds.COUNT: ("x", "{} must be a whole number, not 'x'"),
     kinds.VERSION: ("x", "{} must be a whole number, not 'x'"),
-    kinds.DURATION: ("x", "{} must be a whole number with s, m, h, d or w behind it, not 'x'"),
+    kinds.DURATION: ("x", "{} must be a whole number followed by s, m, h, d or w, not 'x'"),
     kinds.BOUND: ("soon", "must be a datetime, its ISO text, or a message id"),
 }
 """A text that is wrong in each surface, and the error."""

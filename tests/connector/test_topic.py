@@ -75,8 +75,8 @@ def url() -> Iterator[str]:
         ("buckets", {"b": ""}, "buckets must be URLs by the names of buckets"),
         ("metadata", {5: "folder"}, "metadata must be a mapping with names as keys, not a dict"),
         ("metadata", " ", "metadata must be a path or URL, such as s3://bucket/prefix, not an em"),
-        ("topic", None, "a topic is a name or a glob, or a list of these, not None"),
-        ("topic", ["orders", 5], "a topic is a name or a glob, or a list of these, not ['ord"),
+        ("topic", None, "a topic must be a name, a glob, or a list of these, not None"),
+        ("topic", ["orders", 5], "a topic must be a name, a glob, or a list of these, not ['ord"),
         ("end", (1,), "end must be a datetime, its ISO text, or a message id"),
     ],
 )
