@@ -1,1 +1,1 @@
-"""A topic in DuckDB, Polars and pandas."""
+"""Topics in DuckDB: table functions in SQL that read them."""

@@ -1,16 +1,16 @@
-"""Which place a URL leads to, so that credentials go only to places that they were given for.
+"""Hosts that URLs lead to, so that credentials are sent only to the hosts that they belong to.
 
-A SQL statement may name other places than the one that credentials were registered with. Two URLs
-lead to the same place, as far as credentials go, if all this is equal:
+A SQL statement may name other locations than those that the credentials were registered with. Two
+URLs share credentials if they have the same origin:
 
-| URL | what is compared |
+| URL | origin |
 |---|---|
 | `http`, `https`, `sftp`, and any other with a host | scheme, host and port |
-| `s3`, `gs`, `oss`, `az`, `abfs` | the kind of store, whose host the options name, not the URL |
-| … with an account, `abfs://container@account…` | the account too |
-| a local path, `file`, `memory` | nothing: no request leaves the machine |
+| `s3`, `gs`, `oss`, `az`, `abfs` | the kind of store, because options, not the URL, name its host |
+| … with an account, `abfs://container@account…` | the kind of store and the account |
+| a local path, `file`, `memory` | none: no request leaves the machine |
 
-Of a chain, such as `zip::https://host`, every link counts.
+In a chained URL such as `zip::https://host`, every link counts.
 """
 
 from __future__ import annotations
@@ -28,33 +28,33 @@ Origin: TypeAlias = tuple[str, str, int | None]
 """Scheme or kind of store, host or account, port."""
 
 HOSTLESS: Final[frozenset[Origin]] = frozenset((str(kind), "", None) for kind in StoreKind)
-"""Stores whose host the options name: a URL that leads there brings no host of its own."""
+"""Origins without a host: options name the host, so the URL cannot redirect credentials."""
 
 _URL: Final = re.compile(r"[A-Za-z][\w+.-]*(?:://|::)")
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "sftp": 22, "ssh": 22, "ftp": 21}
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "local", "memory"})
 
 
-def origins(place: object) -> frozenset[Origin]:
-    """The places to which requests go for what a user names.
+def origins(location: object) -> frozenset[Origin]:
+    """Return the origins that requests for some locations go to.
 
     Args:
-        place: A URL or path; a list of these, or the values of a mapping; JSON text of a list. What
-            is not a URL is not a place.
+        location: A URL or path; a list of these, or a mapping with these as values; or the JSON
+            text of a list. Anything that is not a URL has no origin.
 
     Example:
         >>> sorted(origins(["https://HOST/a", "https://host:443/b", "s3://bucket", "folder"]))
         [('S3', '', None), ('https', 'host', 443)]
     """
-    if isinstance(place, os.PathLike):
-        place = os.fspath(place)
-    if isinstance(place, str):
-        text = place.strip()
+    if isinstance(location, os.PathLike):
+        location = os.fspath(location)
+    if isinstance(location, str):
+        text = location.strip()
         return _list_origins(text) if text.startswith("[") else _url_origins(text)
-    if isinstance(place, Mapping):
-        place = place.values()
-    if isinstance(place, Iterable) and not isinstance(place, bytes):
-        return frozenset().union(*map(origins, place))
+    if isinstance(location, Mapping):
+        location = location.values()
+    if isinstance(location, Iterable) and not isinstance(location, bytes):
+        return frozenset().union(*map(origins, location))
     return frozenset()
 
 
@@ -80,8 +80,8 @@ def _origin(link: str) -> Origin | None:
     kind = store_kind(link)
     authority = rest.partition("/")[0]
     if kind is not None:
-        is_named = kind is StoreKind.AZURE and "@" in authority
-        return str(kind), authority.rpartition("@")[2].lower() if is_named else "", None
+        has_account = kind is StoreKind.AZURE and "@" in authority
+        return str(kind), authority.rpartition("@")[2].lower() if has_account else "", None
     try:
         split = urlsplit(link)
         port = split.port or _DEFAULT_PORTS.get(scheme)

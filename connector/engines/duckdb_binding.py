@@ -1,8 +1,8 @@
-"""How a statement finds what its table functions name: arguments, catalogs, Python variables.
+"""Binding of DuckDB's table functions: arguments, catalogs, and the Python variable to scan.
 
-DuckDB evaluates a scalar function while it binds a statement. What that function opens is put,
-under a name that is used once, among the Python variables in which DuckDB's replacement scan looks;
-as soon as DuckDB has found it, the variable is gone.
+DuckDB evaluates a scalar function while it binds a statement. The object that the function opens
+becomes a Python variable with a unique name, where DuckDB's replacement scan finds it. As soon as
+DuckDB holds the object, the variable is deleted.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
 
 PLACE_OPTIONS = ("url", *(name for name, each in OPTIONS.items() if each.scope == "place"))
-"""Options that say where topics are."""
+"""Options that say where topics are stored."""
 _MAX_CATALOGS = 8
 _MAX_SHOWN_CHARACTERS = 200
 _OWN_MODULES = f"{__package__}.duckdb_"
 
 
 class Catalogs:
-    """The catalogs of the buckets that statements have named: each is listed anew for a statement.
+    """Cached catalogs of buckets, each listed anew for every statement.
 
-    Index objects that were read for a statement before are not read again.
+    Index objects that were read for an earlier statement are not read again.
     """
 
     def __init__(self) -> None:
@@ -36,60 +36,61 @@ class Catalogs:
         self._lock = threading.Lock()
 
     def current(self, url: str, request: TopicRequest) -> Catalog:
-        """Return the catalog of the bucket that a statement names, as it is now.
+        """Return the current catalog of the bucket that a statement names.
 
         Raises:
             PulsarOffloadError: See `open_catalog`.
         """
         arguments = {"url": url, **request.catalog_options()}
         with self._lock:
-            cached = next((each for named, each in self._cached if named == arguments), None)
+            cached = next((each for key, each in self._cached if key == arguments), None)
         catalog = _open(arguments) if cached is None else cached.refreshed()
         with self._lock:
-            remaining = [each for each in self._cached if each[0] != arguments]
-            self._cached = [*remaining[1 - _MAX_CATALOGS :], (arguments, catalog)]
+            others = [each for each in self._cached if each[0] != arguments]
+            self._cached = [*others[1 - _MAX_CATALOGS :], (arguments, catalog)]
         return catalog
 
 
 def _open(arguments: dict[str, Any]) -> Catalog:
-    # Imported when the first statement is bound: it takes longer than a registration.
+    # Imported when the first statement is bound: the import takes longer than a registration.
     from connector.catalog.opening import open_catalog  # noqa: PLC0415
 
     return open_catalog(**arguments)
 
 
 class Variable(threading.local):
-    """The Python variable by which DuckDB finds what it binds: in each thread one at a time."""
+    """The Python variable through which DuckDB finds an object; one at a time in each thread."""
 
     def __init__(self) -> None:
-        self._places: list[tuple[dict[str, object], str]] = []
+        self._entries: list[tuple[dict[str, object], str]] = []
 
     def set(self, name: str, value: object) -> None:
-        """Put an object where the replacement scan looks for the name, in place of the one before.
+        """Set the variable where the replacement scan looks, and delete the previous one.
 
         Raises:
-            OptionError: Nothing in Python called DuckDB.
+            OptionError: DuckDB was not called from Python.
         """
-        # One that is still there was never looked for: replacement scans are switched off.
+        # A variable that still exists was never looked up: replacement scans are disabled.
         self.forget()
         for namespace in _namespaces():
             namespace[name] = value
-            self._places.append((namespace, name))
+            self._entries.append((namespace, name))
 
     def forget(self) -> None:
-        """Take the variable away; does nothing if that is done."""
-        while self._places:
-            namespace, name = self._places.pop()
+        """Delete the variable, if it exists."""
+        while self._entries:
+            namespace, name = self._entries.pop()
             namespace.pop(name, None)
 
 
 def _namespaces() -> list[dict[str, object]]:
-    """The global variables of those who called DuckDB, where its replacement scan looks.
+    """Return the global variables of DuckDB's callers, where its replacement scan looks.
 
-    DuckDB passes over its own modules, which stand between it and its user if a relation is read.
+    DuckDB skips its own modules, whose frames are between DuckDB and its user if a relation is
+    read.
 
     Raises:
-        OptionError: Nothing in Python called DuckDB.
+        OptionError: DuckDB was not called from Python.
     """
     namespaces: list[dict[str, object]] = []
     frame = inspect.currentframe()
@@ -100,33 +101,33 @@ def _namespaces() -> list[dict[str, object]]:
             if module.partition(".")[0] != "duckdb":
                 return namespaces
         frame = frame.f_back
-    message = "call the table function behind FROM, not the function that it calls itself"
+    message = "call the table function after FROM, not the internal function that it calls"
     raise OptionError(message)
 
 
-def shown(topic: str | list[str]) -> str:
-    """What a statement names, for messages and for the name of a variable."""
+def topic_label(topic: str | list[str]) -> str:
+    """Return a short name of the topics, for messages and for the name of the variable."""
     names = topic if isinstance(topic, str) else ", ".join(topic)
-    cut = len(names) > _MAX_SHOWN_CHARACTERS
-    return f"topic {names[:_MAX_SHOWN_CHARACTERS]}{'…' if cut else ''}"
+    is_too_long = len(names) > _MAX_SHOWN_CHARACTERS
+    return f"topic {names[:_MAX_SHOWN_CHARACTERS]}{'…' if is_too_long else ''}"
 
 
-def is_texts(value: object) -> bool:
-    """Whether a value is a list of texts."""
+def is_string_list(value: object) -> bool:
+    """Return whether a value is a list of strings."""
     return isinstance(value, list) and all(isinstance(each, str) for each in value)
 
 
-def argument(name: str, value: object) -> object:
-    """What `open_topic` takes for an argument as it comes out of JSON.
+def convert_argument(name: str, value: object) -> object:
+    """Convert an argument that arrived as JSON to the value that `open_topic` takes.
 
-    A text is read as in other surfaces, unless SQL has a list for it.
+    Text is parsed as on other surfaces, except for options that are lists in SQL.
 
     Args:
-        name: Its name.
-        value: What came.
+        name: Name of the option.
+        value: Value from the JSON.
 
     Raises:
-        OptionError: It is not a value of that option.
+        OptionError: The option does not allow the value.
     """
     if name not in OPTIONS:
         return value
@@ -140,7 +141,7 @@ def argument(name: str, value: object) -> object:
 
 
 def _message_id(parts: dict[str, object]) -> object:
-    """A struct as a message id; another as it is, to be refused like all that is not a bound."""
+    """Return a struct as a message id; return other structs unchanged, for the option to refuse."""
     message_id = (parts.get("ledger"), parts.get("entry"), parts.get("batch") or 0)
     is_message_id = parts.keys() <= {"ledger", "entry", "batch"} and None not in message_id
     return message_id if is_message_id else parts

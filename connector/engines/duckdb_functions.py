@@ -1,14 +1,14 @@
-"""Table functions in DuckDB's SQL: the topic that a statement names becomes a dataset to scan.
+"""Table functions in DuckDB's SQL: read topics, and list what a bucket contains.
 
 `read_pulsar` is a table macro over `query_table(name)`. The name is the result of a scalar
-function, which DuckDB evaluates while it binds the statement: the function opens the topic and puts
-the dataset, under a name that is used once, among the Python variables in which DuckDB's
-replacement scan looks. As soon as DuckDB has found it, the variable is gone, and the dataset lives
-as long as the plan of the statement. Projection and filters reach `TopicDataset.scanner`. DuckDB
-trusts it with the filters that it hands over, and applies the others itself.
+function, which DuckDB evaluates while it binds the statement. The function opens the topic and
+makes the dataset a Python variable with a unique name, where DuckDB's replacement scan finds it. As
+soon as DuckDB holds the dataset, the variable is deleted; the dataset lives as long as the
+statement's plan. DuckDB pushes projection and filters down to `TopicDataset.scanner`. It does not
+repeat the filters that it pushes down, and applies the others itself.
 
-Arguments travel from the macro to the function as JSON: DuckDB wants typed parameters of a function
-in Python, and most options may have several types.
+The macro passes its arguments to the function as JSON, because DuckDB requires typed parameters of
+Python functions, and most options allow several types.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ from connector.engines.duckdb_binding import (
     PLACE_OPTIONS,
     Catalogs,
     Variable,
-    argument,
-    is_texts,
-    shown,
+    convert_argument,
+    is_string_list,
+    topic_label,
 )
 from connector.options.kinds import FLAG
 from connector.options.option import hidden_arguments, takes_options
@@ -59,21 +59,25 @@ _PLAN = "pulsar_plan"
 _NUMBERS = itertools.count(1)
 
 _UNTIL = "until"
-"""The option `end` by a name that SQL takes without quotes."""
-_ZONES = "pulsar_zones"
+"""Alias of the option `end` that SQL accepts without quotes."""
+_LIST_ZONES = "pulsar_zones"
 _STATISTICS = "statistics"
 LISTINGS = ("pulsar_topics", "pulsar_ledgers", "pulsar_blocks", "pulsar_objects")
-"""The table functions of `connector.catalog.tables.TABLES`."""
+"""Table functions for `connector.catalog.tables.TABLES`."""
 _CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
-"""Options that hold credentials, and those that name the places that they are for."""
-_READING = ("url", *(n for n, each in OPTIONS.items() if each.in_python_only is None), _UNTIL)
+"""By option that holds credentials, the options that name the locations they are for."""
+_READ_PARAMETERS = (
+    "url",
+    *(n for n, each in OPTIONS.items() if each.in_python_only is None),
+    _UNTIL,
+)
 _WHERE = "where"
 _MACROS = {
-    _READ: _READING,
-    _PLAN: (*_READING, _WHERE),
-    _ZONES: ("topic", _STATISTICS, *PLACE_OPTIONS),
+    _READ: _READ_PARAMETERS,
+    _PLAN: (*_READ_PARAMETERS, _WHERE),
+    _LIST_ZONES: ("topic", _STATISTICS, *PLACE_OPTIONS),
 } | dict.fromkeys(LISTINGS, ("topic", *PLACE_OPTIONS))
-"""The named parameters of each table function; those that read have the topic before them."""
+"""The named parameters of each table function; those that read take the topic before them."""
 
 
 @takes_options(OPTIONS)
@@ -84,58 +88,64 @@ def register_duckdb(
     on_bind: Callable[[TopicDataset], None] | None = None,
     **options: object,
 ) -> None:
-    """Give a DuckDB connection the table function `read_pulsar`, and tables of what there is.
+    """Add the table function `read_pulsar`, and listings of the bucket, to a DuckDB connection.
 
-    In SQL it is `read_pulsar(topic, option := …, …)`. `topic` is a name, a glob, or a list of
-    these; the options are those of `open_topic`, none of them required; `until` is the same as
-    `"end"`, which has to be quoted. A bound is a timestamp (UTC if it has no time zone), a text, or
+    In SQL, call `read_pulsar(topic, option := …, …)`. `topic` is a name, a glob, or a list of
+    these. The options are those of `open_topic`, all optional. `until` is an alias of `"end"`,
+    which SQL requires to be quoted. A bound is a timestamp (UTC if it has no time zone), a text, or
     a message id: `[ledger, entry, batch]` or `{'ledger': …, 'entry': …, 'batch': …}`, with or
     without the batch index.
-    `storage_options`, `metadata_options` and `buckets` are each a STRUCT, a MAP, or the text of a
-    JSON object; `metadata` is a VARCHAR, or a STRUCT or MAP by topic; `decryption_keys` a VARCHAR
-    (path or PEM text), or a STRUCT or MAP of these by name; `schema` a VARCHAR (path, JSON text, or
-    name of a type), a JSON, or a STRUCT, MAP or list of them. Arguments are constants or parameters
-    of the statement. Each execution reads the topic as it is then, by the schema that the statement
-    was bound with.
 
-    On an in-memory database, connections made by `con.cursor()` have the function too. To a
-    database file nothing is written, so each connection to it has to be registered; views over
-    `read_pulsar` can be kept in it. Registering a connection again replaces what was given before.
+    Types of the options that are not plain values:
 
-    `pulsar_topics()`, `pulsar_ledgers()`, `pulsar_blocks()` and `pulsar_objects()` give the bucket
-    as tables (`connector.catalog.tables`), as it is then too. Their parameters are `topic`, a
-    name, a glob or a list of these, and the options that say where: `url`, `storage_options`,
-    `metadata`, `metadata_options`, `buckets`. `pulsar_zones()` gives what statistics know, and
-    takes `statistics` too, unless that is registered.
+    - `storage_options`, `metadata_options`, `buckets`: a STRUCT, a MAP, or the text of a JSON
+      object.
+    - `metadata`: a VARCHAR, or a STRUCT or MAP by topic.
+    - `decryption_keys`: a VARCHAR (path or PEM text), or a STRUCT or MAP of these by name.
+    - `schema`: a VARCHAR (path, JSON text, or name of a type), a JSON, or a STRUCT, MAP or list.
 
-    `pulsar_plan(topic, option := …, …)` says what `read_pulsar` of the same would read, and what it
-    leaves out and why, in `connector.scan.plan_table.PLAN_SCHEMA`. It takes a condition besides, as
-    `"where"`: a VARCHAR in SQL (`connector.filters.where`), for it does not see the WHERE of a
-    statement.
+    Arguments are constants or parameters of the statement. Each execution reads the topic's current
+    data, with the schema that the statement was bound with.
 
-    Credentials that are registered go to no other host than the one registered with them. If a
-    statement names `url`, `buckets` or `metadata` without the options for it, the registered
-    `storage_options` and `metadata_options` hold only if that is the same place
-    (`connector.engines.credential_scope`). The same goes for files that it names as `schema`;
-    `statistics` elsewhere are refused unless the statement has the options for them, and for the
-    bucket. Another bucket of the same store is the same place. Credentials that are registered
-    without a place hold for stores whose host is not in the URL, such as S3.
+    On an in-memory database, connections made by `con.cursor()` have the function too. Nothing is
+    written to a database file, so register each connection to it; the file can store views over
+    `read_pulsar`. Registering a connection again replaces its previous options.
 
-    DuckDB quotes the statement in its errors, so secrets belong in `storage_options`,
+    `pulsar_topics()`, `pulsar_ledgers()`, `pulsar_blocks()` and `pulsar_objects()` list the current
+    content of the bucket as tables (`connector.catalog.tables`). Their parameters are `topic` (a
+    name, a glob or a list of these) and the options for the location: `url`, `storage_options`,
+    `metadata`, `metadata_options`, `buckets`. `pulsar_zones()` lists the recorded statistics, and
+    also takes `statistics`, unless that is registered.
+
+    `pulsar_plan(topic, option := …, …)` returns what `read_pulsar` with the same arguments would
+    read, and what it prunes and why, as `connector.scan.plan_table.PLAN_SCHEMA`. It does not see
+    the statement's WHERE, so it takes a condition as `"where"`: a VARCHAR in SQL
+    (`connector.filters.where`).
+
+    Registered credentials are sent only to the host that they were registered with. If a statement
+    names `url`, `buckets` or `metadata` without the options for it, the registered
+    `storage_options` and `metadata_options` apply only if the host is the same
+    (`connector.engines.credential_scope`). Another bucket of the same store has the same host. The
+    rule also covers files that a statement names as `schema`. `statistics` on another host are
+    refused unless the statement has the options for them and for the bucket. Credentials that are
+    registered without a location apply to stores whose host is not in the URL, such as S3.
+
+    DuckDB quotes the statement in its errors. So pass secrets in `storage_options`,
     `metadata_options` and `decryption_keys` here, or in a parameter of the statement, not in its
     text.
 
     Args:
         con: The connection; or the module `duckdb`, for its default connection.
-        url: The URL that is read if a statement names none.
-        on_bind: Called with each topic that a statement names, when it is bound, even if only for
-            EXPLAIN; with it, what a statement would read is known before it is run.
-        options: Options of `open_topic` that hold if a statement does not name them; `catalog`
-            only if it names none of `url`, `storage_options`, `metadata`, `metadata_options` and
-            `buckets`. Beside a catalog, these options are for statements that name another place.
+        url: The URL to read if a statement names none.
+        on_bind: Called with each topic that a statement names, when DuckDB binds it, even for
+            EXPLAIN. Use it to learn what a statement would read before it runs.
+        options: Options of `open_topic` that apply if a statement does not set them. `catalog`
+            applies only if the statement sets none of `url`, `storage_options`, `metadata`,
+            `metadata_options` and `buckets`. With a catalog, these options are for statements that
+            name another location.
 
     Raises:
-        OptionError: There is no such option, or its value is not allowed; the catalog is that of
+        OptionError: An option does not exist, or its value is not allowed; the catalog belongs to
             another URL; `con` is not a connection, or `on_bind` not a function.
 
     Example:
@@ -177,10 +187,7 @@ def register_duckdb(
 def _statistics_folder(request: TopicRequest, catalog: Catalog) -> str | os.PathLike[str]:
     folder = catalog.statistics if request.statistics is None else request.statistics
     if folder is None:
-        message = (
-            "no statistics are given, neither in the statement (statistics := …) nor to"
-            " register_duckdb"
-        )
+        message = "no statistics: set them in the statement (statistics := …) or in register_duckdb"
         raise OptionError(message)
     return folder
 
@@ -203,11 +210,11 @@ def _macro(name: str, function: str) -> str:
 
 
 def _pass_argument(parameter: str) -> str:
-    """Return the SQL that passes an argument of a macro on.
+    """Return the SQL that passes a macro's argument to the function.
 
-    To DuckDB, `start = '…'` is the first argument without a name. It compares a text of the name
-    with the value, which fails if the text cannot be cast. So a BOOLEAN is passed on without being
-    computed, unless the parameter takes one, and `_check_booleans` refuses it.
+    DuckDB takes `start = '…'` for a positional argument: a comparison of the text 'start' with the
+    value, which fails if the text cannot be cast. So a BOOLEAN is not evaluated, unless the
+    parameter allows one, and `_check_booleans` refuses it.
     """
     if _takes_boolean(parameter):
         return f'"{parameter}"'
@@ -220,10 +227,10 @@ def _takes_boolean(parameter: str) -> bool:
 
 
 def _check_booleans(function: object, arguments: Mapping[str, object]) -> None:
-    """Refuse a BOOLEAN for a parameter that takes none.
+    """Refuse a BOOLEAN for a parameter that is not a flag.
 
     Raises:
-        OptionError: There is one, probably because `=` was written for `:=`.
+        OptionError: An argument is a BOOLEAN, probably because the user wrote `=` for `:=`.
     """
     for name, value in arguments.items():
         if isinstance(value, bool) and not _takes_boolean(name):
@@ -235,7 +242,7 @@ def _check_booleans(function: object, arguments: Mapping[str, object]) -> None:
 
 
 def _registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
-    """The function behind this connection's own macro, if it has one."""
+    """Return the scalar function that this connection's own macro calls, if it has one."""
     row = con.execute(
         "SELECT macro_definition FROM duckdb_functions()"
         " WHERE database_name = 'temp' AND function_name = 'read_pulsar'"
@@ -245,7 +252,7 @@ def _registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
 
 
 def _is_in_memory(con: DuckDBPyConnection | ModuleType) -> bool:
-    """Whether a macro in the current database is seen by all cursors, and stored nowhere."""
+    """Return whether all cursors see a macro in the current database, and no file stores it."""
     row = con.execute(
         "SELECT path IS NULL AND type = 'duckdb' FROM duckdb_databases()"
         " WHERE database_name = current_database()"
@@ -254,10 +261,11 @@ def _is_in_memory(con: DuckDBPyConnection | ModuleType) -> bool:
 
 
 class _Binder:
-    """The scalar function: opens what a statement names, and says where to find it.
+    """The scalar function: opens what a statement names, and returns the name of its variable.
 
-    Holds no connection: DuckDB holds this object, and a circle through DuckDB is never collected.
-    Its methods import what they need: a registration takes a fraction of the time of those imports.
+    It holds no connection: DuckDB holds this object, and a reference cycle through DuckDB is never
+    collected. Its methods import what they need, because the imports take many times longer than a
+    registration.
     """
 
     def __init__(
@@ -274,7 +282,7 @@ class _Binder:
         """Open a topic, or make a listing.
 
         Args:
-            text: JSON object of the macro's arguments, and which macro it is.
+            text: JSON object of the macro's arguments and the macro's name.
 
         Returns:
             The name of the Python variable, as an SQL identifier.
@@ -288,22 +296,22 @@ class _Binder:
             for name, value in hidden_arguments(OPTIONS, json.loads(text)).items()
             if value is not None
         }
-        # It may hold secrets, which no traceback shall show.
+        # The text may hold secrets, which tracebacks with local variables would show.
         del text
         function = arguments.pop("function", None)
         _check_booleans(function, arguments)
         if _UNTIL in arguments and "end" in arguments:
-            message = f'{_UNTIL} and "end" say the same: give one of them'
+            message = f'{_UNTIL} and "end" are the same option: give one of them'
             raise OptionError(message)
         if _UNTIL in arguments:
             arguments["end"] = arguments.pop(_UNTIL)
         topic = arguments.pop("topic", None)
-        is_listing = function in {_ZONES, *LISTINGS}
+        is_listing = function in {_LIST_ZONES, *LISTINGS}
         is_all = is_listing and topic is None
-        if not is_all and not isinstance(topic, str) and not is_texts(topic):
+        if not is_all and not isinstance(topic, str) and not is_string_list(topic):
             message = f"the topic must be a name, a glob, or a list of these, not {topic!r}"
             raise OptionError(message)
-        subject = function if is_all else shown(topic)
+        subject = function if is_all else topic_label(topic)
         source: object
         try:
             with use_spelling(_in_sql):
@@ -326,21 +334,21 @@ class _Binder:
 
         url, request = self._request(arguments)
         request = self._with_schema(request, arguments)
-        opened = self._open(topic, url, request, arguments)
-        if not opened.schema.names:
-            message = f"{option_name('columns')} names no column, and a table of DuckDB has one"
+        dataset = self._open(topic, url, request, arguments)
+        if not dataset.schema.names:
+            message = f"{option_name('columns')} is empty: a table in DuckDB needs a column"
             raise OptionError(message)
-        # Read once, so that no execution can have other columns than were bound.
-        values = opened.scan.options.filterable.values
+        # The schema is fixed here, so that every execution has the columns that DuckDB bound.
+        values = dataset.scan.options.filterable.values
         bound = replace(request, schema_version=None)
         bound = (
             replace(bound, value="raw") if values is None else replace(bound, schema=values.schema)
         )
         if self._on_bind is not None:
-            self._on_bind(opened)
+            self._on_bind(dataset)
         return row_estimate()(
             BoundTopic(
-                opened, lambda: self._open(topic, url, bound, arguments), self._variable.forget
+                dataset, lambda: self._open(topic, url, bound, arguments), self._variable.forget
             )
         )
 
@@ -377,14 +385,14 @@ class _Binder:
 
         def table() -> pa.Table:
             catalog = self._catalog(url, request, arguments)
-            if function == _ZONES:
+            if function == _LIST_ZONES:
                 return zones_table(catalog, _statistics_folder(request, catalog), topic)
             return TABLES[function.removeprefix("pulsar_")](catalog, topic)
 
         return BoundListing(table, self._variable.forget)
 
     def _with_schema(self, request: TopicRequest, arguments: Mapping[str, object]) -> TopicRequest:
-        """The request; a schema that lies elsewhere is read, without registered credentials."""
+        """Return the request, with a schema on another host read without registered credentials."""
         schema_places = (*_CREDENTIALS["storage_options"], "schema")
         is_foreign = "storage_options" not in arguments and not self._is_registered(
             schema_places, arguments
@@ -397,22 +405,23 @@ class _Binder:
         return replace(request, schema=read, schema_version=None)
 
     def _request(self, arguments: dict[str, object]) -> tuple[str, TopicRequest]:
-        """The URL, and the options, that hold for a statement.
+        """Return the URL and the options that apply to a statement.
 
         Raises:
-            OptionError: One has a value that is not allowed, or nothing says where to look.
+            OptionError: A value is not allowed, or no URL is set.
         """
-        read = {name: argument(name, value) for name, value in arguments.items()}
+        read = {name: convert_argument(name, value) for name, value in arguments.items()}
         options: dict[str, Any] = self._defaults | read
         for name in self._withheld_options(read):
             del options[name]
         if not arguments.keys().isdisjoint(PLACE_OPTIONS):
             options.pop("catalog", None)
         if "url" not in options:
-            message = "no url is given, neither in the statement (url := …) nor to register_duckdb"
+            message = "no url: set it in the statement (url := …) or in register_duckdb"
             raise OptionError(message)
         url, request = options.pop("url"), TopicRequest(**options)
-        # Options that are registered beside a catalog are for other places; its own are fixed.
+        # Options that are registered with a catalog are for other locations: the catalog fixes its
+        # own.
         fixed: dict[str, Any] = {
             n: each for n, each in read.items() if n != "url" and OPTIONS[n].is_fixed_by_catalog
         }
@@ -421,10 +430,10 @@ class _Binder:
         return url, request
 
     def _check_statistics(self, arguments: Mapping[str, object], request: TopicRequest) -> None:
-        """Refuse statistics elsewhere, to which the registered credentials would go.
+        """Refuse statistics on another host, which would receive the registered credentials.
 
         Raises:
-            OptionError: A statement names such a place.
+            OptionError: A statement names such a location.
         """
         catalog = request.catalog
         sent = request.storage_options if catalog is None else catalog.location.storage_options
@@ -432,13 +441,13 @@ class _Binder:
         is_own = not sent or "storage_options" in arguments
         if _STATISTICS in arguments and not is_own and not self._is_registered(places, arguments):
             message = (
-                "the statistics lie elsewhere, and register_duckdb's storage_options are for the"
-                " URL registered with them: give storage_options in the statement"
+                "the statistics are on another host, and register_duckdb's storage_options are for"
+                " the URL registered with them: set storage_options in the statement"
             )
             raise OptionError(message)
 
     def _withheld_options(self, arguments: Mapping[str, object]) -> list[str]:
-        """The registered credentials that must not go to a place that a statement names."""
+        """Return the registered credentials that a statement's locations must not receive."""
         return [
             name
             for name, places in _CREDENTIALS.items()
@@ -453,13 +462,13 @@ class _Binder:
         names = " and ".join(withheld)
         return (
             f" (register_duckdb's {names} were not sent there: they are for the URL registered with"
-            f" them. Give {names} in the statement.)"
+            f" them. Set {names} in the statement.)"
         )
 
     def _is_registered(self, places: Sequence[str], arguments: Mapping[str, object]) -> bool:
-        """Whether what a statement names leads to places that are registered.
+        """Return whether all locations in a statement have registered origins.
 
-        If none is registered, a store whose host the options name is known too.
+        If no location is registered, a store whose host is set by options counts as registered.
         """
         registered = [self._defaults[place] for place in places if place in self._defaults]
         new = origins([arguments.get(place) for place in places]) - origins(registered)
@@ -484,6 +493,6 @@ class _Binder:
             and request.statistics is None
             and catalog.statistics is not None
         ):
-            # A snapshot that a statement names, names statistics in its turn.
+            # A catalog snapshot in a statement may itself name statistics.
             self._check_statistics({**arguments, _STATISTICS: catalog.statistics}, request)
         return catalog

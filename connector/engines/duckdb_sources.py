@@ -1,4 +1,4 @@
-"""What DuckDB scans in the place of a table function: a bound topic, or a listing."""
+"""Datasets that DuckDB scans in place of a table function: a bound topic, or a listing."""
 
 from __future__ import annotations
 
@@ -19,32 +19,32 @@ if TYPE_CHECKING:
     from connector.scan.topic_scan import Scan
 
 _BYTES_PER_ROW = 100
-"""About how many bytes of a data object a message takes, to tell DuckDB how many rows to expect."""
+"""Rough size of a message in a data object, for the row estimate that DuckDB gets."""
 
 
 class BoundTopic(TopicDataset):
-    """A topic in the plan of a statement, opened anew for each execution but the first.
+    """A topic in a statement's plan, opened again for each execution except the first.
 
     Args:
-        opened: The topic.
-        open_dataset: Opens it anew.
-        on_bound: Called when DuckDB asks for the columns, which it does once it holds the object.
+        dataset: The topic.
+        open_dataset: Opens the topic again.
+        on_bound: Called when DuckDB requests the schema, which it does once it holds the object.
     """
 
     def __init__(
         self,
-        opened: TopicDataset,
+        dataset: TopicDataset,
         open_dataset: Callable[[], TopicDataset],
         on_bound: Callable[[], None],
     ) -> None:
-        super().__init__(opened.scan, opened.unsound)
+        super().__init__(dataset.scan, dataset.unsound)
         self._open = open_dataset
         self._on_bound = on_bound
         self._is_fresh = True
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns given unless others are named."""
+        """The default columns."""
         self._on_bound()
         return super().schema
 
@@ -54,30 +54,30 @@ class BoundTopic(TopicDataset):
         filter: pc.Expression | None = None,  # noqa: A002 - the name is Arrow's
         **tuning: object,
     ) -> TopicScanner:
-        """A scan of the ledgers there are now: a statement may be prepared once and run often."""
+        """Return a scan of the current ledgers: a prepared statement may run more than once."""
         if not self._is_fresh:
-            opened = self._open()
-            self.scan, self.unsound = opened.scan, opened.unsound
+            dataset = self._open()
+            self.scan, self.unsound = dataset.scan, dataset.unsound
         self._is_fresh = False
         return super().scanner(columns, filter, **tuning)
 
     def scanner_of(self, scan: Scan) -> TopicScanner:
-        """The scanner of a scan that was made from this dataset's."""
+        """Return the scanner of a scan derived from this dataset's."""
         return _BoundScanner(scan, self.unsound)
 
 
 class _BoundScanner(TopicScanner):
-    """A scan whose errors DuckDB reports."""
+    """A scanner whose errors DuckDB reports."""
 
     def to_reader(self) -> pa.RecordBatchReader:
-        """A reader that decodes ahead in threads of its own."""
+        """Return a reader that prefetches batches in its own threads."""
         return pa.RecordBatchReader.from_batches(
             self.projected_schema, _without_traceback(self.to_batches())
         )
 
 
 def _without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """The same batches; in DuckDB's message, an error's traceback would bury its own text."""
+    """Drop the traceback of an error: in DuckDB's message it would bury the error's own text."""
     try:
         yield from batches
     except PulsarOffloadError as error:
@@ -85,11 +85,11 @@ def _without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
-    """A table in the plan of a statement, made anew for each execution but the first.
+    """A table in a statement's plan, made again for each execution except the first.
 
     Args:
         make_table: Makes the table.
-        on_bound: Called when DuckDB asks for the columns, which it does once it holds the object.
+        on_bound: Called when DuckDB requests the schema, which it does once it holds the object.
     """
 
     def __init__(self, make_table: Callable[[], pa.Table], on_bound: Callable[[], None]) -> None:
@@ -105,7 +105,7 @@ class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
         return super().schema
 
     def scanner(self, *selection: object, **options: object) -> pads.Scanner:
-        """A scan of the table as it is now: a statement may be prepared once and run often."""
+        """Return a scan of the current table: a prepared statement may run more than once."""
         if self._is_fresh:
             self._is_fresh = False
             return super().scanner(*selection, **options)
@@ -113,11 +113,11 @@ class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
 
 
 def row_estimate() -> Callable[[BoundTopic], object]:
-    """What makes a bound topic tell DuckDB about how many rows it has.
+    """Return a wrapper by which a bound topic tells DuckDB its approximate number of rows.
 
-    By default DuckDB expects one row of a dataset, and would make the hash table of a join of the
-    topic, all of it in memory. Its class for this is not public; if it is missing, a topic stays a
-    plain dataset.
+    By default DuckDB expects one row from a dataset, and would build a join's hash table from the
+    whole topic, in memory. DuckDB's class for this is not public; if it is missing, the wrapper
+    returns the dataset unchanged.
     """
     try:
         from duckdb._sources.pyarrow import PyArrowDatasetSource
@@ -125,17 +125,17 @@ def row_estimate() -> Callable[[BoundTopic], object]:
         return lambda dataset: dataset
 
     class TopicSource(PyArrowDatasetSource):
-        """A bound topic as DuckDB takes it."""
+        """A bound topic, as a source for DuckDB."""
 
         def rows(self) -> int:
-            """About how many rows a scan gives; DuckDB only chooses by it which plan is best."""
+            """Estimate the number of rows; DuckDB uses it only to choose a plan."""
             topic: TopicDataset = self.obj
             ledgers = (ledger for each in topic.scan.topics for ledger in each.data)
             stored_bytes = sum(ledger.stored_bytes for ledger in ledgers)
             return max(1, stored_bytes // _BYTES_PER_ROW)
 
         def __arrow_c_stream__(self, requested_schema: object = None) -> object:
-            """By having this method the object passes for one that DuckDB can scan."""
+            """Mark the object as one that DuckDB can scan; the method must exist for that."""
             return self.obj.__arrow_c_stream__(requested_schema)
 
     return TopicSource

@@ -206,7 +206,7 @@ def test_catalog_that_is_given_is_not_opened_again() -> None:
     [
         ("pulsar_ledgers(topic := 'nothing-like-it')", "topic nothing-like-it: no offloaded topic"),
         ("pulsar_ledgers(topic := 5)", "the topic must be a name, a glob, or a list"),
-        ("pulsar_ledgers(topic := [])", "no topic is asked for"),
+        ("pulsar_ledgers(topic := [])", "no topic is named"),
         ("pulsar_ledgers(url := 5)", "url must be a path or URL"),
         ("pulsar_ledgers(url := '/no/such/folder')", "pulsar_ledgers: no such folder"),
         ("pulsar_ledgers(metadata := 5)", "not an int"),
@@ -232,7 +232,7 @@ def test_missing_url() -> None:
     """Where to look must be told, here or there."""
     with duckdb.connect() as con:
         register_duckdb(con)
-        with pytest.raises(duckdb.Error, match="no url is given"):
+        with pytest.raises(duckdb.Error, match="no url: set it in the statement"):
             con.execute("from pulsar_topics()")
         assert all_of(con, "select count(*) from pulsar_topics(url := $1)", [URL]) == [(7,)]
         with pytest.raises(OptionError, match="no option 'topic'"):
@@ -314,7 +314,7 @@ def expected_topics() -> list[str]:
 
 def test_zones_need_statistics(con: duckdb.DuckDBPyConnection) -> None:
     """Whoever names none is told where they can be named."""
-    with pytest.raises(duckdb.Error, match="no statistics are given, neither in the statement"):
+    with pytest.raises(duckdb.Error, match="no statistics: set them in the statement"):
         con.execute("from pulsar_zones()")
 
 

@@ -123,7 +123,7 @@ def test_storage_options_go_to_no_other_statistics(
     text = _run(sql.format(f"statistics := '{other.url}/s'"), _GOLDEN, value="raw", **given)
 
     assert other.told == []
-    assert "give storage_options in the statement" in text
+    assert "set storage_options in the statement" in text
     own_headers = {"client_kwargs": {"headers": {"Authorization": "mine"}}}
     named = f"url := '{_GOLDEN}', statistics := '{other.url}/s', storage_options := {own_headers}"
     with duckdb.connect() as con:
@@ -150,7 +150,7 @@ def test_storage_options_go_to_no_statistics_of_a_snapshot(
     text = _run(sql, _GOLDEN, **given)
 
     assert other.told == []
-    assert "give storage_options in the statement" in text
+    assert "set storage_options in the statement" in text
     with duckdb.connect() as con:
         register_duckdb(con, _GOLDEN, metadata=snapshot, **given)
         # The host has no statistics, which matters to who asks for them alone.
