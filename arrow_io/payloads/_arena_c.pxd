@@ -33,18 +33,18 @@ cdef class Arena:
     cdef object held_buffers
 
     cdef bint _append(self, long long position) noexcept nogil
-    cdef Py_ssize_t _payload(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
-    cdef bint _run_together(self, const long long* positions, Py_ssize_t count) noexcept nogil
-    cdef void _settle(self) noexcept nogil
-    cdef void _forget(self) noexcept nogil
+    cdef Py_ssize_t _read_payload(self, Py_ssize_t start, Py_ssize_t stop) noexcept nogil
+    cdef bint _append_batch(self, const long long* positions, Py_ssize_t count) noexcept nogil
+    cdef void _settle_counts(self) noexcept nogil
+    cdef void _blank_rolled_back(self) noexcept nogil
     cdef void _blank(self, Py_ssize_t node, long long first, long long stop) noexcept nogil
     cdef Py_ssize_t _fail(self, long long code, long long node, long long offset) noexcept nogil
-    cdef void _begin(self) noexcept nogil
-    cdef void _take_back(self) noexcept nogil
-    cdef Py_ssize_t _blame(self, long long node) noexcept nogil
-    cdef long long _slot(self, Py_ssize_t node) noexcept nogil
-    cdef long long _spare(self, Py_ssize_t node, long long values) noexcept nogil
-    cdef bint _spare_bytes(self, Py_ssize_t node, long long length) noexcept nogil
+    cdef void _reset_code(self) noexcept nogil
+    cdef void _roll_back(self) noexcept nogil
+    cdef Py_ssize_t _set_error_node(self, long long node) noexcept nogil
+    cdef long long _take_slot(self, Py_ssize_t node) noexcept nogil
+    cdef long long _count_overflow(self, Py_ssize_t node, long long values) noexcept nogil
+    cdef bint _count_overflow_bytes(self, Py_ssize_t node, long long length) noexcept nogil
     cdef void _note_full(self, Py_ssize_t node) noexcept nogil
     cdef bint _null(self, Py_ssize_t node) noexcept nogil
     cdef void _zero(self, Py_ssize_t node, long long k) noexcept nogil
@@ -60,7 +60,7 @@ cdef class Arena:
     cdef bint _put_text(self, Py_ssize_t node, Py_ssize_t start, long long length) noexcept nogil
     cdef bint _close_struct(self, Py_ssize_t node) noexcept nogil
     cdef bint _put_scaled(self, Py_ssize_t node, Py_ssize_t scale, long long value, Py_ssize_t offset) noexcept nogil
-    cdef bint _instant(self, Py_ssize_t node, long long seconds, long long nanoseconds, long long units, Py_ssize_t offset) noexcept nogil
+    cdef bint _convert_instant(self, Py_ssize_t node, long long seconds, long long nanoseconds, long long units, Py_ssize_t offset) noexcept nogil
     cdef long long _big_endian(self, Py_ssize_t i, long long size) noexcept nogil
     cdef long long _little_endian(self, Py_ssize_t i, long long size) noexcept nogil
     cdef bint _is_text(self, Py_ssize_t i, Py_ssize_t stop) noexcept nogil

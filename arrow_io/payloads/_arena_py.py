@@ -1,23 +1,23 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""The arena: one buffer that holds the buffers of all Arrow arrays which payloads are read into.
+"""The arena: one buffer that contains the buffers of all Arrow arrays that payloads are read into.
 
-Cython in pure-Python mode, as are its subclasses, one for each encoding. Each of these files is
-also compiled, under a name that ends in `_c` instead of `_py`; `core.builds` chooses. Both builds
-fill the same buffers for every input, hostile input included. The C declarations of this file stand
-in `_arena_c.pxd`, where the compiled subclasses find them.
+This module is written in Cython's pure-Python mode, as are its subclasses, one for each encoding.
+Each of these files is also compiled, under a name that ends in `_c` instead of `_py`; `core.builds`
+chooses one. Both builds fill the same buffers for every input, including hostile input. The C
+declarations of this file are in `_arena_c.pxd`, for the compiled subclasses.
 
 Rules of these files:
 
-* One walk over a payload appends each value where it belongs. Nothing is allocated here. What a
-  node has no room for is counted and written to a spare place, which each node has behind its
-  others; the walk goes on. At its end the payload's values are taken back. The caller gets `FULL`
-  and what all nodes need, and comes again with an arena that is large enough.
-* Bounds checks are off in the compiled build, so every length read from the bytes is compared with
-  what remains *before* it is used, and every count with its node's capacity *before* it is raised.
-  Nesting is as deep as the schema, or `MAX_DEPTH` if values are only read over.
-* No Python object is made and no error is raised for bad bytes: a position of −1 says that the
-  payload does not fit, `result` says why, and the caller raises the typed error.
+* One pass over a payload appends each value to its node. Nothing is allocated here. A value that
+  does not fit into its node is counted and written to the node's spare slot, which follows its
+  other slots; the pass continues. At its end the payload's values are rolled back. The caller gets
+  `FULL` and what all nodes need, and retries with a larger arena.
+* Bounds checks are off in the compiled build. So every length from the bytes is compared with the
+  remaining bytes *before* it is used, and every count with its node's capacity *before* it is
+  raised. Nesting is limited by the schema, or by `MAX_DEPTH` for values that are skipped.
+* Invalid bytes create no Python object and raise no error: a position of −1 means that the payload
+  does not fit, `result` holds the reason, and the caller raises the typed error.
 """
 
 from __future__ import annotations
@@ -42,29 +42,28 @@ _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 _EIGHT_PLACES = cython.declare(cython.ulonglong, 0x0102040810204080)
 _EIGHT_ONES = cython.declare(cython.ulonglong, 0x0101010101010101)
 _SECOND_NANOSECONDS = cython.declare(cython.longlong, 10**9)
-# So many of them are in range as nanoseconds.
+# Up to this number, seconds fit into 64 bits as nanoseconds.
 _PLAIN_SECONDS = cython.declare(cython.longlong, 1 << 33)
 _MAX_FLOAT = cython.declare(cython.double, (2 - 2**-24) * 2.0**127)
 _ALIGNMENT = cython.declare(cython.longlong, 64)
 _MAX_COMPARED = cython.declare(cython.Py_ssize_t, 64)
-# Payloads between two copies of the counts.
-_TOGETHER = cython.declare(cython.Py_ssize_t, 64)
+# Number of payloads between two copies of the counts.
+_BATCH_ROWS = cython.declare(cython.Py_ssize_t, 64)
 
 
 @cython.cclass
 class Arena:
-    """A program and the arena that it fills; a subclass knows the encoding of the payloads.
+    """A program and the arena that it fills; a subclass implements the encoding of the payloads.
 
     Args:
-        ops: The program, `OP_WIDTH` numbers an op; the first is that of the whole payload.
-        links: Numbers that ops point to.
-        constants: Names, symbols and default values that ops point to; the first 256 bytes give
-            the value of each Base64 digit, 255 for all else.
+        ops: The program, `OP_WIDTH` numbers per op; the first op reads the whole payload.
+        links: Numbers that ops refer to.
+        constants: Names, symbols and default values that ops refer to. The first 256 bytes map each
+            character to its Base64 value, 255 for others.
         nodes: The nodes, `NODE_WIDTH` numbers each; the first is that of the whole payload.
-        counts: How many values each node has, then how many bytes each node has; then both once
-            more, as they were before a payload that is not far back, or, once one was taken back,
-            as it would have left them.
-        hints: Which field of a JSON record followed which, as far as seen.
+        counts: Number of values of each node, then number of bytes of each node. Then a second copy
+            of both: saved before a recent payload or, after a rollback, what the payload needed.
+        hints: For JSON, which field of a record followed which; for protobuf, tokens and groups.
         powers: 10⁰ … 10²².
     """
 
@@ -112,7 +111,7 @@ class Arena:
     ) -> None:
         """Fill this arena from now on: six views of one buffer, whose first 64 bytes are scratch.
 
-        It was given to `clear`.
+        The buffer must have been passed to `clear`.
         """
         if cython.compiled:
             self.a8 = cython.address(bytes_[0])
@@ -139,26 +138,25 @@ class Arena:
         result: cython.longlong[::1],
         is_canonical: cython.bint = False,
     ) -> None:
-        """Append the values of the payloads at positions `[first, stop)`, all in `data`.
+        """Append the values of the payloads at positions `[first, stop)` of `data`.
 
         Args:
             data: The bytes.
-            positions: Where each payload stands in them; `ABSENT`: its value is null.
+            positions: Position of each payload in `data`; `ABSENT`: its value is null.
             first: Number of the first payload.
-            stop: Number behind the last payload.
-            result: Receives `[row, code, node, offset]`: the payload that was not appended, `stop`
-                if all were; why it was not; the node that did not take its value, or `ABSENT`;
-                and where in `data` that was noticed.
-            is_canonical: Whether the payloads were already written anew, because they were
-                `NOT_CANONICAL`.
+            stop: End of the payload numbers, exclusive.
+            result: Receives `[row, code, node, offset]`: the payload that was not appended, or
+                `stop` if all were; the reason; the node that refused its value, or `ABSENT`; and
+                where in `data` the problem was found.
+            is_canonical: Whether the payloads were rewritten because they were `NOT_CANONICAL`.
         """
         row: cython.Py_ssize_t = first
-        begin: cython.Py_ssize_t
-        until: cython.Py_ssize_t
-        together: cython.Py_ssize_t = _TOGETHER
+        batch_start: cython.Py_ssize_t
+        batch_stop: cython.Py_ssize_t
+        batch_rows: cython.Py_ssize_t = _BATCH_ROWS
         state: cython.Py_ssize_t = 2 * self.node_count
         self.is_canonical = is_canonical
-        self._begin()
+        self._reset_code()
         if cython.compiled:
             self.p = cython.address(data[0])
             self.size = data.shape[0]
@@ -171,32 +169,33 @@ class Arena:
                     memcpy(self.saved, self.counts, state * 8)
                 else:
                     self.saved[:state] = self.counts[:state]
-                begin = row
-                until = min(row + together, stop)
+                batch_start = row
+                batch_stop = min(row + batch_rows, stop)
                 if cython.compiled:
-                    if self._run_together(cython.address(positions[row]), until - row):
-                        self._settle()
-                        row = until
+                    if self._append_batch(cython.address(positions[row]), batch_stop - row):
+                        self._settle_counts()
+                        row = batch_stop
                         continue
-                while row < until and self._append(positions[row]) and self.code == tables.OK:
+                while row < batch_stop and self._append(positions[row]) and self.code == tables.OK:
                     row += 1
-                self._settle()
-                if row < until:
-                    self._take_back()
-                    self._forget()
-                    if row == begin:
+                self._settle_counts()
+                if row < batch_stop:
+                    self._roll_back()
+                    self._blank_rolled_back()
+                    if row == batch_start:
                         break
-                    # Those before it come again, and then it, so that it is taken back alone.
-                    together = row - begin
-                    row = begin
-                    self._begin()
+                    # Retry the payloads before it, then this one alone, so that only its own
+                    # values are rolled back.
+                    batch_rows = row - batch_start
+                    row = batch_start
+                    self._reset_code()
         result[tables.RESULT_ROW] = row
         result[tables.RESULT_CODE] = self.code
         result[tables.RESULT_NODE] = self.code_node
         result[tables.RESULT_OFFSET] = self.code_offset
 
     def append_null(self) -> bool:
-        """Append a null for a payload that cannot be decoded; false if it finds no room."""
+        """Append a null for a payload that cannot be decoded; return False if there is no room."""
         self.code = tables.OK
         return self._null(0) and self.code == tables.OK
 
@@ -204,8 +203,8 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _begin(self) -> cython.void:
-        """Nothing is wrong yet."""
+    def _reset_code(self) -> cython.void:
+        """Clear the result."""
         self.code = tables.OK
         self.code_node = tables.ABSENT
         self.code_offset = 0
@@ -214,8 +213,8 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _take_back(self) -> cython.void:
-        """Forget the values since the counts were saved, but not how many there were."""
+    def _roll_back(self) -> cython.void:
+        """Remove the values since the counts were saved, and save the counts that they reached."""
         node: cython.Py_ssize_t
         at: cython.Py_ssize_t
         k: cython.longlong
@@ -242,9 +241,9 @@ class Arena:
         stop: cython.longlong = start + (position & _MASK32)
         i: cython.Py_ssize_t
         if position == tables.ABSENT:
-            self._settle()
+            self._settle_counts()
             return self._null(0)
-        i = self._payload(start, stop)
+        i = self._read_payload(start, stop)
         if i >= 0 and i != stop:
             i = self._fail(tables.TRAILING, tables.ABSENT, i)
         return i >= 0
@@ -252,32 +251,32 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Append the values of one payload, `[start, stop)`; the position behind them, or −1."""
+    def _read_payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Append the values of one payload, `[start, stop)`; return its end, or −1."""
         return self._fail(tables.NO_MATCH, tables.ABSENT, min(start, stop))
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _run_together(
+    def _append_batch(
         self,
-        positions: cython.pointer[cython.const[cython.longlong]],  # noqa: ARG002 - a subclass's
+        positions: cython.pointer[cython.const[cython.longlong]],  # noqa: ARG002 - for subclasses
         count: cython.Py_ssize_t,  # noqa: ARG002
     ) -> cython.bint:
-        """Append some payloads together; false if none was, so that they come one by one."""
+        """Append payloads batch_rows; return False if none was, so that each must be read alone."""
         return False
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _settle(self) -> cython.void:
-        """Let the counts be right, if `_payload` leaves that for later."""
+    def _settle_counts(self) -> cython.void:
+        """Update the counts, if `_read_payload` defers that."""
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _forget(self) -> cython.void:
-        """Let places of values that were taken back be blank, if `_payload` asks for that."""
+    def _blank_rolled_back(self) -> cython.void:
+        """Blank the slots of values that were rolled back, if `_read_payload` requires that."""
 
     @cython.final
     @cython.cfunc
@@ -286,13 +285,13 @@ class Arena:
     def _blank(
         self, node: cython.Py_ssize_t, first: cython.longlong, stop: cython.longlong
     ) -> cython.void:
-        """Blank those places `[first, stop)` of a node for which there is room."""
+        """Blank those slots `[first, stop)` of a node that exist."""
         stop = min(stop, self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY])
         if first < stop:
             _blank(self.a8, self.nodes, node, first, stop)
 
     # ------------------------------------------------------------------------
-    # Nodes: each `_put…` appends one value to a node, and says whether the payload fits until here
+    # Nodes: each `_put…` appends one value to a node, and returns whether the payload still fits
 
     @cython.final
     @cython.cfunc
@@ -310,8 +309,8 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _blame(self, node: cython.longlong) -> cython.Py_ssize_t:
-        """Say of what is wrong that it is in this node."""
+    def _set_error_node(self, node: cython.longlong) -> cython.Py_ssize_t:
+        """Set the node of an error that was already recorded."""
         self.code_node = node
         return -1
 
@@ -320,11 +319,11 @@ class Arena:
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _slot(self, node: cython.Py_ssize_t) -> cython.longlong:
-        """Take the place of one more value that is not null; −1 if that is one too many."""
+    def _take_slot(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """Return the slot for one more value, valid by default; −1 if there are too many."""
         k: cython.longlong = self.counts[node]
         if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
-            return self._spare(node, 1)
+            return self._count_overflow(node, 1)
         self.counts[node] = k + 1
         return k
 
@@ -332,8 +331,8 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _spare(self, node: cython.Py_ssize_t, values: cython.longlong) -> cython.longlong:
-        """Count values that a node has no room for; the place for all such, −1 if too many."""
+    def _count_overflow(self, node: cython.Py_ssize_t, values: cython.longlong) -> cython.longlong:
+        """Count values that do not fit; return the spare slot, or −1 if there are too many."""
         if values > tables.MAX_OFFSET - self.counts[node]:
             return self._fail(tables.TOO_LARGE, node, 0)
         self._note_full(node)
@@ -344,8 +343,10 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _spare_bytes(self, node: cython.Py_ssize_t, length: cython.longlong) -> cython.bint:
-        """Count bytes that a node has no room for; false if there are too many."""
+    def _count_overflow_bytes(
+        self, node: cython.Py_ssize_t, length: cython.longlong
+    ) -> cython.bint:
+        """Count bytes that do not fit; return False if there are too many."""
         if length > tables.MAX_OFFSET - self.used[node]:
             self._fail(tables.TOO_LARGE, node, 0)
             return False
@@ -367,13 +368,13 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _null(self, node: cython.Py_ssize_t) -> cython.bint:
-        """A null, and for a struct nulls in all that is below it."""
+        """Append a null; for a struct, also to all nodes below it."""
         stop: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.STOP]
         at: cython.Py_ssize_t
         k: cython.longlong
         storage: cython.longlong
         while node < stop:
-            k = self._slot(node)
+            k = self._take_slot(node)
             if k < 0:
                 return False
             at = node * tables.NODE_WIDTH
@@ -389,7 +390,7 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _zero(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
-        """Let value `k` of a node be zero or empty."""
+        """Set value `k` of a node to zero or empty."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         storage: cython.longlong = self.nodes[at + tables.STORAGE]
         place: cython.longlong = self.nodes[at + tables.DATA] + k
@@ -415,9 +416,9 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _put(self, node: cython.Py_ssize_t, value: cython.longlong) -> cython.bint:
-        """A whole number, which fits the width of the node."""
+        """Append an integer, which must fit the node's width."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
-        k: cython.longlong = self._slot(node)
+        k: cython.longlong = self._take_slot(node)
         storage: cython.longlong = self.nodes[at + tables.STORAGE]
         if k < 0:
             return False
@@ -441,15 +442,15 @@ class Arena:
     def _put_double(
         self, node: cython.Py_ssize_t, value: cython.double, offset: cython.Py_ssize_t
     ) -> cython.bint:
-        """A floating-point number; one of four bytes takes only what is in its range."""
+        """Append a floating-point number; a 32-bit node refuses finite numbers out of its range."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong
         narrow: cython.bint = self.nodes[at + tables.STORAGE] == tables.INT32
-        # An infinity or NaN differs from itself minus itself.
+        # For infinities and NaN, the difference is NaN.
         if narrow and (value >= _MAX_FLOAT or value <= -_MAX_FLOAT) and value - value == 0:
             self._fail(tables.OUT_OF_RANGE, node, offset)
             return False
-        k = self._slot(node)
+        k = self._take_slot(node)
         if k < 0:
             return False
         k += self.nodes[at + tables.DATA]
@@ -464,14 +465,14 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _is_tie(self, node: cython.Py_ssize_t, value: cython.double) -> cython.bint:
-        """Whether a node has floats of four bytes, and this is the middle of two of them.
+        """Return whether a node has 32-bit floats, and the value is halfway between two of them.
 
-        If the number was rounded to it, to round it once more may give the wrong one of the two.
+        If the value is itself rounded, rounding it again may choose the wrong float.
         """
         error: cython.double
         if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] != tables.INT32:
             return False
-        # The first bytes of the arena serve to see the nearest float.
+        # The scratch bytes convert to the nearest float.
         self.f32[0] = value
         error = value - self.f32[0]
         value += error
@@ -485,7 +486,7 @@ class Arena:
     def _put_int128(
         self, node: cython.Py_ssize_t, high: cython.ulonglong, low: cython.ulonglong
     ) -> cython.bint:
-        k: cython.longlong = self._slot(node)
+        k: cython.longlong = self._take_slot(node)
         if k < 0:
             return False
         k = 2 * (self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k)
@@ -505,12 +506,12 @@ class Arena:
         start: cython.Py_ssize_t,
         length: cython.longlong,
     ) -> cython.bint:
-        """Bytes of the value that `_close_bytes` will append."""
+        """Add bytes of the value that `_close_bytes` will append."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         used: cython.longlong = self.used[node]
         target: cython.longlong = self.nodes[at + tables.BYTES] + used
         if length > self.nodes[at + tables.BYTES_CAPACITY] - used:
-            return self._spare_bytes(node, length)
+            return self._count_overflow_bytes(node, length)
         if cython.compiled:
             copy(self.a8 + target, source + start, length)
         else:
@@ -527,7 +528,7 @@ class Arena:
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         used: cython.longlong = self.used[node]
         if used >= self.nodes[at + tables.BYTES_CAPACITY]:
-            return self._spare_bytes(node, 1)
+            return self._count_overflow_bytes(node, 1)
         self.a8[self.nodes[at + tables.BYTES] + used] = byte
         self.used[node] = used + 1
         return True
@@ -538,7 +539,7 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _close_bytes(self, node: cython.Py_ssize_t) -> cython.bint:
-        k: cython.longlong = self._slot(node)
+        k: cython.longlong = self._take_slot(node)
         if k < 0:
             return False
         self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.used[node]
@@ -556,7 +557,7 @@ class Arena:
         start: cython.Py_ssize_t,
         length: cython.longlong,
     ) -> cython.bint:
-        """One whole value."""
+        """Append one whole value."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong = self.counts[node]
         used: cython.longlong = self.used[node]
@@ -591,7 +592,7 @@ class Arena:
     def _put_text(
         self, node: cython.Py_ssize_t, start: cython.Py_ssize_t, length: cython.longlong
     ) -> cython.bint:
-        """Text of the payload; false if it is not UTF-8."""
+        """Append text of the payload; return False if it is not UTF-8."""
         if not self._is_text(start, start + length):
             self._fail(tables.BAD_UTF8, node, start)
             return False
@@ -602,7 +603,7 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _close_struct(self, node: cython.Py_ssize_t) -> cython.bint:
-        """A struct of the values since the last; those left out are null.
+        """Append a struct of its children's last values; missing children are null.
 
         A record without fields is a boolean.
         """
@@ -616,7 +617,7 @@ class Arena:
             if self.counts[child] == count and not self._null(child):
                 return False
             child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
-        return self._slot(node) >= 0
+        return self._take_slot(node) >= 0
 
     @cython.final
     @cython.cfunc
@@ -630,7 +631,7 @@ class Arena:
         value: cython.longlong,
         offset: cython.Py_ssize_t,
     ) -> cython.bint:
-        """A whole number in the unit of its column."""
+        """Append an integer in the unit of its column."""
         divisor: cython.longlong = self.links[scale + tables.DIVISOR]
         if value < self.links[scale + tables.LOW] or value > self.links[scale + tables.HIGH]:
             self._fail(tables.OUT_OF_RANGE, node, offset)
@@ -639,7 +640,7 @@ class Arena:
             if value % divisor != 0:
                 self._fail(tables.TOO_PRECISE, node, offset)
                 return False
-            # Exact, so that C and Python divide alike.
+            # There is no remainder, so C and Python divide alike.
             value = value // divisor
         return self._put(node, value * self.links[scale + tables.MULTIPLIER])
 
@@ -647,7 +648,7 @@ class Arena:
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _instant(
+    def _convert_instant(
         self,
         node: cython.Py_ssize_t,
         seconds: cython.longlong,
@@ -655,14 +656,14 @@ class Arena:
         units: cython.longlong,
         offset: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Seconds and nanoseconds `[0, 10⁹)` in `units` a second, 10⁶ or 10⁹; left in `number`.
+        """Convert seconds and nanoseconds to `units` per second, 10⁶ or 10⁹; set `number`.
 
         Args:
-            node: The node that it is for.
+            node: The node for errors.
             seconds: The seconds.
-            nanoseconds: The nanoseconds.
-            units: The unit.
-            offset: Where they stand, for errors.
+            nanoseconds: The nanoseconds; out of `[0, 10⁹)` they are an error.
+            units: Units per second.
+            offset: Where they are stored, for errors.
         """
         unit: cython.longlong
         most: cython.longlong = _MAX63
@@ -673,7 +674,7 @@ class Arena:
             and 0 <= seconds < _PLAIN_SECONDS
             and 0 <= nanoseconds < _SECOND_NANOSECONDS
         ):
-            # By far the most common.
+            # The most common case.
             self.number = seconds * _SECOND_NANOSECONDS + nanoseconds
             return True
         unit = _SECOND_NANOSECONDS // units
@@ -694,7 +695,7 @@ class Arena:
             self._fail(tables.OUT_OF_RANGE, node, offset)
             return False
         if seconds < 0:
-            # Towards zero first: the product alone may be out of range.
+            # Round towards zero first: the product alone may be out of range.
             self.number = (seconds + 1) * units - (units - fraction)
         else:
             self.number = seconds * units + fraction
@@ -708,7 +709,7 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _big_endian(self, i: cython.Py_ssize_t, size: cython.longlong) -> cython.longlong:
-        """A signed number of 1 to 8 bytes."""
+        """Read a signed number of 1 to 8 bytes."""
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         k: cython.Py_ssize_t
@@ -724,7 +725,7 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _little_endian(self, i: cython.Py_ssize_t, size: cython.longlong) -> cython.longlong:
-        """A signed number of 4 or 8 bytes."""
+        """Read a signed number of 4 or 8 bytes."""
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         k: cython.Py_ssize_t
@@ -740,7 +741,7 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _is_text(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Whether these bytes are UTF-8."""
+        """Return whether bytes are UTF-8."""
         c: cython.int
         low: cython.int
         high: cython.int
@@ -754,7 +755,7 @@ class Arena:
             i += 1
             if c < 0x80:
                 continue
-            # The second byte of the shortest and the last sequences has a range of its own.
+            # After some first bytes, the second byte has a smaller range.
             low = 0x80
             high = 0xBF
             if c < 0xC2 or c > 0xF4:
@@ -788,16 +789,16 @@ def lay_out(
     first: cython.Py_ssize_t,
     guard_bytes: cython.Py_ssize_t,
 ) -> int:
-    """Give the regions of each node their places in an arena, by its capacities.
+    """Assign a location in the arena to the regions of each node, by its capacities.
 
     Args:
-        nodes: The nodes; receive the places.
-        count: How many there are.
-        first: Where the first region may begin, a multiple of 64.
-        guard_bytes: How many bytes are to stand before and behind each region, a multiple of 64.
+        nodes: The nodes; receive the locations.
+        count: Number of nodes.
+        first: Lower bound of the first region, a multiple of 64.
+        guard_bytes: Unused bytes before and after each region, a multiple of 64.
 
     Returns:
-        How many bytes the arena takes.
+        Size of the arena in bytes.
     """
     node: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -809,7 +810,7 @@ def lay_out(
         for node in range(count):
             at = node * tables.NODE_WIDTH
             storage = nodes[at + tables.STORAGE]
-            # With the place for values that find no room.
+            # Including the spare slot.
             places = nodes[at + tables.CAPACITY] + 1
             width = _width(storage)
             nodes[at + tables.VALID] = place
@@ -838,7 +839,7 @@ def _aligned(length: cython.longlong):
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
 def _width(storage: cython.longlong):
-    """Bytes that a value, or its offset, takes."""
+    """Return the bytes per value, or per offset."""
     if storage == tables.STRUCT:
         return 0
     if storage == tables.VARIABLE or storage == tables.LIST:
@@ -849,12 +850,12 @@ def _width(storage: cython.longlong):
 def clear(
     bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
 ) -> None:
-    """Let all values in an arena be not null, and all offsets begin at 0.
+    """Mark all values of an arena as valid, and start all offsets at 0.
 
     Args:
         bytes_: The arena.
         nodes: Its nodes.
-        count: How many there are.
+        count: Number of nodes.
     """
     node: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -866,7 +867,7 @@ def clear(
         for node in range(count):
             at = node * tables.NODE_WIDTH
             place = nodes[at + tables.VALID]
-            # With the place for values that find no room.
+            # Including the spare slot.
             length = nodes[at + tables.CAPACITY] + 1
             storage = nodes[at + tables.STORAGE]
             data = 4 * nodes[at + tables.DATA]
@@ -884,12 +885,12 @@ def clear(
 def blank_fields(
     bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
 ) -> None:
-    """Let all places of what stands in structs be null, or zero, as `IF_MISSING` says.
+    """Set all slots of fields in structs to null, or to zero, according to `IF_MISSING`.
 
     Args:
         bytes_: The arena, after `clear`.
         nodes: Its nodes.
-        count: How many there are.
+        count: Number of nodes.
     """
     node: cython.Py_ssize_t
     child: cython.Py_ssize_t
@@ -919,7 +920,7 @@ def _blank(
     first: cython.longlong,
     stop: cython.longlong,
 ):
-    """Let the places `[first, stop)` of a node be null, or zero, as `IF_MISSING` says."""
+    """Set the slots `[first, stop)` of a node to null, or to zero, according to `IF_MISSING`."""
     at: cython.Py_ssize_t = node * tables.NODE_WIDTH
     storage: cython.longlong = nodes[at + tables.STORAGE]
     is_valid: cython.int = nodes[at + tables.IF_MISSING] != tables.NULL
@@ -928,7 +929,7 @@ def _blank(
     place: cython.Py_ssize_t = nodes[at + tables.DATA] + first
     count: cython.Py_ssize_t = stop - first
     if storage == tables.VARIABLE or storage == tables.LIST:
-        # Of the two offsets of a value the second is its own.
+        # A value owns the second of its two offsets: its end.
         place += 1
     elif storage == tables.STRUCT:
         width = 0
@@ -951,16 +952,16 @@ def make_message(
     message: cython.Py_ssize_t,
     body: cython.Py_ssize_t,
 ) -> None:
-    """Make of a filled arena the message that its columns are the body of; it takes no more values.
+    """Turn a filled arena into an IPC message with its regions as body; it takes no more values.
 
     Args:
-        bytes_: The arena, in which the message's begin is set but for the numbers.
-        words: The same as 64-bit numbers.
-        nodes: Its nodes, numbered as the arrays of a message are: before those inside them.
-        counts: How many values each has, then how many bytes each has.
-        booleans: Of each node, whether its values are flags, which become bits.
-        message: Where the message begins, in bytes, a multiple of 8.
-        body: Where its body begins.
+        bytes_: The arena, which already contains the message's header except for the numbers.
+        words: The arena as 64-bit numbers.
+        nodes: Its nodes, numbered as the arrays of a message are: in preorder.
+        counts: Number of values of each node, then number of bytes of each node.
+        booleans: For each node, whether its values are booleans, which are packed into bits.
+        message: Start of the message, in bytes, a multiple of 8.
+        body: Start of its body.
     """
     node: cython.Py_ssize_t
     count: cython.Py_ssize_t = booleans.shape[0] if cython.compiled else len(booleans)
@@ -1018,7 +1019,7 @@ def make_message(
 def _pack_flags(
     p: cython.pointer[cython.uchar], place: cython.Py_ssize_t, count: cython.Py_ssize_t
 ):
-    """Make bits of `count` flags, a byte each, in place; gives how many are set."""
+    """Pack `count` flags, one byte each, into bits in place; return the number of set flags."""
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
     eight: cython.ulonglong
@@ -1030,7 +1031,8 @@ def _pack_flags(
             eight = word(p + place + 8 * i)
         else:
             eight = int.from_bytes(p[place + 8 * i : place + 8 * i + 8], "little")
-        # The highest byte of a product is the sum of the flags, or each flag in its place.
+        # The highest byte of the first product is the sum of the flags; that of the second has each
+        # flag in its bit.
         flag_count += ((eight * _EIGHT_ONES) & _MASK64) >> 56
         p[place + i] = ((eight * _EIGHT_PLACES) & _MASK64) >> 56
     if rest > 0:
@@ -1049,15 +1051,14 @@ def has_equal_keys(
     counts: cython.const[cython.longlong][::1],
     node: cython.Py_ssize_t,
 ) -> bool:
-    """Whether any map of a node of a filled arena has a key twice, or is too long to be looked at.
+    """Return whether a map of a node may have duplicate keys; True if a map is too long.
 
     Args:
-        bytes_: The arena, of which no message was made yet.
-        ints: The same as 32-bit numbers.
+        bytes_: The arena, before `make_message`.
+        ints: The arena as 32-bit numbers.
         nodes: Its nodes.
-        counts: How many values each has.
-        node: Number of the node, whose values are maps. The second node behind it is that of their
-            keys.
+        counts: Number of values of each node.
+        node: Number of the node, whose values are maps; `node + 2` is the node of their keys.
     """
     at: cython.Py_ssize_t = nodes[node * tables.NODE_WIDTH + tables.DATA]
     key: cython.Py_ssize_t = (node + 2) * tables.NODE_WIDTH
@@ -1090,7 +1091,7 @@ def _is_any_equal(
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Whether two of the values `[first, stop)` are equal, of the node that begins at `at`."""
+    """Return whether two of the values `[first, stop)` of the node at `at` are equal."""
     i: cython.Py_ssize_t
     k: cython.Py_ssize_t
     start: cython.longlong
@@ -1127,7 +1128,7 @@ def _is_any_equal(
 @cython.nogil
 @cython.exceptval(check=False)
 def _signed(value: cython.ulonglong) -> cython.longlong:
-    """The 64-bit two's complement of an unsigned value, spelled so that both builds agree."""
+    """Return the 64-bit two's complement of an unsigned value, identically in both builds."""
     rest: cython.longlong
     if value > _MAX63:
         rest = _MASK64 - value

@@ -1,6 +1,6 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""Avro's binary encoding (1.12), written by one schema and read by another; see `_arena_py`."""
+"""Avro's binary encoding (1.12), resolved from a writer's to a reader's schema; see `_arena_py`."""
 
 from __future__ import annotations
 
@@ -25,36 +25,36 @@ _MAX_EXACT = cython.declare(cython.longlong, 1 << 53)
 @cython.final
 @cython.cclass
 class Shredder(Arena):
-    """Appends Avro data, resolved by the program to the schema they are read by."""
+    """A shredder for Avro data, which the program resolves to the reader's schema."""
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    def _read_payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         self.empty_items = 0
-        return self._avro(0, start, stop, 0)
+        return self._read_value(0, start, stop, 0)
 
     # ------------------------------------------------------------------------
-    # Numbers, each left in `number`; the functions give the position behind
+    # Numbers: each function sets `number` and returns the position after it
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _long(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A zigzag number of at most ten bytes."""
+    def _read_long(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read a zigzag number of at most ten bytes."""
         if cython.compiled:
             value: cython.ulonglong = 0
             end: cython.Py_ssize_t = take_varint(self.p, i, stop, self.size, cython.address(value))
             if end >= 0:
                 self.number = _unzigzag(value)
                 return end
-        return self._long_slowly(i, stop)
+        return self._read_long_slowly(i, stop)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _long_slowly(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    def _read_long_slowly(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         shift: cython.int = 0
@@ -76,20 +76,20 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _small(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """The same of a number that is below 64 and not negative, as most counts are."""
+    def _read_small(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read a number, fastest if it is in `[0, 64)`, as most counts are."""
         if i < stop and self.p[i] & 0x81 == 0:
             self.number = self.p[i] >> 1
             return i + 1
-        return self._long(i, stop)
+        return self._read_long(i, stop)
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _length(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A length; so many bytes follow."""
-        i = self._small(i, stop)
+    def _read_length(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read a length, and check that so many bytes follow."""
+        i = self._read_small(i, stop)
         if i >= 0 and (self.number < 0 or self.number > stop - i):
             return self._fail(tables.BAD_LENGTH, tables.ABSENT, i)
         return i
@@ -98,39 +98,39 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _choice(
+    def _read_choice(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         code: cython.longlong,
     ) -> cython.Py_ssize_t:
-        """Which of the branches or symbols of an op it is; `code` says that there is no such."""
+        """Read the number of a branch or symbol of an op; `code` is the error if it is invalid."""
         node: cython.longlong = self.ops[at + tables.NODE]
-        before: cython.Py_ssize_t = i
-        i = self._small(i, stop)
+        start: cython.Py_ssize_t = i
+        i = self._read_small(i, stop)
         if i < 0:
-            return self._blame(node)
+            return self._set_error_node(node)
         if self.number < 0 or self.number >= self.ops[at + tables.B]:
-            return self._fail(code, node, before)
+            return self._fail(code, node, start)
         return i
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _block(
+    def _read_block(
         self, node: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """How many items a block of an array or map has; 0 behind the last block."""
+        """Read the number of items of a block of an array or map; 0 after the last block."""
         count: cython.longlong
-        i = self._small(i, stop)
+        i = self._read_small(i, stop)
         if i < 0:
-            return self._blame(node)
+            return self._set_error_node(node)
         count = self.number
         if count < 0:
-            # The block's length in bytes follows, for those who would leap over it.
-            i = self._long(i, stop)
+            # The block's length in bytes follows, for readers that skip blocks.
+            i = self._read_long(i, stop)
             if i < 0 or count < -_MASK32:
                 return self._fail(
                     tables.BAD_LENGTH if i >= 0 else self.code, node, self.code_offset
@@ -139,61 +139,61 @@ class Shredder(Arena):
         return i
 
     # ------------------------------------------------------------------------
-    # Values that become values of a node
+    # Values that are appended to a node
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _avro(
+    def _read_value(
         self,
         op: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Append the value at `i` and give the position behind it, or −1."""
+        """Append the value at `i`; return the position after it, or −1."""
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.longlong
-        before: cython.Py_ssize_t
+        start: cython.Py_ssize_t
         while opcode == tables.AVRO_UNION:
-            i = self._choice(at, i, stop, tables.BAD_BRANCH)
+            i = self._read_choice(at, i, stop, tables.BAD_BRANCH)
             if i < 0:
                 return -1
-            # A branch may be the null that nothing is written for.
+            # Continue with the op of the branch, which may be AVRO_NULL: it reads no bytes.
             at = self.links[self.ops[at + tables.A] + self.number] * tables.OP_WIDTH
             opcode = self.ops[at + tables.OPCODE]
         node = self.ops[at + tables.NODE]
         if opcode == tables.AVRO_STRING or opcode == tables.AVRO_BYTES:
-            i = self._length(i, stop)
+            i = self._read_length(i, stop)
             if i < 0:
-                return self._blame(node)
+                return self._set_error_node(node)
             return self._put_run(node, i, self.number, opcode == tables.AVRO_STRING)
         if opcode == tables.AVRO_NULL:
             return i if self._null(node) else -1
         if opcode == tables.AVRO_INTEGER:
-            before = i
-            i = self._long(i, stop)
+            start = i
+            i = self._read_long(i, stop)
             if i < 0:
-                return self._blame(node)
-            return i if self._put_integer(node, self.ops[at + tables.A], before) else -1
+                return self._set_error_node(node)
+            return i if self._put_integer(node, self.ops[at + tables.A], start) else -1
         if opcode == tables.AVRO_RECORD:
-            return self._record(at, i, stop, depth)
+            return self._read_record(at, i, stop, depth)
         if opcode == tables.AVRO_DOUBLE:
             if stop - i < 8:
                 return self._fail(tables.ENDS_EARLY, node, i)
             return i + 8 if self._put_eight(node, i) else -1
         if opcode == tables.AVRO_ARRAY or opcode == tables.AVRO_MAP:
-            return self._items(at, i, stop, depth)
-        if opcode == tables.AVRO_UNWANTED:
+            return self._read_items(at, i, stop, depth)
+        if opcode == tables.AVRO_SKIP:
             return self._skip_fields(at, i, stop, depth)
-        return self._avro_other(at, i, stop, depth)
+        return self._read_rare_value(at, i, stop, depth)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _avro_other(
+    def _read_rare_value(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
@@ -203,7 +203,7 @@ class Shredder(Arena):
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.longlong = self.ops[at + tables.NODE]
         a: cython.longlong = self.ops[at + tables.A]
-        before: cython.Py_ssize_t = i
+        start: cython.Py_ssize_t = i
         k: cython.longlong
         value: cython.double
         is_put: cython.bint
@@ -214,12 +214,12 @@ class Shredder(Arena):
                 return self._fail(tables.BAD_BOOLEAN, node, i)
             return i + 1 if self._put(node, self.p[i]) else -1
         if opcode == tables.AVRO_ENUM:
-            i = self._choice(at, i, stop, tables.BAD_SYMBOL)
+            i = self._read_choice(at, i, stop, tables.BAD_SYMBOL)
             if i < 0:
                 return -1
             k = self.links[a + self.number]
             if k == tables.ABSENT:
-                return self._fail(tables.NO_MATCH, node, before)
+                return self._fail(tables.NO_MATCH, node, start)
             return i if self._put_constant(node, k) else -1
         if opcode == tables.AVRO_FLOAT:
             if stop - i < 4:
@@ -228,7 +228,7 @@ class Shredder(Arena):
             if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.INT32:
                 is_put = self._put(node, k)
             else:
-                # The first bytes of the arena serve to see four bytes as a number.
+                # The scratch bytes reinterpret the four bytes as a float.
                 self.a32[0] = k
                 is_put = self._put_double(node, self.f32[0], i)
             return i + 4 if is_put else -1
@@ -242,38 +242,38 @@ class Shredder(Arena):
             return i + a if is_put else -1
         if opcode == tables.AVRO_DECIMAL:
             if a == tables.ABSENT:
-                i = self._length(i, stop)
+                i = self._read_length(i, stop)
                 if i < 0:
-                    return self._blame(node)
+                    return self._set_error_node(node)
                 a = self.number
             elif a > stop - i:
                 return self._fail(tables.ENDS_EARLY, node, i)
             return i + a if self._put_decimal(node, i, a, self.ops[at + tables.B]) else -1
         if opcode == tables.AVRO_INTEGER_TO_FLOAT:
-            i = self._long(i, stop)
+            i = self._read_long(i, stop)
             if i < 0:
-                return self._blame(node)
+                return self._set_error_node(node)
             k = self.number
             if (k > _MAX_EXACT or k < -_MAX_EXACT) and (
                 self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.INT32
             ):
-                # A double that is odd if it is not exact is no middle of two floats, so that only
-                # the float is rounded.
+                # Round to odd: an inexact double is then never halfway between two floats, so the
+                # value is rounded only once, to the float.
                 k = ((k >> 11) | ((k & 0x7FF) != 0)) * 2048
             value = k
-            return i if self._put_double(node, value, before) else -1
+            return i if self._put_double(node, value, start) else -1
         if opcode == tables.AVRO_MEMBER:
-            i = self._avro(a, i, stop, depth)
+            i = self._read_value(a, i, stop, depth)
             return i if i >= 0 and self._close_struct(node) else -1
         if opcode == tables.AVRO_RAW:
             i = self._skip(a, i, stop, depth)
-            return i if i >= 0 and self._put_bytes(node, self.p, before, i - before) else -1
+            return i if i >= 0 and self._put_bytes(node, self.p, start, i - start) else -1
         return self._fail(a, node, i)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _record(
+    def _read_record(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
@@ -286,24 +286,24 @@ class Shredder(Arena):
         if depth >= tables.MAX_DEPTH:
             return self._fail(tables.TOO_DEEP, node, i)
         while link < last:
-            i = self._avro(self.links[link], i, stop, depth + 1)
+            i = self._read_value(self.links[link], i, stop, depth + 1)
             if i < 0:
                 return -1
             link += 1
         link = self.ops[at + tables.C]
         last = link + 2 * self.ops[at + tables.D]
-        if link < last and not self._defaults(link, last):
+        if link < last and not self._put_defaults(link, last):
             return -1
         if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.BYTE:
             return i if self._put(node, 1) else -1
-        # Each of its fields was written, or has a default.
-        return i if self._place(node) >= 0 else -1
+        # Every field was written or has a default.
+        return i if self._take_slot_inline(node) >= 0 else -1
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _defaults(self, link: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
-        """Fields that the writer did not have: their defaults stand encoded among the constants."""
+    def _put_defaults(self, link: cython.Py_ssize_t, last: cython.Py_ssize_t) -> cython.bint:
+        """Append the fields that the writer lacks: their encoded defaults are constants."""
         data: cython.pointer[cython.const[cython.uchar]] = self.p
         size: cython.Py_ssize_t = self.size
         position: cython.longlong
@@ -312,7 +312,7 @@ class Shredder(Arena):
         self.size = 0
         while link < last and i >= 0:
             position = self.links[link + 1]
-            i = self._avro(
+            i = self._read_value(
                 self.links[link],
                 position >> 32,
                 (position >> 32) + (position & _MASK32),
@@ -326,51 +326,51 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _items(
+    def _read_items(
         self,
         at: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """An array or map: blocks of items, each behind its count, up to one of none."""
+        """Read an array or map: blocks, each a count and its items, up to an empty block."""
         node: cython.longlong = self.ops[at + tables.NODE]
         is_map: cython.bint = self.ops[at + tables.OPCODE] == tables.AVRO_MAP
         item: cython.longlong = self.ops[at + tables.A]
-        left: cython.longlong
-        before: cython.Py_ssize_t
+        remaining: cython.longlong
+        start: cython.Py_ssize_t
         if depth >= tables.MAX_DEPTH:
             return self._fail(tables.TOO_DEEP, node, i)
         while True:
-            i = self._block(node, i, stop)
+            i = self._read_block(node, i, stop)
             if i < 0:
                 return -1
-            left = self.number
-            if left == 0:
+            remaining = self.number
+            if remaining == 0:
                 return i if self._put_list(node) else -1
-            while left > 0:
-                before = i
+            while remaining > 0:
+                start = i
                 if is_map:
-                    i = self._length(i, stop)
+                    i = self._read_length(i, stop)
                     if i < 0:
-                        return self._blame(node)
+                        return self._set_error_node(node)
                     i = self._put_run(node + 2, i, self.number, True)
                     if i < 0:
                         return -1
-                i = self._avro(item, i, stop, depth + 1)
+                i = self._read_value(item, i, stop, depth + 1)
                 if i < 0:
                     return -1
-                if is_map and self._place(node + 1) < 0:
+                if is_map and self._take_slot_inline(node + 1) < 0:
                     return -1
-                if i == before and not self._believe_empty(node, i):
+                if i == start and not self._count_empty_item(node, i):
                     return -1
-                left -= 1
+                remaining -= 1
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _believe_empty(self, node: cython.longlong, i: cython.Py_ssize_t) -> cython.bint:
-        """Count an item that takes no bytes; false if there are too many."""
+    def _count_empty_item(self, node: cython.longlong, i: cython.Py_ssize_t) -> cython.bint:
+        """Count an item without bytes; return False if there are too many."""
         self.empty_items += 1
         if self.empty_items > tables.MAX_EMPTY_ITEMS:
             self._fail(tables.TOO_MANY_ITEMS, node, i)
@@ -378,7 +378,7 @@ class Shredder(Arena):
         return True
 
     # ------------------------------------------------------------------------
-    # Values that nobody wants
+    # Values outside the projection
 
     @cython.cfunc
     @cython.inline
@@ -391,20 +391,20 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Read over the value at `i`."""
+        """Skip the value at `i`."""
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         while opcode == tables.AVRO_UNION:
-            i = self._choice(at, i, stop, tables.BAD_BRANCH)
+            i = self._read_choice(at, i, stop, tables.BAD_BRANCH)
             if i < 0:
                 return -1
             at = self.links[self.ops[at + tables.A] + self.number] * tables.OP_WIDTH
             opcode = self.ops[at + tables.OPCODE]
         if opcode == tables.AVRO_BYTES:
-            i = self._length(i, stop)
+            i = self._read_length(i, stop)
             return i + self.number if i >= 0 else -1
         if opcode == tables.AVRO_INTEGER:
-            return self._long(i, stop)
+            return self._read_long(i, stop)
         if opcode == tables.AVRO_FIXED:
             if self.ops[at + tables.A] > stop - i:
                 return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
@@ -420,7 +420,7 @@ class Shredder(Arena):
                 return self._fail(tables.ENDS_EARLY, tables.ABSENT, i)
             return i + 1 if self.p[i] <= 1 else self._fail(tables.BAD_BOOLEAN, tables.ABSENT, i)
         if opcode == tables.AVRO_ENUM:
-            return self._choice(at, i, stop, tables.BAD_SYMBOL)
+            return self._read_choice(at, i, stop, tables.BAD_SYMBOL)
         return i
 
     @cython.cfunc
@@ -433,7 +433,7 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Read over values that stand one behind the other."""
+        """Skip consecutive values."""
         link: cython.Py_ssize_t = self.ops[at + tables.A]
         last: cython.Py_ssize_t = link + self.ops[at + tables.B]
         while link < last and i >= 0:
@@ -451,46 +451,46 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Read over an array or map, whose blocks are looked into all the same."""
+        """Skip an array or map; its blocks are checked as if they were read."""
         is_map: cython.bint = self.ops[at + tables.OPCODE] == tables.AVRO_MAP
         item: cython.longlong = self.ops[at + tables.A]
-        left: cython.longlong
-        before: cython.Py_ssize_t
+        remaining: cython.longlong
+        start: cython.Py_ssize_t
         if depth >= tables.MAX_DEPTH:
             return self._fail(tables.TOO_DEEP, tables.ABSENT, i)
         while True:
-            i = self._block(tables.ABSENT, i, stop)
+            i = self._read_block(tables.ABSENT, i, stop)
             if i < 0:
                 return -1
-            left = self.number
-            if left == 0:
+            remaining = self.number
+            if remaining == 0:
                 return i
-            while left > 0:
-                before = i
+            while remaining > 0:
+                start = i
                 if is_map:
-                    i = self._length(i, stop)
+                    i = self._read_length(i, stop)
                     if i < 0:
                         return -1
                     i += self.number
                 i = self._skip(item, i, stop, depth + 1)
                 if i < 0:
                     return -1
-                if i == before and not self._believe_empty(tables.ABSENT, i):
+                if i == start and not self._count_empty_item(tables.ABSENT, i):
                     return -1
-                left -= 1
+                remaining -= 1
 
     # ------------------------------------------------------------------------
-    # Nodes, without a call of the arena's
+    # Nodes, without a call of the arena's methods
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _place(self, node: cython.Py_ssize_t) -> cython.longlong:
-        """As `_slot`."""
+    def _take_slot_inline(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """Take a slot as `_take_slot` does."""
         k: cython.longlong = self.counts[node]
         if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
-            return self._spare(node, 1)
+            return self._count_overflow(node, 1)
         self.counts[node] = k + 1
         return k
 
@@ -499,8 +499,8 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _put_list(self, node: cython.Py_ssize_t) -> cython.bint:
-        """A list or map of all items since the last."""
-        k: cython.longlong = self._place(node)
+        """Append a list or map of all items since the last one."""
+        k: cython.longlong = self._take_slot_inline(node)
         if k < 0:
             return False
         self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.counts[node + 1]
@@ -513,7 +513,7 @@ class Shredder(Arena):
     def _put_integer(
         self, node: cython.Py_ssize_t, scale: cython.Py_ssize_t, offset: cython.Py_ssize_t
     ) -> cython.bint:
-        """As `_put_scaled`, of `number`."""
+        """Append `number` as `_put_scaled` does."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         storage: cython.longlong = self.nodes[at + tables.STORAGE]
         value: cython.longlong = self.number
@@ -525,7 +525,7 @@ class Shredder(Arena):
             or (storage != tables.INT64 and storage != tables.INT32)
         ):
             return self._put_scaled(node, scale, value, offset)
-        k = self._place(node)
+        k = self._take_slot_inline(node)
         if k < 0:
             return False
         k += self.nodes[at + tables.DATA]
@@ -541,8 +541,8 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _put_eight(self, node: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.bint:
-        """The eight bytes at `i`, as they are."""
-        k: cython.longlong = self._place(node)
+        """Append the eight bytes at `i` unchanged."""
+        k: cython.longlong = self._take_slot_inline(node)
         if k < 0:
             return False
         k += self.nodes[node * tables.NODE_WIDTH + tables.DATA]
@@ -563,7 +563,7 @@ class Shredder(Arena):
         length: cython.longlong,
         is_text: cython.bint,
     ) -> cython.Py_ssize_t:
-        """As `_put_text` or `_put_bytes`; gives the position behind, or −1."""
+        """Append bytes as `_put_text` or `_put_bytes` does; return their end, or −1."""
         is_put: cython.bint
         if cython.compiled:
             at: cython.Py_ssize_t = node * tables.NODE_WIDTH
@@ -594,13 +594,13 @@ class Shredder(Arena):
         return i + length if is_put else -1
 
     # ------------------------------------------------------------------------
-    # Values that are rare
+    # Rare values
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
     def _put_uuid(self, node: cython.Py_ssize_t, start: cython.Py_ssize_t) -> cython.bint:
-        """Sixteen bytes as the text of a UUID."""
+        """Append sixteen bytes as the text of a UUID."""
         i: cython.Py_ssize_t
         byte: cython.longlong
         for i in range(16):
@@ -623,7 +623,7 @@ class Shredder(Arena):
         length: cython.longlong,
         bound: cython.Py_ssize_t,
     ) -> cython.bint:
-        """A big-endian number of any length, below the two halves of a bound."""
+        """Append a big-endian number of any length, whose magnitude is below the bound."""
         fill: cython.ulonglong
         high: cython.ulonglong
         low: cython.ulonglong

@@ -1,6 +1,5 @@
-# JSON text looked at in blocks of bytes. What is asked for is found at once in most values; for each of
-# the others the callers have a walk by bytes, which is all that Python has. Bytes up to `limit` may be
-# read, those from `stop` on count for nothing.
+# Reading of JSON text in blocks of bytes. Most values are handled here; for the others, and in Python,
+# the callers read byte by byte. Bytes up to `limit` are readable, those from `stop` are ignored.
 cdef extern from *:
     """
     #include <stdint.h>
@@ -23,7 +22,7 @@ cdef extern from *:
                 _mm_cmpeq_epi8(bytes, _mm_set1_epi8(0x5C))),
             _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(0x1F)), bytes)));
     }
-    /* How many digits stand first among 16 bytes. */
+    /* The number of leading digits of 16 bytes. */
     static inline int pulsar_offload_json_count(const unsigned char* at) {
         __m128i bytes = _mm_sub_epi8(_mm_loadu_si128((const __m128i*)at), _mm_set1_epi8(0x30));
         __m128i digits = _mm_cmpeq_epi8(_mm_min_epu8(bytes, _mm_set1_epi8(9)), bytes);
@@ -94,7 +93,7 @@ cdef extern from *:
             int length = __builtin_ctz(pulsar_offload_json_special(bytes) | 0x10000), found = 0;
             unsigned int letters = (1u << length) - 1;
             if (length == 16 || i + length >= stop || from[i + length] != 0x22) return -1;
-            /* All are compared, without a branch: which one it is cannot be foretold. */
+            /* Compare all of them: a branch would be unpredictable. */
             for (long long k = 0; k < count; k++) {
                 __m128i symbol = _mm_loadu_si128((const __m128i*)(constants + (positions[k] >> 32)));
                 unsigned int same = _mm_movemask_epi8(_mm_cmpeq_epi8(bytes, symbol));
@@ -112,7 +111,7 @@ cdef extern from *:
         __m128i places = _mm_sub_epi8(bytes, _mm_set1_epi8(first));
         return _mm_cmpeq_epi8(_mm_min_epu8(places, _mm_set1_epi8(last - first)), places);
     }
-    /* Write the 12 bytes of 16 Base64 digits, and 2 more; how many digits stand before anything else. */
+    /* Write the 12 bytes of 16 Base64 digits, and 2 more; return the number of leading digits. */
     static inline int pulsar_offload_json_sextets(__m128i bytes, unsigned char* to) {
         __m128i upper = pulsar_offload_json_range(bytes, 'A', 'Z');
         __m128i lower = pulsar_offload_json_range(bytes, 'a', 'z');
@@ -165,7 +164,7 @@ cdef extern from *:
             if (from[i + digits] != 0x22) return -1;
             const long long end = i + digits;
             if (digits > 0 && (end - start) % 4 == 0) {
-                /* As many as there are, without a branch: none can be foretold. */
+                /* Remove padding without branches, which would be unpredictable. */
                 digits -= from[i + digits - 1] == 0x3D;
                 digits -= (from[i + digits - 1] == 0x3D) & (digits % 4 == 3);
             }
@@ -197,8 +196,8 @@ cdef extern from *:
         return -1;
     }
 
-    /* Where a number has its sign, digits and point, found in one block: none waits for the place of
-       another. A number longer than the block ends with it. */
+    /* The sign, digits and point of a number, all found independently in one block. A number that is
+       longer than the block ends with it. */
     typedef struct { int negative, count, decimals, length; } pulsar_offload_json_parts;
     #if defined(__SSE2__)
     static inline int pulsar_offload_json_split(
@@ -251,7 +250,7 @@ cdef extern from *:
                         mantissa = mantissa * pulsar_offload_json_powers[decimals]
                             + pulsar_offload_json_sixteen(at + count + 1, decimals);
                 }
-                /* Both are exact, so that one rounding gives the nearest number. */
+                /* Both operands are exact, so the only rounding gives the nearest number. */
                 value = (double)(long long)mantissa / powers[decimals];
                 *number = parts.negative ? -value : value;
                 return i;
@@ -275,7 +274,7 @@ cdef extern from *:
         return -1;
     }
 
-    /* In 64 bytes, where quotes and backslashes stand, and brackets, those of texts too. */
+    /* The positions of quotes, backslashes and brackets in 64 bytes, including those in strings. */
     typedef struct { uint64_t quotes, slashes, opens, closes; } pulsar_offload_json_marks;
     #if defined(__SSE2__)
     static inline void pulsar_offload_json_mark(
@@ -292,7 +291,7 @@ cdef extern from *:
     #undef PULSAR_OFFLOAD_MARK
         }
     }
-    /* Its callers are compiled apart from the walk over fields, which has few registers to spare. */
+    /* Not inlined into the loop over fields, which has few registers to spare. */
     static inline __attribute__((always_inline)) long long pulsar_offload_json_leap_by(
             void (*mark)(const unsigned char*, pulsar_offload_json_marks*),
             const unsigned char* from, long long i, long long stop, long long limit,
@@ -305,7 +304,7 @@ cdef extern from *:
             mark(from + i, &marks);
             if (stop - i < 64) keep = (UINT64_C(1) << (stop - i)) - 1;
             if ((marks.slashes & keep) != 0) break;
-            /* Each bit: whether an odd number of quotes stands up to here. */
+            /* Each bit: whether the number of quotes up to here is odd. */
             odd = marks.quotes;
             odd ^= odd << 1; odd ^= odd << 2; odd ^= odd << 4;
             odd ^= odd << 8; odd ^= odd << 16; odd ^= odd << 32;
@@ -390,41 +389,41 @@ cdef extern from *:
             : pulsar_offload_json_leap_narrow(from, i, stop, limit, depth, inside);
     }
     """
-    # Copy a text, which begins at i, to where there is room for so many bytes; the place of its quote,
-    # or -1. `high` is 0 if all of its bytes are below 128.
+    # Copy the string that starts at i to a target with room for so many bytes; return the position of
+    # its closing quote, or -1. `high` is 0 if all of its bytes are below 128.
     long long take_text "pulsar_offload_json_text"(
         const unsigned char* at, long long i, long long stop, long long limit,
         unsigned char* to, long long room, unsigned int* high) noexcept nogil
-    # Whether n bytes, at least, are the same; 16 bytes of the name may be read.
+    # Return whether the first n bytes are equal; 16 bytes of the name must be readable.
     int begins "pulsar_offload_json_begins"(
         const unsigned char* at, long long i, long long limit,
         const unsigned char* name, long long n) noexcept nogil
-    # Copy a text, which begins at i, if it is one of a few constants, each a position and a length; the
-    # place of its quote, or -1. 16 bytes of each constant may be read.
+    # Copy the string that starts at i if it equals one of the constants; return the position of its
+    # closing quote, or -1. 16 bytes of each constant must be readable.
     long long take_symbol "pulsar_offload_json_symbol"(
         const unsigned char* at, long long i, long long stop, long long limit,
         const unsigned char* constants, const long long* positions, long long count,
         unsigned char* to, long long room) noexcept nogil
-    # Decode a Base64 text, which begins at i; the place of its quote, or -1. More bytes than it takes may
-    # be written, but never behind the room.
+    # Decode the Base64 string that starts at i; return the position of its closing quote, or -1. More
+    # bytes than its length may be written, but never beyond the room.
     long long take_base64 "pulsar_offload_json_base64"(
         const unsigned char* at, long long i, long long stop, long long limit,
         unsigned char* to, long long room, long long* length) noexcept nogil
-    # Read a whole number that a comma or a bracket ends: the place of that, or -1.
+    # Read an integer that a comma or a bracket follows; return the position of that, or -1.
     long long take_whole "pulsar_offload_json_whole"(
         const unsigned char* at, long long i, long long stop, long long limit,
         long long* number) noexcept nogil
-    # The same of a number that may have a point.
+    # The same for a number that may have a point.
     long long take_fraction "pulsar_offload_json_fraction"(
         const unsigned char* at, long long i, long long stop, long long limit,
         const double* powers, double* number) noexcept nogil
-    # The same of one that is only read over.
+    # Skip a number in the same way.
     long long skip_number "pulsar_offload_json_number"(
         const unsigned char* at, long long i, long long stop, long long limit) noexcept nogil
-    # Choose how `leap` looks at blocks; whether that is by those that this processor has more than others.
+    # Choose the blocks of `leap`; return whether they are the wide ones that not all processors have.
     int choose_blocks "pulsar_offload_json_choose"(int narrow) noexcept nogil
-    # Count the brackets that stand outside of texts, by blocks: to behind the one with which the depth
-    # comes to 0, or to a block that has a backslash.
+    # Count the brackets outside of strings, by blocks; stop after the one that brings the depth to 0, or
+    # at a block with a backslash.
     long long leap "pulsar_offload_json_leap"(
         const unsigned char* at, long long i, long long stop, long long limit,
         long long* depth, long long* inside) noexcept nogil

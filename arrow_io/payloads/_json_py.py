@@ -49,10 +49,10 @@ if cython.compiled:
 
 
 def choose_leaps(narrow: cython.bint) -> bool:
-    """Choose how what nobody wants is leapt over; whether that is by the processor's wide blocks.
+    """Choose how JSON outside the projection is skipped; return whether by wide blocks.
 
     Args:
-        narrow: By blocks that each processor has, whatever this one has.
+        narrow: Use only blocks that every processor supports.
     """
     return choose_blocks(narrow) if cython.compiled else False
 
@@ -60,14 +60,14 @@ def choose_leaps(narrow: cython.bint) -> bool:
 @cython.final
 @cython.cclass
 class Shredder(Arena):
-    """Appends JSON values by the schema that they are read by."""
+    """A shredder for JSON values."""
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    def _read_payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         start = _skip_space(self.p, start, stop)
-        if start < stop and not _begins_value(self.p[start]):
+        if start < stop and not _starts_value(self.p[start]):
             return self._fail(tables.BAD_JSON, tables.ABSENT, start)
         start = self._json(0, start, stop)
         return start if start < 0 else _skip_space(self.p, start, stop)
@@ -79,7 +79,7 @@ class Shredder(Arena):
     def _json(
         self, op: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Append the value whose first character is at `i` and give the position behind it."""
+        """Append the value whose first character is at `i`; return the position after it."""
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
@@ -107,11 +107,11 @@ class Shredder(Arena):
     def _json_other(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Append a value that is text and should not be, or is not and should be."""
+        """Append a value that `_json` does not handle, or fail if it has the wrong type."""
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         c: cython.int = self.p[i]
-        before: cython.Py_ssize_t = i
+        value_start: cython.Py_ssize_t = i
         if c == 0x6E:
             if not _is_word(self.p, i, stop, _NULL_WORD, 4):
                 return self._fail(tables.BAD_JSON, node, i)
@@ -121,10 +121,14 @@ class Shredder(Arena):
         if opcode == tables.JSON_INTEGER:
             if c != 0x2D and not (0x30 <= c <= 0x39):
                 return self._fail(tables.WRONG_TOKEN, node, i)
-            i = self._json_number(node, before, stop)
-            if i < 0 or not self._json_whole(node, before):
+            i = self._json_number(node, value_start, stop)
+            if i < 0 or not self._json_whole(node, value_start):
                 return -1
-            return i if self._put_scaled(node, self.ops[at + tables.A], self.number, before) else -1
+            return (
+                i
+                if self._put_scaled(node, self.ops[at + tables.A], self.number, value_start)
+                else -1
+            )
         if opcode == tables.JSON_RECORD:
             if c != 0x7B:
                 return self._fail(tables.WRONG_TOKEN, node, i)
@@ -151,7 +155,7 @@ class Shredder(Arena):
             return self._json_decimal(at, i, stop)
         if opcode == tables.JSON_RAW:
             i = self._json_skip(i, stop)
-            return i if i >= 0 and self._put_text(node, before, i - before) else -1
+            return i if i >= 0 and self._put_text(node, value_start, i - value_start) else -1
         if c != 0x22:
             return self._fail(tables.WRONG_TOKEN, node, i)
         if opcode == tables.JSON_BASE64:
@@ -165,7 +169,7 @@ class Shredder(Arena):
     def _json_string(
         self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Append the text that begins at `i`, behind its quote."""
+        """Append the string that starts at `i`, after its quote."""
         at: cython.Py_ssize_t
         k: cython.longlong
         used: cython.longlong
@@ -196,7 +200,7 @@ class Shredder(Arena):
     def _json_string_slowly(
         self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """The same of any text."""
+        """Append a string of any kind."""
         start: cython.Py_ssize_t = i
         i = _json_plain(self.p, i, stop)
         if i < stop and self.p[i] == 0x22:
@@ -210,7 +214,7 @@ class Shredder(Arena):
     def _json_text(
         self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Add the text that begins at `i`, behind its quote, to the bytes of a node."""
+        """Add the string that starts at `i`, after its quote, to the bytes of a node."""
         start: cython.Py_ssize_t = i
         while True:
             i = _json_plain(self.p, i, stop)
@@ -235,13 +239,13 @@ class Shredder(Arena):
     def _json_escape(
         self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Add the character of an escape, whose backslash stands before `i`."""
+        """Add the character of an escape, whose backslash precedes `i`."""
         c: cython.longlong
         low: cython.longlong
         is_put: cython.bint
         if i >= stop:
             return self._fail(tables.ENDS_EARLY, node, i)
-        c = _escaped(self.p[i])
+        c = _unescape(self.p[i])
         if c < 0:
             return self._fail(tables.BAD_ESCAPE, node, i)
         if c > 0:
@@ -277,7 +281,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_digits(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read a number of up to 18 digits and nothing else, as most are, into `number`; or −1."""
+        """Read an integer of up to 18 digits into `number`; −1 for other numbers."""
         if cython.compiled:
             end: cython.Py_ssize_t = take_whole(
                 self.p, i, stop, self.size, cython.address(self.number)
@@ -313,7 +317,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_point(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read a number of up to 15 digits and a point, as most are, into `value`; or −1."""
+        """Read a number of up to 15 digits and a point into `value`; −1 for other numbers."""
         if cython.compiled:
             end: cython.Py_ssize_t = take_fraction(
                 self.p, i, stop, self.size, self.powers, cython.address(self.value)
@@ -353,7 +357,7 @@ class Shredder(Arena):
             point = 0
         if i >= stop or (p[i] != 0x2C and p[i] != 0x7D and p[i] != 0x5D):
             return -1
-        # Both are exact, so that one rounding gives the nearest number.
+        # Both operands are exact, so the only rounding gives the nearest number.
         self.value = value
         self.value /= self.powers[point]
         if negative:
@@ -368,8 +372,8 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """Read a number: `mantissa` × 10^`exponent`, and its sign in `negative`.
 
-        `is_cut` says that this is not all of the number, since more than 19 of its digits count.
-        `number` is 1 if it has a point or an exponent, else 0.
+        `is_cut` is set if digits after the 19th were dropped that are not 0. `number` is 1 if there
+        is a point or an exponent, otherwise 0.
         """
         c: cython.int
         value: cython.ulonglong = 0
@@ -437,7 +441,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_whole(self, node: cython.longlong, offset: cython.Py_ssize_t) -> cython.bint:
-        """Leave the number that was read in `number`, if it is whole and of 64 bits."""
+        """Set `number` to the number that was read, if it is an integer of 64 bits."""
         value: cython.ulonglong = self.mantissa
         exponent: cython.longlong = self.exponent
         if value == 0 and not self.is_cut:
@@ -455,7 +459,7 @@ class Shredder(Arena):
             self._fail(tables.OUT_OF_RANGE, node, offset)
             return False
         if self.negative and value > 0:
-            # By way of the number that is one less, which 63 bits hold.
+            # Negate the number minus one, which fits into 63 bits.
             value -= 1
             self.number = value
             self.number = -self.number - 1
@@ -469,7 +473,7 @@ class Shredder(Arena):
     def _json_double(
         self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """A number; or NaN or an infinity, bare or in quotes, as writers of JSON spell them."""
+        """Append a number, NaN or an infinity; the latter may be quoted, as some writers do."""
         start: cython.Py_ssize_t = i
         value: cython.double
         c: cython.int = self.p[i]
@@ -481,7 +485,7 @@ class Shredder(Arena):
         if i < 0:
             return -1
         if not self.is_cut and self.mantissa <= _MAX_EXACT and -22 <= self.exponent <= 22:
-            # Both factors are exact, so that one rounding gives the nearest number.
+            # Both operands are exact, so the only rounding gives the nearest number.
             value = self.mantissa
             if self.exponent < 0:
                 value /= self.powers[-self.exponent]
@@ -506,10 +510,10 @@ class Shredder(Arena):
         start: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """As `_put_double`, of the double nearest to the number that stands at `[start, stop)`."""
+        """Append the double nearest to the number at `[start, stop)`, as `_put_double` does."""
         if self._is_tie(node, value) and not self._is_number(node, value, start, stop):
             with cython.gil:
-                value = _beside_tie(value, bytes(self.p[start:stop]))
+                value = _nudge_tie(value, bytes(self.p[start:stop]))
         return self._put_double(node, value, start)
 
     @cython.cfunc
@@ -522,12 +526,12 @@ class Shredder(Arena):
         start: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Whether the number at `[start, stop)` is the middle of two floats, as far as is cheap."""
+        """Return whether the number at `[start, stop)` is a tie of floats; False if unclear."""
         mantissa: cython.double
         self._json_number(node, start, stop)
         if self.is_cut or self.mantissa > _MAX_EXACT or not (-12 <= self.exponent <= 0):
             return False
-        # The 25 bits of such a middle, times the 28 of 5¹² at most, are exact.
+        # A tie has 25 bits and 5¹² has 28 bits, so the product is exact.
         mantissa = self.mantissa
         return tie * self.powers[-self.exponent] == (-mantissa if self.negative else mantissa)
 
@@ -566,7 +570,7 @@ class Shredder(Arena):
     def _json_decimal(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """A number with at most so many digits, so many of them behind the point."""
+        """Append a decimal, if it has at most the column's digits before and after the point."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         start: cython.Py_ssize_t = i
         end: cython.Py_ssize_t
@@ -582,8 +586,8 @@ class Shredder(Arena):
         if end < 0:
             return -1
         total = self._json_significant(i, end)
-        # How many zeros to append so that the last digit is the last behind the column's point;
-        # `exponent` is that of the 19 digits that were kept.
+        # Number of zeros to append to reach the column's scale; `exponent` is that of the first 19
+        # digits.
         zeros = self.exponent + self.ops[at + tables.B] - (total - 19 if total > 19 else 0)
         if total == 0:
             zeros = 0
@@ -611,7 +615,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_significant(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.longlong:
-        """How many digits a number has, from the first one that is not 0 to the last."""
+        """Return the number of digits from the first one that is not 0 to the last."""
         total: cython.longlong = 0
         c: cython.int
         while i < stop and self.p[i] != 0x65 and self.p[i] != 0x45:
@@ -627,7 +631,7 @@ class Shredder(Arena):
     def _json_base64(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Bytes as Base64 text, which begins at `i`, behind its quote."""
+        """Append bytes from the Base64 string that starts at `i`, after its quote."""
         node: cython.Py_ssize_t
         node_at: cython.Py_ssize_t
         end: cython.Py_ssize_t
@@ -649,7 +653,8 @@ class Shredder(Arena):
                     self.nodes[node_at + tables.BYTES_CAPACITY] - used,
                     cython.address(length),
                 )
-                # Never where the slower way finds no room: both ask for more at the same text.
+                # Require the room that the slow way requires, so that both report `FULL` for the
+                # same string.
                 if (
                     end >= 0
                     and end - i <= self.nodes[node_at + tables.BYTES_CAPACITY] - used
@@ -665,12 +670,12 @@ class Shredder(Arena):
     def _json_base64_slowly(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """The same of any text; with escapes it is added as text, and decoded where it stands."""
+        """Append bytes from any Base64 string; with escapes, add it as text and decode in place."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         node_at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         base: cython.Py_ssize_t = self.nodes[node_at + tables.BYTES]
         first: cython.Py_ssize_t = base + self.used[node]
-        before: cython.Py_ssize_t = i
+        value_start: cython.Py_ssize_t = i
         target: cython.Py_ssize_t = first
         last: cython.Py_ssize_t = _json_plain(self.p, i, stop)
         source: cython.pointer[cython.const[cython.uchar]] = self.p
@@ -683,19 +688,19 @@ class Shredder(Arena):
         )
         if is_plain:
             i = last + 1
-            k = before
+            k = value_start
         else:
             i = self._json_text(node, i, stop)
             if i < 0:
                 return -1
             if self._is_overfull(node):
-                # Nothing behind the text may be found wrong before the text itself is.
-                return self._fail(tables.FULL, node, before)
+                # Stop here: an error after the text must not be reported before one in it.
+                return self._fail(tables.FULL, node, value_start)
             source = self.a8
             k = first
             last = base + self.used[node]
         if (last - k) % 4 == 0 and last > k:
-            # As many as there are, without a branch: none can be foretold.
+            # Remove padding without branches, which would be unpredictable.
             last -= source[last - 1] == 0x3D
             last -= (source[last - 1] == 0x3D) & ((last - k) % 4 == 3)
         if (last - k) % 4 == 1:
@@ -713,12 +718,12 @@ class Shredder(Arena):
             self.a8[target + 1] = (digits >> 8) & 0xFF
             target += last - k - 1
         if digits < 0:
-            if is_plain and not self._is_text(before, i - 1):
-                return self._fail(tables.BAD_UTF8, node, before)
-            return self._fail(tables.BAD_BASE64, node, before)
+            if is_plain and not self._is_text(value_start, i - 1):
+                return self._fail(tables.BAD_UTF8, node, value_start)
+            return self._fail(tables.BAD_BASE64, node, value_start)
         self.used[node] = target - base
         if self.ops[at + tables.A] != tables.ABSENT and self.ops[at + tables.A] != target - first:
-            return self._fail(tables.BAD_LENGTH, node, before)
+            return self._fail(tables.BAD_LENGTH, node, value_start)
         return i if self._close_bytes(node) else -1
 
     @cython.cfunc
@@ -731,7 +736,7 @@ class Shredder(Arena):
         k: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
     ) -> cython.longlong:
-        """The 24 bits of four digits, the last of which are 0 if there are fewer; or −1."""
+        """Return the 24 bits of up to four digits, missing ones as 0; −1 if a digit is invalid."""
         first: cython.longlong = self.constants[source[k]]
         second: cython.longlong = self.constants[source[k + 1]]
         third: cython.longlong = self.constants[source[k + 2]] if count > 2 else 0
@@ -753,7 +758,7 @@ class Shredder(Arena):
             self.nodes[node * tables.NODE_WIDTH + tables.BYTES] + self.used[node]
         )
         used: cython.longlong = self.used[node]
-        before: cython.Py_ssize_t = i
+        value_start: cython.Py_ssize_t = i
         k: cython.Py_ssize_t
         if cython.compiled:
             k = self._json_symbol(node, link, last, i, stop)
@@ -770,13 +775,13 @@ class Shredder(Arena):
         if i < 0:
             return -1
         if self._is_overfull(node):
-            return self._fail(tables.FULL, node, before)
+            return self._fail(tables.FULL, node, value_start)
         while link < last:
             if self._is_constant(self.a8, start, self.used[node] - used, self.links[link]):
                 return i if self._close_bytes(node) else -1
             link += 1
         if self.ops[at + tables.C] == tables.ABSENT:
-            return self._fail(tables.BAD_SYMBOL, node, before)
+            return self._fail(tables.BAD_SYMBOL, node, value_start)
         self.used[node] = used
         return i if self._put_constant(node, self.ops[at + tables.C]) else -1
 
@@ -792,7 +797,7 @@ class Shredder(Arena):
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Append one of up to 16 symbols, of up to 15 bytes without escapes; or −1."""
+        """Append one of up to 16 symbols of up to 15 bytes without escapes; −1 for others."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong = self.counts[node]
         used: cython.longlong = self.used[node]
@@ -820,7 +825,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _is_overfull(self, node: cython.Py_ssize_t) -> cython.bint:
-        """Whether some of a node's bytes found no room."""
+        """Return whether some of a node's bytes did not fit."""
         return self.used[node] > self.nodes[node * tables.NODE_WIDTH + tables.BYTES_CAPACITY]
 
     @cython.cfunc
@@ -837,7 +842,7 @@ class Shredder(Arena):
         at: cython.Py_ssize_t = position >> 32
         if position & _MASK32 != length:
             return False
-        return _same(source, start, self.constants, at, length)
+        return _is_same(source, start, self.constants, at, length)
 
     @cython.cfunc
     @cython.nogil
@@ -845,9 +850,9 @@ class Shredder(Arena):
     def _json_record(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """The fields of an object, behind its brace; those that nobody wants are read over.
+        """Append the fields of an object, after its brace; skip those outside the projection.
 
-        Which fields followed a field is kept in two hints, and each that holds spares a search.
+        Two hints remember which fields followed a field; a correct hint saves a search.
         """
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         fields: cython.Py_ssize_t = self.ops[at + tables.A]
@@ -857,8 +862,7 @@ class Shredder(Arena):
         rows: cython.longlong = self.counts[node]
         field_count: cython.Py_ssize_t = self.ops[at + tables.D]
         read_count: cython.Py_ssize_t = 0
-        # C cannot know that a write to the arena leaves these as they are; kept here, they need not
-        # be looked up anew.
+        # Local copies: the C compiler cannot know that writes to the arena leave them unchanged.
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         links: cython.pointer[cython.const[cython.longlong]] = self.links
         ops: cython.pointer[cython.const[cython.longlong]] = self.ops
@@ -907,7 +911,7 @@ class Shredder(Arena):
                     return -1
                 if p[i - 1] == 0x7D:
                     if read_count == field_count:
-                        return i if self._place(node) >= 0 else -1
+                        return i if self._take_slot_inline(node) >= 0 else -1
                     return i if self._close_struct(node) else -1
                 i -= 1
             i = _skip_space(p, i + 1, stop)
@@ -923,13 +927,13 @@ class Shredder(Arena):
         start: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """The position behind the name of a field and its colon, if these stand there; or −1.
+        """Return the position after a field's name and colon if these are at `start`; else −1.
 
         Args:
             field: Link of the field.
-            fields_stop: Link behind the last field.
-            start: Where the name would begin, with its quote.
-            stop: Behind the payload.
+            fields_stop: Link after the last field.
+            start: Position of the name's quote.
+            stop: End of the payload.
         """
         position: cython.longlong
         length: cython.Py_ssize_t
@@ -942,7 +946,7 @@ class Shredder(Arena):
         if cython.compiled:
             if not begins(self.p, start, self.size, self.constants + (position >> 32), length):
                 return -1
-        elif not _same(self.p, start, self.constants, position >> 32, length):
+        elif not _is_same(self.p, start, self.constants, position >> 32, length):
             return -1
         return start + length
 
@@ -952,15 +956,15 @@ class Shredder(Arena):
     def _json_field(
         self, at: cython.Py_ssize_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Link of the field that has the name `[start, stop)`, with its quotes.
+        """Find the field with the name `[start, stop)`, including its quotes.
 
         Args:
             at: The op of the record.
-            start: Where the name begins.
-            stop: Where it ends.
+            start: Start of the name.
+            stop: End of the name.
 
         Returns:
-            The link behind the last field if no field has this name.
+            Link of the field; the link after the last field if no field has this name.
         """
         fields: cython.Py_ssize_t = self.ops[at + tables.A]
         ordered: cython.Py_ssize_t = self.ops[at + tables.E]
@@ -975,10 +979,10 @@ class Shredder(Arena):
             middle = low + (high - low) // 2
             field = fields + self.links[ordered + middle]
             position = self.links[field]
-            # The colon of the constant does not count.
+            # The constant includes the colon.
             order = (position & _MASK32) - 1 - (stop - start)
             if order == 0:
-                order = _compared(self.constants, position >> 32, self.p, start, stop - start)
+                order = _compare(self.constants, position >> 32, self.p, start, stop - start)
             if order == 0:
                 return field
             if order < 0:
@@ -994,7 +998,7 @@ class Shredder(Arena):
     def _json_other_field(
         self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t, is_field: cython.bint
     ) -> cython.Py_ssize_t:
-        """Read over the value of a field that nobody wants."""
+        """Skip the value of a field outside the projection."""
         end: cython.Py_ssize_t
         c: cython.int
         if i >= stop:
@@ -1019,7 +1023,7 @@ class Shredder(Arena):
     def _json_name(
         self, node: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """The position behind a name without escapes, which would begin at `i` with its quote."""
+        """Return the position after a name without escapes, whose quote must be at `i`."""
         if i >= stop or self.p[i] != 0x22:
             return self._fail(tables.BAD_JSON, node, i)
         i = _json_plain(self.p, i + 1, stop)
@@ -1055,7 +1059,7 @@ class Shredder(Arena):
     def _json_next(
         self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t, close: cython.int
     ) -> cython.Py_ssize_t:
-        """The position behind a comma or the closing bracket."""
+        """Return the position after a comma or the closing bracket."""
         if i >= stop or (self.p[i] != 0x2C and self.p[i] != close):
             i = _skip_space(self.p, i, stop)
             if i >= stop:
@@ -1102,7 +1106,7 @@ class Shredder(Arena):
                 i = self._json_colon(node, i, stop)
             if i >= 0:
                 i = self._json(self.ops[at + tables.A], i, stop)
-            if i < 0 or self._place(node + 1) < 0:
+            if i < 0 or self._take_slot_inline(node + 1) < 0:
                 return -1
             i = self._json_next(i, stop, 0x7D)
             if i < 0:
@@ -1117,7 +1121,7 @@ class Shredder(Arena):
     def _json_union(
         self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """The first branch that takes this kind of token."""
+        """Append to the first branch that accepts this kind of token."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         c: cython.int = self.p[i]
         kind: cython.longlong = tables.TOKEN_FRACTION
@@ -1145,22 +1149,22 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _json_skip(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read over a value, which must be JSON all the same."""
+        """Skip a value, which must still be valid JSON."""
         end: cython.Py_ssize_t = _skip_value(self.p, i, stop)
         return end if end >= 0 else self._fail(-end, tables.ABSENT, i)
 
     # ------------------------------------------------------------------------
-    # Nodes, without a call of the arena's
+    # Nodes, without a call of the arena's methods
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _place(self, node: cython.Py_ssize_t) -> cython.longlong:
-        """As `_slot`."""
+    def _take_slot_inline(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """Take a slot as `_take_slot` does."""
         k: cython.longlong = self.counts[node]
         if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
-            return self._spare(node, 1)
+            return self._count_overflow(node, 1)
         self.counts[node] = k + 1
         return k
 
@@ -1172,7 +1176,7 @@ class Shredder(Arena):
     def _put_copied(
         self, node: cython.Py_ssize_t, k: cython.longlong, used: cython.longlong
     ) -> None:
-        """Count value `k` of a node, whose bytes stand there already, up to `used`."""
+        """Count value `k` of a node, whose bytes were already copied and end at `used`."""
         self.counts[node] = k + 1
         self.used[node] = used
         self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = used
@@ -1182,8 +1186,8 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _put_list(self, node: cython.Py_ssize_t) -> cython.bint:
-        """A list or map of all items since the last."""
-        k: cython.longlong = self._place(node)
+        """Append a list or map of all items since the last one."""
+        k: cython.longlong = self._take_slot_inline(node)
         if k < 0:
             return False
         self.a32[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k + 1] = self.counts[node + 1]
@@ -1196,7 +1200,7 @@ class Shredder(Arena):
     def _put_integer(
         self, node: cython.Py_ssize_t, scale: cython.Py_ssize_t, offset: cython.Py_ssize_t
     ) -> cython.bint:
-        """As `_put_scaled`, of `number`."""
+        """Append `number` as `_put_scaled` does."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         storage: cython.longlong = self.nodes[at + tables.STORAGE]
         value: cython.longlong = self.number
@@ -1208,7 +1212,7 @@ class Shredder(Arena):
             or (storage != tables.INT64 and storage != tables.INT32)
         ):
             return self._put_scaled(node, scale, value, offset)
-        k = self._place(node)
+        k = self._take_slot_inline(node)
         if k < 0:
             return False
         k += self.nodes[at + tables.DATA]
@@ -1230,20 +1234,20 @@ class Shredder(Arena):
         start: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """As `_put_rounded`."""
+        """Append a double as `_put_rounded` does."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong
         if self.nodes[at + tables.STORAGE] != tables.INT64:
             return self._put_rounded(node, value, start, stop)
-        k = self._place(node)
+        k = self._take_slot_inline(node)
         if k < 0:
             return False
         self.f64[self.nodes[at + tables.DATA] + k] = value
         return True
 
 
-def _beside_tie(tie: float, text: bytes) -> float:
-    """The middle of two floats if a number is just that, else the double next to it on its side."""
+def _nudge_tie(tie: float, text: bytes) -> float:
+    """Move a tie between floats to the next double towards the number, unless it is exact."""
     number = Decimal(text.decode())
     exact = Decimal.from_float(tie)  # noqa: FURB164 - a context may forbid `Decimal(tie)`
     if number == exact:
@@ -1252,7 +1256,7 @@ def _beside_tie(tie: float, text: bytes) -> float:
 
 
 # ----------------------------------------------------------------------------
-# Reading over values: each function gives the position behind, or a code with a minus sign
+# Skipping: each function returns the position after what it skips, or a negated code
 
 
 @cython.cfunc
@@ -1261,10 +1265,10 @@ def _beside_tie(tie: float, text: bytes) -> float:
 def _skip_value(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Read over the value whose first character is at `i`."""
+    """Skip the value whose first character is at `i`."""
     c: cython.int
     depth: cython.int = 0
-    # One bit for each array or object around: whether it is an object.
+    # One bit per enclosing array or object: whether it is an object.
     objects: cython.ulonglong = 0
     while True:
         if i >= stop:
@@ -1324,9 +1328,9 @@ def _skip_brackets(
     stop: cython.Py_ssize_t,
     size: cython.Py_ssize_t,
 ) -> cython.Py_ssize_t:
-    """Read over the array or object that begins at `i`, of a field that nobody wants.
+    """Skip the array or object at `i`, the value of a field outside the projection.
 
-    Quotes, backslashes and brackets alone are looked at, which is enough to find its end.
+    Only quotes, backslashes and brackets are examined, which is enough to find the end.
     """
     c: cython.int
     depth: cython.longlong = 1
@@ -1378,7 +1382,7 @@ def _skip_space(
 def _skip_key(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Read over a name, its colon and the space around that."""
+    """Skip a name, its colon and the space around the colon."""
     if i >= stop or p[i] != 0x22:
         return -tables.BAD_JSON
     i = _skip_text(p, i + 1, stop)
@@ -1397,7 +1401,7 @@ def _skip_key(
 def _skip_text(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Read over a text, from behind its quote on."""
+    """Skip a string, starting after its quote."""
     c: cython.longlong
     while True:
         i = _json_plain(p, i, stop)
@@ -1408,7 +1412,7 @@ def _skip_text(
         if p[i] != 0x5C:
             return -tables.BAD_JSON
         i += 1
-        c = _escaped(p[i]) if i < stop else -1
+        c = _unescape(p[i]) if i < stop else -1
         if c < 0 or (c == 0 and _utf16_unit(p, i + 1, stop) < 0):
             return -tables.BAD_ESCAPE
         i += 1 if c > 0 else 5
@@ -1433,7 +1437,7 @@ def _skip_digits(
 def _skip_number(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Read over a number, or a negative infinity."""
+    """Skip a number, or a negative infinity."""
     first: cython.Py_ssize_t
     if p[i] == 0x2D:
         i += 1
@@ -1465,7 +1469,7 @@ def _skip_number(
 def _skip_word(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Read over `null`, `true`, `false`, `NaN` or `Infinity`."""
+    """Skip `null`, `true`, `false`, `NaN` or `Infinity`."""
     if _is_word(p, i, stop, _NULL_WORD, 4) or _is_word(p, i, stop, _TRUE_WORD, 4):
         return i + 4
     if _is_word(p, i, stop, _FALSE_WORD, 5):
@@ -1488,7 +1492,7 @@ def _is_word(
     letters: cython.ulonglong,
     length: cython.int,
 ) -> cython.bint:
-    """Whether so many letters stand at `i`: those of a number, read big-endian."""
+    """Return whether these letters are at `i`; `letters` is their big-endian number."""
     value: cython.ulonglong = 0
     k: cython.Py_ssize_t
     if length > stop - i:
@@ -1507,14 +1511,14 @@ def _is_word(
 @cython.nogil
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
-def _compared(
+def _compare(
     a: cython.pointer[cython.const[cython.uchar]],
     i: cython.Py_ssize_t,
     b: cython.pointer[cython.const[cython.uchar]],
     k: cython.Py_ssize_t,
     length: cython.Py_ssize_t,
 ):
-    """Below, at or above 0 if `length` bytes of `a` from `i` come before those of `b` from `k`."""
+    """Compare `length` bytes of `a` from `i` with those of `b` from `k`, as C's memcmp does."""
     n: cython.Py_ssize_t
     if cython.compiled:
         return memcmp(a + i, b + k, length)
@@ -1528,14 +1532,14 @@ def _compared(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _same(
+def _is_same(
     p: cython.pointer[cython.const[cython.uchar]],
     i: cython.Py_ssize_t,
     q: cython.pointer[cython.const[cython.uchar]],
     k: cython.Py_ssize_t,
     length: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Whether so many bytes are the same in two places."""
+    """Return whether two runs of bytes are equal."""
     if cython.compiled:
         return same(p + i, q + k, length)
     return p[i : i + length] == q[k : k + length]
@@ -1545,8 +1549,8 @@ def _same(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _begins_value(c: cython.int) -> cython.bint:
-    """Whether a value can begin so: with a quote, bracket, brace, sign, digit or one of tfnNI."""
+def _starts_value(c: cython.int) -> cython.bint:
+    """Return whether a character can start a value: quote, bracket, sign, digit, or tfnNI."""
     if c == 0x7B or c == 0x22 or c == 0x5B or c == 0x2D or 0x30 <= c <= 0x39:
         return True
     return c == 0x74 or c == 0x66 or c == 0x6E or c == 0x4E or c == 0x49
@@ -1559,7 +1563,7 @@ def _begins_value(c: cython.int) -> cython.bint:
 def _utf16_unit(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.longlong:
-    """The UTF-16 unit of four hexadecimal digits; −1 if they are not such digits."""
+    """Return the UTF-16 unit of four hexadecimal digits; −1 if they are not hexadecimal digits."""
     value: cython.longlong = 0
     k: cython.Py_ssize_t
     digit: cython.longlong
@@ -1580,7 +1584,7 @@ def _utf16_unit(
 def _json_plain(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """The position of the first quote, backslash or control character, or `stop`."""
+    """Return the position of the first quote, backslash or control character, or `stop`."""
     if cython.compiled:
         return plain(p, i, stop)
     while i < stop and p[i] != 0x22 and p[i] != 0x5C and p[i] >= 0x20:
@@ -1592,8 +1596,8 @@ def _json_plain(
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _escaped(c: cython.longlong) -> cython.longlong:
-    r"""The character behind a backslash in JSON; 0 for `u`, −1 if there is no such escape."""
+def _unescape(c: cython.longlong) -> cython.longlong:
+    r"""Return the character that a letter after a backslash encodes; 0 for `u`, −1 if invalid."""
     if c == 0x22 or c == 0x5C or c == 0x2F:
         return c
     if c == 0x6E:
@@ -1631,7 +1635,7 @@ def _hex_value(c: cython.longlong) -> cython.longlong:
 @cython.exceptval(check=False)
 @cython.returns((cython.ulonglong, cython.ulonglong))
 def _times_ten(high: cython.ulonglong, low: cython.ulonglong, digit: cython.ulonglong):
-    """A number of 128 bits, one decimal digit longer."""
+    """Append a decimal digit to a number of 128 bits."""
     right: cython.ulonglong = (low & _LOW32) * 10 + digit
     left: cython.ulonglong = (low >> 32) * 10 + (right >> 32)
     high = (high * 10 + (left >> 32)) & _MASK64

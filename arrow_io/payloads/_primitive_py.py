@@ -26,12 +26,12 @@ _MAX_SECONDS = cython.declare(cython.longlong, 10**13)
 @cython.final
 @cython.cclass
 class Shredder(Arena):
-    """Appends payloads that are one value."""
+    """A shredder for payloads that are one value."""
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    def _read_payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         opcode: cython.longlong = self.ops[tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[tables.NODE]
         a: cython.longlong = self.ops[tables.A]
@@ -59,7 +59,7 @@ class Shredder(Arena):
                 return self._fail(tables.WRONG_SIZE, node, start)
             first = self._big_endian(start, 8) % _DAY_MILLISECONDS
             if first < 0:
-                # C's remainder has the sign of what is divided.
+                # C's remainder has the sign of the dividend.
                 first += _DAY_MILLISECONDS
             is_put = self._put(node, first * a)
         elif opcode == tables.VALUE_INSTANT:
@@ -67,7 +67,9 @@ class Shredder(Arena):
                 return self._fail(tables.WRONG_SIZE, node, start)
             first = self._big_endian(start, 8)
             second = self._big_endian(start + 8, 4)
-            is_put = self._instant(node, first, second, a, start) and self._put(node, self.number)
+            is_put = self._convert_instant(node, first, second, a, start) and self._put(
+                node, self.number
+            )
         else:
             if size != 16:
                 return self._fail(tables.WRONG_SIZE, node, start)
@@ -79,5 +81,7 @@ class Shredder(Arena):
                 return self._fail(tables.OUT_OF_RANGE, node, start)
             first = first * _DAY_SECONDS + second // _SECOND_NANOSECONDS
             second = second % _SECOND_NANOSECONDS
-            is_put = self._instant(node, first, second, a, start) and self._put(node, self.number)
+            is_put = self._convert_instant(node, first, second, a, start) and self._put(
+                node, self.number
+            )
         return stop if is_put else -1

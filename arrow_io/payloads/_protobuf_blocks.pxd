@@ -1,5 +1,5 @@
-# Numbers of protobuf's looked at in blocks of eight bytes, all of which may be read. Python has the walk by
-# bytes alone, and so have the callers for what is not found here.
+# Reading of protobuf numbers in blocks of eight readable bytes. Python, and the callers for numbers that
+# are not handled here, read byte by byte.
 cdef extern from *:
     """
     #include <stdint.h>
@@ -73,25 +73,25 @@ cdef extern from *:
         return 0;
     }
     """
-    # Read a number: how many bytes it has, or 0 if it has more than eight.
+    # Read a number; return its size in bytes, or 0 if that is more than eight.
     int take_number "pulsar_offload_protobuf_number"(
         const unsigned char* at, long long* number) noexcept nogil
-    # The same, if nobody asks for the number.
+    # Skip a number in the same way.
     int skip_number "pulsar_offload_protobuf_over"(const unsigned char* at) noexcept nogil
-    # Read eight numbers that have sixteen bytes together; false unless each has two.
+    # Read eight numbers of two bytes each; return false if they have other sizes.
     bint take_eight "pulsar_offload_protobuf_eight"(
         const unsigned char* at, int* to) noexcept nogil
-    # Read numbers that have n bytes together, 1 to 8: how many, or 0 unless all have one byte or all have
-    # two. There is room for eight.
+    # Read numbers from n bytes, 1 to 8; return how many, or 0 unless all have one byte or all have two.
+    # The target must have room for eight.
     int take_numbers "pulsar_offload_protobuf_numbers"(
         const unsigned char* at, long long n, int* to) noexcept nogil
 
-# The steps of `Shredder`: one field of protobuf's read in each message of a group, in C, so that each
-# kind of field has a loop of its own, without branches that could be guessed wrong. Of a message
-# there are four numbers: where it is read, where it ends, its row, and the members of its oneof.
+# The steps of `Shredder`: read one field of each message of a group, in C, so that each kind of field has
+# its own loop without unpredictable branches. Each message has four numbers: its current position, its
+# end, its row, and the number of members of its oneof.
 #
-# Sixteen bytes behind the end of each message may be read. A message is never read on behind its end:
-# what a field has is compared with what remains before the message is taken further.
+# Sixteen bytes after the end of each message must be readable. The position never passes the end: the
+# size of a field is compared with the remaining bytes before the position advances.
 cdef extern from *:
     """
     #if defined(__GNUC__)
@@ -113,9 +113,9 @@ cdef extern from *:
         }
         return 0;
     }
-    /* Take a message on behind the field of a step; 0 if it is damaged. `here` is whether the field is
-       there, `value` the number, or how many bytes end where the message goes on. What stands in place
-       of a field that is not there is anything, so no branch looks at it but for what is rare. */
+    /* Advance a message past the field of a step; return 0 if it is damaged. Sets `here` to whether the
+       field exists, and `value` to the number, or to the size of the bytes that end at the new position.
+       If the field is missing, arbitrary bytes are read: branches depend on them only in rare cases. */
     PULSAR_OFFLOAD_INLINE int pulsar_offload_step(
             const unsigned char* p, long long* message, long long tag, long long mask, int kind,
             long long size, long long* here, uint64_t* value) {
@@ -149,7 +149,7 @@ cdef extern from *:
             bytes += size + (long long)(*value & UINT64_C(0x7FFFFFFFF));
         }
         if (PULSAR_OFFLOAD_SELDOM(message[0] + bytes > message[1])) {
-            /* Behind the end of a message there may be what looks like its field. */
+            /* Bytes after the end of a message may look like its field. */
             *here = 0;
             return message[0] >= message[1];
         }
@@ -184,7 +184,7 @@ cdef extern from *:
         }
         return found;
     }
-    /* Of each message: the lower half of the number; whether it is there; and the row. */
+    /* For each message: the lower half of the number, whether it exists, and the row. */
     PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_numbers(
             const unsigned char* p, long long* group, long long count, const long long* step,
             long long size, long long* below) {
@@ -200,7 +200,7 @@ cdef extern from *:
         }
         return found;
     }
-    /* As the ops of numbers have it, the first as 0. */
+    /* The `how` of each op is its opcode, counted from the first opcode of numbers. */
     PULSAR_OFFLOAD_INLINE void pulsar_offload_step_store(
             void* to, long long k, int how, uint64_t value) {
         if (how == 0) ((int*)to)[k] = (int)value;
@@ -225,7 +225,7 @@ cdef extern from *:
         }
         return found;
     }
-    /* Loops of which the compiler knows more, if it knows `size`. */
+    /* Separate loops for constant sizes, which the compiler optimizes better. */
     PULSAR_OFFLOAD_INLINE long long pulsar_offload_step_over_of(
             const unsigned char* p, long long* group, long long count, const long long* step,
             long long size) {
@@ -276,19 +276,20 @@ cdef extern from *:
         return pulsar_offload_step_put_of(p, group, count, step, step[3], how, valid, blank, to);
     }
     """
-    # Read over a field: how many messages had it, or -1 if one is damaged.
+    # Skip a field; return how many messages had it, or -1 if one is damaged.
     long long skip_fields "pulsar_offload_step_over_any"(
         const unsigned char* p, long long* group, long long count,
         const long long* step) noexcept nogil
-    # Give where the bytes of a field begin and end and the row, of each message that has it: how many.
+    # Record start, end and row of a field's bytes for each message that has it; return their number.
     long long take_delimited "pulsar_offload_step_delimited_any"(
         const unsigned char* p, long long* group, long long count, const long long* step,
         unsigned char* valid, int blank, long long* below) noexcept nogil
-    # Give the lower half of a number, whether it is there and the row, of each message: how many are.
+    # Record the lower half of a number, whether it exists, and the row, for each message; return how many
+    # exist.
     long long take_numbers_of_all "pulsar_offload_step_numbers_any"(
         const unsigned char* p, long long* group, long long count, const long long* step,
         long long* below) noexcept nogil
-    # Put a number in the row of each message, as one of the ops of numbers does it; 0 if it is not there.
+    # Put a number in the row of each message, as the op of its type does; 0 if it is missing.
     long long put_numbers "pulsar_offload_step_put_any"(
         const unsigned char* p, long long* group, long long count, const long long* step,
         int how, unsigned char* valid, int blank, void* to) noexcept nogil

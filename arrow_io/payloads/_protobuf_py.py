@@ -1,10 +1,13 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""Protobuf's wire format, proto2, proto3 and editions; see `_arena_py`.
+"""Protobuf's wire format, for proto2, proto3 and editions; see `_arena_py`.
 
-It takes and refuses what upb does, which is the protobuf library's parser: at most five bytes for
-a tag or a length, ten for any other number, whose bits above the 64th do not count; a field of
-another wire type than its own is an unknown one; no field is required.
+It accepts and refuses what upb, the protobuf library's parser, does:
+
+- A tag or a length has at most five bytes. Other numbers have at most ten, and bits above the 64th
+  are ignored.
+- A field with another wire type than the schema's is an unknown field.
+- No field is required.
 """
 
 from __future__ import annotations
@@ -36,48 +39,50 @@ else:
 
 _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
-# As many as `MOST_BITS`.
+# All `MAX_FIELD_BITS` bits.
 _EVERY_BIT = cython.declare(cython.longlong, (1 << 62) - 1)
-# As columns fewer payloads are not worth it.
+# Fewer payloads are not worth reading together.
 _LEAST_TOGETHER = cython.declare(cython.Py_ssize_t, 8)
-_PATIENCE = cython.declare(cython.Py_ssize_t, 15)
-# If steps do not pay off for payloads, they hardly will for the next.
-_LONG_PATIENCE = cython.declare(cython.Py_ssize_t, 127)
-# They do if at least one look of so many finds its field; and a step takes as long as so many looks
-# before the first.
-_LOOKS_A_FIELD = cython.declare(cython.longlong, 3)
-_STEP_LOOKS = cython.declare(cython.longlong, 8)
-# Cache lines that are fetched ahead by each step.
-_LINES_A_STEP = cython.declare(cython.Py_ssize_t, 12)
-# Behind where a message ends: as many as a tag and a word have.
+# Number of batches without another attempt after a failed one.
+_PAUSE = cython.declare(cython.Py_ssize_t, 15)
+# The same after steps that were slow: the next payloads are probably similar.
+_LONG_PAUSE = cython.declare(cython.Py_ssize_t, 127)
+# Steps pay off if at least one of so many lookups finds its field. A step has a fixed cost that
+# equals that of `_STEP_LOOKUPS` lookups.
+_LOOKUPS_PER_FIELD = cython.declare(cython.longlong, 3)
+_STEP_LOOKUPS = cython.declare(cython.longlong, 8)
+# Cache lines that each step prefetches.
+_LINES_PER_STEP = cython.declare(cython.Py_ssize_t, 12)
+# Readable bytes that are required after a message: a tag and a word.
 _PADDING_BYTES = cython.declare(cython.Py_ssize_t, 16)
-# That of the value of an entry.
+# The bit of a map entry's value.
 _VALUE_BIT = cython.declare(cython.longlong, 2)
 
 
 @cython.final
 @cython.cclass
 class Shredder(Arena):
-    """Appends protobuf messages.
+    """A shredder for protobuf messages.
 
-    The fields of a message have their values in one row, the same of each node. So only nodes of
-    items are counted as they are filled, and `_settle` counts the others after some payloads. What
-    a message leaves out is zero or null before it is read (`blank_fields`).
+    All fields of a message store their values in the same row of their nodes. So only nodes of
+    items are counted while they are filled; `_settle_counts` sets the other counts after some
+    payloads. Fields that a message omits are zero or null in advance (`blank_fields`).
 
     Attributes:
-        seconds: Seconds of the timestamp that is being read.
-        nanoseconds: Its nanoseconds.
-        one_by_one: How many runs of payloads are not tried as columns, after one that failed.
-        step_pause: How many are not tried in step, after one that failed or that it did not suit.
-        lookups: How often a step has looked for its field in a message, in this run.
-        hits: How often it was there.
-        next_read: From where on bytes will be read next.
-        prefetch_stop: Up to where they are fetched until then.
+        seconds: Seconds of the current timestamp.
+        nanoseconds: Nanoseconds of the current timestamp.
+        column_pause: Number of batches that are still not tried as columns, after one that failed.
+        step_pause: Number of batches that are still not tried in steps, after one that failed or
+            was slow.
+        lookups: Number of lookups of a step's field in a message, in this batch.
+        hits: Number of these lookups that found the field.
+        next_read: Start of the bytes to prefetch next.
+        prefetch_stop: End of the bytes to prefetch.
     """
 
     seconds: cython.longlong
     nanoseconds: cython.longlong
-    one_by_one: cython.longlong
+    column_pause: cython.longlong
     step_pause: cython.longlong
     lookups: cython.longlong
     hits: cython.longlong
@@ -87,35 +92,35 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        k: cython.longlong = self._place(0)
-        return self._message(0, k, start, stop, 0) if k >= 0 else -1
+    def _read_payload(self, start: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        k: cython.longlong = self._take_slot_inline(0)
+        return self._read_message(0, k, start, stop, 0) if k >= 0 else -1
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _settle(self) -> cython.void:
-        """Let what stands in a struct have as many values as the struct."""
+    def _settle_counts(self) -> cython.void:
+        """Set the counts of fields in structs to that of the struct."""
         node: cython.Py_ssize_t
         child: cython.Py_ssize_t
         for node in range(self.node_count):
             if self.nodes[node * tables.NODE_WIDTH + tables.STORAGE] == tables.STRUCT:
                 child = node + 1
                 while child < self.nodes[node * tables.NODE_WIDTH + tables.STOP]:
-                    self._settle_field(node, child)
+                    self._settle_field_count(node, child)
                     child = self.nodes[child * tables.NODE_WIDTH + tables.STOP]
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _settle_field(self, node: cython.Py_ssize_t, child: cython.Py_ssize_t) -> cython.void:
-        """Let a field be null where its struct is, and begin where the one before it ends."""
+    def _settle_field_count(self, node: cython.Py_ssize_t, child: cython.Py_ssize_t) -> cython.void:
+        """Set a field's count; make it null where its struct is, and fill gaps in its offsets."""
         at: cython.Py_ssize_t = child * tables.NODE_WIDTH
         storage: cython.longlong = self.nodes[at + tables.STORAGE]
         first: cython.longlong = self.counts[child]
         stop: cython.longlong = min(self.counts[node], self.nodes[at + tables.CAPACITY])
         valid: cython.Py_ssize_t = self.nodes[at + tables.VALID]
-        around: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID]
+        struct_valid: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID]
         data: cython.Py_ssize_t = self.nodes[at + tables.DATA]
         k: cython.longlong
         last: cython.int
@@ -124,7 +129,7 @@ class Shredder(Arena):
         self.counts[child] = self.counts[node]
         if self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING] == tables.NULL:
             for k in range(first, stop):
-                a8[valid + k] &= a8[around + k]
+                a8[valid + k] &= a8[struct_valid + k]
         if storage == tables.VARIABLE or storage == tables.LIST:
             last = a32[data + first]
             for k in range(first + 1, stop + 1):
@@ -134,8 +139,8 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _forget(self) -> cython.void:
-        """Let the rows of structs that were taken back be as they were."""
+    def _blank_rolled_back(self) -> cython.void:
+        """Blank the rows of structs that were rolled back."""
         node: cython.Py_ssize_t
         child: cython.Py_ssize_t
         for node in range(self.node_count):
@@ -148,7 +153,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _message(
+    def _read_message(
         self,
         at: cython.Py_ssize_t,
         k: cython.longlong,
@@ -156,19 +161,19 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Fill row `k` with the message `[i, stop)`, or the group that begins at `i`.
+        """Fill row `k` with the message `[i, stop)`, or with the group that starts at `i`.
 
         Returns:
-            The position behind it, or −1.
+            The position after it, or −1.
         """
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         ops: cython.pointer[cython.const[cython.longlong]] = self.ops
         links: cython.pointer[cython.const[cython.longlong]] = self.links
         fields: cython.Py_ssize_t = ops[at + tables.A] + tables.TABLE
         end_tag: cython.longlong = ops[at + tables.B]
-        # Bits of fields: of those that stood here, and of those that stood here before.
+        # Bits of the fields that were seen, and of those that were seen more than once.
         field_bits: cython.longlong = 0
-        again: cython.longlong = 0
+        repeated_bits: cython.longlong = 0
         bit: cython.longlong
         tag: cython.longlong
         field: cython.Py_ssize_t
@@ -178,17 +183,17 @@ class Shredder(Arena):
         row: cython.longlong
         self.seconds = 0
         self.nanoseconds = 0
-        if links[ops[at + tables.D] + tables.COUNT] > tables.MOST_BITS:
-            self._mark_awaited(ops[at + tables.D], k)
+        if links[ops[at + tables.D] + tables.COUNT] > tables.MAX_FIELD_BITS:
+            self._mark_unseen(ops[at + tables.D], k)
         while i < stop:
             tag = p[i]
             if tag < 0x80:
                 field = links[fields + tag]
                 i += 1
             else:
-                i = self._short_number(i, stop)
+                i = self._read_short_number(i, stop)
                 if i < 0:
-                    return self._broken(at)
+                    return self._fail_in(at)
                 tag = self.number
                 field = self._find(fields - tables.TABLE, tag)
             if field < 0:
@@ -199,76 +204,76 @@ class Shredder(Arena):
                 if tag == end_tag:
                     end_tag = tables.ABSENT
                     break
-                i = self._unknown(at, tag, i, stop, depth)
+                i = self._skip_unknown(at, tag, i, stop, depth)
                 if i < 0:
                     return -1
                 continue
             bit = ops[field + tables.C]
-            again |= field_bits & bit
+            repeated_bits |= field_bits & bit
             field_bits |= bit
             opcode = ops[field + tables.OPCODE]
             node = ops[field + tables.NODE]
             if opcode < tables.PROTO_STRING:
                 if tag & 7 == 0:
-                    i = self._number(i, stop)
+                    i = self._read_number(i, stop)
                 else:
-                    i = self._fixed(tag, i, stop)
+                    i = self._read_fixed(tag, i, stop)
                 if i < 0:
-                    return self._broken(field)
-                row = self._row(node, bit, k)
+                    return self._fail_in(field)
+                row = self._take_row(node, bit, k)
                 if row < 0:
                     return -1
                 row += self.nodes[node * tables.NODE_WIDTH + tables.DATA]
                 self._store(opcode, row, self.number)
             elif tag & 7 == 2:
-                start = self._length(i, stop)
+                start = self._read_length(i, stop)
                 if start < 0:
-                    return self._broken(field)
+                    return self._fail_in(field)
                 i = start + self.number
                 if opcode == tables.PROTO_PACKED:
-                    if not self._packed(field, k, start, i):
+                    if not self._put_packed(field, k, start, i):
                         return -1
                     continue
                 if opcode == tables.PROTO_OTHER:
                     if not self._is_first(field, field_bits, k):
                         return -1
                     continue
-                row = self._row(node, bit, k)
+                row = self._take_row(node, bit, k)
                 if row < 0:
                     return -1
                 if opcode < tables.PROTO_MESSAGE:
                     if not self._put_data(opcode, node, row, start, i - start):
                         return -1
                 elif opcode == tables.PROTO_TIMESTAMP:
-                    if not self._timestamp(field, row, start, i, depth + 1):
+                    if not self._put_timestamp(field, row, start, i, depth + 1):
                         return -1
-                elif self._message(field, row, start, i, depth + 1) < 0:
+                elif self._read_message(field, row, start, i, depth + 1) < 0:
                     return -1
             elif opcode == tables.PROTO_ENUM:
-                i = self._enum_field(at, field, k, i, stop)
+                i = self._read_enum_field(at, field, k, i, stop)
                 if i < 0:
                     return -1
-                if self.number == tables.ABSENT and again & bit == 0:
+                if self.number == tables.ABSENT and repeated_bits & bit == 0:
                     field_bits ^= bit
             else:
-                i = self._other_field(field, tag, field_bits, k, i, stop, depth)
+                i = self._read_other_field(field, tag, field_bits, k, i, stop, depth)
                 if i < 0:
                     return -1
         if end_tag != tables.ABSENT:
             return self._fail(tables.ENDS_EARLY, ops[at + tables.NODE], i)
         bit = field_bits & links[ops[at + tables.D] + tables.ONEOF]
         if (
-            again == 0
+            repeated_bits == 0
             and links[ops[at + tables.D] + tables.NEEDED] & ~field_bits == 0
             and bit & (bit - 1) == 0
         ):
             return i
-        return self._close(at, k, i, field_bits, again, depth)
+        return self._close(at, k, i, field_bits, repeated_bits, depth)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _timestamp(
+    def _put_timestamp(
         self,
         at: cython.Py_ssize_t,
         k: cython.longlong,
@@ -276,19 +281,19 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
-        """Put a timestamp: at once if it has nothing but seconds and nanoseconds, in order."""
+        """Put a timestamp, fastest if it has only seconds and nanoseconds, in this order."""
         start: cython.Py_ssize_t = i
         self.seconds = 0
         self.nanoseconds = 0
         if 0 <= i < stop and self.p[i] == 0x08:
-            i = self._number(i + 1, stop)
+            i = self._read_number(i + 1, stop)
             self.seconds = self.number
         if 0 <= i < stop and self.p[i] == 0x10:
-            i = self._number(i + 1, stop)
+            i = self._read_number(i + 1, stop)
             self.nanoseconds = _low32(self.number)
         if i == stop:
             return self._close_timestamp(at, k, i)
-        return self._message(at, k, start, stop, depth) >= 0
+        return self._read_message(at, k, start, stop, depth) >= 0
 
     @cython.cfunc
     @cython.nogil
@@ -298,7 +303,7 @@ class Shredder(Arena):
     ) -> cython.bint:
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         units: cython.longlong = self.links[self.ops[at + tables.A] + tables.MORE]
-        if not self._instant(node, self.seconds, self.nanoseconds, units, i):
+        if not self._convert_instant(node, self.seconds, self.nanoseconds, units, i):
             return False
         self.a64[self.nodes[node * tables.NODE_WIDTH + tables.DATA] + k] = self.number
         return True
@@ -306,7 +311,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _other_field(
+    def _read_other_field(
         self,
         at: cython.Py_ssize_t,
         tag: cython.longlong,
@@ -316,37 +321,37 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Put a group, keep a part of a timestamp, or read over what is not asked for.
+        """Put a group, set a part of a timestamp, or skip a field outside the projection.
 
         Args:
             at: Op of the field.
             tag: Its tag.
-            field_bits: Bits of the fields of its message that stood there, this one with them.
+            field_bits: Bits of the fields that were seen in its message, including this one.
             k: Row of the message.
-            i: Where the field stands, behind its tag.
-            stop: Behind the last byte that it may have.
-            depth: How many messages are around that message.
+            i: Position after the tag.
+            stop: End of the message.
+            depth: Number of messages around that message.
         """
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         start: cython.Py_ssize_t = i
         if opcode == tables.PROTO_PART:
-            i = self._number(i, stop)
+            i = self._read_number(i, stop)
             if i < 0:
-                return self._broken(at)
+                return self._fail_in(at)
             if self.ops[at + tables.A] == 0:
                 self.seconds = self.number
             else:
                 self.nanoseconds = _low32(self.number)
             return i
         if opcode == tables.PROTO_RAW or opcode >= tables.PROTO_MESSAGE:
-            k = self._row(self.ops[at + tables.NODE], self.ops[at + tables.C], k)
+            k = self._take_row(self.ops[at + tables.NODE], self.ops[at + tables.C], k)
             if k < 0:
                 return -1
         if opcode >= tables.PROTO_MESSAGE:
-            return self._message(at, k, i, stop, depth + 1)
+            return self._read_message(at, k, i, stop, depth + 1)
         i = self._skip_field(tag, i, stop, depth)
         if i < 0:
-            return self._broken(at)
+            return self._fail_in(at)
         if opcode == tables.PROTO_OTHER and not self._is_first(at, field_bits, k):
             return -1
         if opcode == tables.PROTO_RAW and not self._put_data(
@@ -358,30 +363,31 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _enum_field(
+    def _read_enum_field(
         self,
-        around: cython.Py_ssize_t,
+        message_at: cython.Py_ssize_t,
         at: cython.Py_ssize_t,
         k: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.Py_ssize_t:
-        """Put the name of a number, in row `k` of the message of op `around`.
+        """Put the name of a number in row `k` of the message of op `message_at`.
 
-        `number` becomes `ABSENT` if the enum does not have it, and therefore it does not count.
+        Sets `number` to `ABSENT` if a closed enum lacks the number: the field then counts as
+        unknown.
         """
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         table: cython.Py_ssize_t = self.ops[at + tables.A]
         name: cython.longlong
         is_put: cython.bint
-        i = self._number(i, stop)
+        i = self._read_number(i, stop)
         if i < 0:
-            return self._broken(at)
+            return self._fail_in(at)
         name = self._find(table, _low32(self.number))
         if name == tables.ABSENT and self.links[table + tables.MORE] != 0:
             self.number = tables.ABSENT
-            return self._ignored(around, i)
-        k = self._row(node, self.ops[at + tables.C], k)
+            return self._ignore_field(message_at, i)
+        k = self._take_row(node, self.ops[at + tables.C], k)
         if k < 0:
             return -1
         if name == tables.ABSENT:
@@ -400,18 +406,18 @@ class Shredder(Arena):
         k: cython.longlong,
         i: cython.Py_ssize_t,
         field_bits: cython.longlong,
-        again: cython.longlong,
+        repeated_bits: cython.longlong,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Fill what a message that ends at `i` leaves out of row `k` and is not blank.
+        """Finish row `k` of a message that ends at `i`: fill omitted fields that are not blank.
 
         Args:
             at: Op of the message.
             k: The row.
-            i: Where it ends.
-            field_bits: Bits of the fields that stood there.
-            again: Bits of those that stood there more than once.
-            depth: How many messages are around it.
+            i: End of the message.
+            field_bits: Bits of the fields that were seen.
+            repeated_bits: Bits of the fields that were seen more than once.
+            depth: Number of messages around it.
         """
         nodes: cython.pointer[cython.const[cython.longlong]] = self.nodes
         links: cython.pointer[cython.const[cython.longlong]] = self.links
@@ -419,7 +425,7 @@ class Shredder(Arena):
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         more: cython.longlong = links[self.ops[at + tables.A] + tables.MORE]
         fields: cython.Py_ssize_t = self.ops[at + tables.D]
-        left: cython.longlong = links[fields + tables.NEEDED] & ~field_bits & _EVERY_BIT
+        missing_bits: cython.longlong = links[fields + tables.NEEDED] & ~field_bits & _EVERY_BIT
         first: cython.Py_ssize_t = fields + tables.FIELDS
         link: cython.Py_ssize_t
         if opcode == tables.PROTO_TIMESTAMP:
@@ -430,53 +436,57 @@ class Shredder(Arena):
                 return i
             if more != tables.ABSENT and not self._has_one_of_each(more, field_bits, k):
                 return self._fail(tables.NOT_CANONICAL, node, i)
-        if again & _EVERY_BIT != 0:
+        if repeated_bits & _EVERY_BIT != 0:
             return self._fail(tables.NOT_CANONICAL, node, i)
         if opcode == tables.PROTO_WRAPPER:
             if field_bits == 0:
                 self._zero(node, k)
             return i
-        if opcode == tables.PROTO_ENTRY and more != tables.ABSENT and left & _VALUE_BIT != 0:
-            # An entry of a map has a value all the same.
+        if (
+            opcode == tables.PROTO_ENTRY
+            and more != tables.ABSENT
+            and missing_bits & _VALUE_BIT != 0
+        ):
+            # A map entry without a value has an empty message.
             if not self._empty_message(more, k, i, depth):
                 return -1
-            left ^= _VALUE_BIT
-        while left != 0:
-            node = links[first + _lowest(left)]
+            missing_bits ^= _VALUE_BIT
+        while missing_bits != 0:
+            node = links[first + _lowest_bit(missing_bits)]
             if not self._put_constant_in(
                 node, k, nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
             ):
                 return -1
-            left &= left - 1
-        for link in range(first + tables.MOST_BITS, first + links[fields + tables.COUNT]):
-            if not self._close_awaited(links[link], k, i):
+            missing_bits &= missing_bits - 1
+        for link in range(first + tables.MAX_FIELD_BITS, first + links[fields + tables.COUNT]):
+            if not self._close_unseen(links[link], k, i):
                 return -1
         return i
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _mark_awaited(self, fields: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
-        """Say of the fields of a message that have no bits that none stood there."""
+    def _mark_unseen(self, fields: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
+        """Mark the fields of a message that have no bits as not seen."""
         first: cython.Py_ssize_t = fields + tables.FIELDS
         link: cython.Py_ssize_t
-        for link in range(first + tables.MOST_BITS, first + self.links[fields + tables.COUNT]):
+        for link in range(first + tables.MAX_FIELD_BITS, first + self.links[fields + tables.COUNT]):
             self.a8[self.nodes[self.links[link] * tables.NODE_WIDTH + tables.VALID] + k] = (
-                tables.AWAITED
+                tables.UNSEEN
             )
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _close_awaited(
+    def _close_unseen(
         self, node: cython.Py_ssize_t, k: cython.longlong, i: cython.Py_ssize_t
     ) -> cython.bint:
         place: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
         missing: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
-        if self.a8[place] == tables.TWICE:
+        if self.a8[place] == tables.REPEATED:
             self._fail(tables.NOT_CANONICAL, node, i)
             return False
-        if self.a8[place] == tables.AWAITED:
+        if self.a8[place] == tables.UNSEEN:
             self.a8[place] = missing != tables.NULL
             return missing < 0 or self._put_constant_in(node, k, missing)
         return True
@@ -491,12 +501,12 @@ class Shredder(Arena):
         i: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
-        """The message that an entry has if it has no value."""
+        """Put the empty message of a map entry without a value."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         self.a8[self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k] = 1
         if self.ops[at + tables.OPCODE] == tables.PROTO_RAW:
             return True
-        return self._message(at, k, i, i, depth + 1) >= 0
+        return self._read_message(at, k, i, i, depth + 1) >= 0
 
     @cython.cfunc
     @cython.nogil
@@ -504,12 +514,12 @@ class Shredder(Arena):
     def _has_one_of_each(
         self, link: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
     ) -> cython.bint:
-        """Whether no oneof of a message has two members, by the link of the oneofs."""
+        """Return whether no oneof of a message has two members that were seen."""
         n: cython.Py_ssize_t
         count: cython.longlong = self.links[link]
         link += 1
         for n in range(count):
-            if self._members(link, field_bits, k) > 1:
+            if self._count_members(link, field_bits, k) > 1:
                 return False
             link += 2 + self.links[link + 1]
         return True
@@ -518,10 +528,10 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _members(
+    def _count_members(
         self, link: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
     ) -> cython.longlong:
-        """How many members of a oneof stood in the message of row `k`; 2 may be more."""
+        """Count the members of a oneof that were seen in the message of row `k`; 2: or more."""
         bits: cython.longlong = self.links[link] & field_bits
         count: cython.longlong = 0
         item: cython.Py_ssize_t
@@ -530,7 +540,7 @@ class Shredder(Arena):
             count = 1 if bits & (bits - 1) == 0 else 2
         for item in range(link + 2, link + 2 + self.links[link + 1]):
             place = self.nodes[self.links[item] * tables.NODE_WIDTH + tables.VALID] + k
-            if self.a8[place] != tables.AWAITED:
+            if self.a8[place] != tables.UNSEEN:
                 count += 1
         return count
 
@@ -540,64 +550,65 @@ class Shredder(Arena):
     def _is_first(
         self, at: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
     ) -> cython.bint:
-        """Whether no other member of a oneof was there before the one that is not asked for."""
-        if self._members(self.ops[at + tables.A], field_bits, k) == 0:
+        """Return whether no other member of the oneof was seen before this skipped one."""
+        if self._count_members(self.ops[at + tables.A], field_bits, k) == 0:
             return True
         self._fail(tables.NOT_CANONICAL, self.ops[at + tables.NODE], 0)
         return False
 
     # ------------------------------------------------------------------------
-    # Columns: only in the compiled build, where a branch that is guessed wrong costs more than what
-    # it chooses. Which field comes next is anyone's guess, but not what becomes of each column.
+    # Columns: only in the compiled build, where a mispredicted branch costs more than the work that
+    # it selects. The next field of a message is unpredictable, but all values of one column are
+    # handled alike.
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _run_together(
+    def _append_batch(
         self,
         positions: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Append payloads in step or by columns, unless anything about one of them is unusual.
+        """Append payloads in steps or by columns, unless one of them is unusual.
 
-        In step if their fields stand in order, and most of them are there. For columns first the
-        fields of all are found, which takes hardly a branch that could be guessed wrong; then each
-        column is filled with what was found for it.
+        Steps are used if most fields are present and in order. Columns need two passes: the first
+        finds the fields of all messages with almost no unpredictable branches, the second fills
+        each column.
         """
         fields: cython.Py_ssize_t = self.ops[tables.D]
-        if count < _LEAST_TOGETHER or not self._may_be_together(positions, count):
+        if count < _LEAST_TOGETHER or not self._can_be_batched(positions, count):
             return False
         if self.step_pause > 0:
             self.step_pause -= 1
         elif self.links[fields + tables.STEPS] != tables.ABSENT:
             self.lookups = 0
             self.hits = 0
-            if self._payloads_in_step(positions, count) and self.code == tables.OK:
-                if self.hits * _LOOKS_A_FIELD < self.lookups:
-                    self.step_pause = _LONG_PATIENCE
+            if self._append_in_steps(positions, count) and self.code == tables.OK:
+                if self.hits * _LOOKUPS_PER_FIELD < self.lookups:
+                    self.step_pause = _LONG_PAUSE
                 return True
-            self.step_pause = _PATIENCE
-            self._start_again()
+            self.step_pause = _PAUSE
+            self._restart()
         if self.links[fields + tables.COLUMNS] == tables.ABSENT:
             return False
-        if self.one_by_one > 0:
-            self.one_by_one -= 1
+        if self.column_pause > 0:
+            self.column_pause -= 1
             return False
-        if self._payloads(positions, count) and self.code == tables.OK:
+        if self._append_by_columns(positions, count) and self.code == tables.OK:
             return True
-        self.one_by_one = _PATIENCE
-        self._start_again()
+        self.column_pause = _PAUSE
+        self._restart()
         return False
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _may_be_together(
+    def _can_be_batched(
         self,
         positions: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Whether all payloads are there, and have bytes behind them that may be read."""
+        """Return whether no payload is missing, and enough readable bytes follow each."""
         row: cython.Py_ssize_t
         stop: cython.longlong = 0
         for row in range(count):
@@ -609,18 +620,18 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _start_again(self) -> cython.void:
-        """Take back what was read of payloads that are not read together."""
-        self._settle()
-        self._take_back()
-        self._forget()
-        self._begin()
+    def _restart(self) -> cython.void:
+        """Roll back what was read of payloads that cannot be read together."""
+        self._settle_counts()
+        self._roll_back()
+        self._blank_rolled_back()
+        self._reset_code()
         memcpy(self.saved, self.counts, 2 * self.node_count * 8)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _payloads(
+    def _append_by_columns(
         self,
         positions: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,
@@ -628,21 +639,21 @@ class Shredder(Arena):
         row: cython.Py_ssize_t
         start: cython.longlong
         k: cython.longlong
-        self._begin_columns(0)
+        self._reset_tokens(0)
         for row in range(count):
-            k = self._place(0)
+            k = self._take_slot_inline(0)
             if k < 0:
                 return False
             start = positions[row] >> 32
-            if not self._tokens(0, k, start, start + (positions[row] & _MASK32)):
+            if not self._find_tokens(0, k, start, start + (positions[row] & _MASK32)):
                 return False
-        return self._columns(0, 0)
+        return self._fill_columns(0, 0)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _begin_columns(self, at: cython.Py_ssize_t) -> cython.void:
-        """There are no tokens yet of the fields of a message."""
+    def _reset_tokens(self, at: cython.Py_ssize_t) -> cython.void:
+        """Clear the tokens of a message's fields."""
         link: cython.Py_ssize_t = (
             self.links[self.ops[at + tables.D] + tables.COLUMNS] + tables.BY_TAG
         )
@@ -654,16 +665,16 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _tokens(
+    def _find_tokens(
         self,
         at: cython.Py_ssize_t,
         k: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Find the fields of the message `[i, stop)`, which is to fill row `k`.
+        """Find the fields of the message `[i, stop)`, which fills row `k`.
 
-        A token is `row << 32 | position` of what stands behind a tag.
+        A token is `row << 32 | position`, the position of the value after a tag.
         """
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         fields: cython.Py_ssize_t = self.ops[at + tables.D]
@@ -674,7 +685,8 @@ class Shredder(Arena):
         op: cython.pointer[cython.const[cython.longlong]]
         tokens: cython.pointer[cython.longlong]
         field_bits: cython.longlong = 0
-        again: cython.longlong = 0
+        repeated_bits: cython.longlong = 0
+        member_bits: cython.longlong
         length: cython.longlong
         number: cython.longlong = 0
         tag: cython.longlong
@@ -686,7 +698,7 @@ class Shredder(Arena):
                 return False
             op = ops + table[tag]
             tokens = hints + op[tables.E]
-            again |= field_bits & op[tables.C]
+            repeated_bits |= field_bits & op[tables.C]
             field_bits |= op[tables.C]
             n = tokens[0]
             tokens[1 + (n & op[tables.F])] = row | (i + 1)
@@ -709,18 +721,18 @@ class Shredder(Arena):
                 if length != 0:
                     i += length
                     continue
-                # A negative one has ten bytes.
-                i = self._long_number(i, stop)
+                # Negative numbers have ten bytes.
+                i = self._read_long_number(i, stop)
                 if i < 0:
                     return False
             elif tag & 7 == 1:
                 i += 8
             else:
                 i += 4
-        if i != stop or again != 0:
+        if i != stop or repeated_bits != 0:
             return False
-        again = field_bits & self.links[fields + tables.ONEOF]
-        if again & (again - 1) != 0:
+        member_bits = field_bits & self.links[fields + tables.ONEOF]
+        if member_bits & (member_bits - 1) != 0:
             return False
         table += tables.BY_TAG
         table += 1 + table[0]
@@ -734,8 +746,8 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _columns(self, at: cython.Py_ssize_t, depth: cython.int) -> cython.bint:
-        """Fill the columns of the fields of a message with what was found."""
+    def _fill_columns(self, at: cython.Py_ssize_t, depth: cython.int) -> cython.bint:
+        """Fill the columns of a message's fields from their tokens."""
         link: cython.Py_ssize_t = (
             self.links[self.ops[at + tables.D] + tables.COLUMNS] + tables.BY_TAG
         )
@@ -753,18 +765,18 @@ class Shredder(Arena):
             if count > self.ops[field + tables.F] + 1:
                 return False
             if opcode < tables.PROTO_STRING:
-                self._numbers(field, count)
+                self._fill_numbers(field, count)
             elif opcode == tables.PROTO_ENUM:
-                if not self._names(field, count):
+                if not self._fill_names(field, count):
                     return False
-            elif not self._delimited(field, count, depth + 1):
+            elif not self._fill_delimited(field, count, depth + 1):
                 return False
         return True
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _numbers(self, at: cython.Py_ssize_t, count: cython.longlong) -> cython.void:
+    def _fill_numbers(self, at: cython.Py_ssize_t, count: cython.longlong) -> cython.void:
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         tokens: cython.pointer[cython.longlong] = self.hints + self.ops[at + tables.E] + 1
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
@@ -772,7 +784,7 @@ class Shredder(Arena):
         data: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.DATA]
         valid: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID]
         a8: cython.pointer[cython.uchar] = self.a8
-        # All of them have one tag.
+        # All tokens have the same tag.
         kind: cython.int = p[(tokens[0] & _MASK32) - 1] & 7
         number: cython.longlong = 0
         i: cython.longlong
@@ -780,7 +792,7 @@ class Shredder(Arena):
         k: cython.longlong
         for n in range(count):
             i = tokens[n] & _MASK32
-            # It has a bit: items of lists are read by columns only if they are packed.
+            # The field has a bit: lists are read by columns only if they are packed.
             k = tokens[n] >> 32
             a8[valid + k] = 1
             if kind == 1:
@@ -790,14 +802,14 @@ class Shredder(Arena):
             elif p[i] < 0x80:
                 number = p[i]
             elif take_number(p + i, cython.address(number)) == 0:
-                self._long_number(i, self.size)
+                self._read_long_number(i, self.size)
                 number = self.number
             self._store(opcode, data + k, number)
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _names(self, at: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
+    def _fill_names(self, at: cython.Py_ssize_t, count: cython.longlong) -> cython.bint:
         tokens: cython.pointer[cython.longlong] = self.hints + self.ops[at + tables.E] + 1
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         i: cython.Py_ssize_t
@@ -812,7 +824,7 @@ class Shredder(Arena):
                 ):
                     return False
             elif (
-                self._enum_field(tables.ABSENT, at, tokens[n] >> 32, i, self.size) < 0
+                self._read_enum_field(tables.ABSENT, at, tokens[n] >> 32, i, self.size) < 0
                 or self.number == tables.ABSENT
             ):
                 return False
@@ -821,7 +833,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _delimited(
+    def _fill_delimited(
         self, at: cython.Py_ssize_t, count: cython.longlong, depth: cython.int
     ) -> cython.bint:
         tokens: cython.pointer[cython.longlong] = self.hints + self.ops[at + tables.E] + 1
@@ -834,40 +846,39 @@ class Shredder(Arena):
         k: cython.longlong
         has_columns: cython.bint = opcode == tables.PROTO_MESSAGE or opcode == tables.PROTO_ENTRY
         if has_columns:
-            self._begin_columns(at)
+            self._reset_tokens(at)
         for n in range(count):
-            start = self._length(tokens[n] & _MASK32, self.size)
+            start = self._read_length(tokens[n] & _MASK32, self.size)
             if start < 0:
                 return False
             stop = start + self.number
             k = tokens[n] >> 32
             if opcode == tables.PROTO_PACKED:
-                if not self._packed(at, k, start, stop):
+                if not self._put_packed(at, k, start, stop):
                     return False
                 continue
-            k = self._row(node, bit, k)
+            k = self._take_row(node, bit, k)
             if k < 0:
                 return False
             if opcode < tables.PROTO_MESSAGE:
                 if not self._put_data(opcode, node, k, start, stop - start):
                     return False
             elif opcode == tables.PROTO_TIMESTAMP:
-                if not self._timestamp(at, k, start, stop, depth):
+                if not self._put_timestamp(at, k, start, stop, depth):
                     return False
-            elif not self._tokens(at, k, start, stop):
+            elif not self._find_tokens(at, k, start, stop):
                 return False
-        return not has_columns or self._columns(at, depth)
+        return not has_columns or self._fill_columns(at, depth)
 
     # ------------------------------------------------------------------------
     # Steps: most writers order the fields of a message by their numbers. So messages are read
-    # together, first one field of all of them, then the next. What is to be done is the same for
-    # all, but for whether the field is there, which takes no branch; and no message waits for
-    # another.
+    # together, field by field. Each step does the same work for all messages; whether a message has
+    # the field needs no branch; and no message depends on another.
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _payloads_in_step(
+    def _append_in_steps(
         self,
         positions: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,
@@ -877,68 +888,68 @@ class Shredder(Arena):
         k: cython.longlong
         group: cython.pointer[cython.longlong] = self._message_group(0)
         for row in range(count):
-            k = self._place(0)
+            k = self._take_slot_inline(0)
             if k < 0:
                 return False
             start = positions[row] >> 32
-            group[tables.IN_GROUP * row] = start
-            group[tables.IN_GROUP * row + 1] = start + (positions[row] & _MASK32)
-            group[tables.IN_GROUP * row + 2] = k
-        # The payloads behind these will be read next.
-        self.next_read = group[tables.IN_GROUP * (count - 1) + 1]
+            group[tables.GROUP_WIDTH * row] = start
+            group[tables.GROUP_WIDTH * row + 1] = start + (positions[row] & _MASK32)
+            group[tables.GROUP_WIDTH * row + 2] = k
+        # Prefetch the payloads after these.
+        self.next_read = group[tables.GROUP_WIDTH * (count - 1) + 1]
         self.prefetch_stop = min(self.size, 2 * self.next_read - group[0])
-        return self._in_step(0, count, 0)
+        return self._read_in_steps(0, count, 0)
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def _message_group(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
-        """The messages of an op that are read in step."""
+        """Return the group of an op's messages that are read in steps."""
         return self.hints + self.links[self.links[self.ops[at + tables.D] + tables.STEPS] + 1]
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _in_step(
+    def _read_in_steps(
         self, at: cython.Py_ssize_t, count: cython.Py_ssize_t, depth: cython.int
     ) -> cython.bint:
-        """Fill the rows of the first messages of a group, unless anything about one is unusual."""
+        """Fill the rows of a group's first messages, unless one of them is unusual."""
         fields: cython.Py_ssize_t = self.ops[at + tables.D]
         oneof: cython.longlong = self.links[fields + tables.ONEOF]
         link: cython.Py_ssize_t = self.links[fields + tables.STEPS]
         last: cython.Py_ssize_t = link + 2 + tables.STEP_WIDTH * self.links[link]
         group: cython.pointer[cython.longlong] = self._message_group(at)
-        left: cython.longlong = 0
+        unread: cython.longlong = 0
         n: cython.Py_ssize_t
         if count == 0:
             return True
-        self.lookups += (count + _STEP_LOOKS) * self.links[link]
+        self.lookups += (count + _STEP_LOOKUPS) * self.links[link]
         if oneof != 0:
             for n in range(count):
-                group[tables.IN_GROUP * n + 3] = 0
+                group[tables.GROUP_WIDTH * n + 3] = 0
         link += 2
         while link < last:
-            if self.ops[self.links[link] + tables.C] & oneof != 0 and not self._one_member(
+            if self.ops[self.links[link] + tables.C] & oneof != 0 and not self._is_one_member(
                 link, group, count
             ):
                 return False
             self._prefetch_lines()
-            if not self._step(link, group, count, depth):
+            if not self._read_step(link, group, count, depth):
                 return False
             link += tables.STEP_WIDTH
         for n in range(count):
-            left |= group[tables.IN_GROUP * n] ^ group[tables.IN_GROUP * n + 1]
-        return left == 0
+            unread |= group[tables.GROUP_WIDTH * n] ^ group[tables.GROUP_WIDTH * n + 1]
+        return unread == 0
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def _prefetch_lines(self) -> cython.void:
-        """Fetch some of the bytes that will be read next; not all at once, which takes as long."""
+        """Prefetch some of the next bytes; all at once would take as long as reading them."""
         stop: cython.longlong = min(
-            self.next_read + _LINES_A_STEP * CACHE_LINE_BYTES, self.prefetch_stop
+            self.next_read + _LINES_PER_STEP * CACHE_LINE_BYTES, self.prefetch_stop
         )
         while self.next_read < stop:
             prefetch(self.p + self.next_read)
@@ -947,37 +958,37 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _one_member(
+    def _is_one_member(
         self,
         link: cython.Py_ssize_t,
         group: cython.pointer[cython.longlong],
         count: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Whether this field is the first of its oneof in each message that has it."""
+        """Return whether this field is the first seen of its oneof in each message that has it."""
         n: cython.Py_ssize_t
         several: cython.longlong = 0
         for n in range(count):
-            group[tables.IN_GROUP * n + 3] += self._is_at(
-                link, group[tables.IN_GROUP * n], group[tables.IN_GROUP * n + 1]
+            group[tables.GROUP_WIDTH * n + 3] += self._has_field_at(
+                link, group[tables.GROUP_WIDTH * n], group[tables.GROUP_WIDTH * n + 1]
             )
-            several |= group[tables.IN_GROUP * n + 3]
+            several |= group[tables.GROUP_WIDTH * n + 3]
         return several < 2
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _is_at(
+    def _has_field_at(
         self, link: cython.Py_ssize_t, i: cython.longlong, stop: cython.longlong
     ) -> cython.bint:
-        """Whether the field of a step stands here."""
+        """Return whether the field of a step is at `i`."""
         tag: cython.longlong = self.links[link + tables.STEP_TAG]
         return i < stop and word(self.p + i) & self.links[link + tables.STEP_MASK] == tag
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _step(
+    def _read_step(
         self,
         link: cython.Py_ssize_t,
         group: cython.pointer[cython.longlong],
@@ -991,26 +1002,28 @@ class Shredder(Arena):
         is_item: cython.bint = self.ops[at + tables.C] == 0
         blank: cython.int
         hits: cython.longlong
-        below: cython.pointer[cython.longlong]
+        value_group: cython.pointer[cython.longlong]
         valid: cython.pointer[cython.uchar]
         if opcode == tables.PROTO_SKIPPED:
             return self._skip_in_step(link, group, count, depth)
         valid = self.a8 + self.nodes[node + tables.VALID]
         blank = self.nodes[node + tables.IF_MISSING] != tables.NULL
         if opcode < tables.PROTO_STRING:
-            hits = self._numbers_in_step(link, group, count, valid, blank)
+            hits = self._put_numbers_in_step(link, group, count, valid, blank)
         elif opcode == tables.PROTO_ENUM:
             hits = take_numbers_of_all(self.p, group, count, self.links + link, self.hints)
-            if hits >= 0 and not self._names_in_step(at, count, valid):
+            if hits >= 0 and not self._put_names_in_step(at, count, valid):
                 return False
         elif is_item and opcode != tables.PROTO_PACKED:
-            return self._items_in_step(link, group, count, depth)
+            return self._read_items_in_step(link, group, count, depth)
         else:
-            below = self._value_group(at)
+            value_group = self._value_group(at)
             if is_item:
                 valid = cython.NULL
-            hits = take_delimited(self.p, group, count, self.links + link, valid, blank, below)
-            if hits >= 0 and not self._read_values(at, below, hits, depth):
+            hits = take_delimited(
+                self.p, group, count, self.links + link, valid, blank, value_group
+            )
+            if hits >= 0 and not self._read_values(at, value_group, hits, depth):
                 return False
         self.hits += hits
         return hits >= 0
@@ -1020,17 +1033,17 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _value_group(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
-        """Where the values of a field are noted until they are read."""
+        """Return where the values of a field are recorded until they are read."""
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         if opcode == tables.PROTO_MESSAGE or opcode == tables.PROTO_ENTRY:
             return self._message_group(at)
-        # Of all others at the same place.
+        # All other fields share the first hints.
         return self.hints
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _numbers_in_step(
+    def _put_numbers_in_step(
         self,
         link: cython.Py_ssize_t,
         group: cython.pointer[cython.longlong],
@@ -1059,13 +1072,13 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _names_in_step(
+    def _put_names_in_step(
         self,
         at: cython.Py_ssize_t,
         count: cython.Py_ssize_t,
         valid: cython.pointer[cython.uchar],
     ) -> cython.bint:
-        """Put the names of the numbers that were found of all messages."""
+        """Put the names of the numbers that were found in all messages."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         table: cython.Py_ssize_t = self.ops[at + tables.A]
         missing: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
@@ -1074,9 +1087,9 @@ class Shredder(Arena):
         k: cython.longlong
         n: cython.Py_ssize_t
         for n in range(count):
-            k = numbers[tables.IN_GROUP * n + 2]
-            name = self._find(table, numbers[tables.IN_GROUP * n])
-            if numbers[tables.IN_GROUP * n + 1] == 0:
+            k = numbers[tables.GROUP_WIDTH * n + 2]
+            name = self._find(table, numbers[tables.GROUP_WIDTH * n])
+            if numbers[tables.GROUP_WIDTH * n + 1] == 0:
                 if missing < 0:
                     continue
                 name = missing
@@ -1084,7 +1097,7 @@ class Shredder(Arena):
             if name == tables.ABSENT:
                 if self.links[table + tables.MORE] != 0:
                     return False
-                if not self._put_decimal_text(node, k, numbers[tables.IN_GROUP * n]):
+                if not self._put_decimal_text(node, k, numbers[tables.GROUP_WIDTH * n]):
                     return False
             elif not self._put_constant_in(node, k, name):
                 return False
@@ -1093,45 +1106,45 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _items_in_step(
+    def _read_items_in_step(
         self,
         link: cython.Py_ssize_t,
         group: cython.pointer[cython.longlong],
         count: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
-        """Read the items of lists that are no numbers, those of all lists together."""
+        """Read the items of unpacked lists, those of all messages together."""
         at: cython.Py_ssize_t = self.links[link]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         size: cython.longlong = self.links[link + tables.STEP_BYTES]
-        below: cython.pointer[cython.longlong] = self._value_group(at)
+        value_group: cython.pointer[cython.longlong] = self._value_group(at)
         hits: cython.Py_ssize_t = 0
         i: cython.longlong
         stop: cython.longlong
         k: cython.longlong
         n: cython.Py_ssize_t
         for n in range(count):
-            i = group[tables.IN_GROUP * n]
-            stop = group[tables.IN_GROUP * n + 1]
-            while self._is_at(link, i, stop):
+            i = group[tables.GROUP_WIDTH * n]
+            stop = group[tables.GROUP_WIDTH * n + 1]
+            while self._has_field_at(link, i, stop):
                 if hits == tables.GROUP:
-                    if not self._read_values(at, below, hits, depth):
+                    if not self._read_values(at, value_group, hits, depth):
                         return False
                     self.hits += hits
                     hits = 0
-                i = self._length(i + size, stop)
-                k = self._place(node)
+                i = self._read_length(i + size, stop)
+                k = self._take_slot_inline(node)
                 if i < 0 or k < 0:
                     return False
-                below[tables.IN_GROUP * hits] = i
+                value_group[tables.GROUP_WIDTH * hits] = i
                 i += self.number
-                below[tables.IN_GROUP * hits + 1] = i
-                below[tables.IN_GROUP * hits + 2] = k
+                value_group[tables.GROUP_WIDTH * hits + 1] = i
+                value_group[tables.GROUP_WIDTH * hits + 2] = k
                 hits += 1
-            self._end_list(node, group[tables.IN_GROUP * n + 2])
-            group[tables.IN_GROUP * n] = i
+            self._end_list(node, group[tables.GROUP_WIDTH * n + 2])
+            group[tables.GROUP_WIDTH * n] = i
         self.hits += hits
-        return self._read_values(at, below, hits, depth)
+        return self._read_values(at, value_group, hits, depth)
 
     @cython.cfunc
     @cython.nogil
@@ -1139,28 +1152,28 @@ class Shredder(Arena):
     def _read_values(
         self,
         at: cython.Py_ssize_t,
-        below: cython.pointer[cython.longlong],
+        value_group: cython.pointer[cython.longlong],
         value_count: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
-        """Read what was found of a field: where each value begins and ends, and its row."""
+        """Read the recorded values of a field, each with its start, end and row."""
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         i: cython.Py_ssize_t
         stop: cython.Py_ssize_t
         k: cython.longlong
         n: cython.Py_ssize_t
         if opcode == tables.PROTO_MESSAGE or opcode == tables.PROTO_ENTRY:
-            return self._in_step(at, value_count, depth + 1)
+            return self._read_in_steps(at, value_count, depth + 1)
         if opcode < tables.PROTO_MESSAGE and opcode != tables.PROTO_PACKED:
-            return self._put_values(at, below, value_count)
+            return self._put_values(at, value_group, value_count)
         for n in range(value_count):
-            i = below[tables.IN_GROUP * n]
-            stop = below[tables.IN_GROUP * n + 1]
-            k = below[tables.IN_GROUP * n + 2]
+            i = value_group[tables.GROUP_WIDTH * n]
+            stop = value_group[tables.GROUP_WIDTH * n + 1]
+            k = value_group[tables.GROUP_WIDTH * n + 2]
             if opcode == tables.PROTO_PACKED:
-                if not self._packed(at, k, i, stop):
+                if not self._put_packed(at, k, i, stop):
                     return False
-            elif not self._timestamp(at, k, i, stop, depth + 1):
+            elif not self._put_timestamp(at, k, i, stop, depth + 1):
                 return False
         return True
 
@@ -1170,10 +1183,10 @@ class Shredder(Arena):
     def _put_values(
         self,
         at: cython.Py_ssize_t,
-        below: cython.pointer[cython.longlong],
+        value_group: cython.pointer[cython.longlong],
         value_count: cython.Py_ssize_t,
     ) -> cython.bint:
-        """As `_put_data`, of all that was found of a field."""
+        """Put all recorded values of a field as `_put_data` does."""
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
@@ -1189,17 +1202,19 @@ class Shredder(Arena):
         length: cython.longlong
         n: cython.Py_ssize_t
         for n in range(value_count):
-            i = below[tables.IN_GROUP * n]
-            length = below[tables.IN_GROUP * n + 1] - i
+            i = value_group[tables.GROUP_WIDTH * n]
+            length = value_group[tables.GROUP_WIDTH * n + 1] - i
             if (
                 copy_blocks(to + used, room - used, p + i, size - i, length, cython.address(high))
                 and high & mask == 0
             ):
                 used += length
-                ends[below[tables.IN_GROUP * n + 2]] = used
+                ends[value_group[tables.GROUP_WIDTH * n + 2]] = used
                 continue
             self.used[node] = used
-            if not self._put_any_data(opcode, node, below[tables.IN_GROUP * n + 2], i, length):
+            if not self._put_any_data(
+                opcode, node, value_group[tables.GROUP_WIDTH * n + 2], i, length
+            ):
                 return False
             used = self.used[node]
         self.used[node] = used
@@ -1215,32 +1230,32 @@ class Shredder(Arena):
         count: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
-        """Read over a field that nobody asks for."""
-        again: cython.bint = self.ops[self.links[link] + tables.A] != 0
+        """Skip a field outside the projection."""
+        is_repeated: cython.bint = self.ops[self.links[link] + tables.A] != 0
         size: cython.longlong = self.links[link + tables.STEP_BYTES]
         hits: cython.longlong = skip_fields(self.p, group, count, self.links + link)
         i: cython.Py_ssize_t
         n: cython.Py_ssize_t
-        # As long as many messages have one more, nothing is guessed about any of them.
-        while again and hits * 4 > count:
+        # Without unpredictable branches, as long as many messages repeat the field.
+        while is_repeated and hits * 4 > count:
             self.hits += hits
             hits = skip_fields(self.p, group, count, self.links + link)
         self.hits += hits
-        if hits <= 0 or not again:
+        if hits <= 0 or not is_repeated:
             return hits >= 0
         for n in range(count):
-            i = group[tables.IN_GROUP * n]
-            while self._is_at(link, i, group[tables.IN_GROUP * n + 1]):
-                # Whichever it is, its number is not 0.
+            i = group[tables.GROUP_WIDTH * n]
+            while self._has_field_at(link, i, group[tables.GROUP_WIDTH * n + 1]):
+                # Only the wire type matters; the 8 is a field number other than 0.
                 i = self._skip_field(
                     8 | self.links[link + tables.STEP_TAG] & 7,
                     i + size,
-                    group[tables.IN_GROUP * n + 1],
+                    group[tables.GROUP_WIDTH * n + 1],
                     depth,
                 )
                 if i < 0:
                     return False
-            group[tables.IN_GROUP * n] = i
+            group[tables.GROUP_WIDTH * n] = i
         return True
 
     # ------------------------------------------------------------------------
@@ -1250,47 +1265,47 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _row(
+    def _take_row(
         self, node: cython.Py_ssize_t, bit: cython.longlong, k: cython.longlong
     ) -> cython.longlong:
-        """Where the value of a field with this bit goes in the message of row `k`; −1: nowhere."""
+        """Return the row for a field with this bit in the message of row `k`; −1: none left."""
         row: cython.longlong
         if bit > 0:
             self.a8[self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k] = 1
             return k
         if bit == 0:
-            row = self._place(node)
+            row = self._take_slot_inline(node)
             self._end_list(node, k)
             return row
-        return self._note_field(node, k)
+        return self._mark_seen(node, k)
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
     def _end_list(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.void:
-        """Let the list in row `k` end behind the last of its items, which have this node."""
+        """End the list in row `k` after the last of its items, whose node is `node`."""
         place: cython.Py_ssize_t = self.nodes[(node - 1) * tables.NODE_WIDTH + tables.DATA] + k
         self.a32[place + 1] = self.counts[node]
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _note_field(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.longlong:
-        """Note of a field without a bit that it stands in row `k`, which is given."""
+    def _mark_seen(self, node: cython.Py_ssize_t, k: cython.longlong) -> cython.longlong:
+        """Mark a field without a bit as seen in row `k`, and return the row."""
         place: cython.Py_ssize_t = self.nodes[node * tables.NODE_WIDTH + tables.VALID] + k
-        self.a8[place] = 1 if self.a8[place] == tables.AWAITED else tables.TWICE
+        self.a8[place] = 1 if self.a8[place] == tables.UNSEEN else tables.REPEATED
         return k
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _place(self, node: cython.Py_ssize_t) -> cython.longlong:
-        """As `_slot`, without a call."""
+    def _take_slot_inline(self, node: cython.Py_ssize_t) -> cython.longlong:
+        """Take a slot as `_take_slot` does, without a call."""
         k: cython.longlong = self.counts[node]
         if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
-            return self._spare(node, 1)
+            return self._count_overflow(node, 1)
         self.counts[node] = k + 1
         return k
 
@@ -1301,7 +1316,7 @@ class Shredder(Arena):
     def _store(
         self, opcode: cython.longlong, k: cython.longlong, value: cython.longlong
     ) -> cython.void:
-        """Put a number, as it was on the wire, in its place in the arena."""
+        """Store a number from the wire in its slot of the arena."""
         if opcode == tables.PROTO_INT64:
             self.a64[k] = value
         elif opcode == tables.PROTO_INT32:
@@ -1330,7 +1345,7 @@ class Shredder(Arena):
         start: cython.Py_ssize_t,
         length: cython.longlong,
     ) -> cython.bint:
-        """Put bytes of the payload in row `k`; text has the opcode `PROTO_STRING`."""
+        """Put bytes of the payload in row `k`; opcode `PROTO_STRING` requires UTF-8."""
         if cython.compiled:
             at: cython.Py_ssize_t = node * tables.NODE_WIDTH
             used: cython.longlong = self.used[node]
@@ -1383,7 +1398,7 @@ class Shredder(Arena):
             if not self._add_bytes(node, self.constants, position >> 32, length):
                 return False
         else:
-            # 16 bytes stand behind the constants.
+            # The constants have 16 bytes of padding.
             copy_near(
                 self.a8 + self.nodes[at + tables.BYTES] + used,
                 self.constants + (position >> 32),
@@ -1418,15 +1433,15 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _packed(
+    def _put_packed(
         self,
         at: cython.Py_ssize_t,
         k: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """Append numbers that stand one behind the other to the list in row `k`."""
-        if not self._packed_items(at, k, i, stop):
+        """Append packed numbers to the list in row `k`."""
+        if not self._put_packed_items(at, k, i, stop):
             return False
         self._end_list(self.ops[at + tables.NODE], k)
         return True
@@ -1435,14 +1450,14 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _packed_items(
+    def _put_packed_items(
         self,
         at: cython.Py_ssize_t,
         row: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
-        """The node's room is looked at once."""
+        """Append packed numbers, after a single check of the node's room."""
         item: cython.Py_ssize_t = self.ops[at + tables.A]
         width: cython.longlong = self.ops[at + tables.B]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
@@ -1452,18 +1467,18 @@ class Shredder(Arena):
         )
         k: cython.longlong = first
         if opcode == tables.PROTO_ENUM:
-            return self._packed_enum(item, row, i, stop)
+            return self._put_packed_enum(item, row, i, stop)
         if width != 0 and (stop - i) & (width - 1) != 0:
             self._fail(tables.BAD_LENGTH, node, i)
             return False
         if not self._has_room(node, i, stop, width):
-            return self._packed_spare(node, i, stop, width)
+            return self._count_packed_overflow(node, i, stop, width)
         if opcode == tables.PROTO_INT32 and width == 0:
-            # By far the most common.
-            return self._packed_int32(node, i, stop)
+            # The most common case.
+            return self._put_packed_int32(node, i, stop)
         while i < stop:
             if width == 0:
-                i = self._number(i, stop)
+                i = self._read_number(i, stop)
                 if i < 0:
                     self.code_node = node
                     return False
@@ -1481,17 +1496,17 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _packed_int32(
+    def _put_packed_int32(
         self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.bint:
-        """Append packed numbers, of two bytes for the most part, for which there is room."""
+        """Append packed numbers, most of them of two bytes, for which there is room."""
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         a32: cython.pointer[cython.int] = self.a32
         first: cython.longlong = (
             self.nodes[node * tables.NODE_WIDTH + tables.DATA] + self.counts[node]
         )
         k: cython.longlong = first
-        # From here on there is room for less than eight.
+        # After this slot there is room for fewer than eight values.
         last: cython.longlong = (
             self.nodes[node * tables.NODE_WIDTH + tables.DATA]
             + self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]
@@ -1517,7 +1532,7 @@ class Shredder(Arena):
                     value = (value & 0x7F) | p[i] << 7
                     i += 1
                 else:
-                    i = self._long_number(i - 1, stop)
+                    i = self._read_long_number(i - 1, stop)
                     if i < 0:
                         self.code_node = node
                         return False
@@ -1530,7 +1545,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _packed_enum(
+    def _put_packed_enum(
         self,
         at: cython.Py_ssize_t,
         k: cython.longlong,
@@ -1538,7 +1553,7 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
     ) -> cython.bint:
         while i < stop:
-            i = self._enum_field(tables.ABSENT, at, k, i, stop)
+            i = self._read_enum_field(tables.ABSENT, at, k, i, stop)
             if i < 0:
                 return False
         return True
@@ -1554,14 +1569,14 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         width: cython.longlong,
     ) -> cython.bint:
-        """Whether a node has room for the packed numbers `[i, stop)`."""
+        """Return whether a node has room for the packed numbers `[i, stop)`."""
         room: cython.longlong = (
             self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY] - self.counts[node]
         )
         if width != 0:
             return (stop - i) // width <= room
         if stop - i > room:
-            # There are as many numbers as bytes that end one.
+            # Each number ends with a byte below 0x80.
             while i < stop:
                 if self.p[i] < 0x80:
                     room -= 1
@@ -1571,7 +1586,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _packed_spare(
+    def _count_packed_overflow(
         self,
         node: cython.Py_ssize_t,
         i: cython.Py_ssize_t,
@@ -1584,29 +1599,29 @@ class Shredder(Arena):
             values = (stop - i) // width
             i = stop
         while i < stop:
-            i = self._number(i, stop)
+            i = self._read_number(i, stop)
             if i < 0:
                 self.code_node = node
                 return False
             values += 1
-        return self._spare(node, values) >= 0
+        return self._count_overflow(node, values) >= 0
 
     # ------------------------------------------------------------------------
-    # The wire
+    # Wire format: each function sets `number` and returns the position after it
 
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _broken(self, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Say of what is wrong that it is in the field or message of this op."""
-        return self._blame(self.ops[at + tables.NODE])
+    def _fail_in(self, at: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Set the node of an error to that of this op."""
+        return self._set_error_node(self.ops[at + tables.NODE])
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _number(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A number of at most ten bytes, left in `number` as its lower 64 bits."""
+    def _read_number(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read a number of at most ten bytes, truncated to 64 bits."""
         length: cython.int
         if i < stop and self.p[i] < 0x80:
             self.number = self.p[i]
@@ -1615,16 +1630,16 @@ class Shredder(Arena):
             length = take_number(self.p + i, cython.address(self.number))
             if 0 < length <= stop - i:
                 return i + length
-        return self._long_number(i, stop)
+        return self._read_long_number(i, stop)
 
     @cython.cfunc
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _fixed(
+    def _read_fixed(
         self, tag: cython.longlong, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """A number of the four or eight bytes that a tag says, left in `number`."""
+        """Read a number of four or eight bytes, according to the tag."""
         if tag & 7 == 1 and stop - i >= 8:
             self.number = _eight_bytes(self.p, i)
             return i + 8
@@ -1636,7 +1651,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _long_number(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+    def _read_long_number(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         shift: cython.int = 0
@@ -1654,13 +1669,13 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _length(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A length, left in `number`; so many bytes follow."""
+    def _read_length(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Read a length, and check that so many bytes follow."""
         if i < stop and self.p[i] < 0x80:
             self.number = self.p[i]
             i += 1
         else:
-            i = self._short_number(i, stop)
+            i = self._read_short_number(i, stop)
         if i >= 0 and self.number > stop - i:
             return self._fail(tables.BAD_LENGTH, tables.ABSENT, i)
         return i
@@ -1668,8 +1683,10 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _short_number(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """A tag or length of at most five bytes and 32 bits, left in `number`."""
+    def _read_short_number(
+        self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Read a tag or length of at most five bytes and 32 bits."""
         value: cython.longlong = 0
         byte: cython.longlong
         shift: cython.int = 0
@@ -1690,7 +1707,7 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _unknown(
+    def _skip_unknown(
         self,
         at: cython.Py_ssize_t,
         tag: cython.longlong,
@@ -1698,11 +1715,11 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Read over a field that the message type does not have, or has with another wire type."""
+        """Skip a field that the message type lacks, or has with another wire type."""
         i = self._skip_field(tag, i, stop, depth)
         if i < 0:
-            return self._broken(at)
-        return self._ignored(at, i)
+            return self._fail_in(at)
+        return self._ignore_field(at, i)
 
     @cython.cfunc
     @cython.inline
@@ -1711,7 +1728,7 @@ class Shredder(Arena):
     def _skip(
         self, how: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """As `_unknown`, for what most fields are; −1 for any other, and if anything is wrong."""
+        """Skip a common kind of field; return −1 for others and for errors."""
         length: cython.Py_ssize_t
         if how == tables.SKIP_BYTES:
             if i < stop:
@@ -1734,8 +1751,8 @@ class Shredder(Arena):
     @cython.inline
     @cython.nogil
     @cython.exceptval(check=False)
-    def _ignored(self, at: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Pass over a field of a message; upb drops an entry of a map that has such a field."""
+    def _ignore_field(self, at: cython.Py_ssize_t, i: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Ignore a field of a message; upb drops a map entry that has such a field."""
         is_entry: cython.bint = at >= 0 and self.ops[at + tables.OPCODE] == tables.PROTO_ENTRY
         if is_entry and not self.is_canonical:
             return self._fail(tables.NOT_CANONICAL, self.ops[at + tables.NODE], i)
@@ -1751,16 +1768,16 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """The position behind a field whose tag was read."""
+        """Skip a field whose tag was read."""
         kind: cython.longlong = tag & 7
         if tag < 8:
             return self._fail(tables.BAD_TAG, tables.ABSENT, i)
         if kind == 0:
-            return self._number(i, stop)
+            return self._read_number(i, stop)
         if kind == 3:
-            return self._group(tag + 1, i, stop, depth + 1)
+            return self._skip_group(tag + 1, i, stop, depth + 1)
         if kind == 2:
-            i = self._length(i, stop)
+            i = self._read_length(i, stop)
             return i + self.number if i >= 0 else -1
         if kind != 1 and kind != 5:
             return self._fail(tables.BAD_TAG, tables.ABSENT, i)
@@ -1770,24 +1787,24 @@ class Shredder(Arena):
     @cython.cfunc
     @cython.nogil
     @cython.exceptval(check=False)
-    def _group(
+    def _skip_group(
         self,
         end_tag: cython.longlong,
         i: cython.Py_ssize_t,
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Read over a group: the position behind it, and in `number` that of its end tag."""
-        before: cython.Py_ssize_t
+        """Skip a group; set `number` to the position of its end tag."""
+        tag_start: cython.Py_ssize_t
         if depth > tables.MAX_MESSAGE_DEPTH:
             return self._fail(tables.TOO_DEEP, tables.ABSENT, i)
         while i < stop:
-            before = i
-            i = self._short_number(i, stop)
+            tag_start = i
+            i = self._read_short_number(i, stop)
             if i < 0:
                 return -1
             if self.number == end_tag:
-                self.number = before
+                self.number = tag_start
                 return i
             i = self._skip_field(self.number, i, stop, depth)
             if i < 0:
@@ -1798,7 +1815,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _find(self, table: cython.Py_ssize_t, key: cython.longlong) -> cython.longlong:
-        """The value of a key in a table, or `ABSENT`."""
+        """Return the value of a key in a table, or `ABSENT`."""
         low: cython.Py_ssize_t = 0
         high: cython.Py_ssize_t = self.links[table + tables.SPARSE]
         middle: cython.Py_ssize_t
@@ -1820,8 +1837,8 @@ class Shredder(Arena):
 @cython.inline
 @cython.nogil
 @cython.exceptval(check=False)
-def _lowest(bits: cython.longlong) -> cython.int:
-    """The number of the lowest bit that is set; one is."""
+def _lowest_bit(bits: cython.longlong) -> cython.int:
+    """Return the number of the lowest bit that is set; at least one must be."""
     if cython.compiled:
         return lowest(bits)
     return (bits & -bits).bit_length() - 1
@@ -1834,7 +1851,7 @@ def _lowest(bits: cython.longlong) -> cython.int:
 def _four_bytes(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t
 ) -> cython.longlong:
-    """An unsigned number, the lowest byte first."""
+    """Read an unsigned little-endian number."""
     if cython.compiled:
         return half_word(p + i)
     return int.from_bytes(p[i : i + 4], "little")
@@ -1847,7 +1864,7 @@ def _four_bytes(
 def _eight_bytes(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t
 ) -> cython.longlong:
-    """A signed number, the lowest byte first."""
+    """Read a signed little-endian number."""
     if cython.compiled:
         return word(p + i)
     return int.from_bytes(p[i : i + 8], "little", signed=True)
@@ -1858,7 +1875,7 @@ def _eight_bytes(
 @cython.nogil
 @cython.exceptval(check=False)
 def _low32(value: cython.longlong) -> cython.int:
-    """The signed number that the lower 32 bits of another are."""
+    """Return the lower 32 bits of a number as a signed number."""
     if cython.compiled:
         return value
     return ((value & _MASK32) ^ 1 << 31) - (1 << 31)
@@ -1878,7 +1895,7 @@ def _unzigzag(value: cython.ulonglong) -> cython.longlong:
 @cython.nogil
 @cython.exceptval(check=False)
 def _signed(value: cython.ulonglong) -> cython.longlong:
-    """The signed number that the lower 64 bits of another are."""
+    """Return the lower 64 bits of a number as a signed number."""
     if cython.compiled:
         return value
     return ((value & _MASK64) ^ 1 << 63) - (1 << 63)

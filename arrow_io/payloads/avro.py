@@ -1,10 +1,9 @@
-"""AVRO: programs that read what one schema wrote as another schema has it.
+"""AVRO: programs that read data written with one schema as values of another.
 
-The rules are those of Avro 1.12, "Schema Resolution".
-
-Avro leaves some choices, and its Java implementation goes its own way in places. Here names of
-records, enums and fixed types tell branches of a union apart, and nothing else does; times written
-in one unit and read in another are converted; decimals match if precision and scale do.
+They follow Avro 1.12, "Schema Resolution". Avro leaves some choices open, and its Java
+implementation deviates in places. Here, branches of a union are matched only by the names of
+records, enums and fixed types. Times are converted between units. Decimals match if precision and
+scale are equal.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ _WIDER: Final = {
     "string": {"string", "bytes"},
     "bytes": {"bytes", "string"},
 }
-"""What each type may be read as, besides itself."""
+"""The types that each type may be read as, besides itself."""
 
 _UNITS: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 _DAY_SECONDS: Final = 86_400
@@ -46,7 +45,7 @@ _SIMPLE: Final = {
 }
 
 _SIZES: Final = {"float": 4, "double": 8}
-_UNWANTED: Final = {
+_SKIP_OPCODES: Final = {
     "int": tables.AVRO_INTEGER,
     "long": tables.AVRO_INTEGER,
     "string": tables.AVRO_BYTES,
@@ -57,7 +56,7 @@ _UNWANTED: Final = {
 
 
 def avro_shape(reader: AvroType, time_unit: str) -> Shape:
-    """The shape of values read by a schema; a type inside itself is given as its Avro bytes.
+    """Return the shape of values read with a schema; a recursive type becomes its Avro bytes.
 
     Raises:
         SchemaError: The schema has too many fields.
@@ -66,12 +65,12 @@ def avro_shape(reader: AvroType, time_unit: str) -> Shape:
 
 
 def avro_program(writer: AvroType, shape: Shape) -> Program:
-    """The program that reads what `writer` wrote into a shape.
+    """Compile the program that reads data written with `writer` into a shape.
 
     Args:
         writer: The schema that the payloads were written with.
-        shape: What `avro_shape` gave for the schema they are read by; a record may have fewer
-            fields than that schema.
+        shape: Result of `avro_shape` for the reader's schema; a record may have fewer fields than
+            that.
 
     Raises:
         SchemaError: The default of a field does not fit its type.
@@ -90,8 +89,8 @@ class _Compiler:
         self._members: dict[int, _Members] = {}
 
     def value(self, writer: AvroType, shape: Shape, node: int) -> int:
-        """An op that reads a value of `writer` into a node."""
-        # Once only, or unions of records of unions would make a program of any size.
+        """Return an op that reads a value of `writer` into a node."""
+        # Compile each pair once: otherwise nested unions of records make programs of any size.
         compiled = self._values.get((id(writer), node))
         if compiled is not None:
             return compiled
@@ -117,9 +116,9 @@ class _Compiler:
         if reader.kind in {"array", "map"} and writer.kind == reader.kind:
             is_array = reader.kind == "array"
             item = shape.children[0] if is_array else shape.children[0].children[1]
-            below = self.value(writer.item, item, node + (1 if is_array else 3))
+            item_op = self.value(writer.item, item, node + (1 if is_array else 3))
             opcode = tables.AVRO_ARRAY if is_array else tables.AVRO_MAP
-            return builder.set(op, opcode, node, below)
+            return builder.set(op, opcode, node, item_op)
         if not _matches(writer, reader):
             return self._fail(op, node)
         return self._scalar(writer, shape, node, op)
@@ -128,19 +127,21 @@ class _Compiler:
         return self._builder.set(op, tables.AVRO_FAIL, node, code)
 
     def _member(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
-        """The branch of the reader's union that takes what was written, as a member of a struct."""
+        """Compile a branch of the reader's union, which is a member of a struct."""
         if node not in self._members:
             self._members[node] = _Members(shape, node)
         nearest = self._members[node].nearest(writer)
         if nearest is None:
             return self._fail(op, node)
-        member, below = nearest
-        return self._builder.set(op, tables.AVRO_MEMBER, node, self.value(writer, member, below))
+        member, child_node = nearest
+        return self._builder.set(
+            op, tables.AVRO_MEMBER, node, self.value(writer, member, child_node)
+        )
 
     def _record(self, writer: AvroType, shape: Shape, node: int, op: int) -> int:
         builder = self._builder
         reader: AvroType = shape.origin
-        nodes = {child.name: (child, below) for child, below in shape.children_at(node)}
+        nodes = {child.name: (child, child_node) for child, child_node in shape.children_at(node)}
         read_as = _map_names(writer, reader)
         ops = []
         for is_read, fields in groupby(
@@ -149,7 +150,7 @@ class _Compiler:
             if is_read:
                 ops += [self.value(each.type, *nodes[read_as[each.name]]) for each in fields]
             else:
-                ops.append(self._over(list(fields)))
+                ops.append(self._skip_fields(list(fields)))
         defaults: list[int] = []
         source_names = set(read_as.values())
         for each in reader.fields:
@@ -191,20 +192,20 @@ class _Compiler:
             if reader.kind in {"float", "double"}:
                 return builder.set(op, tables.AVRO_INTEGER_TO_FLOAT, node)
             return builder.set(op, tables.AVRO_INTEGER, node, time_scale(builder, shape, writer))
-        # Text read as bytes is not looked at, and bytes read as text must be text.
+        # A string that is read as bytes is not checked; bytes that are read as string are.
         kind = reader.kind if reader.kind in {"string", "bytes"} else writer.kind
         return builder.set(op, _SIMPLE[kind], node)
 
-    def _over(self, fields: Iterable[AvroField]) -> int:
-        """An op that reads over fields which stand one behind the other."""
+    def _skip_fields(self, fields: Iterable[AvroField]) -> int:
+        """Return an op that skips consecutive fields."""
         op = self._builder.reserve()
         ops = [self._skip(each.type) for each in fields]
         return self._builder.set(
-            op, tables.AVRO_UNWANTED, tables.ABSENT, self._builder.link(ops), len(ops)
+            op, tables.AVRO_SKIP, tables.ABSENT, self._builder.link(ops), len(ops)
         )
 
     def _skip(self, writer: AvroType) -> int:
-        """An op that reads over a value; a type inside itself points back."""
+        """Return an op that skips a value; ops of recursive types refer back to themselves."""
         compiled = self._skips.get(id(writer))
         if compiled is not None:
             return compiled
@@ -226,18 +227,18 @@ class _Compiler:
         size = writer.size if writer.kind == "fixed" else _SIZES.get(writer.kind)
         if size is not None:
             return builder.set(op, tables.AVRO_FIXED, absent, size)
-        return builder.set(op, _UNWANTED[writer.kind], absent)
+        return builder.set(op, _SKIP_OPCODES[writer.kind], absent)
 
 
 def time_scale(builder: ProgramBuilder, shape: Shape, writer: AvroType) -> int:
-    """The scale from a number as it is written to the unit of its column."""
+    """Link the scale from a number as written to the unit of its column."""
     reader: AvroType = shape.origin
     bits = shape.type.bit_width
     if reader.logical in {"", "date"}:
         return builder.scale(*scale_limits(bits))
     family, _, unit = reader.logical.rpartition("-")
     source_family, _, source_unit = writer.logical.rpartition("-")
-    # Both kinds of timestamp count from 1970, and differ only in whose clock they mean.
+    # Timestamps and local timestamps both count from 1970: only the time zone differs.
     is_alike = source_family.removeprefix("local-") == family.removeprefix("local-")
     source = _UNITS[source_unit if is_alike else unit]
     target = {"ns": 10**9, "us": 10**6}[shape.type.unit]
@@ -262,7 +263,7 @@ def _matches(writer: AvroType, reader: AvroType) -> bool:
 
 
 class _Members:
-    """The branches of a reader's union, to be looked up by what was written.
+    """The branches of a reader's union, indexed by the writer's type.
 
     Args:
         shape: The struct that has a field for each branch.
@@ -271,10 +272,10 @@ class _Members:
 
     def __init__(self, shape: Shape, node: int) -> None:
         self._first: dict[tuple[object, ...], tuple[int, Shape, int]] = {}
-        for number, (child, below) in enumerate(shape.children_at(node)):
+        for number, (child, child_node) in enumerate(shape.children_at(node)):
             reader: AvroType = child.origin
             own = reader.kind, reader.size
-            # What was written with a logical type is told apart by it, other bytes are not.
+            # Decimals match by logical type as well; all other types only by kind and name.
             kinds: list[tuple[object, ...]] = [(*own, "")]
             if reader.logical == "decimal":
                 kinds = [(*own, "decimal"), (*own, "decimal", reader.precision, reader.scale)]
@@ -282,10 +283,10 @@ class _Members:
                 names = {reader.name, *reader.aliases}
                 keys = [*((kind, 0, name) for name in names), (kind, 1, reader.short_name), (kind,)]
                 for key in keys:
-                    self._first.setdefault(key, (number, child, below))
+                    self._first.setdefault(key, (number, child, child_node))
 
     def nearest(self, writer: AvroType) -> tuple[Shape, int] | None:
-        """Return the first of the branches that are nearest to a type, and its node."""
+        """Return the first of the branches that match a type best, and its node."""
         own = writer.kind, writer.size
         kinds: list[tuple[object, ...]] = [(*own, "")]
         if writer.logical:
@@ -307,7 +308,7 @@ class _Members:
 
 
 def _map_names(writer: AvroType, reader: AvroType) -> dict[str, str]:
-    """The reader's names of fields, by the writer's; a name goes before an alias."""
+    """Return the reader's field names by the writer's; a name takes precedence over an alias."""
     writer_names = {each.name for each in writer.fields}
     read_as = {each.name: each.name for each in reader.fields if each.name in writer_names}
     free = writer_names - read_as.keys()
@@ -320,6 +321,6 @@ def _map_names(writer: AvroType, reader: AvroType) -> dict[str, str]:
 
 
 def _map_symbols(writer: AvroType, reader: AvroType) -> list[str | None]:
-    """Return what each symbol that may be written is read as; None if the reader lacks it."""
+    """Return the reader's symbol for each of the writer's symbols; None if the reader has none."""
     reader_symbols = set(reader.symbols)
     return [each if each in reader_symbols else reader.default for each in writer.symbols]

@@ -1,7 +1,6 @@
-"""The values of messages, decoded: which schema reads which payload, and what does not fit.
+"""Payload decoding: chooses the schema of each payload, and handles payloads that do not fit it.
 
-A `PayloadDecoder` reads one kind of payload, that of a key or that of a value; `value_columns` puts
-the two together.
+A `PayloadDecoder` reads one kind of payload, keys or values; `value_columns` combines the two.
 """
 
 from __future__ import annotations
@@ -42,9 +41,9 @@ _VERSION_BYTES = 8
 
 
 def version_number(version: bytes | None) -> int | None:
-    """The number of a schema version: 8 bytes, big-endian (`LongSchemaVersion`); None: it has none.
+    """Return a schema version as a number: 8 bytes, big-endian (`LongSchemaVersion`).
 
-    Versions of other lengths come from other registries and are opaque.
+    Versions of other lengths come from other registries and are opaque: the result is None.
     """
     if version is None or len(version) != _VERSION_BYTES:
         return None
@@ -52,30 +51,30 @@ def version_number(version: bytes | None) -> int | None:
 
 
 def is_decodable(schema: TopicSchema) -> bool:
-    """Return whether a schema says how payloads are read.
+    """Return whether a schema describes how to read payloads.
 
     EXTERNAL never does, and PROTOBUF only if a descriptor came with it.
     """
     info = schema.reader
     parts = (info.key, info.value) if info.type == "KEY_VALUE" else (info,)
-    return all(each is None or _is_described(each) for each in parts)
+    return all(each is None or _has_description(each) for each in parts)
 
 
-def _is_described(info: SchemaInfo) -> bool:
+def _has_description(info: SchemaInfo) -> bool:
     if info.type == "PROTOBUF":
         return "fileDescriptorSet" in info.data
     return info.type != "EXTERNAL"
 
 
 class PayloadDecoder:
-    """Decodes payloads that were written by the versions of one schema.
+    """A decoder for payloads that were written with the versions of one schema.
 
     Args:
-        reader: The schema whose fields are given. A `KEY_VALUE` is not one: its parts are.
-        versions: The schema of each version; empty if all payloads were written by `reader`.
-        time_unit: `ns` or `us`: unit of what counts nanoseconds.
-        foreign: What is wrong with each version that this schema cannot read, because one of the
-            two is a KEY_VALUE and the other is not.
+        reader: The schema that defines the columns. Not a `KEY_VALUE`, but one of its parts.
+        versions: The schema of each version; empty if all payloads were written with `reader`.
+        time_unit: `ns` or `us`: unit of columns whose schema type counts nanoseconds.
+        foreign: Error texts of the versions that this schema cannot read, because one of the two is
+            a KEY_VALUE and the other is not.
 
     Raises:
         SchemaError: The reader's schema cannot be read.
@@ -96,7 +95,7 @@ class PayloadDecoder:
 
     @cached_property
     def shape(self) -> Shape:
-        """What payloads become: a record, or one value.
+        """The shape that payloads are decoded to: a record or one value.
 
         Raises:
             SchemaError: The schema cannot be read, or payloads of its type are not decoded.
@@ -115,12 +114,12 @@ class PayloadDecoder:
 
     @property
     def arrow_type(self) -> pa.DataType:
-        """The Arrow type of the whole payload."""
+        """The Arrow type of a whole payload."""
         return pa.string() if self._reader.type == "STRING" else self.shape.type
 
     @property
     def has_fields(self) -> bool:
-        """Whether payloads are records, whose fields can be columns; a wide union is one value."""
+        """Whether payloads are records, whose fields can be columns; a union is one value."""
         origin = self.shape.origin
         is_union = isinstance(origin, AvroType) and origin.kind == "union"
         return self.shape.is_record and not is_union
@@ -130,23 +129,23 @@ class PayloadDecoder:
         return parse_avro(self._reader.data)
 
     def program(self, version: bytes | None, fields: tuple[str, ...] | None) -> Program:
-        """The program for what a version wrote.
+        """Return the program for payloads of a schema version.
 
         Args:
-            version: The version, as it stands in the entry.
-            fields: Fields of the record that are wanted; None for all, or if it is not a record.
+            version: The version, as stored in the entry.
+            fields: Requested fields of the record; None for all, or if it is not a record.
 
         Raises:
-            UnknownSchemaVersionError: There is no schema of this version, though others are known.
-            SchemaError: That schema is of another type, or cannot be read.
+            UnknownSchemaVersionError: Other versions are available, but not this one.
+            SchemaError: The version's schema has another type, or cannot be read.
         """
         number = self._resolve_version(version)
-        # Only Avro's bytes cannot be read without the schema that wrote them.
+        # Only Avro needs the writer's schema to read a payload.
         key = (number if self._reader.type == "AVRO" else None, fields)
         program = self._programs.get(key)
         if program is None:
             shape = self.shape if fields is None else self.shape.select(fields)
-            # Of two threads that come here at once, one must not take the other's away.
+            # If two threads compile the same program, both use the first one that is stored.
             program = self._programs.setdefault(key, self._compile(key[0], shape))
         return program
 
@@ -157,11 +156,11 @@ class PayloadDecoder:
         if number is not None and number in self._foreign:
             raise SchemaError(self._foreign[number])
         if number is None or number not in self._versions:
-            spelled = f"0x{version.hex()}" if number is None else number
+            label = f"0x{version.hex()}" if number is None else number
             available = ", ".join(map(str, sorted({*self._versions, *self._foreign})))
             message = (
-                f"the schema version {spelled} is not known, known are: {available};"
-                " give it with the others in schema"
+                f"the schema version {label} is missing, available are: {available};"
+                " add it to the versions in schema"
             )
             raise UnknownSchemaVersionError(message)
         writer_type = self._versions[number].type
@@ -182,20 +181,20 @@ class PayloadDecoder:
         return avro_program(writer, shape)
 
     def texts(self, values: pa.Array, tally: Tally) -> pa.Array:
-        """Return decoded payloads in the type that the schema gives them: STRING's bytes as text.
+        """Convert decoded payloads to the schema's type: bytes of a STRING schema to text.
 
         Raises:
-            SchemaError: The character set that the schema names cannot be used.
+            SchemaError: The schema's character set cannot be used.
         """
         if self._reader.type != "STRING":
             return values
         charset = dict(self._reader.properties).get("__charset", "UTF-8")
         if charset.upper() not in {"UTF-8", "UTF8"}:
-            values = _recoded(values, charset, tally.metrics)
+            values = _recode(values, charset, tally.metrics)
         return as_text(values, tally.metrics)
 
 
-def _recoded(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.BinaryArray:
+def _recode(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.BinaryArray:
     def text(value: bytes) -> str:
         try:
             return value.decode(charset)
@@ -214,14 +213,14 @@ def _recoded(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.B
 
 
 class Source(NamedTuple):
-    """Where payloads stand: rows `[start, stop)` in one buffer, written by one version.
+    """Rows `[start, stop)` whose payloads are in one buffer and have one schema version.
 
     Attributes:
         start: First row.
-        stop: Behind the last row.
+        stop: End of the rows, exclusive.
         data: The buffer.
-        positions: Positions of the payloads of all rows; −1: there is none.
-        version: The schema version, as it stands in the entry; None: none.
+        positions: Positions of the payloads of all rows; −1: no payload.
+        version: The schema version, as stored in the entry; None: no version.
     """
 
     start: int
@@ -232,7 +231,7 @@ class Source(NamedTuple):
 
 
 def value_sources(rows: MessageColumns) -> Iterator[Source]:
-    """Where the values of all rows stand."""
+    """Yield the sources of the values of all rows."""
     positions = rows.payloads()
     versions = rows.version_spans()
     stop, version = 0, None
@@ -255,28 +254,28 @@ def decode(
     *,
     first: int,
     stop: int,
-    around: str = "",
+    path_prefix: str = "",
 ) -> pa.Array:
-    """Decode the payloads of rows `[first, stop)`, as many of the first ones as fit one arena.
+    """Decode the payloads of rows `[first, stop)`, or of as many as fit into one arena.
 
     Args:
-        decoder: Knows their schema.
-        sources: Where they stand; together all rows, in order.
-        fields: Fields of the record that are wanted; None for all, or if it is not a record.
+        decoder: Decoder for their schema.
+        sources: Sources that together cover all rows, in order.
+        fields: Requested fields of the record; None for all, or if it is not a record.
         rows: The messages, for errors.
-        tally: Says whether a value that cannot be decoded is raised, or counted in its metrics.
+        tally: Decides whether to raise or count a value that cannot be decoded.
         first: First row.
-        stop: Behind the last row.
-        around: What field paths in errors begin with.
+        stop: End of the rows, exclusive.
+        path_prefix: Start of field paths in errors.
 
     Returns:
-        At least one value; `PayloadDecoder.texts` gives them their type.
+        At least one value; `PayloadDecoder.texts` converts them to the column's type.
 
     Raises:
-        PayloadDecodeError: A payload does not fit its schema (when salvaging, its value is null).
-        UnknownSchemaVersionError: The schema of a payload is not known (likewise).
-        SchemaError: The schema of a version cannot be read (likewise); or one row of so many fields
-            takes too much memory.
+        PayloadDecodeError: A payload does not fit its schema. When salvaging, its value is null.
+        UnknownSchemaVersionError: The schema of a payload is missing. Salvaging as above.
+        SchemaError: The schema of a version cannot be read (salvaging as above), or one row with
+            all its fields takes too much memory.
     """
     any_program = decoder.program(None, fields)
     payload_bytes = rows.size_bytes * (stop - first) // rows.count
@@ -287,10 +286,10 @@ def decode(
             continue
         try:
             program = decoder.program(source.version, fields)
-        except (UnknownSchemaVersionError, SchemaError) as unread:
+        except (UnknownSchemaVersionError, SchemaError) as schema_error:
             fitting = min(end, row + shredding.room)
             undecoded = [n for n in range(row, fitting) if source.positions[n] != tables.ABSENT]
-            lose_values(rows, undecoded, unread, tally)
+            lose_values(rows, undecoded, schema_error, tally)
             for _ in range(row, fitting):
                 shredding.append_null(any_program)
             if fitting < end:
@@ -305,7 +304,7 @@ def decode(
                     return shredding.finish()
                 shredding, end, stop = Shredding.for_one(any_program), first + 1, first + 1
                 continue
-            path = ".".join(filter(None, (around, misfit.path)))
+            path = ".".join(filter(None, (path_prefix, misfit.path)))
             error = PayloadDecodeError(tables.REASONS[misfit.code], field_path=path)
             lose_values(rows, [misfit.row], error, tally)
             shredding.append_null(program)
@@ -316,15 +315,15 @@ def decode(
 def lose_values(
     rows: MessageColumns, undecoded: list[int], error: PulsarOffloadError, tally: Tally
 ) -> None:
-    """Count the values of some rows as lost, each once, however often they are decoded.
+    """Count the values of some rows as lost, each row only once even if it is decoded again.
 
     Raises:
         PulsarOffloadError: `error`, unless the read salvages.
     """
     new = [row for row in undecoded if row not in rows.undecoded_rows]
     if new:
-        anywhere = copy(error)
-        additional_errors = (rows.locate(copy(anywhere), row) for row in new[1:])
+        template = copy(error)
+        additional_errors = (rows.locate(copy(template), row) for row in new[1:])
         tally.lose(
             Unit.VALUE,
             rows.locate(error, new[0]),

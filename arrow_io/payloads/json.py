@@ -1,9 +1,9 @@
-"""JSON: programs that read JSON text by the Avro schema that Pulsar keeps for it.
+"""JSON: programs that read JSON text by the Avro schema that Pulsar stores for it.
 
-As Pulsar's Java client has it: fields that the schema does not have are passed over, missing ones
-are null, and the last of two fields with one name counts. Bytes are Base64 text, as Jackson
-writes them. Whole numbers and decimals are what their text says, or an error; floating-point fields
-take the nearest number that they have.
+As in Pulsar's Java client, fields that the schema lacks are ignored, missing ones are null, and of
+two fields with the same name the last one counts. Bytes are Base64 text, as Jackson writes them.
+Integers and decimals are read exactly, or raise an error. Floating-point numbers are rounded to the
+nearest value of the field's type.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _TOKENS: Final = {
     tables.TOKEN_OBJECT: ("record", "map"),
     tables.TOKEN_ARRAY: ("array",),
 }
-"""Kinds of branches that may take a token; of those that a union has, the first one takes it."""
+"""Kinds of branches that can hold a token; the first of these that a union has is used."""
 
 
 def json_shape(reader: AvroType, time_unit: str) -> Shape:
-    """The shape of values read by a schema; a type inside itself is given as its JSON text.
+    """Return the shape of values read with a schema; a recursive type becomes its JSON text.
 
     Raises:
         SchemaError: The schema has too many fields.
@@ -51,10 +51,10 @@ def json_shape(reader: AvroType, time_unit: str) -> Shape:
 
 
 def json_program(shape: Shape) -> Program:
-    """The program that reads JSON text into a shape.
+    """Compile the program that reads JSON text into a shape.
 
     Args:
-        shape: What `json_shape` gave; a record may have fewer fields.
+        shape: Result of `json_shape`; a record may have fewer fields.
     """
     builder = ProgramBuilder("json", shape)
     _compile(builder, shape, 0, builder.reserve())
@@ -76,8 +76,8 @@ def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
         value = _compile(builder, shape.children[0].children[1], node + 3, builder.reserve())
         return builder.set(op, tables.JSON_MAP, node, value)
     if origin.kind == "null":
-        nothing = builder.link([tables.ABSENT] * tables.TOKENS)
-        return builder.set(op, tables.JSON_UNION, node, nothing)
+        no_branches = builder.link([tables.ABSENT] * tables.TOKENS)
+        return builder.set(op, tables.JSON_UNION, node, no_branches)
     if origin.kind == "enum":
         symbols = builder.symbols(id(origin), lambda: origin.symbols)
         other = (
@@ -98,17 +98,17 @@ def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
 def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     origin: AvroType = shape.origin
     ops = {
-        child.name: _compile(builder, child, below, builder.reserve())
-        for child, below in shape.children_at(node)
+        child.name: _compile(builder, child, child_node, builder.reserve())
+        for child, child_node in shape.children_at(node)
     }
     fields, names = [], []
     for each in origin.fields:
-        # With what is around it, so that one comparison finds where the name begins and ends too.
+        # The quotes and the colon are included, so that one comparison also finds the name's ends.
         name = f"{json.dumps(each.name, ensure_ascii=False)}:".encode()
         fields += [builder.constant(name), ops.get(each.name, tables.ABSENT)]
         names.append(name)
     count = len(origin.fields)
-    # As `tables.JSON_RECORD` says: a name is found by halving.
+    # Ordered for the binary search of names: see `tables.JSON_RECORD`.
     ordered = sorted(range(count), key=lambda number: (len(names[number]), names[number]))
     return builder.set(
         op,
@@ -123,12 +123,12 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
 
 
 def _union(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
-    """A struct with one member set: JSON does not say which branch was meant."""
+    """Compile a union: a struct with one member set, because JSON does not name the branch."""
     ops: dict[str, int] = {}
-    for child, below in shape.children_at(node):
-        compiled = _compile(builder, child, below, builder.reserve())
+    for child, child_node in shape.children_at(node):
+        compiled = _compile(builder, child, child_node, builder.reserve())
         kind = child.origin.kind
-        # A decimal is a number in JSON, whatever Avro keeps it in.
+        # A decimal is a number in JSON, whether Avro stores it as bytes or fixed.
         ops.setdefault("double" if child.origin.logical == "decimal" else kind, compiled)
     chosen = [
         next((ops[kind] for kind in kinds if kind in ops), tables.ABSENT)
@@ -138,30 +138,30 @@ def _union(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
 
 
 class _Number(str):
-    """A number as it was spelled."""
+    """The text of a number."""
 
     __slots__ = ()
 
 
 def canonical_json(payload: bytes) -> bytes:
-    """The same JSON with each name once, with its last value, and without needless escapes.
+    """Rewrite JSON with each name once, with its last value, and without unnecessary escapes.
 
     Raises:
-        ValueError: It is not JSON.
+        ValueError: The payload is not JSON.
     """
     value = json.loads(
         payload.decode(), parse_int=_Number, parse_float=_Number, parse_constant=_Number
     )
-    # Half a pair of surrogates stays the escape that it was.
-    return _spelled(value).encode(errors="backslashreplace")
+    # An unpaired surrogate stays an escape.
+    return _to_json(value).encode(errors="backslashreplace")
 
 
-def _spelled(value: object) -> str:
+def _to_json(value: object) -> str:
     if isinstance(value, _Number):
         return str(value)
     if isinstance(value, dict):
-        fields = (f"{_spelled(name)}:{_spelled(each)}" for name, each in value.items())
+        fields = (f"{_to_json(name)}:{_to_json(each)}" for name, each in value.items())
         return "{" + ",".join(fields) + "}"
     if isinstance(value, list):
-        return "[" + ",".join(map(_spelled, value)) + "]"
+        return "[" + ",".join(map(_to_json, value)) + "]"
     return json.dumps(value, ensure_ascii=False)

@@ -1,8 +1,8 @@
 """Pulsar's primitive schema types: programs for payloads that are one value, big-endian.
 
 Sources: `*Schema.java` of Pulsar's Java client. `java.util.Date` and `java.sql.Timestamp` are
-instants in milliseconds, and stay instants. `java.sql.Time` is one too, but means a time of day
-(UTC): if it has a date as well, the date does not count.
+instants in milliseconds, and stay instants. `java.sql.Time` is stored as an instant too, but means
+a time of day (UTC): its date is ignored.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _DAY_NANOSECONDS: Final = 86_400 * 10**9
 
 
 class _Fixed(NamedTuple):
-    """A number: its column, its width in bytes, and what it is multiplied by to be in its unit."""
+    """A number: Arrow type, width in bytes, and factor to the unit of its column."""
 
     type: pa.DataType
     size: int
@@ -43,18 +43,17 @@ PRIMITIVE_TYPES: Final = frozenset(
 
 
 def primitive_shape(type_: str, time_unit: str) -> Shape:
-    """The shape of a primitive type.
+    """Return the shape of a primitive type.
 
     Args:
         type_: One of `PRIMITIVE_TYPES`.
-        time_unit: `ns` or `us`: unit of what counts nanoseconds.
+        time_unit: `ns` or `us`: unit of columns whose Pulsar type counts nanoseconds.
     """
     if type_ in _FIXED:
         return scalar("", _FIXED[type_].type, type_)
     types = {
         "BYTES": pa.binary(),
-        # Bytes until they are made text, which never fails: as in Java, U+FFFD replaces what is not
-        # text.
+        # Converted to text later, which never fails: as in Java, U+FFFD replaces invalid bytes.
         "STRING": pa.binary(),
         "BOOLEAN": pa.bool_(),
         "TIME": pa.time64("us"),
@@ -67,7 +66,7 @@ def primitive_shape(type_: str, time_unit: str) -> Shape:
 
 
 def primitive_program(shape: Shape) -> Program:
-    """The program that reads a primitive type into what `primitive_shape` gave."""
+    """Compile the program that reads a primitive type into a shape of `primitive_shape`."""
     builder = ProgramBuilder("primitive", shape)
     type_: str = shape.origin
     op = builder.reserve()

@@ -1,4 +1,4 @@
-"""Programs: what a shape and a schema become before payloads are read (`tables` has the layout)."""
+"""Programs: compiled instructions that read payloads into a shape (layout: see `tables`)."""
 
 from __future__ import annotations
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 _BASE64 = string.ascii_uppercase + string.ascii_lowercase + string.digits + "+/"
 _BASE64_VALUES = bytes(_BASE64.index(chr(c)) if chr(c) in _BASE64 else 255 for c in range(256))
 _PADDING_BYTES = 16
-"""Bytes behind the constants: names are compared by blocks."""
+"""Bytes after the constants, because names are compared in blocks."""
 POWERS_OF_TEN = memoryview(array("d", [10.0**n for n in range(23)]))
 
 
 @dataclass(frozen=True)
 class Program:
-    """A program for one encoding, to be run any number of times.
+    """A program for one encoding, which can run any number of times.
 
     Attributes:
-        encoding: Which shredder runs it: `primitive`, `avro`, `json` or `protobuf`.
-        shape: What it fills.
-        paths: The field path of each node.
-        ops: `OP_WIDTH` numbers an op; the first op is that of the whole payload.
-        links: Numbers that ops point to.
-        constants: Bytes that ops and nodes point to.
-        nodes: `NODE_WIDTH` numbers a node, places in the arena not set.
-        item_nodes: The node that has as many values as each node does: the item of the list or map
-            that is next around it; 0, the whole payload, if it stands in none.
-        hint_count: How many hints it needs.
-        habits: How many values, and how many bytes, each of `varying` had for a payload, as last
-            seen.
-        make_canonical: Writes a payload anew that was `NOT_CANONICAL`; raises `ValueError` for one
-            that its encoding does not allow.
+        encoding: The shredder that runs it: `primitive`, `avro`, `json` or `protobuf`.
+        shape: The shape that it fills.
+        paths: Field path of each node.
+        ops: `OP_WIDTH` numbers per op; the first op reads the whole payload.
+        links: Numbers that ops refer to.
+        constants: Bytes that ops and nodes refer to.
+        nodes: `NODE_WIDTH` numbers per node; their locations in the arena are not set yet.
+        item_nodes: For each node, the node with the same number of values: the item of the
+            innermost list or map around it, or 0, the whole payload.
+        hint_count: Number of hints that it needs.
+        observed_sizes: For each of `variable_nodes`, values and bytes per payload in the last
+            arena.
+        make_canonical: Rewrites a payload that was `NOT_CANONICAL`; raises `ValueError` if the
+            payload is not valid in its encoding.
     """
 
     encoding: str
@@ -55,38 +55,38 @@ class Program:
     nodes: tuple[int, ...]
     item_nodes: tuple[int, ...]
     hint_count: int
-    habits: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False)
+    observed_sizes: dict[int, tuple[float, float]] = field(default_factory=dict, compare=False)
     make_canonical: Callable[[bytes], bytes] | None = None
 
     @cached_property
     def node_count(self) -> int:
-        """How many Arrow arrays it fills, nested ones included."""
+        """Number of Arrow arrays that it fills, including nested ones."""
         return len(self.nodes) // tables.NODE_WIDTH
 
     @cached_property
     def node_numbers(self) -> memoryview:
-        """The same as `nodes`."""
+        """`nodes` as a memoryview."""
         return memoryview(array("q", self.nodes))
 
     @cached_property
     def storages(self) -> tuple[int, ...]:
-        """How the values of each node are kept."""
+        """Storage of the values of each node."""
         return self.nodes[tables.STORAGE :: tables.NODE_WIDTH]
 
     @cached_property
     def message_prefix(self) -> bytes:
-        """What stands before the arena's regions, so that they are the body of a message."""
+        """Header of an IPC message whose body is the arena's regions."""
         buffers = {tables.STRUCT: 1, tables.VARIABLE: 3}
         return message_prefix(self.node_count, sum(buffers.get(each, 2) for each in self.storages))
 
     @cached_property
     def schema(self) -> pa.Schema:
-        """The schema of that message: one column, which is the shape."""
+        """Schema of that message: one column with the type of the shape."""
         return pa.schema([pa.field("", self.shape.type)])
 
     @cached_property
     def booleans(self) -> bytes:
-        """Of each node, whether its values are booleans."""
+        """For each node, whether its values are booleans."""
         return bytes(pa.types.is_boolean(each.type) for each in self.shape.walk())
 
     @cached_property
@@ -97,8 +97,8 @@ class Program:
         )
 
     @cached_property
-    def varying(self) -> tuple[int, ...]:
-        """The nodes that may take more or less for a payload than a value of fixed width."""
+    def variable_nodes(self) -> tuple[int, ...]:
+        """The nodes whose size per payload varies."""
         return tuple(
             node
             for node, storage in enumerate(self.storages)
@@ -107,11 +107,11 @@ class Program:
 
 
 class ProgramBuilder:
-    """Puts a program together.
+    """A builder of programs.
 
     Args:
         encoding: `primitive`, `avro`, `json` or `protobuf`.
-        shape: What it fills. Its nodes are numbered as `Shape.walk` gives them.
+        shape: The shape to fill; its nodes are numbered in the order of `Shape.walk`.
     """
 
     def __init__(self, encoding: str, shape: Shape) -> None:
@@ -137,12 +137,12 @@ class ProgramBuilder:
         is_list = shape.storage == tables.LIST
         for child in shape.children:
             if is_list:
-                below = f"{path}[]"
+                child_path = f"{path}[]"
             elif path.endswith("[]") and not shape.name and child.name in {"key", "value"}:
-                below = path
+                child_path = path
             else:
-                below = f"{path}.{child.name}" if path else child.name
-            self._add_node(child, below, len(self._paths) if is_list else item)
+                child_path = f"{path}.{child.name}" if path else child.name
+            self._add_node(child, child_path, len(self._paths) if is_list else item)
         missing = tables.NULL
         if shape.if_missing is not None:
             text = shape.if_missing.encode()
@@ -153,7 +153,7 @@ class ProgramBuilder:
         assert number < self._nodes[start + tables.STOP]  # noqa: S101
 
     def reserve(self) -> int:
-        """Number of an op that will be set later: those it points to may point back to it."""
+        """Return the number of an op to be set later, so that ops can refer to each other."""
         self._ops += [0] * tables.OP_WIDTH
         return len(self._ops) // tables.OP_WIDTH - 1
 
@@ -164,27 +164,27 @@ class ProgramBuilder:
         node: int = tables.ABSENT,
         *operands: int,
     ) -> int:
-        """Set a reserved op, and give its number."""
+        """Set a reserved op, and return its number."""
         start = op * tables.OP_WIDTH
         numbers = [opcode, node, *operands]
         self._ops[start : start + len(numbers)] = numbers
         return op
 
     def add(self, opcode: int, node: int = tables.ABSENT, *operands: int) -> int:
-        """Add an op, and give its number."""
+        """Add an op, and return its number."""
         return self.set(self.reserve(), opcode, node, *operands)
 
     def link(self, numbers: Sequence[int]) -> int:
-        """Keep some numbers, and give the place of the first."""
+        """Store some numbers, and return the index of the first."""
         self._links += numbers
         return len(self._links) - len(numbers)
 
     def symbols(self, enum: object, names: Callable[[], Iterable[str | None]]) -> int:
-        """Keep the positions of an enum's symbols once, and return the place of the first.
+        """Store the positions of an enum's symbols once, and return the index of the first.
 
         Args:
-            enum: Identifies the enum, however many fields are of its type.
-            names: Returns its symbols; None for one that has no value.
+            enum: Identifies the enum, which several fields may use.
+            names: Returns its symbols; None for a symbol without value.
         """
         if enum not in self._symbols:
             positions = [
@@ -194,11 +194,11 @@ class ProgramBuilder:
         return self._symbols[enum]
 
     def scale(self, low: int, high: int, *, multiplier: int = 1, divisor: int = 1) -> int:
-        """Keep a scale: value × multiplier ÷ divisor, for low ≤ value ≤ high."""
+        """Store a scale: value × multiplier ÷ divisor, for low ≤ value ≤ high."""
         return self.link([multiplier, divisor, low, high])
 
     def constant(self, data: bytes) -> int:
-        """Keep some bytes once, and give their position."""
+        """Store some bytes once, and return their position."""
         position = self._positions.get(data)
         if position is None:
             position = self._positions[data] = len(self._constants) << 32 | len(data)
@@ -206,26 +206,26 @@ class ProgramBuilder:
         return position
 
     def take_tokens(self, op: int, count: int) -> None:
-        """Take hints for up to so many tokens of an op, a power of two, and for their number."""
+        """Reserve hints for an op's tokens, at most `count`, a power of two, and their number."""
         start = op * tables.OP_WIDTH
         self._ops[start + tables.E] = self.hints(count + 1)
         self._ops[start + tables.F] = count - 1
 
     def is_constant(self, node: int) -> bool:
-        """Whether a missing value of a node becomes a constant."""
+        """Return whether a missing value of a node becomes a constant."""
         return self._nodes[node * tables.NODE_WIDTH + tables.IF_MISSING] >= 0
 
     def get(self, op: int, place: int) -> int:
-        """One of the numbers of an op."""
+        """Return one of the numbers of an op."""
         return self._ops[op * tables.OP_WIDTH + place]
 
     def hints(self, count: int) -> int:
-        """Take places for hints, and give the first."""
+        """Reserve hints, and return the index of the first."""
         self._hints += count
         return self._hints - count
 
     def build(self, make_canonical: Callable[[bytes], bytes] | None = None) -> Program:
-        """The program."""
+        """Return the program."""
         return Program(
             self._encoding,
             self._shape,
@@ -241,6 +241,6 @@ class ProgramBuilder:
 
 
 def scale_limits(bits: int, multiplier: int = 1) -> tuple[int, int]:
-    """Least and greatest whole number that fits so many bits when multiplied."""
+    """Return the smallest and largest integer that fit `bits` bits after multiplication."""
     greatest = (1 << (bits - 1)) - 1
     return -((greatest + 1) // multiplier), greatest // multiplier

@@ -1,4 +1,4 @@
-"""PROTOBUF_NATIVE: the `FileDescriptorSet` that Pulsar keeps as a schema → shape → program.
+"""PROTOBUF_NATIVE: shapes and programs for the `FileDescriptorSet` that Pulsar stores as a schema.
 
 | protobuf | Arrow |
 |---|---|
@@ -6,22 +6,22 @@
 | uint32, fixed32 | int64 |
 | uint64, fixed64 | decimal128(20, 0) |
 | string, bytes | string, binary |
-| enum | string: the name, the first of several; the number if it has none |
-| message, group | struct; without fields: bool, true if it is there |
+| enum | string: the first of its names, or its number if it has none |
+| message, group | struct; without fields: bool, true if it exists |
 | repeated, map | list, map; never null |
 | `google.protobuf.Timestamp` | timestamp[unit, UTC] |
-| `google.protobuf.Int32Value`, … | as the value in it, nullable |
-| a message inside a message of its own type | binary: its bytes, not looked at |
+| `google.protobuf.Int32Value`, … | the type of the wrapped value, nullable |
+| a message inside a message of its own type | binary: its bytes, not validated |
 
-A field that is not there is null if its presence is tracked (`optional`, members of a oneof,
-proto2, messages), whatever default proto2 gives it; else it is zero or empty, or the first name of
-its enum.
+A missing field is null if its presence is tracked (`optional`, members of a oneof, proto2,
+messages), even if proto2 defines a default. Otherwise it is zero, empty, or the first name of its
+enum.
 
-A payload may have what the protobuf library takes: fields in any order, and unknown fields. Fields
-whose wire type is not the schema's count as unknown, and so do numbers that a closed enum does not
-have. What must be merged, because it stands twice, is left to the library; so is an entry of a map
-that has unknown fields, which the library drops. Texts that are not UTF-8, which proto2 lets pass,
-and times beyond their column do not fit.
+Payloads are accepted as by the protobuf library: with fields in any order, and with unknown fields.
+A field with another wire type than the schema's counts as unknown, and so does a number that a
+closed enum lacks. Repeated occurrences of a field must be merged, which is left to the library. So
+is a map entry with unknown fields, which the library drops. Strings that are not UTF-8, which
+proto2 allows, and times outside their column's range are errors.
 """
 
 from __future__ import annotations
@@ -60,14 +60,14 @@ _SKIPS: Final = {
     _DELIMITED: tables.SKIP_BYTES,
     _FOUR_BYTES: tables.SKIP_FOUR_BYTES,
 }
-# In place of a bit, and none of those that a message may have.
+# Marks a field without a bit of its own.
 _MORE_BITS: Final = -1 << 63
-# Of what a message needs what no message has: there is more to be done when it ends.
-_MORE: Final = 1 << tables.MOST_BITS
+# A `NEEDED` bit that no field has, so that `_close` always runs when the message ends.
+_MORE: Final = 1 << tables.MAX_FIELD_BITS
 
 
 class _Scalar(NamedTuple):
-    """The column of a scalar type, the op that reads it, and its wire type."""
+    """A scalar type's Arrow type, opcode and wire type."""
 
     type: pa.DataType
     opcode: int
@@ -102,7 +102,7 @@ _BY_COLUMNS: Final = frozenset(
         tables.PROTO_TIMESTAMP,
     }
 )
-# Of a field in the payloads that are read together; and of all fields.
+# Maximum number of tokens of one field in a batch of payloads, and of all fields.
 _TOKENS: Final = 256
 _MOST_TOKENS: Final = 1 << 16
 _LEAST_DENSE: Final = 128
@@ -110,15 +110,15 @@ _DENSE_PER_VALUE: Final = 16
 
 
 def protobuf_shape(schema_data: str, time_unit: str) -> Shape:
-    """The shape of the messages of a schema.
+    """Return the shape of a schema's messages.
 
     Args:
         schema_data: JSON text with `fileDescriptorSet` (Base64), `rootMessageTypeName` and
-            `rootFileDescriptorName`, as Pulsar's `ProtobufNativeSchemaData`.
+            `rootFileDescriptorName`, as in Pulsar's `ProtobufNativeSchemaData`.
         time_unit: `ns` or `us`: unit of timestamps.
 
     Raises:
-        SchemaError: It is not such a text, or does not describe that message, or the message has
+        SchemaError: The text has another form or does not describe that message, or the message has
             too many fields.
     """
     message = root_message(schema_data)
@@ -126,10 +126,10 @@ def protobuf_shape(schema_data: str, time_unit: str) -> Shape:
 
 
 def protobuf_program(shape: Shape) -> Program:
-    """The program that reads protobuf messages into a shape.
+    """Compile the program that reads protobuf messages into a shape.
 
     Args:
-        shape: What `protobuf_shape` gave; the outermost message may have fewer fields.
+        shape: Result of `protobuf_shape`; the outermost message may have fewer fields.
     """
     message: Descriptor = shape.origin
     builder = ProgramBuilder("protobuf", shape)
@@ -138,7 +138,7 @@ def protobuf_program(shape: Shape) -> Program:
 
 
 def _canonical_writer(message: Descriptor) -> Callable[[bytes], bytes]:
-    """Gives what writes a payload anew, with each field once and without unknown fields."""
+    """Return a function that rewrites payloads without repeated and unknown fields."""
     message_class = message_factory.GetMessageClass(message)
 
     def write(payload: bytes) -> bytes:
@@ -146,7 +146,7 @@ def _canonical_writer(message: Descriptor) -> Callable[[bytes], bytes]:
             parsed = message_class.FromString(payload)
         except DecodeError as error:
             raise ValueError(str(error)) from error
-        # They would stand behind the fields of their number that were understood.
+        # Unknown fields would be written after known fields with the same number.
         parsed.DiscardUnknownFields()
         return parsed.SerializePartialToString()
 
@@ -163,45 +163,50 @@ class _Shapes:
         self._budget = Budget(Budget.MAX_ARRAY_DEPTH)
 
     def message(
-        self, name: str, message: Descriptor, around: tuple[str, ...], depth: int, origin: object
+        self,
+        name: str,
+        message: Descriptor,
+        outer_types: tuple[str, ...],
+        depth: int,
+        origin: object,
     ) -> Shape:
-        """The shape of a message inside those of the types `around`."""
+        """Return the shape of a message that is nested in messages of `outer_types`."""
         self._budget.spend(depth)
-        if message.full_name in around:
+        if message.full_name in outer_types:
             return scalar(name, pa.binary(), origin)
         if is_timestamp(message):
             return scalar(name, pa.timestamp(self._time_unit, tz="UTC"), origin)
         if is_wrapper(message):
             return scalar(name, _SCALARS[message.fields[0].type].type, origin)
-        around = (*around, message.full_name)
-        fields = [self._field(each, around, depth + 1) for each in message.fields]
+        outer_types = (*outer_types, message.full_name)
+        fields = [self._field(each, outer_types, depth + 1) for each in message.fields]
         return record(name, fields, origin)
 
-    def _field(self, field: FieldDescriptor, around: tuple[str, ...], depth: int) -> Shape:
+    def _field(self, field: FieldDescriptor, outer_types: tuple[str, ...], depth: int) -> Shape:
         if is_map(field):
             key, value = entry_fields(field)
             key_shape, value_shape = (
-                replace(self._single(name, each, around, depth + 2), if_missing=_default(each))
+                replace(self._single(name, each, outer_types, depth + 2), if_missing=_default(each))
                 for name, each in (("key", key), ("value", value))
             )
             return replace(map_(field.name, key_shape, value_shape, field), if_missing="")
         if field.is_repeated:
-            item = self._single("", field, around, depth + 1)
+            item = self._single("", field, outer_types, depth + 1)
             return replace(array_shape(field.name, item, field), if_missing="")
-        shape = self._single(field.name, field, around, depth)
+        shape = self._single(field.name, field, outer_types, depth)
         return shape if field.has_presence else replace(shape, if_missing=_default(field))
 
     def _single(
-        self, name: str, field: FieldDescriptor, around: tuple[str, ...], depth: int
+        self, name: str, field: FieldDescriptor, outer_types: tuple[str, ...], depth: int
     ) -> Shape:
         if field.message_type is not None:
-            return self.message(name, field.message_type, around, depth, field)
+            return self.message(name, field.message_type, outer_types, depth, field)
         self._budget.spend(depth)
         return scalar(name, _SCALARS[field.type].type, field)
 
 
 def _default(field: FieldDescriptor) -> str | None:
-    """What `Shape.if_missing` is for a field whose presence is not tracked."""
+    """Return the `Shape.if_missing` of a field whose presence is not tracked."""
     if field.enum_type is not None:
         return field.enum_type.values[0].name
     return None if field.message_type is not None else ""
@@ -212,15 +217,16 @@ def _default(field: FieldDescriptor) -> str | None:
 
 
 class _Compiler:
-    """Adds ops to a program."""
+    """A compiler that adds ops to a program."""
 
     def __init__(self, builder: ProgramBuilder) -> None:
         self._builder = builder
-        # Ops of messages that can be read by columns, and of those that can be read in step.
+        # Ops of messages that can be read by columns, and of those that can be read in steps.
         self._by_columns: set[int] = set()
         self._in_step: set[int] = set()
-        # What is found of a field in messages that are read in step, as `tables.GROUP` has it.
-        builder.hints(tables.IN_GROUP * tables.GROUP)
+        # The first hints: results for one field of the messages that are read in steps
+        # (`tables.GROUP`).
+        builder.hints(tables.GROUP_WIDTH * tables.GROUP)
 
     def message(
         self,
@@ -230,14 +236,14 @@ class _Compiler:
         end_tag: int = tables.ABSENT,
         bit: int = 0,
     ) -> int:
-        """An op that reads a message into a node.
+        """Return an op that reads a message into a node.
 
         Args:
-            message: Its type.
-            shape: What it is to become.
+            message: Type of the message.
+            shape: Shape of the message.
             node: Number of its node.
-            end_tag: Of a group, the tag that ends it.
-            bit: The bit that it has in the message around it.
+            end_tag: For a group, the tag that ends it.
+            bit: Its bit in the enclosing message.
         """
         if pa.types.is_binary(shape.type) and not is_wrapper(message):
             return self._builder.add(tables.PROTO_RAW, node, 0, 0, bit)
@@ -256,27 +262,27 @@ class _Compiler:
             ops = self._fields(message, shape, node)
             ends = _ends(shape, oneofs)
         table = self._ops_by_tag(ops, more, _SKIPS)
-        together = (tables.ABSENT, tables.ABSENT)
+        batch_links = (tables.ABSENT, tables.ABSENT)
         if ends[0] != _MORE:
             skipped_tags = _skipped_tags(message, shape)
-            together = (self._columns(op, ops, _SKIPS), self._steps(op, ops, skipped_tags))
-        fields = self._field_nodes(shape, node, ends, together)
+            batch_links = (self._columns(op, ops, _SKIPS), self._steps(op, ops, skipped_tags))
+        fields = self._field_nodes(shape, node, ends, batch_links)
         return self._builder.set(op, opcode, node, table, end_tag, bit, fields)
 
     def _columns(self, message: int, ops: dict[int, int], skips: Mapping[int, int]) -> int:
-        """Link of what reads messages by columns, as `tables` has it; `ABSENT` if nothing does.
+        """Return the link of a message's columns (see `tables`), or `ABSENT`.
 
         Args:
-            message: The op of the message.
+            message: Op of the message.
             ops: Ops of its fields, by tag.
-            skips: Wire types of the fields that are read over if they have no op.
+            skips: Wire types of the fields that are skipped if they have no op.
         """
         opcodes = {op: self._builder.get(op, tables.OPCODE) for op in ops.values()}
         nodes = {op: self._builder.get(op, tables.NODE) for op in ops.values()}
         skipped_tags = [
             tag for tag in range(8, tables.BY_TAG) if tag & 7 in skips and tag not in ops
         ]
-        # All items of a list are read at once.
+        # Packed lists are read as one token.
         ops = self._without_items(ops)
         hints = (_TOKENS + 1) * len(ops) + 2
         if (
@@ -297,21 +303,21 @@ class _Compiler:
         return self._builder.link(
             [
                 *(_place(by_tag.get(tag)) for tag in range(tables.BY_TAG)),
-                *_counted([_place(op) for op in (*ops.values(), skipped)]),
-                *_counted([_place(op) for op in constants]),
+                *_with_count([_place(op) for op in (*ops.values(), skipped)]),
+                *_with_count([_place(op) for op in constants]),
             ]
         )
 
-    def _steps(self, message: int, ops: Mapping[int, int], read_over: Mapping[int, bool]) -> int:
-        """Link of what reads messages in step, as `tables` has it; `ABSENT` if nothing does.
+    def _steps(self, message: int, ops: Mapping[int, int], skipped_tags: Mapping[int, bool]) -> int:
+        """Return the link of a message's steps (see `tables`), or `ABSENT`.
 
         Args:
-            message: The op of the message.
+            message: Op of the message.
             ops: Ops of its fields, by tag.
-            read_over: Tags of its other fields, and whether these are repeated.
+            skipped_tags: Tags of its other fields, and whether these are repeated.
         """
         ops = self._without_items(ops)
-        hints = tables.IN_GROUP * tables.GROUP
+        hints = tables.GROUP_WIDTH * tables.GROUP
         if (
             any(
                 op not in self._in_step and self._builder.get(op, tables.OPCODE) not in _BY_COLUMNS
@@ -324,9 +330,9 @@ class _Compiler:
         self._in_step.add(message)
         skipped = [
             self._builder.add(tables.PROTO_SKIPPED, tables.ABSENT, again)
-            for again in range(2 if read_over else 0)
+            for again in range(2 if skipped_tags else 0)
         ]
-        every = ops | {tag: skipped[is_repeated] for tag, is_repeated in read_over.items()}
+        every = ops | {tag: skipped[is_repeated] for tag, is_repeated in skipped_tags.items()}
         numbers = [len(every), self._builder.hints(hints)]
         for tag, op in sorted(every.items()):
             tag_bytes = _tag_bytes(tag)
@@ -339,7 +345,7 @@ class _Compiler:
         return self._builder.link(numbers)
 
     def _without_items(self, ops: Mapping[int, int]) -> dict[int, int]:
-        """Ops without those of numbers that may be packed, and are not."""
+        """Return ops without the unpacked forms of fields that have a packed form."""
         get = self._builder.get
         packed = {
             get(op, tables.NODE)
@@ -353,26 +359,26 @@ class _Compiler:
         }
 
     def _field_nodes(
-        self, shape: Shape, node: int, ends: tuple[int, int], together: tuple[int, int]
+        self, shape: Shape, node: int, ends: tuple[int, int], batch_links: tuple[int, int]
     ) -> int:
-        """Link of the fields that are looked at when a message ends.
+        """Return the link of the fields that are checked when a message ends.
 
         Args:
-            shape: What the message becomes.
+            shape: Shape of the message.
             node: Number of its node.
             ends: Its `NEEDED`, without the fields that become a constant if they are missing, and
                 its `ONEOF`.
-            together: Its `COLUMNS` and its `STEPS`.
+            batch_links: Its `COLUMNS` and its `STEPS`.
         """
         needed, oneof = ends
         fields = [each for each in shape.children_at(node) if each[0].storage != tables.LIST]
-        for number, (child, _) in enumerate(fields[: tables.MOST_BITS]):
+        for number, (child, _) in enumerate(fields[: tables.MAX_FIELD_BITS]):
             needed |= _bit(number) if child.if_missing else 0
         below = (number for _, number in fields)
-        return self._builder.link([needed, oneof, *together, len(fields), *below])
+        return self._builder.link([needed, oneof, *batch_links, len(fields), *below])
 
     def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> list[list[int]]:
-        """The oneofs that have two members or more in a shape."""
+        """Return the oneofs that have at least two members in a shape."""
         places, bits = _places(shape, node), _bits(shape, node)
         members = [
             [each.name for each in oneof.fields if each.name in places] for oneof in message.oneofs
@@ -385,7 +391,7 @@ class _Compiler:
         return self._builder.link([len(oneofs), *(n for each in oneofs for n in each)])
 
     def _fields(self, message: Descriptor, shape: Shape, node: int) -> dict[int, int]:
-        """Ops by tag, for those fields of a message that the shape has."""
+        """Return ops by tag for those fields of a message that the shape has."""
         places, bits = _places(shape, node), _bits(shape, node)
         ops: dict[int, int] = {}
         for field in message.fields:
@@ -415,7 +421,7 @@ class _Compiler:
         return ops
 
     def _entry(self, field: FieldDescriptor, shape: Shape, node: int) -> int:
-        """An op that reads an entry of a map, which is a message."""
+        """Return an op that reads a map entry, which is a message."""
         op = self._builder.reserve()
         key, value = entry_fields(field)
         places = _places(shape, node)
@@ -424,18 +430,18 @@ class _Compiler:
         more = tables.ABSENT if value.message_type is None else value_op * tables.OP_WIDTH
         ops |= self._single(key, *places["key"], _bit(0))
         is_simple = more == tables.ABSENT
-        together = (tables.ABSENT, tables.ABSENT)
+        batch_links = (tables.ABSENT, tables.ABSENT)
         if is_simple:
-            together = (self._columns(op, ops, {}), self._steps(op, ops, {}))
-        fields = self._field_nodes(shape, node, (0 if is_simple else _bit(1), 0), together)
-        # An unknown field in an entry is not just read over.
+            batch_links = (self._columns(op, ops, {}), self._steps(op, ops, {}))
+        fields = self._field_nodes(shape, node, (0 if is_simple else _bit(1), 0), batch_links)
+        # No skips: an unknown field in an entry makes the library drop the entry.
         table = self._ops_by_tag(ops, more, {})
         return self._builder.set(op, tables.PROTO_ENTRY, node, table, tables.ABSENT, 0, fields)
 
     def _single(
         self, field: FieldDescriptor, shape: Shape, node: int, bit: int = 0
     ) -> dict[int, int]:
-        """The op of one value of a field, by its tag."""
+        """Return the op of a single value of a field, by its tag."""
         tag = field.number << 3 | _wire_type(field)
         if field.message_type is not None:
             is_group = _wire_type(field) == _GROUP
@@ -457,12 +463,12 @@ class _Compiler:
         return self._table(names, int(enum.is_closed), {})
 
     def _table(self, values: dict[int, int], more: int, skips: Mapping[int, int]) -> int:
-        """Keep values by their keys, as `tables.TABLE` says, and give the link.
+        """Store values by their keys (see `tables.TABLE`), and return the link.
 
         Args:
-            values: The values.
+            values: The values by key.
             more: The `MORE` of the table.
-            skips: If keys are tags, how fields that have no value are read over, by wire type.
+            skips: If keys are tags, how to skip fields without a value, by wire type.
         """
         limit = max(_LEAST_DENSE, _DENSE_PER_VALUE * len(values))
         size = max([_LEAST_DENSE, *(key + 1 for key in values if 0 <= key < limit)])
@@ -478,14 +484,14 @@ class _Compiler:
 
 
 def _skipped_tags(message: Descriptor, shape: Shape) -> dict[int, bool]:
-    """Tags of the fields that a shape does not have, and whether they are repeated."""
+    """Return the tags of the fields that a shape lacks, and whether they are repeated."""
     names = {child.name for child in shape.children}
     tags: dict[int, bool] = {}
     for field in message.fields:
         wire_type = _wire_type(field)
         if field.name in names or wire_type not in _SKIPS:
             continue
-        # Numbers that may be packed are.
+        # Assume that repeated numbers are packed.
         wire_type = _DELIMITED if field.is_repeated else wire_type
         tags[field.number << 3 | wire_type] = field.is_repeated
     return tags
@@ -505,20 +511,20 @@ def _wire_type(field: FieldDescriptor) -> int:
 
 
 def _bit(number: int) -> int:
-    """The bit of one of the fields of a message that are no lists."""
-    return 1 << number if number < tables.MOST_BITS else _MORE_BITS
+    """Return the bit of a field of a message; lists have none."""
+    return 1 << number if number < tables.MAX_FIELD_BITS else _MORE_BITS
 
 
 def _place(op: int | None) -> int:
     return tables.ABSENT if op is None else op * tables.OP_WIDTH
 
 
-def _counted(numbers: list[int]) -> list[int]:
+def _with_count(numbers: list[int]) -> list[int]:
     return [len(numbers), *numbers]
 
 
 def _bits(shape: Shape, node: int) -> dict[str, int]:
-    """The bits of the children of a shape, by name; 0 for lists."""
+    """Return the bits of a shape's children, by name; 0 for lists."""
     numbers = itertools.count()
     return {
         child.name: 0 if child.storage == tables.LIST else _bit(next(numbers))
@@ -527,8 +533,12 @@ def _bits(shape: Shape, node: int) -> dict[str, int]:
 
 
 def _ends(shape: Shape, oneofs: list[list[int]]) -> tuple[int, int]:
-    """The `NEEDED` and `ONEOF` of a message that is no timestamp or wrapper."""
-    if shape.storage != tables.STRUCT or len(shape.children) > tables.MOST_BITS or len(oneofs) > 1:
+    """Return the `NEEDED` and `ONEOF` of a message that is not a timestamp or wrapper."""
+    if (
+        shape.storage != tables.STRUCT
+        or len(shape.children) > tables.MAX_FIELD_BITS
+        or len(oneofs) > 1
+    ):
         return _MORE, 0
     return 0, oneofs[0][0] if oneofs else 0
 
@@ -536,11 +546,11 @@ def _ends(shape: Shape, oneofs: list[list[int]]) -> tuple[int, int]:
 def _oneof(
     names: list[str], places: dict[str, tuple[Shape, int]], bits: dict[str, int]
 ) -> list[int]:
-    """The members of a oneof, as `tables` has them."""
+    """Return the members of a oneof (see `tables`)."""
     additional_nodes = [places[name][1] for name in names if bits[name] == _MORE_BITS]
     return [sum(max(0, bits[name]) for name in names), len(additional_nodes), *additional_nodes]
 
 
 def _places(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:
-    """The children of a shape and their nodes, by name."""
+    """Return a shape's children and their nodes, by name."""
     return {child.name: (child, below) for child, below in shape.children_at(node)}

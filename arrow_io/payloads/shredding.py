@@ -1,4 +1,4 @@
-"""Runs programs over the payloads of one record batch, in an arena that grows as needed."""
+"""Shredding: runs programs over the payloads of one record batch, in an arena that grows."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
     from arrow_io.payloads.shape import Shape
 
 MAX_EXPECTED_BYTES = 256 << 20
-"""Most memory taken because of what earlier payloads needed."""
+"""Maximum size of an arena whose capacities are estimated from earlier payloads."""
 _GROWTHS = (2.0, 1.25)
-"""How much room is made, as a multiple of what is needed; the second if the first is too much.
+"""Capacity after a growth, as a multiple of the need; the second if the first is too large.
 
-There is no third: each growth copies the arena, so that it must make room for many payloads.
+There is no smaller one: each growth copies the arena, so it must make room for many payloads.
 """
 _SCRATCH_BYTES = 64
-"""Before the message, whose regions begin at multiples of 64."""
+"""Scratch space before the message, whose regions start at multiples of 64."""
 WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
 _LEAST_BYTES = 256
 
@@ -39,11 +39,11 @@ class Misfit(NamedTuple):
     """A payload that was not appended.
 
     Attributes:
-        row: Its number.
-        code: Why it does not fit its schema (`tables.REASONS`); or `tables.FULL`: it does not fit
-            into the arena with the payloads before it.
-        path: Field path of the node that did not take its value.
-        offset: Where in the payload that was noticed, in bytes.
+        row: Row number of the payload.
+        code: Why it does not fit its schema (`tables.REASONS`); or `tables.FULL`: the arena has no
+            room for it after the payloads before it.
+        path: Field path of the node that refused its value.
+        offset: Where in the payload the problem was found, in bytes.
     """
 
     row: int
@@ -53,23 +53,23 @@ class Misfit(NamedTuple):
 
 
 class Shredding:
-    """The values of some payloads: `append` them, then take them by `finish`.
+    """The values of some payloads: `append` payloads, then call `finish` for the values.
 
     Attributes:
-        guard_bytes: How many bytes that nothing may write to stand before and behind each region
-            of the arena, a multiple of 64; tests ask for some.
+        guard_bytes: Unused bytes before and after each region of the arena, a multiple of 64. Tests
+            set this to detect writes out of bounds.
         max_bytes: Maximum size of the arena.
-        room: How many payloads may still be appended.
+        room: Number of payloads that can still be appended.
 
     Args:
-        program: One of the programs that will be run; all of them fill the same shape.
-        rows: How many payloads there are; the arena has room for fewer if so many do not fit.
-        payload_bytes: About how many bytes they have together.
-        is_verdict: Whether the arena expects nothing, so that whether one payload fits into it does
+        program: One of the programs to run; all of them fill the same shape.
+        rows: Number of payloads; the arena has room for fewer if that many do not fit.
+        payload_bytes: Approximate total size of the payloads.
+        is_verdict: Whether the arena ignores observed sizes, so that whether one payload fits does
             not depend on other payloads.
 
     Raises:
-        SchemaError: One row of so many fields does not fit.
+        SchemaError: One row with all its fields does not fit.
     """
 
     guard_bytes: ClassVar[int] = 0
@@ -89,9 +89,9 @@ class Shredding:
         self._counts = numbers[width : width + 4 * count]
         self._result = numbers[width + 4 * count :]
         self._first = _SCRATCH_BYTES + len(program.message_prefix)
-        # With the program, so that its id stays its own.
+        # By id of the program, which is kept so that its id is not reused.
         self._runs: dict[int, tuple[Program, Any]] = {}
-        self._expect(payload_bytes, {} if is_verdict else program.habits)
+        self._expect(payload_bytes, {} if is_verdict else program.observed_sizes)
         size_bytes = self._lay_out()
         if size_bytes > MAX_EXPECTED_BYTES:
             self._expect(payload_bytes, {})
@@ -106,29 +106,29 @@ class Shredding:
             self._rows, payload_bytes = self._rows // 2, payload_bytes // 2
             self._expect(payload_bytes, {})
             size_bytes = self._lay_out()
-        self._buffer, self._views = self._take(size_bytes)
+        self._buffer, self._views = self._allocate(size_bytes)
 
     @classmethod
     def for_one(cls, program: Program) -> Self:
         """Return an arena for one payload, which refuses it only if it does not fit alone.
 
         Raises:
-            SchemaError: One row of so many fields does not fit.
+            SchemaError: One row with all its fields does not fit.
         """
         return cls(program, 1, 0, is_verdict=True)
 
     @property
     def room(self) -> int:
-        """How many payloads may still be appended."""
+        """Number of payloads that can still be appended."""
         return self._rows - self._counts[0]
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
     ) -> Misfit | None:
-        """Append the values of the payloads at positions `[first, stop)`, all in `data`.
+        """Append the values of the payloads at positions `[first, stop)` of `data`.
 
         Returns:
-            None if all were appended; else the first that was not. Those before it were.
+            None if all were appended; otherwise the first payload that was not. All before it were.
         """
         run = self._run(program)
         row, last = first, min(stop, first + self.room)
@@ -144,10 +144,11 @@ class Shredding:
             start, length = positions[row] >> 32, positions[row] & 0xFFFFFFFF
             if code == tables.NOT_CANONICAL or program.encoding == "json":
                 payload = bytes(data[start : start + length])
-                again = self._append_anew(program, payload)
-                # JSON's misfit may be the first of two fields with one name, which does not count.
-                if code == tables.NOT_CANONICAL or again[0] in {tables.OK, tables.TOO_LARGE}:
-                    code, node = again
+                retry = self._append_canonical(program, payload)
+                # In JSON, the misfit may be the first of two fields with the same name, which is
+                # ignored.
+                if code == tables.NOT_CANONICAL or retry[0] in {tables.OK, tables.TOO_LARGE}:
+                    code, node = retry
             if code != tables.OK:
                 path = program.paths[node] if node != tables.ABSENT else ""
                 if code == tables.TOO_LARGE:
@@ -161,16 +162,16 @@ class Shredding:
         return Misfit(row, code, path, 0)
 
     def append_null(self, program: Program) -> None:
-        """Append a null for a payload that cannot be decoded, if there is `room`."""
+        """Append a null for a payload that cannot be decoded; there must be `room`."""
         appended = self._run(program).append_null()
-        assert appended  # noqa: S101 - each payload of `room` has a place for a null
+        assert appended  # noqa: S101 - `room` guarantees a slot for a null
 
     def finish(self) -> pa.Array:
-        """The values of the shape, as many as were appended; not to be appended to any more."""
+        """Return the values that were appended; nothing can be appended afterwards."""
         count, rows = self._program.node_count, max(1, self._counts[0])
-        for node in self._program.varying:
+        for node in self._program.variable_nodes:
             values, used = self._counts[node], self._counts[count + node]
-            self._program.habits[node] = (values / rows, used / rows)
+            self._program.observed_sizes[node] = (values / rows, used / rows)
         program = self._program
         whole, words = self._views[0], self._views[3]
         maps = [
@@ -188,8 +189,10 @@ class Shredding:
 
     # The arena
 
-    def _expect(self, payload_bytes: int, habits: Mapping[int, tuple[float, float]]) -> None:
-        """Make room for what payloads had until now, or for a guess."""
+    def _expect(
+        self, payload_bytes: int, observed_sizes: Mapping[int, tuple[float, float]]
+    ) -> None:
+        """Set capacities from the observed sizes of earlier payloads, or from a guess."""
         program, rows = self._program, self._rows
         variable = self._storages.count(tables.VARIABLE)
         share = payload_bytes / max(1, variable) / max(1, rows)
@@ -197,12 +200,12 @@ class Shredding:
         self._nodes[tables.CAPACITY :: tables.NODE_WIDTH] = (
             _numbers([1 + rows]) * program.node_count
         )
-        for node in program.varying:
+        for node in program.variable_nodes:
             start = node * tables.NODE_WIDTH
             item = program.item_nodes[node]
-            values, _ = habits.get(item, (2.0, 0.0))
-            _, bytes_ = habits.get(node, (2.0, share))
-            # What other payloads had is a guess: they may have been of another kind, or hostile.
+            values, _ = observed_sizes.get(item, (2.0, 0.0))
+            _, bytes_ = observed_sizes.get(node, (2.0, share))
+            # Cap the estimate: earlier payloads may have been different, or hostile.
             if item:
                 capacity = min(int(rows * values * 1.1), rows + payload_bytes)
                 self._nodes[start + tables.CAPACITY] = 1 + capacity
@@ -211,13 +214,13 @@ class Shredding:
                 self._nodes[start + tables.BYTES_CAPACITY] = capacity + _LEAST_BYTES
 
     def _lay_out(self) -> int:
-        """Give the regions their places; gives the length of the arena in bytes."""
+        """Assign the regions their locations, and return the size of the arena in bytes."""
         size: int = self._arena.lay_out(
             self._nodes, self._program.node_count, self._first, self.guard_bytes
         )
         return size
 
-    def _run(self, program: Program) -> Any:  # noqa: ANN401 - of a module that has no types
+    def _run(self, program: Program) -> Any:  # noqa: ANN401 - its module has no types
         run_entry = self._runs.get(id(program))
         if run_entry is None:
             run = builds.in_use.payloads(program.encoding).Shredder(
@@ -233,8 +236,8 @@ class Shredding:
             run_entry = self._runs[id(program)] = program, run
         return run_entry[1]
 
-    def _append_anew(self, program: Program, payload: bytes) -> tuple[int, int]:
-        """Append a payload written anew; gives the code it ends with, and the node."""
+    def _append_canonical(self, program: Program, payload: bytes) -> tuple[int, int]:
+        """Append the canonical form of a payload; return the resulting code and the node."""
         assert program.make_canonical is not None  # noqa: S101 - its encoding has one
         try:
             canonical = program.make_canonical(payload)
@@ -255,19 +258,19 @@ class Shredding:
                 return tables.TOO_LARGE, node
 
     def _grow(self) -> bool:
-        """Make room for all that the payload just taken back needs; false if that is too much.
+        """Make room for the payload that was rolled back; return False if that is too much memory.
 
-        All nodes grow at once, so a payload comes again once only. None grows by less than the
-        arena's mean, so that many small nodes beside a large one do not make it grow often.
+        All nodes grow at once, so a payload is retried only once. Each node grows at least by the
+        arena's mean, so that many small nodes next to a large one do not cause frequent growth.
         """
-        before, places = self._nodes.tolist(), self._regions_in_use()
+        old_nodes, regions = self._nodes.tolist(), self._regions_in_use()
         for factor in _GROWTHS:
             self._make_room(factor)
             size_bytes = self._lay_out()
             if size_bytes <= self.max_bytes:
-                self._move(size_bytes, places)
+                self._move(size_bytes, regions)
                 return True
-            self._nodes[:] = _numbers(before)
+            self._nodes[:] = _numbers(old_nodes)
         return False
 
     def _make_room(self, factor: float) -> None:
@@ -277,37 +280,38 @@ class Shredding:
         total = sum(map(mul, reached, widths)) + sum(reached_bytes)
         mean_bytes = int((factor - 1) * total / (count + self._storages.count(tables.VARIABLE)))
 
-        # Nodes that have as many values have room for as many.
-        most, sizes, together = [0] * count, [0] * count, [0] * count
+        # Nodes with the same number of values share one capacity.
+        most, sizes, item_bytes = [0] * count, [0] * count, [0] * count
         for node, item in enumerate(item_nodes):
             most[item] = max(most[item], reached[node])
             sizes[item] += widths[node]
-            together[item] += mean_bytes
+            item_bytes[item] += mean_bytes
 
-        def enough(place: int, least: int, needed: int) -> None:
-            capacity = max(self._nodes[place], least, int(factor * needed))
-            self._nodes[place] = min(capacity, tables.MAX_OFFSET)
+        def raise_capacity(index: int, least: int, needed: int) -> None:
+            capacity = max(self._nodes[index], least, int(factor * needed))
+            self._nodes[index] = min(capacity, tables.MAX_OFFSET)
 
         for node, storage in enumerate(self._storages):
             start, item = node * tables.NODE_WIDTH, item_nodes[node]
-            # Other nodes have one value for each payload, for which there is room.
+            # Other nodes have one value per payload, for which there is always room.
             if item:
-                enough(start + tables.CAPACITY, together[item] // sizes[item], most[item])
+                least = item_bytes[item] // sizes[item]
+                raise_capacity(start + tables.CAPACITY, least, most[item])
             if storage == tables.VARIABLE:
-                enough(start + tables.BYTES_CAPACITY, mean_bytes, reached_bytes[node])
+                raise_capacity(start + tables.BYTES_CAPACITY, mean_bytes, reached_bytes[node])
 
-    def _move(self, size_bytes: int, places: list[tuple[int, int]]) -> None:
-        """Take a new arena for what stands at these places of the old one."""
+    def _move(self, size_bytes: int, regions: list[tuple[int, int]]) -> None:
+        """Copy the regions of the old arena, at these locations, to a new one."""
         old = self._views[0]
-        self._buffer, self._views = self._take(size_bytes)
+        self._buffer, self._views = self._allocate(size_bytes)
         new = self._views[0]
-        for (start, length), (target, _) in zip(places, self._regions_in_use(), strict=True):
+        for (start, length), (target, _) in zip(regions, self._regions_in_use(), strict=True):
             new[target : target + length] = old[start : start + length]
         for _, run in self._runs.values():
             run.attach(*self._views)
 
-    def _take(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
-        """Take a new arena for all regions, whose places the nodes have."""
+    def _allocate(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
+        """Allocate an arena for the regions that the nodes describe."""
         buffer = allocate(size_bytes)
         whole = memoryview(buffer).cast("B")
         self._arena.clear(whole, self._nodes, self._program.node_count)
@@ -324,7 +328,7 @@ class Shredding:
         )
 
     def _regions_in_use(self) -> list[tuple[int, int]]:
-        """Place and length in bytes of what is filled of each region."""
+        """Return location and length in bytes of the filled part of each region."""
         regions = []
         for node, storage in enumerate(self._storages):
             start = node * tables.NODE_WIDTH
@@ -344,42 +348,42 @@ def _numbers(numbers: Iterable[int]) -> array[int]:
 
 
 def _keep_last_keys(values: pa.Array, shape: Shape, node: int, maps: Collection[int]) -> pa.Array:
-    """Keep only the last of the entries of a map with the same key, as every language's map does.
+    """Keep only the last of a map's entries with the same key, as maps in all languages do.
 
     Args:
-        values: Values of a shape, or of a part of it, and not a slice of them.
+        values: Values of a shape or of a part of it; not a slice.
         shape: The shape.
         node: Number of its node.
-        maps: Numbers of the nodes whose maps may have a key twice.
+        maps: Numbers of the nodes whose maps may have duplicate keys.
     """
     if not any(node <= each < node + shape.node_count for each in maps):
         return values
     if pa.types.is_map(values.type):
-        _, (below, number) = shape.children[0].children_at(node + 1)
-        before = values.items
-        items = _keep_last_keys(before, below, number, maps)
-        if items is not before:
+        _, (child, number) = shape.children[0].children_at(node + 1)
+        old_items = values.items
+        items = _keep_last_keys(old_items, child, number, maps)
+        if items is not old_items:
             values = _replace_entries(values, values.buffers()[1], [values.keys, items])
         return _drop_equal_keys(values) if node in maps else values
     is_list = pa.types.is_list(values.type)
     changed: dict[int, pa.Array] = {}
-    for place, (below, number) in enumerate(shape.children_at(node)):
-        before = values.values if is_list else values.field(place)
-        after = _keep_last_keys(before, below, number, maps)
-        if after is not before:
-            changed[place] = after
+    for index, (child, number) in enumerate(shape.children_at(node)):
+        old_array = values.values if is_list else values.field(index)
+        new_array = _keep_last_keys(old_array, child, number, maps)
+        if new_array is not old_array:
+            changed[index] = new_array
     if not changed:
         return values
     children = [
-        changed[place] if place in changed else values.field(place)
-        for place in range(len(shape.children))
+        changed[index] if index in changed else values.field(index)
+        for index in range(len(shape.children))
     ]
-    own = values.buffers()[: 2 if is_list else 1]
-    return pa.Array.from_buffers(values.type, len(values), own, children=children)
+    buffers = values.buffers()[: 2 if is_list else 1]
+    return pa.Array.from_buffers(values.type, len(values), buffers, children=children)
 
 
 def _replace_entries(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Array]) -> pa.MapArray:
-    """Maps with other entries: keys and values."""
+    """Return maps with other keys and values."""
     fields = [maps.type.key_field, maps.type.item_field]
     entries = pa.StructArray.from_arrays(columns, fields=fields)
     return pa.Array.from_buffers(
@@ -388,7 +392,7 @@ def _replace_entries(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Arr
 
 
 def _drop_equal_keys(maps: pa.MapArray) -> pa.MapArray:
-    """The same for the entries of the maps themselves."""
+    """Keep only the last entry for each key of the outermost maps."""
     thinned, selection = keep_last_of_equal(maps.offsets, maps.keys)
     if len(selection) == len(maps.keys):
         return maps

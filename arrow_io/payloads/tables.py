@@ -1,41 +1,41 @@
-"""The tables that a program of the shredder is made of, and the codes it answers with.
+"""Layout of the shredder's programs, and its result codes.
 
-All of them are flat arrays of int64, so that both builds of the shredder share one layout. A
-*program* says how bytes are read (`OP_WIDTH` numbers an op), a *node* is one Arrow array to be
-filled (`NODE_WIDTH` numbers a node, in the order of the Arrow type tree: each node before its
-children). Positions are `start << 32 | length`, as in `arrow_io.messages.layout`.
+All tables are flat arrays of int64, so that both builds of the shredder share one layout. A
+*program* describes how to read bytes (`OP_WIDTH` numbers per op). A *node* is one Arrow array to be
+filled (`NODE_WIDTH` numbers per node, in preorder of the Arrow type tree). Positions are `start <<
+32 | length`, as in `arrow_io.messages.layout`.
 """
 
 from __future__ import annotations
 
 ABSENT = -1
-"""Position, node or op that is not there."""
+"""A missing position, node or op."""
 
 # Nodes
 
 STORAGE = 0
-"""How the values of a node are stored: one of the storages below."""
+"""Storage of the node's values: one of the storages below."""
 STOP = 1
-"""Number behind the last node below this one."""
+"""End of the numbers of this node's descendants, exclusive."""
 CAPACITY = 2
-"""How many values fit."""
+"""Number of values that fit."""
 VALID = 3
-"""Where its validity stands in the arena: one byte a value, 0 = null, 1 from the start."""
+"""Start of its validity in the arena: one byte per value, 0 = null, initially 1."""
 DATA = 4
-"""Where its values or its int32 offsets stand in the arena, in units of their own width."""
+"""Start of its values or int32 offsets in the arena, in units of their own width."""
 BYTES = 5
-"""Where the bytes of its values stand in the arena, if it is of `VARIABLE` storage."""
+"""Start of the bytes of its values in the arena, for `VARIABLE` storage."""
 BYTES_CAPACITY = 6
-"""How many bytes fit."""
+"""Number of bytes that fit."""
 IF_MISSING = 7
-"""What a value becomes that its record leaves out: `NULL`, `ZERO`, or a constant's position."""
+"""Value if the record omits it: `NULL`, `ZERO`, or a constant's position."""
 NODE_WIDTH = 8
 
 BYTE, INT16, INT32, INT64, INT128, VARIABLE, LIST, STRUCT = range(8)
-"""Storages. Booleans take a byte; `LIST` is also that of maps, whose entries are a struct."""
+"""Storages. A boolean takes a byte. Maps have `LIST` storage, and their entries are a struct."""
 
 WIDTHS = {BYTE: 1, INT16: 2, INT32: 4, INT64: 8, INT128: 16, VARIABLE: 4, LIST: 4, STRUCT: 0}
-"""Bytes that a value (or its offset) takes in the arena."""
+"""Bytes per value (or per offset) in the arena."""
 
 NULL = -1
 ZERO = -2
@@ -44,7 +44,7 @@ ZERO = -2
 
 OPCODE = 0
 NODE = 1
-"""Which node the value goes to; `ABSENT`: it is read over."""
+"""Node that receives the value; `ABSENT`: the value is skipped."""
 A = 2
 B = 3
 C = 4
@@ -54,14 +54,14 @@ F = 7
 OP_WIDTH = 8
 
 (
-    # Pulsar's primitives, big-endian; the payload is nothing else.
-    VALUE_BYTES,  # as it is
+    # Pulsar's primitives, big-endian; the payload is one value.
+    VALUE_BYTES,
     VALUE_BOOLEAN,  # one byte
     VALUE_INTEGER,  # A bytes, signed; B: link of a scale
     VALUE_FLOAT,  # A bytes: 4 or 8
-    VALUE_INSTANT,  # int64 seconds, int32 nanoseconds; A: units a second
-    VALUE_TIME,  # int64 milliseconds, of which the time of day counts; A: units a millisecond
-    VALUE_DATE_TIME,  # int64 day, int64 nanosecond of the day; A: units a second
+    VALUE_INSTANT,  # int64 seconds, int32 nanoseconds; A: units per second
+    VALUE_TIME,  # int64 milliseconds, whose date is ignored; A: units per millisecond
+    VALUE_DATE_TIME,  # int64 day, int64 nanosecond of the day; A: units per second
     # Avro's binary encoding.
     AVRO_NULL,
     AVRO_BOOLEAN,
@@ -71,41 +71,41 @@ OP_WIDTH = 8
     AVRO_DOUBLE,
     AVRO_STRING,
     AVRO_BYTES,
-    AVRO_FIXED,  # A: bytes
-    AVRO_UUID,  # 16 bytes, given as text
-    AVRO_DECIMAL,  # A: bytes, ABSENT if they are counted; B: digits
+    AVRO_FIXED,  # A: size in bytes
+    AVRO_UUID,  # 16 bytes, converted to text
+    AVRO_DECIMAL,  # A: size in bytes, ABSENT if a length precedes them; B: link of the bound
     AVRO_ENUM,  # A: link of B positions of symbols among the constants
     AVRO_ARRAY,  # A: op of an item
     AVRO_MAP,  # A: op of a value
     AVRO_RECORD,  # A: link of B ops; C: link of D pairs of an op and a position for missing fields
     AVRO_UNION,  # A: link of B ops
-    AVRO_MEMBER,  # A: op of the value, which a member of the struct takes
-    AVRO_RAW,  # A: op that reads over the value
+    AVRO_MEMBER,  # A: op of the value, which goes to a member of the struct
+    AVRO_RAW,  # A: op that skips the value
     AVRO_FAIL,  # A: code
-    AVRO_UNWANTED,  # fields that nobody wants; A: link of B ops
+    AVRO_SKIP,  # fields outside the projection; A: link of B ops
     # JSON text.
     JSON_BOOLEAN,
     JSON_INTEGER,  # A: link of a scale
     JSON_FLOAT,
     JSON_STRING,
-    JSON_BASE64,  # A: bytes, ABSENT for any number
-    JSON_DECIMAL,  # A: digits; B: of these behind the point
-    JSON_ENUM,  # A: link of B positions; C: position for any other, or ABSENT
+    JSON_BASE64,  # A: size in bytes, ABSENT for any size
+    JSON_DECIMAL,  # A: digits; B: digits after the point
+    JSON_ENUM,  # A: link of B positions; C: position for any other symbol, or ABSENT
     JSON_ARRAY,  # A: op of an item
     JSON_MAP,  # A: op of a value
-    # A: link of B pairs of a name with its quotes and colon, and an op, ABSENT if nobody
-    # wants it; C: two hints of the first, those of each other one follow; D: how many are wanted,
-    # ABSENT if they are not nodes of a struct; E: link of B places of such pairs behind A, by the
-    # length and the bytes of the name
+    # A: link of B pairs: a name with its quotes and colon, and an op, ABSENT outside the
+    # projection; C: two hints for the first field, then two for the field after each field;
+    # D: number of fields in the projection, ABSENT if they are not nodes of a struct; E: link of
+    # the B offsets of these pairs from A, ordered by the length and the bytes of the name
     JSON_RECORD,
     JSON_UNION,  # A: link of an op for each kind of token
     JSON_RAW,
-    # Protobuf's wire format. Each has C: its bit in the message around it, a negative number if
-    # none was left for it, 0 if it is no field but an item. What is a message has B: tag that ends
-    # it, if it is a group; D: link of its fields. What can be read by columns has E: hint of how
-    # many tokens it has, which follow; F: most of them, a power of two, less one.
-    PROTO_INT32,  # of a number its lower half; or four bytes as they are
-    PROTO_INT64,  # a number, or eight bytes, as they are
+    # Protobuf's wire format. All ops have C: the bit in the enclosing message; negative if no bit
+    # was left, 0 for an item. Messages have B: the tag that ends a group; D: link of the fields.
+    # Ops that can be read by columns have E: hint of the number of tokens, followed by the tokens;
+    # F: the maximum number of tokens, a power of two, minus one.
+    PROTO_INT32,  # the lower half of a number; or four bytes
+    PROTO_INT64,  # a number; or eight bytes
     PROTO_SINT32,
     PROTO_SINT64,
     PROTO_BOOL,
@@ -113,69 +113,70 @@ OP_WIDTH = 8
     PROTO_UINT64,
     PROTO_STRING,
     PROTO_BYTES,
-    PROTO_ENUM,  # A: link of a table, positions by number; its MORE: whether all others are unknown
-    PROTO_RAW,  # a message, as its bytes
-    PROTO_OTHER,  # a field of the message of its node, read over; A: link of its oneof
-    PROTO_PACKED,  # A: op of an item; B: its bytes, 0 if it is a number
-    PROTO_SKIPPED,  # a field that nobody asks for, in columns and steps; A: whether it is a list
-    PROTO_PART,  # A: 0 seconds, 1 nanoseconds of the timestamp around it
+    PROTO_ENUM,  # A: link of a table, positions by number; its MORE: whether the enum is closed
+    PROTO_RAW,  # a message, stored as its bytes
+    PROTO_OTHER,  # a skipped member of a oneof in the node's message; A: link of the oneof
+    PROTO_PACKED,  # A: op of an item; B: its size in bytes, 0 for a varint
+    PROTO_SKIPPED,  # a field outside the projection, in columns and steps; A: whether repeated
+    PROTO_PART,  # A: 0 for the seconds, 1 for the nanoseconds of the enclosing timestamp
     PROTO_MESSAGE,  # A: link of a table, ops by tag; its MORE: link of its oneofs, or ABSENT
-    PROTO_ENTRY,  # of a map; A as above; MORE: op of a value that is a message, or ABSENT
+    PROTO_ENTRY,  # a map entry; A as above; MORE: op of a value that is a message, or ABSENT
     PROTO_WRAPPER,  # A as above; the only field has the same node
-    PROTO_TIMESTAMP,  # A as above; MORE: units a second
+    PROTO_TIMESTAMP,  # A as above; MORE: units per second
 ) = range(58)
 
 # A scale: four links. value × MULTIPLIER ÷ DIVISOR, for LOW ≤ value ≤ HIGH.
 MULTIPLIER, DIVISOR, LOW, HIGH = range(4)
 
-# The fields of a message of protobuf's: bits, by which it needs no further look if all of them
-# stood there; those of its oneof, of which one may, if it has just one; link of its columns, or
-# ABSENT; link of its steps, or ABSENT; how many fields are no lists; and their nodes.
+# The fields of a protobuf message: NEEDED, the bits of fields that must be seen, or else the end of
+# the message needs work; ONEOF, the bits of its oneof if it has exactly one, of which only one may
+# be seen; COLUMNS and STEPS, their links, or ABSENT; COUNT, the number of fields that are not
+# lists; FIELDS, the first of their nodes.
 NEEDED, ONEOF, COLUMNS, STEPS, COUNT, FIELDS = range(6)
-MOST_BITS = 62
-"""How many fields of a message can have a bit."""
-AWAITED, TWICE = 2, 3
-"""Validity of any further field until it stands in a message, and once it stood there again."""
+MAX_FIELD_BITS = 62
+"""Maximum number of fields of a message that have a bit."""
+UNSEEN, REPEATED = 2, 3
+"""Validity of a field without a bit: not seen yet in the message, and seen more than once."""
 
-# The columns of a message of protobuf's: ops by tags of one byte, ABSENT for what is not expected.
+# The columns of a protobuf message: ops by tags of one byte, ABSENT for unexpected tags.
 BY_TAG = 128
-"""Behind them stands how many ops there are, and these; how many become a constant if they are
-missing, and these."""
+"""Number of these tags. Two lists follow, each after its length: all ops, and the ops of fields
+that become a constant if they are missing."""
 
-# The steps of a message of protobuf's: how many there are; hint of the messages that are read in
-# step; and for each field, in the order of their numbers: its op, its tag as the first eight bytes
-# have it, which of these are the tag's, and how many.
+# The steps of a protobuf message: their number; the hint of the group of messages; and for each
+# field, in the order of the field numbers: its op, its tag as the low bytes of eight little-endian
+# bytes, the mask of these bytes, and their number.
 STEP_OP, STEP_TAG, STEP_MASK, STEP_BYTES = range(4)
 STEP_WIDTH = 4
 GROUP = 256
-"""Most messages that are read in step. Of each there are where it is read, where it ends, its row,
-and how many members of its oneof it had."""
-IN_GROUP = 4
-"""How many numbers these are. The first hints are for as many, of what is found of a field."""
+"""Maximum number of messages in a group. Each has four numbers: the current position, the end, the
+row, and the number of members of its oneof that were seen."""
+GROUP_WIDTH = 4
+"""The number of these numbers. The first hints hold as many, for the values of one field."""
 
-# A oneof of protobuf's: the bits of its members, how many further members it has, and their nodes.
-# Before the oneofs of a message stands how many there are.
+# A protobuf oneof: the bits of its members, the number of members without a bit, and their nodes.
+# The number of oneofs precedes the oneofs of a message.
 
-# A table of protobuf's: values by their keys. First the number of values for the keys from 0 on
-# (ABSENT if there is none), then the number of pairs of a key and its value that follow, by key.
+# A protobuf table: values by key. DENSE is the number of values for the keys from 0 (ABSENT for a
+# missing key), SPARSE the number of pairs of key and value that follow them, ordered by key.
 DENSE, SPARSE, MORE, TABLE = range(4)
 SKIP_NUMBER, SKIP_EIGHT_BYTES, SKIP_BYTES, SKIP_FOUR_BYTES = range(-5, -1)
-"""In place of the op of a field that a message does not have: how it is read over."""
+"""In place of an op, for fields without one: how to skip them."""
 
 # Kinds of JSON tokens, in the order of the ops of `JSON_UNION`.
 TOKEN_STRING, TOKEN_INTEGER, TOKEN_FRACTION, TOKEN_BOOLEAN, TOKEN_OBJECT, TOKEN_ARRAY = range(6)
 TOKENS = 6
 
-# What a run of the shredder leaves in its result.
+# The result of a run of the shredder.
 RESULT_ROW, RESULT_CODE, RESULT_NODE, RESULT_OFFSET = range(4)
 
 # Codes
 
 OK = 0
 FULL = 1
-"""A node has no room for all values of a payload, or for their bytes."""
+"""A node has no room for all values of a payload, or for all their bytes."""
 NOT_CANONICAL = 2
-"""A field stands twice in a record, or a name has escapes: `arrow_io.payloads` writes it anew."""
+"""A field occurs twice in a record, or a name has escapes: the payload is rewritten and retried."""
 ENDS_EARLY = 3
 TRAILING = 4
 BAD_VARINT = 5
@@ -201,35 +202,35 @@ BAD_MESSAGE = 24
 
 REASONS = {
     ENDS_EARLY: "the payload ends too early",
-    TRAILING: "bytes are left over behind the value",
-    BAD_VARINT: "a number is longer than numbers can be",
+    TRAILING: "there are bytes after the value",
+    BAD_VARINT: "a variable-length number has too many bytes",
     BAD_LENGTH: "a length is negative, beyond the payload, or not that of the type",
     BAD_BOOLEAN: "a boolean is neither 0 nor 1",
     BAD_UTF8: "a text is not UTF-8",
-    BAD_BRANCH: "a union has no such branch",
-    BAD_SYMBOL: "an enum has no such symbol",
-    OUT_OF_RANGE: "a number or time is beyond what its column can hold",
+    BAD_BRANCH: "a union has no branch with this number",
+    BAD_SYMBOL: "an enum does not have this symbol",
+    OUT_OF_RANGE: "a number or time is out of the range of its column",
     TOO_PRECISE: "a number or time has more digits than its column can hold",
-    NO_MATCH: "the value is of a type that the schema it is read by does not have",
-    TOO_MANY_ITEMS: "an array or map has more items than are believed",
-    TOO_DEEP: "values are nested deeper than is read",
-    WRONG_TOKEN: "the JSON value is of another type than the schema's",
+    NO_MATCH: "the reader's schema does not accept the type of the value",
+    TOO_MANY_ITEMS: "an array or map has more items without bytes than are allowed",
+    TOO_DEEP: "values are nested deeper than is allowed",
+    WRONG_TOKEN: "the JSON value has another type than the schema's",
     BAD_JSON: "the payload is not JSON",
-    BAD_BASE64: "a text that stands for bytes is not Base64",
-    BAD_ESCAPE: "a text has an escape that stands for no character",
-    BAD_TAG: "a field has an impossible number or wire type",
+    BAD_BASE64: "a text that represents bytes is not Base64",
+    BAD_ESCAPE: "a text has an invalid escape",
+    BAD_TAG: "a field has an invalid number or wire type",
     WRONG_SIZE: "the payload does not have the length of its type",
-    NO_DEFAULT: "the writer's schema does not have this field, and the reader's gives no default",
+    NO_DEFAULT: "the writer's schema lacks this field, and the reader's has no default for it",
     BAD_MESSAGE: "the payload is not a protobuf message",
-    TOO_LARGE: "the values take more memory than is believed",
+    TOO_LARGE: "the values take more memory than is allowed",
 }
-"""In words, what is wrong with a payload."""
+"""Error texts by code."""
 
 MAX_OFFSET = (1 << 31) - 2
-"""Most values, and most bytes of them, that a node can have."""
+"""Maximum number of values of a node, and of their bytes."""
 MAX_DEPTH = 64
-"""Deepest nesting that is read over or read as itself."""
+"""Maximum nesting of values that are skipped or stored undecoded."""
 MAX_EMPTY_ITEMS = 1 << 16
-"""Most items believed in one payload that take no bytes."""
+"""Maximum number of items without bytes in one payload."""
 MAX_MESSAGE_DEPTH = 100
-"""Deepest nesting of messages and groups of protobuf, as its parsers have it."""
+"""Maximum nesting of protobuf messages and groups, as in its parsers."""

@@ -1,6 +1,6 @@
-"""Typed columns of a topic: which fields of keys and values there are, and their arrays.
+"""Typed columns of a topic: the fields of keys and values that exist, and their arrays.
 
-`flat` gives each field of a record a column of its own, `struct` one column to the whole value.
+With `flat`, each field of a record is a column; with `struct`, the whole value is one column.
 """
 
 from __future__ import annotations
@@ -41,24 +41,24 @@ KEY_COLUMN = "__key"
 
 @dataclass(frozen=True, slots=True)
 class ValueField:
-    """A column that is made of the payload.
+    """A column that is decoded from payloads.
 
     Attributes:
         name: Name of the column.
-        type: Its Arrow type.
-        is_key: Whether it is of the key of a KEY_VALUE.
-        field: The field of the record; None: the whole key or value.
+        type: Arrow type of the column.
+        is_key: Whether the column belongs to the key of a KEY_VALUE.
+        field: Field of the record; None: the whole key or value.
     """
 
     name: str
-    # Arrow writes a type out to hash it, which takes long, and fields are hashed for each task.
+    # Arrow formats a type to hash it, which is slow, and fields are hashed for each task.
     type: pa.DataType = dataclass_field(hash=False)
     is_key: bool
     field: str | None
 
     @property
     def is_whole_value(self) -> bool:
-        """Whether it is the value itself, not a field of it, nor of the key."""
+        """Whether the column is the whole value: not a field of it, and not of the key."""
         return self.field is None and not self.is_key
 
 
@@ -69,9 +69,9 @@ class ValueColumns:
     Attributes:
         schema: The topic's schemas.
         is_flat: Whether the fields of a record become columns.
-        time_unit: `ns` or `us`: unit of what counts nanoseconds.
-        reserved: Names that other columns have. A field of such a name is given with `_2`, `_3`, …
-            appended; letter case does not count.
+        time_unit: `ns` or `us`: unit of columns whose schema type counts nanoseconds.
+        reserved: Names of other columns. A field with such a name, ignoring case, gets a suffix
+            `_2`, `_3`, …
     """
 
     schema: TopicSchema
@@ -81,7 +81,7 @@ class ValueColumns:
 
     @property
     def fields(self) -> tuple[ValueField, ...]:
-        """Every typed column, those of the key first.
+        """All typed columns, those of the key first.
 
         Raises:
             SchemaError: A schema cannot be read.
@@ -90,13 +90,13 @@ class ValueColumns:
 
     @property
     def node_count(self) -> int:
-        """How many Arrow arrays all fields together are made of, nested ones included."""
+        """Number of Arrow arrays that all fields together consist of, including nested ones."""
         parts = (True, False) if self.schema.reader.type == "KEY_VALUE" else (False,)
         shapes = (_decoder(self.schema, self.time_unit, is_key=each).shape for each in parts)
         return sum(1 for shape in shapes for _ in shape.walk())
 
     def select(self, fields: Sequence[ValueField]) -> SelectedValues:
-        """How the arrays of some fields are made.
+        """Return a decoder of some fields.
 
         Raises:
             SchemaError: A schema cannot be read.
@@ -105,14 +105,14 @@ class ValueColumns:
 
 
 class SelectedValues:
-    """Some of the typed columns, each as often as it is wanted.
+    """A decoder of some of the typed columns, which may be repeated.
 
     Args:
         columns: All typed columns of the topic.
-        fields: The fields that are wanted.
+        fields: The requested fields.
 
     Attributes:
-        fields: The same.
+        fields: The requested fields.
 
     Raises:
         SchemaError: A schema cannot be read.
@@ -133,19 +133,23 @@ class SelectedValues:
         self._places = [numbers[each] for each in fields]
 
     def arrays(self, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
-        """Decode the fields of some rows: their arrays, again and again until these have all rows.
+        """Decode the fields of some rows, in one or more batches.
 
         If the read salvages, a payload that cannot be decoded is null, and counted.
 
+        Args:
+            rows: The messages.
+            tally: Decides whether to raise or count a value that cannot be decoded.
+
         Yields:
-            An array for each field, all of the same length. A row begins the next arrays if it does
-            not fit into these.
+            One array per field, all of the same length. A row that does not fit into a batch starts
+            the next one.
 
         Raises:
             PayloadDecodeError: A payload does not fit its schema.
-            UnknownSchemaVersionError: The schema of a payload is not known.
-            SchemaError: The schema of a payload cannot be read; or one row takes too much memory,
-                or the schema's character set cannot be used.
+            UnknownSchemaVersionError: The schema of a payload is missing.
+            SchemaError: The schema of a payload or its character set cannot be used, or one row
+                takes too much memory.
         """
         is_pair = self._schema.reader.type == "KEY_VALUE"
         pairs = _KeyValueSources(self._schema, rows, tally) if is_pair else None
@@ -155,10 +159,16 @@ class SelectedValues:
             decoded: list[pa.Array] = []
             for is_key, decoder, names in self._parts:
                 sources = value_sources(rows) if pairs is None else pairs.sources(is_key=is_key)
-                around = KEY_COLUMN if is_key else ""
                 decoded.append(
                     decode(
-                        decoder, sources, names, rows, tally, first=first, stop=stop, around=around
+                        decoder,
+                        sources,
+                        names,
+                        rows,
+                        tally,
+                        first=first,
+                        stop=stop,
+                        path_prefix=KEY_COLUMN if is_key else "",
                     )
                 )
                 stop = first + len(decoded[-1])
@@ -167,7 +177,7 @@ class SelectedValues:
             first = stop
 
     def _select_fields(self, decoded: Sequence[pa.Array], tally: Tally) -> list[pa.Array]:
-        """Return the arrays of the fields, in their order, from those of the key and the value."""
+        """Return the arrays of the fields, in order, from the decoded key and value."""
         columns = []
         for values, (_, decoder, names) in zip(decoded, self._parts, strict=True):
             texts = decoder.texts(values, tally)
@@ -195,7 +205,7 @@ def _fields(columns: ValueColumns) -> tuple[ValueField, ...]:
 
 @lru_cache(maxsize=64)
 def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDecoder:
-    """One for all record batches of a process: it keeps the programs."""
+    """Return a decoder that is shared by all record batches of a process: it caches programs."""
     is_pair = schema.reader.type == "KEY_VALUE"
 
     def part(info: SchemaInfo) -> SchemaInfo | None:
@@ -205,7 +215,7 @@ def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDec
 
     reader = part(schema.reader)
     if reader is None:
-        message = "a KEY_VALUE schema has no schema of its key or value"
+        message = "the KEY_VALUE schema lacks the schema of its key or value"
         raise SchemaError(message)
     versions: dict[int, SchemaInfo] = {}
     foreign: dict[int, str] = {}
@@ -221,10 +231,10 @@ def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDec
 
 
 class _KeyValueSources:
-    """Where the keys and values of KEY_VALUE messages stand, by the encoding of each version."""
+    """The sources of keys and values of KEY_VALUE messages, by the encoding of each version."""
 
     def __init__(self, schema: TopicSchema, rows: MessageColumns, tally: Tally) -> None:
-        # What is not a pair is not taken apart: its version is an error.
+        # Versions of other types are not split: decoding them is an error.
         self._is_separated: dict[int | None, bool] = {
             number: info.is_separated or info.type != "KEY_VALUE"
             for number, info in schema.versions
@@ -250,7 +260,7 @@ class _KeyValueSources:
 
     @cached_property
     def _inline(self) -> tuple[memoryview, memoryview]:
-        """Positions of the keys and values that stand together in their payloads."""
+        """Positions of the keys and values that share a payload (`kv.encoding.type=INLINE`)."""
         _, keys = int64_view(max(1, self._rows.count))
         _, values = int64_view(max(1, self._rows.count))
         for source in self._values:
@@ -260,7 +270,7 @@ class _KeyValueSources:
                     source.data, source.positions, row, source.stop, keys, values
                 )
                 if row < source.stop:
-                    error = PayloadDecodeError("the payload is not a key and value behind lengths")
+                    error = PayloadDecodeError("the payload is not a key and value with lengths")
                     lose_values(self._rows, [row], error, self._tally)
                     keys[row] = values[row] = layout.ABSENT
                     row += 1
@@ -268,7 +278,7 @@ class _KeyValueSources:
 
     @cached_property
     def _separate_keys(self) -> tuple[memoryview, memoryview]:
-        """The keys that stand as keys of the messages, and their positions."""
+        """The keys that are stored as keys of the messages, and their positions."""
         keys = self._rows.key_bytes(self._tally)
         offsets = pa.Array.from_buffers(pa.int32(), len(keys) + 1, [None, keys.buffers()[1]])
         starts = offsets.slice(0, len(keys)).cast(pa.int64())

@@ -132,7 +132,7 @@ def test_torn_payloads(torn: bytes) -> None:
     """A payload that is no pair is an error of its message, or null in both and counted once."""
     group = (None, messages(_together(b"k", _int(7)), torn, _together(b"l", _int(8))))
 
-    with pytest.raises(PayloadDecodeError, match="not a key and value behind lengths") as caught:
+    with pytest.raises(PayloadDecodeError, match="not a key and value with lengths") as caught:
         _read(_INLINE, group)
     assert (caught.value.entry_id, caught.value.batch_index) == (0, 1)
     tally = Tally(salvage=True)

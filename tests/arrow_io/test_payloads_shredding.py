@@ -166,8 +166,10 @@ def test_habits() -> None:
     """What the payloads of one batch took is room for the next, which gives the same values."""
     program = json_text(_SCHEMA)
     first = shredded_alike(program, [_text(20)] * 3)
-    assert {node: habit for node, habit in program.habits.items() if program.item_nodes[node]}
-    assert program.habits[1] == (1.0, 40.0)
+    assert {
+        node: habit for node, habit in program.observed_sizes.items() if program.item_nodes[node]
+    }
+    assert program.observed_sizes[1] == (1.0, 40.0)
 
     second = shredded_alike(program, [_text(20)] * 3)
     assert second.rows == first.rows
@@ -179,7 +181,7 @@ def test_hostile_habits() -> None:
     program = avro({"type": "array", "items": "int"})
     count = 500_000
     shredded(program, [b"\xc0\x84\x3d" + bytes(count) + b"\0"])
-    assert program.habits[1][0] == count
+    assert program.observed_sizes[1][0] == count
 
     started = GuardedShredding(program, 60_000, 60_000)
     assert len(started._buffer) < 10_000_000

@@ -179,7 +179,7 @@ def test_a_row_that_does_not_fit_alone() -> None:
     (rows,) = MessageReader([entry_run(entries)], Needs(), Tally())
     with (
         _limits(_ARENA_BYTES, 1 << 20),
-        pytest.raises(PayloadDecodeError, match="more memory than is believed") as caught,
+        pytest.raises(PayloadDecodeError, match="more memory than is allowed") as caught,
     ):
         list(columns.assembly(Origin("t")).record_batches(rows, Tally()))
 

@@ -336,7 +336,7 @@ def test_a_version_that_is_not_known_is_told() -> None:
     versions = json.loads((EVOLVED.folder / "schemas-rest.json").read_text())
     known = versions["getSchemaResponses"][:1]
     dataset = open_golden(EVOLVED, schema=known, value="struct")
-    with pytest.raises(UnknownSchemaVersionError, match=r"schema version 1 .*known are: 0;"):
+    with pytest.raises(UnknownSchemaVersionError, match=r"schema version 1 .*available are: 0;"):
         dataset.to_table(["__value__"])
 
     salvaging = open_golden(EVOLVED, schema=known, value="struct", on_corruption="salvage")

@@ -67,8 +67,8 @@ class GuardedShredding(Shredding):
         self.growths += 1
         super()._move(size_bytes, places)
 
-    def _take(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
-        buffer, views = super()._take(size_bytes)
+    def _allocate(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
+        buffer, views = super()._allocate(size_bytes)
         place = self._first
         self._gaps = []
         for start, stop in (*self._regions(), (len(views[0]), len(views[0]))):
@@ -101,8 +101,10 @@ class GuardedShredding(Shredding):
 class TightShredding(GuardedShredding):
     """One that begins with no room for items and texts, and never makes more than is needed."""
 
-    def _expect(self, payload_bytes: int, habits: Mapping[int, tuple[float, float]]) -> None:
-        super()._expect(payload_bytes, habits)
+    def _expect(
+        self, payload_bytes: int, observed_sizes: Mapping[int, tuple[float, float]]
+    ) -> None:
+        super()._expect(payload_bytes, observed_sizes)
         for node, storage in enumerate(self._storages):
             start = node * tables.NODE_WIDTH
             if self._program.item_nodes[node]:

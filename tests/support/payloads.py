@@ -134,7 +134,7 @@ def _of_build(
     between: bytes,
     believed_bytes: int | None,
 ) -> Shredded:
-    program.habits.clear()
+    program.observed_sizes.clear()
     with using_build(name):
         return shredded(program, payloads, believed_bytes=believed_bytes, between=between)
 
