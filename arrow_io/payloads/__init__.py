@@ -1,1 +1,1 @@
-"""Payload bytes → typed Arrow columns, by the schemas that Pulsar knows."""
+"""Payloads: conversion between payload bytes and typed Arrow columns, by Pulsar's schemas."""

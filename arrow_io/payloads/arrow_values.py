@@ -1,6 +1,6 @@
-"""Arrow arrays → what those ask for who write payloads of them, column by column.
+"""Helpers that split and convert Arrow arrays for the payload encoders.
 
-Arrays have the type that a schema's shape has, but for fields that were not given.
+Arrays have the type of the schema's shape, except for missing fields.
 """
 
 from __future__ import annotations
@@ -24,17 +24,18 @@ _DAY_SECONDS: Final = 86_400
 _PER_SECOND: Final = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
-def is_null(path: str) -> OptionError:
-    """The error for a null where the schema has none."""
+def null_error(path: str) -> OptionError:
+    """Return the error for a null value in a field that the schema does not allow to be null."""
     return OptionError(f"{path} is null, which the schema does not allow")
 
 
 def split_fields(
     values: pa.StructArray, shape: Shape, path: str
 ) -> Iterator[tuple[Shape, pa.Array | None, str]]:
-    """The fields of a record in the schema's order, with their values and paths.
+    """Yield the shape, values and path of each field of a record, in the schema's order.
 
-    The values are None if the field was not given. Those of rows that are null do not count.
+    The values are None if the field is missing. Values in rows where the record is null are
+    meaningless.
     """
     for child, field in zip(shape.children, shape.type, strict=True):
         number = values.type.get_field_index(field.name)
@@ -42,12 +43,12 @@ def split_fields(
 
 
 class Entries(NamedTuple):
-    """The entries of all maps of an array, one behind the other.
+    """The concatenated entries of all maps of an array.
 
     Attributes:
-        keys: Their keys.
-        values: Their values.
-        lengths: How many of them each map has.
+        keys: Keys of the entries.
+        values: Values of the entries.
+        lengths: Number of entries of each map.
     """
 
     keys: pa.Array
@@ -56,30 +57,30 @@ class Entries(NamedTuple):
 
 
 def split_entries(values: pa.MapArray, path: str) -> Entries:
-    """Take maps apart, none of which is null.
+    """Split maps, none of which is null, into keys and values.
 
     Raises:
-        OptionError: A key stands twice in a map: of two such entries a reader gives one.
+        OptionError: A map contains a key twice; a reader would return only one of the two entries.
     """
     entry = pa.struct([values.type.key_field, values.type.item_field])
     lists = values.cast(pa.list_(entry))
     pairs = lists.flatten()
     keys, start, lengths = pairs.field(0), 0, lists.value_lengths().to_pylist()
     if keys.null_count:
-        raise is_null(f"{path}[]")
-    spelled = keys.to_pylist()
+        raise null_error(f"{path}[]")
+    key_values = keys.to_pylist()
     for length in lengths:
-        own = spelled[start : start + length]
+        own = key_values[start : start + length]
         if len(set(own)) < length:
-            twice = next(each for each in own if own.count(each) > 1)
-            message = f"{path}: the key {twice!r} stands twice"
+            duplicate = next(each for each in own if own.count(each) > 1)
+            message = f"{path}: a map has the key {duplicate!r} twice"
             raise OptionError(message)
         start += length
     return Entries(keys, pairs.field(1), lengths)
 
 
 def numbers(values: pa.Array) -> list[Any]:
-    """Values as Python's numbers; for times, the number that Arrow keeps."""
+    """Return values as Python numbers; for times, the numbers that Arrow stores."""
     if pa.types.is_temporal(values.type):
         values = values.view(_INTEGERS[values.type.bit_width])
     items: list[Any] = values.to_pylist()
@@ -87,7 +88,7 @@ def numbers(values: pa.Array) -> list[Any]:
 
 
 def unscaled(values: pa.Decimal128Array) -> list[int]:
-    """Decimals, none of which is null, as whole numbers of their last digit."""
+    """Return decimals, none of which is null, as unscaled integers."""
     data = memoryview(values.buffers()[1])
     starts = range(
         values.offset * _DECIMAL_BYTES,
@@ -100,39 +101,39 @@ def unscaled(values: pa.Decimal128Array) -> list[int]:
     ]
 
 
-def floats(values: pa.Array, path: str) -> pa.Array:
-    """Numbers as floats, the nearest that there are.
+def to_floats(values: pa.Array, path: str) -> pa.Array:
+    """Round numbers to the nearest 32-bit floats.
 
     Raises:
-        OptionError: One is beyond all floats.
+        OptionError: A finite number is out of range.
     """
     nearest, doubles = values.cast(pa.float32()), values.cast(pa.float64())
     out_of_range = doubles.filter(pc.and_(pc.is_inf(nearest), pc.is_finite(doubles)))
     if len(out_of_range):
-        message = f"{path}: {out_of_range[0]} is too great for a float"
+        message = f"{path}: {out_of_range[0]} is out of the range of a float"
         raise OptionError(message)
     return nearest
 
 
 def check_times(values: pa.Array, path: str) -> None:
-    """Refuse times of day beyond the day, which numbers may be that were cast to them.
+    """Refuse times of day outside the day, which a cast from numbers can produce.
 
     Raises:
-        OptionError: One is not from midnight to midnight.
+        OptionError: A value is not from midnight (inclusive) to midnight (exclusive).
     """
     numbers = values.view(_INTEGERS[values.type.bit_width])
     per_day = _DAY_SECONDS * _PER_SECOND[values.type.unit]
     out_of_range = numbers.filter(pc.or_(pc.less(numbers, 0), pc.greater_equal(numbers, per_day)))
     if len(out_of_range):
-        message = f"{path}: {out_of_range[0]} {values.type.unit} are not a time of day"
+        message = f"{path}: {out_of_range[0]} {values.type.unit} is not a time of day"
         raise OptionError(message)
 
 
 def cast_to_unit(values: pa.Array, unit: str, path: str) -> pa.Array:
-    """Times in another unit.
+    """Convert times to another unit.
 
     Raises:
-        OptionError: One has more digits than the unit, or is beyond its range or the day.
+        OptionError: A value is more precise than the unit, or out of its range or of the day.
     """
     type_ = values.type
     if pa.types.is_timestamp(type_):
@@ -147,22 +148,24 @@ def cast_to_unit(values: pa.Array, unit: str, path: str) -> pa.Array:
         raise OptionError(message) from None
 
 
-def check_there(values: pa.BooleanArray, path: str) -> None:
-    """Refuse false for a record without fields, which can only be there.
+def check_present(values: pa.BooleanArray, path: str) -> None:
+    """Refuse false for a record without fields: its column is a boolean, true or null.
 
     Raises:
         OptionError: A value is false.
     """
     if pc.any(pc.invert(values)).as_py():
-        message = f"{path}: a record without fields is true, or null if it is not there"
+        message = (
+            f"{path}: a record without fields must be true, or null if it is missing, not false"
+        )
         raise OptionError(message)
 
 
 def uuid_bytes(text: str, path: str) -> bytes:
-    """The bytes of a UUID, spelled as text.
+    """Parse the text of a UUID.
 
     Raises:
-        OptionError: It is none.
+        OptionError: The text is not a UUID.
     """
     try:
         return uuid.UUID(text).bytes

@@ -1,4 +1,4 @@
-"""Single values in Avro's binary encoding: numbers, lengths, and the defaults of fields."""
+"""Single values in Avro's binary encoding: numbers, byte strings and field defaults."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ if TYPE_CHECKING:
 _BITS: Final = {"int": 32, "long": 64}
 
 
-def long_bytes(number: int) -> bytes:
-    """An int or long: the varint of its zigzag."""
+def encode_long(number: int) -> bytes:
+    """Encode an int or long: the varint of its zigzag."""
     return varint_bytes(number << 1 if number >= 0 else (-number << 1) - 1)
 
 
-def sized(data: bytes) -> bytes:
-    """Bytes or a string: the bytes behind their length."""
-    return long_bytes(len(data)) + data
+def encode_bytes(data: bytes) -> bytes:
+    """Encode bytes or a string: the length, then the bytes."""
+    return encode_long(len(data)) + data
 
 
 def encode_default(type_: AvroType, value: object) -> bytes:
-    """Encode the default of a field, as Avro schemas spell it, in Avro's binary encoding.
+    """Encode the JSON default of a field in Avro's binary encoding.
 
     Raises:
-        SchemaError: It is not a value of its type.
+        SchemaError: The default is not a value of the type.
     """
     return _DefaultEncoder().encode(type_, value, 0)
 
@@ -41,18 +41,18 @@ def _bad_default(type_: AvroType, value: object) -> SchemaError:
 
 
 class _DefaultEncoder:
-    """Encodes one default, with bounds: a type may have itself as the default of its fields."""
+    """Encodes one default within a budget: a type may contain itself as a default of its fields."""
 
     def __init__(self) -> None:
         self._budget = Budget()
 
     def encode(self, type_: AvroType, value: object, depth: int) -> bytes:
-        """The bytes of a value that stands at a depth inside the default."""
+        """Encode a value that is nested at a depth inside the default."""
         self._budget.spend(depth)
         if type_.kind == "union":
             for number, branch in enumerate(type_.branches):
                 try:
-                    return long_bytes(number) + self.encode(branch, value, depth + 1)
+                    return encode_long(number) + self.encode(branch, value, depth + 1)
                 except SchemaError:
                     continue
             raise _bad_default(type_, value)
@@ -66,13 +66,13 @@ class _DefaultEncoder:
         match value:
             case list() if kind == "array":
                 items = b"".join(self.encode(type_.item, each, depth) for each in value)
-                return long_bytes(len(value)) + items + b"\0" if value else b"\0"
+                return encode_long(len(value)) + items + b"\0" if value else b"\0"
             case dict() if kind == "map":
                 pairs = (
-                    sized(key.encode()) + self.encode(type_.item, each, depth)
+                    encode_bytes(key.encode()) + self.encode(type_.item, each, depth)
                     for key, each in value.items()
                 )
-                return long_bytes(len(value)) + b"".join(pairs) + b"\0" if value else b"\0"
+                return encode_long(len(value)) + b"".join(pairs) + b"\0" if value else b"\0"
             case dict() if kind == "record":
                 return b"".join(
                     self.encode(
@@ -86,7 +86,7 @@ class _DefaultEncoder:
 
 
 def _encode(type_: AvroType, value: object) -> bytes:
-    """The bytes of a value without parts."""
+    """Encode a value without parts."""
     kind = type_.kind
     match value:
         case None if kind == "null":
@@ -96,24 +96,24 @@ def _encode(type_: AvroType, value: object) -> bytes:
         case bool():
             pass
         case int() if kind in _BITS and -1 << _BITS[kind] - 1 <= value < 1 << _BITS[kind] - 1:
-            return long_bytes(value)
+            return encode_long(value)
         case int() | float() if kind == "float":
             return struct.pack("<f", value)
         case int() | float() if kind == "double":
             return struct.pack("<d", value)
         case str() if kind == "string":
-            return sized(value.encode())
+            return encode_bytes(value.encode())
         case str() if kind == "bytes":
-            return sized(value.encode("latin-1"))
+            return encode_bytes(value.encode("latin-1"))
         case str() if kind == "fixed" and len(value) == type_.size:
             return value.encode("latin-1")
         case str() if kind == "enum":
-            return long_bytes(type_.symbols.index(value))
+            return encode_long(type_.symbols.index(value))
     raise _bad_default(type_, value)
 
 
 def _own_default(field: AvroField) -> object:
     if field.default is MISSING:
-        message = f"a default leaves out the field {field.name!r}"
+        message = f"a default lacks the field {field.name!r}, which has no default of its own"
         raise SchemaError(message)
     return field.default

@@ -1,7 +1,7 @@
-"""Avro schemas, as Pulsar keeps them for AVRO and JSON: text → types → shapes of Arrow columns.
+"""Avro schemas, as Pulsar stores them for AVRO and JSON: parsing, and shapes of Arrow columns.
 
-What Avro's specification allows is read; names are not checked, because Pulsar's Java client writes
-some (`Gen$Order`) that the specification forbids.
+Everything that Avro's specification allows is read. Names are not checked, because Pulsar's Java
+client writes some (`Gen$Order`) that the specification forbids.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 _MAX_PRECISION = 38
 _UUID_BYTES = 16
 MISSING: Final = object()
-"""The default of a field that has none."""
+"""The `default` of a field without a default."""
 
 
 @dataclass(eq=False, slots=True)
 class AvroType:
-    """A type of an Avro schema. Named types are one object wherever they are used.
+    """A type of an Avro schema. A named type is the same object wherever it is used.
 
     Attributes:
         kind: `null`, `boolean`, `int`, `long`, `float`, `double`, `bytes`, `string`, `record`,
             `enum`, `fixed`, `array`, `map` or `union`.
-        name: Full name of a named type, else empty.
-        aliases: Full names it also goes by.
-        logical: Logical type that applies to it, else empty.
+        name: Full name of a named type, otherwise empty.
+        aliases: Alternative full names.
+        logical: Logical type, if it is valid for the type, otherwise empty.
         precision: Digits of a decimal.
-        scale: How many of them stand behind the point.
-        size: Bytes of a fixed.
+        scale: Digits of a decimal after the point.
+        size: Size of a fixed, in bytes.
         fields: Fields of a record.
         symbols: Symbols of an enum.
-        default: Symbol that stands for those an enum does not have; None if there is none.
+        default: Symbol that replaces symbols that the enum lacks; None if there is no default.
         items: Type of an array's items, or of a map's values.
         branches: Types of a union.
     """
@@ -67,13 +67,13 @@ class AvroType:
 
     @property
     def short_name(self) -> str:
-        """What a union calls this branch: the kind, or a named type's name without namespace."""
+        """The branch name in a union: the kind, or a named type's name without namespace."""
         return self.name.rpartition(".")[2] or self.kind
 
     @property
     def item(self) -> AvroType:
         """The type of an array's items, or of a map's values."""
-        assert self.items is not None  # noqa: S101 - asked of arrays and maps only
+        assert self.items is not None  # noqa: S101 - called for arrays and maps only
         return self.items
 
 
@@ -94,7 +94,7 @@ def parse_avro(text: str) -> AvroType:
         text: The schema as JSON.
 
     Raises:
-        SchemaError: It is not an Avro schema.
+        SchemaError: The text is not an Avro schema.
     """
     try:
         schema = json.loads(text)
@@ -116,11 +116,11 @@ class _Parser:
         if isinstance(schema, list):
             branches = tuple(self.type(each, namespace, depth + 1) for each in schema)
             if not branches or any(each.kind == "union" for each in branches):
-                message = "a union of the Avro schema is empty or holds another union"
+                message = "a union of the Avro schema is empty or contains another union"
                 raise SchemaError(message)
             return AvroType("union", branches=branches)
         if not isinstance(schema, dict):
-            message = f"not an Avro type: {reprlib.repr(schema)}"
+            message = f"the Avro schema contains {reprlib.repr(schema)}, which is not a type"
             raise SchemaError(message)
         kind = schema.get("type")
         if isinstance(kind, dict | list):
@@ -130,14 +130,14 @@ class _Parser:
         if kind in {"array", "map"}:
             key = "items" if kind == "array" else "values"
             if key not in schema:
-                message = f"an Avro {kind} without {key!r}"
+                message = f"the Avro schema has a type {kind!r} without {key!r}"
                 raise SchemaError(message)
             return AvroType(str(kind), items=self.type(schema[key], namespace, depth + 1))
         if kind in PRIMITIVES:
             return _add_logical_type(AvroType(str(kind)), schema)
         if isinstance(kind, str):
             return self._find_type(kind, namespace)
-        message = f"an Avro type without a type: {reprlib.repr(schema)}"
+        message = f"the Avro schema contains {reprlib.repr(schema)}, which has no type"
         raise SchemaError(message)
 
     def _find_type(self, name: str, namespace: str) -> AvroType:
@@ -183,7 +183,7 @@ class _Parser:
                 message = f"the field {name!r} of {record.name!r} has no type"
                 raise SchemaError(message)
             type_ = self.type(each["type"], namespace, depth + 1)
-            # Old writers put the logical type beside the type instead of inside.
+            # Old writers put the logical type next to the type instead of inside it.
             if isinstance(each["type"], str) and type_.kind in PRIMITIVES:
                 _add_logical_type(type_, each)
             record.fields.append(
@@ -191,7 +191,7 @@ class _Parser:
             )
         names = [each.name for each in record.fields]
         if len(set(names)) < len(names):
-            message = f"the Avro record {record.name!r} has two fields of one name"
+            message = f"the Avro record {record.name!r} has two fields with the same name"
             raise SchemaError(message)
 
 
@@ -210,7 +210,7 @@ def _encodable(name: str) -> str:
     try:
         name.encode()
     except UnicodeEncodeError:
-        message = f"a name of the Avro schema has half a character: {name[:100]!r}"
+        message = f"a name of the Avro schema has an unpaired surrogate: {name[:100]!r}"
         raise SchemaError(message) from None
     return name
 
@@ -219,7 +219,7 @@ def _texts(value: object) -> tuple[str, ...]:
     if value is None:
         return ()
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
-        message = "symbols and aliases of an Avro schema are lists of text"
+        message = "symbols and aliases of an Avro schema must be lists of text"
         raise SchemaError(message)
     return tuple(map(_encodable, value))
 
@@ -247,11 +247,11 @@ LOGICAL_UNITS: Final = {
     "local-timestamp-micros": "us",
     "local-timestamp-nanos": "ns",
 }
-"""Arrow's word for the unit of each logical type that counts parts of a second."""
+"""Arrow's unit of each logical type that counts fractions of a second."""
 
 
 def _add_logical_type(type_: AvroType, schema: Mapping[str, object]) -> AvroType:
-    """Apply a logical type if it is valid; Avro wants an invalid one to be passed over."""
+    """Apply a logical type if it is valid; Avro requires that an invalid one is ignored."""
     logical = schema.get("logicalType")
     if not isinstance(logical, str) or type_.kind not in _LOGICAL_KINDS.get(logical, ()):
         return type_
@@ -261,7 +261,7 @@ def _add_logical_type(type_: AvroType, schema: Mapping[str, object]) -> AvroType
             return type_
         if not 0 <= scale <= precision or not 0 < precision <= _MAX_PRECISION:
             return type_
-        # 16 bytes hold any number of digits that is believed.
+        # 16 bytes hold any number of digits that is allowed here.
         if type_.kind == "fixed" and 10**precision > 1 << 8 * min(type_.size, 16) >> 1:
             return type_
         type_.precision, type_.scale = precision, scale
@@ -286,11 +286,11 @@ _PRIMITIVE_TYPES: Final[dict[str, Callable[[], pa.DataType]]] = {
 
 
 def arrow_type(type_: AvroType, time_unit: str) -> pa.DataType:
-    """The Arrow type of a type without parts.
+    """Return the Arrow type of a type without parts.
 
     Args:
         type_: The Avro type.
-        time_unit: `ns` or `us`: unit of what counts nanoseconds.
+        time_unit: `ns` or `us`: unit of columns whose Avro type counts nanoseconds.
     """
     logical = type_.logical
     if logical == "decimal":
@@ -310,15 +310,15 @@ def arrow_type(type_: AvroType, time_unit: str) -> pa.DataType:
 
 
 def avro_type_shape(type_: AvroType, time_unit: str, inner_type: pa.DataType) -> Shape:
-    """The shape that values of a type are read into.
+    """Return the shape that values of a type are read into.
 
     Args:
-        type_: The schema that they are read by.
-        time_unit: `ns` or `us`: unit of what counts nanoseconds.
-        inner_type: What a type inside itself is given as: binary or string.
+        type_: The reader's schema.
+        time_unit: `ns` or `us`: unit of columns whose Avro type counts nanoseconds.
+        inner_type: Arrow type of recursive types: binary or string.
 
     Raises:
-        SchemaError: There are too many fields.
+        SchemaError: The schema has too many fields.
     """
     return _Shapes(time_unit, inner_type).shape("", type_, (), 0)
 
@@ -329,38 +329,44 @@ class _Shapes:
         self._inner_type = inner_type
         self._budget = Budget(Budget.MAX_ARRAY_DEPTH)
 
-    def shape(self, name: str, type_: AvroType, around: tuple[AvroType, ...], depth: int) -> Shape:
+    def shape(
+        self, name: str, type_: AvroType, outer_types: tuple[AvroType, ...], depth: int
+    ) -> Shape:
         self._budget.spend(depth)
         if type_.kind == "union":
-            return self._union(name, type_, around, depth)
+            return self._union(name, type_, outer_types, depth)
         if type_.kind == "record":
-            if type_ in around:
+            if type_ in outer_types:
                 return scalar(name, self._inner_type, type_)
             fields = [
-                self.shape(each.name, each.type, (*around, type_), depth + 1)
+                self.shape(each.name, each.type, (*outer_types, type_), depth + 1)
                 for each in type_.fields
             ]
             return record_shape(name, fields, type_)
         if type_.kind in {"array", "map"}:
             is_map = type_.kind == "map"
-            item = self.shape("value" if is_map else "", type_.item, around, depth + 1 + is_map)
+            item = self.shape(
+                "value" if is_map else "", type_.item, outer_types, depth + 1 + is_map
+            )
             if not is_map:
                 return array_shape(name, item, type_)
             return map_shape(name, scalar("key", pa.string()), item, type_)
         shape = scalar(name, arrow_type(type_, self._time_unit), type_)
         return shape.nullable() if type_.kind == "null" else shape
 
-    def _union(self, name: str, type_: AvroType, around: tuple[AvroType, ...], depth: int) -> Shape:
+    def _union(
+        self, name: str, type_: AvroType, outer_types: tuple[AvroType, ...], depth: int
+    ) -> Shape:
         branches = [each for each in type_.branches if each.kind != "null"]
         accepts_null = len(branches) < len(type_.branches)
         if not branches:
-            return self.shape(name, type_.branches[0], around, depth)
+            return self.shape(name, type_.branches[0], outer_types, depth)
         if len(branches) == 1:
-            shape = self.shape(name, branches[0], around, depth)
+            shape = self.shape(name, branches[0], outer_types, depth)
         else:
             names = make_distinct([each.short_name for each in branches])
             members = [
-                self.shape(branch_name, each, around, depth + 1)
+                self.shape(branch_name, each, outer_types, depth + 1)
                 for branch_name, each in zip(names, branches, strict=True)
             ]
             shape = record_shape(name, members, type_)

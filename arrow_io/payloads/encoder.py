@@ -1,7 +1,7 @@
-"""Typed Arrow arrays → payloads: the way back from what `decoder` gives.
+"""Payload encoding: typed Arrow arrays to payload bytes, the reverse of `decoder`.
 
-Sources: `*Schema.java` of Pulsar's Java client. Of PROTOBUF, payloads are written if a descriptor
-came with the schema, as they are read only then.
+Sources: `*Schema.java` of Pulsar's Java client. PROTOBUF payloads are encoded only if a descriptor
+came with the schema, because only then can they be decoded.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import pyarrow as pa
 
 from arrow_io.errors import OptionError, SchemaError
-from arrow_io.payloads.arrow_values import check_times, floats, numbers
+from arrow_io.payloads.arrow_values import check_times, numbers, to_floats
 from arrow_io.payloads.avro_encoder import AvroEncoder
 from arrow_io.payloads.json_encoder import JsonEncoder
 from arrow_io.payloads.primitive import PRIMITIVE_TYPES, primitive_shape
@@ -31,7 +31,7 @@ _FORMATS: Final = {
     "DOUBLE": ">d", "DATE": ">q", "TIME": ">q", "TIMESTAMP": ">q", "INSTANT": ">qi",
     "LOCAL_DATE": ">q", "LOCAL_TIME": ">q", "LOCAL_DATE_TIME": ">qq",
 }  # fmt: skip
-"""How each type is packed: one number; seconds and nanoseconds; days and nanoseconds."""
+"""How each type is packed: one number; seconds and nanoseconds; or days and nanoseconds."""
 _MILLISECONDS: Final = {
     "DATE": pa.timestamp("ms", tz="UTC"),
     "TIMESTAMP": pa.timestamp("ms", tz="UTC"),
@@ -52,17 +52,18 @@ _LOSSY: Final = (
     (pa.types.is_integer, pa.types.is_boolean),
     (pa.types.is_decimal, pa.types.is_boolean),
 )
-"""Of which types Arrow casts to which though values change: a time of day goes, digits are rounded,
-and each number but 0 is true."""
+"""Pairs of types that Arrow casts although values change.
+
+The cast drops the time of day, rounds digits, or makes every number except 0 true."""
 
 _UTC_NAMES: Final = frozenset({"UTC", "Etc/UTC", "GMT", "Etc/GMT", "Z", "+00:00"})
 
 
 class _FieldEncoder(Protocol):
-    """Writes values that may have fields.
+    """An encoder for values that may have fields.
 
     Attributes:
-        shape: What they are given as.
+        shape: Shape of the values.
         null: A payload that is read as null; None if there is none.
     """
 
@@ -73,15 +74,15 @@ class _FieldEncoder(Protocol):
     def null(self) -> bytes | None: ...
 
     def may_be_null(self, field: Shape) -> bool:
-        """Whether a field of the outermost record may be read as null."""
+        """Return whether a field of the outermost record may be read as null."""
         ...
 
     def payloads(self, values: pa.Array, path: str) -> list[bytes]:
-        """The payloads of values, none of which is null; fields may be missing.
+        """Encode values, none of which is null; fields may be missing.
 
         Args:
             values: The values.
-            path: What errors call them.
+            path: Name of the value in errors.
 
         Raises:
             OptionError: A value does not fit the schema.
@@ -98,14 +99,15 @@ _FIELD_ENCODERS: Final[Mapping[str, Callable[[str], _FieldEncoder]]] = {
 
 
 class PayloadEncoder:
-    """Encodes the values of one schema.
+    """An encoder for values of one schema.
 
     Args:
-        schema: What the payloads are to be read by; of a KEY_VALUE, its key or its value.
-        name: What errors call a value.
+        schema: The schema that readers of the payloads use; for KEY_VALUE, that of the key or the
+            value.
+        name: Name of the value in errors.
 
     Raises:
-        SchemaError: Payloads of the schema's type are not written, or the schema cannot be read.
+        SchemaError: Payloads of the schema's type are not encoded, or the schema cannot be read.
     """
 
     def __init__(self, schema: SchemaInfo, name: str = "the value") -> None:
@@ -115,16 +117,16 @@ class PayloadEncoder:
         if schema.type in _FIELD_ENCODERS and is_encodable(schema):
             self._fields = _FIELD_ENCODERS[schema.type](schema.data)
         elif schema.type not in PRIMITIVE_TYPES:
-            message = f"values of the schema type {schema.type} are not encoded: give their bytes"
+            message = f"cannot encode values of the schema type {schema.type}: pass their bytes"
             raise SchemaError(message)
 
     @property
     def null(self) -> bytes | None:
-        """A payload that is read as null, beside a null value; None if there is none."""
+        """A payload that is read as null, besides a null value; None if there is none."""
         return None if self._fields is None else self._fields.null
 
     def may_be_null(self, names: Collection[str]) -> bool:
-        """Whether all of some fields of the record may be read as null in one payload."""
+        """Return whether all the named fields of the record may be read as null in one payload."""
         if self._fields is None or not self._fields.shape.is_record:
             return False
         shape = self._fields.shape
@@ -137,9 +139,9 @@ class PayloadEncoder:
         """Encode values.
 
         Args:
-            values: Of the type that reading gives for this schema, or of one that Arrow casts to it
-                without loss; floating-point numbers take the nearest that the schema's type has.
-                Fields that are missing have the default that the schema gives them.
+            values: Values of the type that reading returns for this schema, or of a type that Arrow
+                casts to it without loss. Floating-point numbers are rounded to the schema's type.
+                Missing fields get the default of the schema.
 
         Returns:
             The payloads; None for null.
@@ -149,15 +151,15 @@ class PayloadEncoder:
         """
         if self._fields is None:
             try:
-                return _primitives(values, self._type, self._name)
+                return _encode_primitives(values, self._type, self._name)
             except (pa.ArrowException, struct.error) as error:
                 source = values.type
-                reason = f"it is {_kind(source)}" if source.num_fields else str(error)
+                reason = f"it is {_outer_type(source)}" if source.num_fields else str(error)
                 raise self._find_misfit(self._name, reason) from error
         target = _target_type(values.type, self._fields.shape, self._name)
         try:
-            values.cast(target)  # Without loss, but for floats too great.
-            wide = values.cast(_widened(target))
+            values.cast(target)  # Raises on any loss, except that large doubles become infinite.
+            wide = values.cast(_widen(target))
         except pa.ArrowException as error:
             misfit = _find_misfit(values, target, self._name) or (self._name, str(error))
             raise self._find_misfit(*misfit) from error
@@ -172,7 +174,7 @@ class PayloadEncoder:
 
 
 def is_encodable(schema: SchemaInfo) -> bool:
-    """Whether values of a schema, or of both its parts, are written; if it can be read at all."""
+    """Return whether values of a readable schema, or of both its parts, can be encoded."""
     if schema.type == "KEY_VALUE":
         parts = (schema.key, schema.value)
         return all(part is not None and is_encodable(part) for part in parts)
@@ -182,10 +184,10 @@ def is_encodable(schema: SchemaInfo) -> bool:
 
 
 def _target_type(source: pa.DataType, shape: Shape, path: str) -> pa.DataType:
-    """A shape's type, of the fields that are given.
+    """Return a shape's type with only the fields that the source has.
 
     Raises:
-        OptionError: The schema does not have a field: Arrow's cast would drop it.
+        OptionError: The schema lacks a field of the source, which Arrow's cast would drop.
     """
     target = shape.type
     if pa.types.is_struct(source) and pa.types.is_struct(target):
@@ -215,60 +217,60 @@ def _target_type(source: pa.DataType, shape: Shape, path: str) -> pa.DataType:
         item = _target_type(source.value_type, shape.children[0], f"{path}[]")
         return pa.list_(target.value_field.with_type(item))
     if pa.types.is_list(target) and pa.types.is_nested(source):
-        message = f"{path}: {source} is not a list, as the schema's array is"
+        message = f"{path}: it is {source}, not a list as the schema requires"
         raise OptionError(message)
     _check_lossless(source, target, path)
     if pa.types.is_timestamp(source) and pa.types.is_timestamp(target) and source.unit != "ns":
-        # Not all of them have a place among nanoseconds.
+        # Nanoseconds have a smaller range, so not all values would fit.
         return pa.timestamp("us", tz=target.tz)
     return target
 
 
 def _check_lossless(source: pa.DataType, target: pa.DataType, path: str) -> None:
-    """Refuse types of which Arrow's cast cuts or rounds values without a word.
+    """Refuse types from which Arrow's cast truncates or rounds values without an error.
 
     Raises:
-        OptionError: They are such.
+        OptionError: The cast may lose data.
     """
     if pa.types.is_dictionary(source):
         source = source.value_type
-    if _is_counted(source) and pa.types.is_integer(target):
+    if _has_time_unit(source) and pa.types.is_integer(target):
         message = (
-            f"{path}: it is {source}, and the schema does not say in which unit it counts time:"
-            " cast it to that first, and then to a number"
+            f"{path}: it is {source}, and the schema does not define a unit of time for the number:"
+            " cast it to the unit that you need, and then to an integer"
         )
         raise OptionError(message)
     is_zoned = pa.types.is_timestamp(source) and source.tz not in {None, *_UTC_NAMES}
     if is_zoned and pa.types.is_timestamp(target) and target.tz is None:
-        # Arrow would give the time of day in UTC.
+        # Arrow would convert to the time of day in UTC.
         message = (
-            f"{path}: it is {source}, and the schema has times of no time zone: make it one of"
-            " these first, as pyarrow.compute.local_timestamp does"
+            f"{path}: it is {source}, and the schema's times have no time zone: convert it first,"
+            " such as with pyarrow.compute.local_timestamp"
         )
         raise OptionError(message)
     if pa.types.is_integer(source) and pa.types.is_timestamp(target):
-        # Arrow would take them for microseconds, though most schemas count milliseconds.
+        # Arrow would interpret them as microseconds, although most schemas count milliseconds.
         message = (
             f"{path}: it is {source}, which has no unit of time: cast it first, such as to"
-            " timestamp('ms') of pyarrow"
+            " pyarrow.timestamp('ms')"
         )
         raise OptionError(message)
     for is_source, is_target in _LOSSY:
         if is_source(source) and is_target(target):
-            message = f"{path}: it is {source}, and may lose data as {target}"
+            message = f"{path}: converting {source} to {target} may lose data: cast it first"
             raise OptionError(message)
 
 
-def _is_counted(type_: pa.DataType) -> bool:
-    """Return whether a type counts time in a unit of its own; dates count days."""
+def _has_time_unit(type_: pa.DataType) -> bool:
+    """Return whether a type counts time in a unit of its own; dates always count days."""
     kinds = (pa.types.is_timestamp, pa.types.is_time, pa.types.is_duration)
     return any(is_kind(type_) for is_kind in kinds)
 
 
 def _find_misfit(values: pa.Array, target: pa.DataType, path: str) -> tuple[str, str] | None:
-    """Path and reason of the first field that cannot be cast; None if none is found.
+    """Return path and reason of the first field that cannot be cast; None if there is none.
 
-    Arrow's own reason has the whole types, however many fields they have.
+    Arrow's own reason contains the whole types, no matter how many fields they have.
     """
     try:
         values.cast(target)
@@ -291,35 +293,35 @@ def _find_misfit(values: pa.Array, target: pa.DataType, path: str) -> tuple[str,
         if inner is not None:
             return inner
         is_nested = values.type.num_fields or target.num_fields
-        reason = f"it is {_kind(values.type)}, and must be {_kind(target)}"
+        reason = f"it is {_outer_type(values.type)}, and must be {_outer_type(target)}"
         return path, reason if is_nested else str(error)
     return None
 
 
-def _kind(type_: pa.DataType) -> str:
-    """A type, without the types inside it."""
+def _outer_type(type_: pa.DataType) -> str:
+    """Return the name of a type, without the types inside it."""
     return f"a {str(type_).partition('<')[0]}" if type_.num_fields else str(type_)
 
 
-def _widened(type_: pa.DataType) -> pa.DataType:
-    """The same type with doubles in place of floats, which a cast may make infinite."""
+def _widen(type_: pa.DataType) -> pa.DataType:
+    """Return the type with doubles in place of floats: a cast to floats may produce infinities."""
     if pa.types.is_float32(type_):
         return pa.float64()
     if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(_widened(field.type)) for field in type_])
+        return pa.struct([field.with_type(_widen(field.type)) for field in type_])
     if pa.types.is_map(type_):
-        return pa.map_(type_.key_type, type_.item_field.with_type(_widened(type_.item_type)))
+        return pa.map_(type_.key_type, type_.item_field.with_type(_widen(type_.item_type)))
     if pa.types.is_list(type_):
-        return pa.list_(type_.value_field.with_type(_widened(type_.value_type)))
+        return pa.list_(type_.value_field.with_type(_widen(type_.value_type)))
     return type_
 
 
-def _primitives(values: pa.Array, type_: str, name: str) -> list[bytes | None]:
+def _encode_primitives(values: pa.Array, type_: str, name: str) -> list[bytes | None]:
     if type_ in {"BYTES", "STRING"}:
         payloads: list[bytes | None] = values.cast(pa.binary()).to_pylist()
         return payloads
     if type_ == "FLOAT":
-        values = floats(values, name)
+        values = to_floats(values, name)
     unit = "ns" if getattr(values.type, "unit", "") == "ns" else "us"
     target = primitive_shape(type_, unit).type
     _check_lossless(values.type, target, name)

@@ -1,6 +1,7 @@
-"""JSON: records → the text that Jackson writes of them.
+"""JSON: encodes columns of values as the text that Jackson writes.
 
-A field that is null is left out, bytes are Base64, and numbers that JSON does not have are text.
+Null fields are omitted, bytes are Base64, and numbers that JSON lacks (NaN, infinities) are
+strings.
 """
 
 from __future__ import annotations
@@ -17,12 +18,12 @@ from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from arrow_io.payloads.arrow_values import (
     cast_to_unit,
-    check_there,
-    floats,
-    is_null,
+    check_present,
+    null_error,
     numbers,
     split_entries,
     split_fields,
+    to_floats,
     uuid_bytes,
 )
 from arrow_io.payloads.avro_schema import LOGICAL_UNITS, parse_avro
@@ -38,13 +39,13 @@ _NULL: Final = "null"
 
 
 class JsonEncoder:
-    """Writes values of a JSON schema.
+    """An encoder for values of a JSON schema.
 
     Args:
-        schema_data: The Avro schema that Pulsar keeps for it.
+        schema_data: The Avro schema that Pulsar stores for it.
 
     Raises:
-        SchemaError: It cannot be read.
+        SchemaError: The schema cannot be read.
     """
 
     null: Final = _NULL.encode()
@@ -54,11 +55,15 @@ class JsonEncoder:
         self.shape: Final = json_shape(parse_avro(schema_data), "ns")
 
     def may_be_null(self, field: Shape) -> bool:  # noqa: ARG002
-        """Whether a field may be read as null: any may be missing."""
+        """Return whether a field may be read as null: always, because any field may be missing."""
         return True
 
     def payloads(self, values: pa.Array, path: str) -> list[bytes]:
-        """The payloads of values, none of which is null; `path` is what errors call them.
+        """Encode values, none of which is null.
+
+        Args:
+            values: The values.
+            path: Name of the value in errors.
 
         Raises:
             OptionError: A value does not fit the schema.
@@ -67,17 +72,17 @@ class JsonEncoder:
 
 
 def _texts(values: pa.Array, shape: Shape, path: str) -> list[str | None]:
-    """The JSON text of each value; None for null."""
+    """Return the JSON text of each value; None for null."""
     if not values.null_count:
         return list(_valid_texts(values, shape, path))
     if not shape.accepts_null:
-        raise is_null(path)
+        raise null_error(path)
     texts = iter(_valid_texts(values.drop_null(), shape, path))
     return [next(texts) if is_valid else None for is_valid in values.is_valid().to_pylist()]
 
 
 def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
-    """The JSON text of each value; none of them is null."""
+    """Return the JSON text of each value; none of them is null."""
     origin: AvroType = shape.origin
     if origin.kind == "union":
         return _branches(values, shape, path)
@@ -86,7 +91,7 @@ def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
         for child, source, inner in split_fields(values, shape, path):
             column = pa.nulls(len(values), child.type) if source is None else source
             fields.append(_texts(column, child, inner))
-            names.append(f"{_quoted(child.name)}:")
+            names.append(f"{_quote(child.name)}:")
         return [_object(zip(names, row, strict=True)) for row in zip(*fields, strict=True)]
     if origin.kind == "array":
         items = iter(_texts(values.flatten(), shape.children[0], f"{path}[]"))
@@ -96,7 +101,7 @@ def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
         ]
     if origin.kind == "map":
         entries = split_entries(values, path)
-        names = [f"{_quoted(name)}:" for name in entries.keys.to_pylist()]
+        names = [f"{_quote(name)}:" for name in entries.keys.to_pylist()]
         texts = _texts(entries.values, shape.children[0].children[1], f"{path}[]")
         named = zip(names, (text or _NULL for text in texts), strict=True)
         return [_object(islice(named, length)) for length in entries.lengths]
@@ -104,51 +109,53 @@ def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
 
 
 def _branches(values: pa.StructArray, shape: Shape, path: str) -> list[str]:
-    """The text of the branch that each value of a union has; null if it has none."""
+    """Return the JSON text of each value of a union: that of its branch, or `null`."""
     branch_texts = [_NULL] * len(values)
     for child, column, inner in split_fields(values, shape, path):
-        # Each branch may be null, since one of them is meant.
+        # All branches except one are null.
         texts = () if column is None else _texts(column, child.nullable(), inner)
         for row, text in enumerate(texts):
             if text is not None and branch_texts[row] != _NULL:
-                message = f"{path} has two branches of a union"
+                message = f"{path} sets two branches of a union"
                 raise OptionError(message)
             branch_texts[row] = branch_texts[row] if text is None else text
     return branch_texts
 
 
 def _object(fields: Iterable[tuple[str, str | None]]) -> str:
-    """A JSON object of names, with their colons, and texts; without those that are None."""
+    """Return a JSON object of names, with their colons, and texts, without fields of None."""
     return "{" + ",".join(name + text for name, text in fields if text is not None) + "}"
 
 
 def _scalar_texts(values: pa.Array, origin: AvroType, path: str) -> list[str]:
     if origin.kind == "record":
         if pa.types.is_boolean(values.type):
-            check_there(values, path)
+            check_present(values, path)
             return ["{}"] * len(values)
-        # A type inside itself is given as JSON text.
-        return [_checked_json(text, origin, path) for text in values.to_pylist()]
+        # A recursive type is a column of JSON text.
+        return [_check_json(text, origin, path) for text in values.to_pylist()]
     if origin.logical == "decimal":
         return [format(each, "f") for each in values.to_pylist()]
     if origin.kind in {"int", "long"}:
         unit = LOGICAL_UNITS.get(origin.logical)
         return [str(each) for each in numbers(cast_to_unit(values, unit, path) if unit else values)]
-    spell: Callable[[Any], str] = _SPELLED.get(origin.kind, _quoted)
+    spell: Callable[[Any], str] = _SPELLERS.get(origin.kind, _quote)
     if origin.logical == "uuid":
-        spell = _quoted
+        spell = _quote
     if origin.kind == "float":
-        # The shortest digits that tell a float from others are fewer than those of its double.
-        return [_number(float(text)) for text in floats(values, path).cast(pa.string()).to_pylist()]
+        # The shortest text that identifies a float is shorter than that of the equal double.
+        return [
+            _number(float(text)) for text in to_floats(values, path).cast(pa.string()).to_pylist()
+        ]
     items = values.to_pylist()
     _check(items, origin, path)
     return [spell(each) for each in items]
 
 
 def _check(values: list[Any], origin: AvroType, path: str) -> None:
-    """Refuse values that are of the kind, and yet none of the type."""
+    """Check the values of types that allow only some values of their kind."""
     if origin.kind == "null" and values:
-        message = f"{path}: a value is given, but the schema allows null only"
+        message = f"{path}: there is a value, but the schema allows only null"
         raise OptionError(message)
     if origin.kind == "enum" and (unknown := set(values) - set(origin.symbols)):
         message = f"{path}: the schema has no symbol {min(unknown)!r}"
@@ -161,7 +168,7 @@ def _check(values: list[Any], origin: AvroType, path: str) -> None:
         raise OptionError(message)
 
 
-def _checked_json(text: str, origin: AvroType, path: str) -> str:
+def _check_json(text: str, origin: AvroType, path: str) -> str:
     try:
         is_object = isinstance(json.loads(text, parse_constant=_no_number), dict)
         reason = "it must be an object"
@@ -178,7 +185,7 @@ def _no_number(name: str) -> None:
     raise ValueError(message)
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
@@ -192,10 +199,10 @@ def _number(number: float) -> str:
     return '"NaN"' if math.isnan(number) else f'"{"-" if number < 0 else ""}Infinity"'
 
 
-_SPELLED: Final[Mapping[str, Callable[[Any], str]]] = {
+_SPELLERS: Final[Mapping[str, Callable[[Any], str]]] = {
     "boolean": lambda value: "true" if value else "false",
     "double": _number,
     "bytes": _base64,
     "fixed": _base64,
 }
-"""How a value of each kind is spelled; those that are not here are text."""
+"""The function that writes a value of each kind; kinds that are not listed are strings."""

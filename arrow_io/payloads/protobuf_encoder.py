@@ -1,8 +1,8 @@
-"""PROTOBUF_NATIVE: values → messages of the protobuf library → bytes.
+"""PROTOBUF_NATIVE: encodes columns of values through messages of the protobuf library.
 
-Messages are filled column by column, so that a value is asked for its type once a column. Fields
-that are not given, and those that are null, are not set. Entries of maps stand in the order of
-their keys, so that equal rows have equal bytes.
+Messages are filled column by column, so that types are examined once per column. Missing and null
+fields are not set. Map entries are written in the order of their keys, so that equal rows have
+equal bytes.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from google.protobuf.message import DecodeError, EncodeError
 
 from arrow_io.errors import OptionError
 from arrow_io.payloads.arrow_values import (
-    check_there,
-    floats,
-    is_null,
+    check_present,
+    null_error,
     numbers,
     split_entries,
     split_fields,
+    to_floats,
     unscaled,
 )
 from arrow_io.payloads.protobuf_native import protobuf_shape
@@ -47,13 +47,13 @@ _UNSIGNED_BITS: Final = {
 
 
 class ProtobufEncoder:
-    """Writes values of a PROTOBUF_NATIVE schema.
+    """An encoder for values of a PROTOBUF_NATIVE schema.
 
     Args:
-        schema_data: As `protobuf_native.protobuf_shape` takes it.
+        schema_data: See `protobuf_native.protobuf_shape`.
 
     Raises:
-        SchemaError: It is not such a schema.
+        SchemaError: The schema cannot be read.
     """
 
     null: Final = None
@@ -65,11 +65,15 @@ class ProtobufEncoder:
         self._message_class: Any = message_factory.GetMessageClass(self._message)
 
     def may_be_null(self, field: Shape) -> bool:
-        """Whether a field of the outermost message may be read as null."""
+        """Return whether a field of the outermost message may be read as null."""
         return bool(field.origin.has_presence)
 
     def payloads(self, values: pa.Array, path: str) -> list[bytes]:
-        """The payloads of values, none of which is null; `path` is what errors call them.
+        """Encode values, none of which is null.
+
+        Args:
+            values: The values.
+            path: Name of the value in errors.
 
         Raises:
             OptionError: A value does not fit the schema.
@@ -79,7 +83,7 @@ class ProtobufEncoder:
         try:
             return [each.SerializeToString(deterministic=True) for each in messages]
         except EncodeError as error:
-            # Of bytes of an inner message, since fields are looked at.
+            # Only undecoded bytes of an inner message can fail here: all fields were checked.
             message = f"{path}: {error}"
             raise OptionError(message) from None
 
@@ -87,7 +91,7 @@ class ProtobufEncoder:
 def _fill(
     messages: Sequence[Any], values: pa.Array, type_: Descriptor, shape: Shape, path: str
 ) -> None:
-    """Make new messages of one type what the values say, none of which is null."""
+    """Fill new messages of one type from values, none of which is null."""
     if is_wrapper(type_):
         for message, value in zip(messages, _scalars(values, type_.fields[0], path), strict=True):
             message.value = value
@@ -101,24 +105,24 @@ def _fill(
         for child, column, inner in split_fields(values, shape, path):
             _set_field(messages, column, child, inner)
     elif pa.types.is_boolean(values.type):
-        check_there(values, path)
+        check_present(values, path)
     else:
         _merge(messages, values, path)
 
 
 def _merge(messages: Sequence[Any], values: pa.BinaryArray, path: str) -> None:
-    """Give messages what stands in the bytes of others, as a column gives a type inside itself."""
+    """Merge serialized messages, which a column holds for a recursive type, into messages."""
     for message, data in zip(messages, values.to_pylist(), strict=True):
         try:
             message.MergeFromString(data)
         except DecodeError:
             name = message.DESCRIPTOR.full_name
-            text = f"{path} is not the bytes of a {name}"
+            text = f"{path} is not a serialized message {name}"
             raise OptionError(text) from None
 
 
 def _check_oneofs(values: pa.StructArray, type_: Descriptor, shape: Shape, path: str) -> None:
-    """Refuse values with two members of a oneof, of which the library would keep the last."""
+    """Refuse values with two members of a oneof: the library would silently keep the last one."""
     columns = {
         child.name: column
         for child, column, _ in split_fields(values, shape, path)
@@ -131,23 +135,23 @@ def _check_oneofs(values: pa.StructArray, type_: Descriptor, shape: Shape, path:
             for other, name in zip(is_set[:number], names, strict=False):
                 if pc.any(pc.and_(each, other)).as_py():
                     message = (
-                        f"{path} has two fields of the oneof {oneof.name}: {name} and"
+                        f"{path} sets two fields of the oneof {oneof.name}: {name} and"
                         f" {names[number]}"
                     )
                     raise OptionError(message)
 
 
 def _set_field(messages: Sequence[Any], column: pa.Array | None, shape: Shape, path: str) -> None:
-    """Set a field of messages to values, of which those that are null are not set."""
+    """Set a field of messages to values; null values leave it unset."""
     field: FieldDescriptor = shape.origin
     if column is None:
         if field.is_required:
-            message = f"{path} is not given, and the schema requires it"
+            message = f"{path} is missing, and the schema requires it"
             raise OptionError(message)
         return
     if column.null_count:
         if field.is_required or not field.has_presence:
-            raise is_null(path)
+            raise null_error(path)
         valid = column.is_valid().to_pylist()
         messages = [each for each, is_valid in zip(messages, valid, strict=True) if is_valid]
         column = column.drop_null()
@@ -167,12 +171,12 @@ def _set_field(messages: Sequence[Any], column: pa.Array | None, shape: Shape, p
 
 
 def _set_lists(lists: Sequence[Any], column: pa.ListArray, shape: Shape, path: str) -> None:
-    """Fill repeated fields, which are empty."""
+    """Fill empty repeated fields."""
     field: FieldDescriptor = shape.origin
     path = f"{path}[]"
     items, lengths = column.flatten(), column.value_lengths().to_pylist()
     if items.null_count:
-        raise is_null(path)
+        raise null_error(path)
     if field.message_type is not None:
         inner = [
             each.add() for each, length in zip(lists, lengths, strict=True) for _ in range(length)
@@ -185,11 +189,11 @@ def _set_lists(lists: Sequence[Any], column: pa.ListArray, shape: Shape, path: s
 
 
 def _set_maps(maps: Sequence[Any], column: pa.MapArray, shape: Shape, path: str) -> None:
-    """Fill maps, which are empty."""
+    """Fill empty maps."""
     entries = split_entries(column, path)
     path = f"{path}[]"
     if entries.values.null_count:
-        raise is_null(path)
+        raise null_error(path)
     key, value = entry_fields(shape.origin)
     keys = iter(_scalars(entries.keys, key, path))
     owners = [
@@ -206,22 +210,22 @@ def _set_maps(maps: Sequence[Any], column: pa.MapArray, shape: Shape, path: str)
 
 
 def _scalars(values: pa.Array, field: FieldDescriptor, path: str) -> list[Any]:
-    """Values as the library takes them for a field; none of them is null."""
+    """Return values in the form that the library requires for a field; none of them is null."""
     if field.enum_type is not None:
         return _enum(values.to_pylist(), field.enum_type, path)
     if field.type == field.TYPE_FLOAT:
-        values = floats(values, path)
+        values = to_floats(values, path)
     items: list[Any] = unscaled(values) if pa.types.is_decimal(values.type) else values.to_pylist()
     bits = _UNSIGNED_BITS.get(field.type, 0)
     too_great = next((each for each in items if each >> bits), None) if bits else None
     if too_great is not None:
-        message = f"{path}: {too_great} is not a number of {bits} bits without a sign"
+        message = f"{path}: {too_great} is not an unsigned number of {bits} bits"
         raise OptionError(message)
     return items
 
 
 def _enum(names: list[str], enum: EnumDescriptor, path: str) -> list[int]:
-    """The numbers of an enum's values, by their names or spelled."""
+    """Return the numbers of an enum's values, which are names or texts of numbers."""
     numbers = {name: _enum_number(name, enum) for name in set(names)}
     unknown = sorted(name for name, number in numbers.items() if number is None)
     if unknown:

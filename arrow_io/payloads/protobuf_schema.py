@@ -1,4 +1,4 @@
-"""PROTOBUF_NATIVE: the `FileDescriptorSet` that Pulsar keeps as a schema → descriptors."""
+"""PROTOBUF_NATIVE: descriptors from the `FileDescriptorSet` that Pulsar stores as a schema."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _LIBRARY: Final = {
         wrappers_pb2,
     )
 }
-"""Files that every protobuf library brings, so that a `FileDescriptorSet` may leave them out."""
+"""Files that every protobuf library contains, so that a `FileDescriptorSet` may omit them."""
 
 _TIMESTAMP: Final = timestamp_pb2.Timestamp.DESCRIPTOR
 _WRAPPERS: Final = wrappers_pb2.DESCRIPTOR.message_types_by_name
@@ -56,39 +56,39 @@ _MAX_DATA_CHARACTERS: Final = 16 << 20
 
 
 def root_message(schema_data: str) -> Descriptor:
-    """The descriptor of the outermost message, in a pool of its own.
+    """Return the descriptor of the outermost message, in its own pool.
 
     Args:
-        schema_data: As `protobuf_native.protobuf_shape` takes it.
+        schema_data: See `protobuf_native.protobuf_shape`.
 
     Raises:
-        SchemaError: It is not such a text, or does not describe that message.
+        SchemaError: The text has another form, or does not describe that message.
     """
-    message, _ = _described(schema_data)
+    message, _ = _read_descriptor(schema_data)
     return message
 
 
 def proto_files(schema_data: str) -> tuple[DescriptorPool, list[FileDescriptorProto]]:
-    """The files of a schema, and a pool that has checked them.
+    """Return the files of a schema, and a pool that has validated them.
 
     Args:
-        schema_data: As `protobuf_native.protobuf_shape` takes it.
+        schema_data: See `protobuf_native.protobuf_shape`.
 
     Returns:
-        The pool, and the file of the outermost message with all that it depends on, but for those
-        that every protobuf library brings.
+        The pool, and the file of the outermost message with its dependencies, except for files that
+        every protobuf library contains.
 
     Raises:
         SchemaError: See `root_message`.
     """
-    message, files = _described(schema_data)
+    message, files = _read_descriptor(schema_data)
     return message.file.pool, [file for file in files if file.name not in _LIBRARY]
 
 
-def _described(schema_data: str) -> tuple[Descriptor, list[FileDescriptorProto]]:
-    """The outermost message, and the files that it takes, each behind those it depends on."""
+def _read_descriptor(schema_data: str) -> tuple[Descriptor, list[FileDescriptorProto]]:
+    """Return the outermost message, and its files in the order of their dependencies."""
     if len(schema_data) > _MAX_DATA_CHARACTERS:
-        raise SchemaError(f"the schema is longer than the {_MAX_DATA_CHARACTERS} bytes allowed")
+        raise SchemaError(f"the schema is longer than {_MAX_DATA_CHARACTERS} characters")
     try:
         data = json.loads(schema_data)
     except (ValueError, RecursionError) as error:
@@ -125,11 +125,11 @@ def _text(data: dict[str, object], name: str) -> str:
 
 
 def _select_files(files: descriptor_pb2.FileDescriptorSet, root: str) -> list[FileDescriptorProto]:
-    """The file `root` and all that it depends on, which may be given in any order."""
+    """Return the file `root` and its dependencies, which the set may contain in any order."""
     files_by_name: dict[str, FileDescriptorProto] = {}
     for file in files.file:
         if files_by_name.setdefault(file.name, file) != file:
-            raise SchemaError(f"the fileDescriptorSet has two files {file.name[:100]!r}")
+            raise SchemaError(f"the fileDescriptorSet has two files named {file.name[:100]!r}")
     order: TopologicalSorter[str] = TopologicalSorter()
     queue, needed = [root], {root}
     while queue:
@@ -159,18 +159,18 @@ def _pool(files: Iterable[FileDescriptorProto]) -> DescriptorPool:
 
 
 def is_map(field: FieldDescriptor) -> bool:
-    """Whether a field is a map."""
+    """Return whether a field is a map."""
     type_ = field.message_type
     return type_ is not None and field.is_repeated and type_.GetOptions().map_entry
 
 
 def is_timestamp(message: Descriptor) -> bool:
-    """Whether a message is protobuf's own `Timestamp`, not only one of its name."""
+    """Return whether a message is protobuf's own `Timestamp`, not just a type with its name."""
     return message.full_name == _TIMESTAMP.full_name and _fields(message) == _fields(_TIMESTAMP)
 
 
 def is_wrapper(message: Descriptor) -> bool:
-    """Whether a message is one of protobuf's own that wrap a scalar, such as `Int32Value`."""
+    """Return whether a message is one of protobuf's own scalar wrappers, such as `Int32Value`."""
     library_type = _WRAPPERS.get(message.full_name.removeprefix(_PACKAGE))
     return (
         library_type is not None
@@ -180,7 +180,7 @@ def is_wrapper(message: Descriptor) -> bool:
 
 
 def _fields(message: Descriptor) -> list[tuple[object, ...]]:
-    """What shows whether a message of the schema is the library's own of that name."""
+    """Return the properties by which a message is recognized as the library's own."""
     return [
         (each.name, each.number, each.type, each.is_repeated, each.has_presence)
         for each in message.fields
@@ -188,9 +188,13 @@ def _fields(message: Descriptor) -> list[tuple[object, ...]]:
 
 
 def entry_fields(field: FieldDescriptor) -> tuple[FieldDescriptor, FieldDescriptor]:
-    """The key and the value of a map; raises `SchemaError` if its entries have others."""
-    assert field.message_type is not None  # noqa: S101 - asked of maps only
+    """Return the key and the value field of a map.
+
+    Raises:
+        SchemaError: The map's entries have other fields.
+    """
+    assert field.message_type is not None  # noqa: S101 - called for maps only
     fields = field.message_type.fields_by_number
     if set(fields) != {1, 2}:
-        raise SchemaError(f"an entry of the map {field.full_name[:100]!r} is no key and value")
+        raise SchemaError(f"an entry of the map {field.full_name[:100]!r} is not a key and value")
     return fields[1], fields[2]

@@ -1,6 +1,6 @@
-"""What is known of a topic's schemas: Pulsar's `SchemaInfo`, one for each version.
+"""Schemas of a topic: Pulsar's `SchemaInfo`, one for each version.
 
-Schemas are not among the offloaded objects; whoever opens a topic brings them.
+Schemas are not among the offloaded objects; callers provide them.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ SCHEMA_TYPES = {
     "EXTERNAL": 22,
     "BYTES": -1,
 }
-"""Names and numbers of Pulsar's `SchemaType`. The others are modes of a client, never stored.
+"""Names and numbers of Pulsar's `SchemaType`. The others are client modes and are never stored.
 
-EXTERNAL (PIP-420) stands for a schema in another registry, of which Pulsar keeps nothing."""
+EXTERNAL (PIP-420) means that another registry holds the schema, and Pulsar stores none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +42,11 @@ class SchemaInfo:
     """One schema (Pulsar's `SchemaInfo`). Hashable and picklable.
 
     Attributes:
-        type: A name among `SCHEMA_TYPES`; `BYTES` if Pulsar says `NONE`.
+        type: A name in `SCHEMA_TYPES`; `BYTES` for Pulsar's `NONE`.
         data: AVRO, JSON: the Avro schema as JSON text. PROTOBUF_NATIVE: JSON text with
             `fileDescriptorSet` (Base64), `rootMessageTypeName` and `rootFileDescriptorName`.
-            PROTOBUF: the same if a descriptor is known, else what Pulsar stores. Otherwise
-            empty.
+            PROTOBUF: the same if a descriptor is available, otherwise what Pulsar stores. Other
+            types: empty.
         properties: Pairs of name and value, by name.
         key: KEY_VALUE: schema of the key.
         value: KEY_VALUE: schema of the value.
@@ -64,14 +64,15 @@ class SchemaInfo:
 
 @dataclass(frozen=True, slots=True)
 class TopicSchema:
-    """The schemas that a topic's messages were written with, and the one they are read by.
+    """The schemas that a topic's messages were written with, and the one that reads them.
 
     Attributes:
         reader: The schema whose fields become columns.
-        versions: Pairs of a version in Pulsar's schema registry and its schema, ascending. Empty
-            if versions are not known: all messages were written with `reader` then.
+        versions: Pairs of a version in Pulsar's schema registry and its schema, ascending. Empty if
+            no versions are available: all messages then count as written with `reader`.
     """
 
     reader: SchemaInfo
-    # A topic may have a thousand, and columns are looked up by their schema for each record batch.
+    # Not hashed: a topic may have a thousand versions, and columns are looked up by their schema
+    # for each record batch.
     versions: tuple[tuple[int, SchemaInfo], ...] = field(default=(), hash=False)

@@ -1,4 +1,4 @@
-"""The Arrow types that payloads become, as a tree that knows how each value is stored."""
+"""Shapes: trees of Arrow types, with how the values of each type are stored in the arena."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 UNITS = {"us": 10**6, "ns": 10**9}
-"""Units a second of the columns whose Pulsar type counts nanoseconds."""
+"""Units per second of columns whose Pulsar type counts nanoseconds."""
 
 
 @dataclass(frozen=True)
 class Shape:
-    """One Arrow type, and what it is made of.
+    """An Arrow type with its children.
 
     Attributes:
         name: Name of the field; empty for the whole payload, items and entries.
-        type: Its Arrow type. Every field is nullable, keys of maps excepted.
-        storage: How its values stand in the arena (`tables.BYTE`, …).
+        type: The Arrow type. All fields are nullable except map keys.
+        storage: Storage of its values in the arena (`tables.BYTE`, …).
         children: Fields of a struct; the item of a list; the entries of a map, a struct of key and
             value.
-        if_missing: What it becomes if its record leaves it out: None for null, an empty text
-            for zero or empty, or a text.
-        origin: The schema's own type that it stands for.
-        accepts_null: Whether the schema has null among its values.
+        if_missing: Value if the record omits the field: None for null, an empty text for zero or
+            empty, or another text.
+        origin: The schema's type that this shape represents.
+        accepts_null: Whether the schema allows null.
     """
 
     name: str
@@ -44,21 +44,21 @@ class Shape:
     accepts_null: bool = False
 
     def walk(self) -> Iterator[Shape]:
-        """This shape and all below it, each before its children."""
+        """Yield this shape and its descendants in preorder."""
         yield self
         for child in self.children:
             yield from child.walk()
 
     def children_at(self, node: int) -> Iterator[tuple[Shape, int]]:
-        """The children of this shape, which is node number `node`, with their numbers."""
-        below = node + 1
+        """Yield the children and their node numbers, if this shape is node number `node`."""
+        child_node = node + 1
         for child in self.children:
-            yield child, below
-            below += child.node_count
+            yield child, child_node
+            child_node += child.node_count
 
     @cached_property
     def node_count(self) -> int:
-        """How many nodes it takes: its own, and those of its children."""
+        """Number of nodes of this shape and its descendants."""
         return 1 + sum(child.node_count for child in self.children)
 
     @property
@@ -67,11 +67,11 @@ class Shape:
         return self.storage == tables.STRUCT
 
     def nullable(self) -> Shape:
-        """The same, with null among the schema's values."""
+        """Return a copy that allows null."""
         return replace(self, accepts_null=True)
 
     def select(self, names: Sequence[str]) -> Shape:
-        """A record with these fields alone, in this order."""
+        """Return a record with only these fields, in this order."""
         fields = {child.name: child for child in self.children}
         chosen = record(self.name, [fields[name] for name in names], origin=self.origin)
         return replace(chosen, accepts_null=self.accepts_null)
@@ -82,19 +82,19 @@ _STORAGES = {1: tables.BYTE, 8: tables.BYTE, 16: tables.INT16, 32: tables.INT32,
 
 
 def scalar(name: str, type_: pa.DataType, origin: object = None) -> Shape:
-    """A value without parts: a number, boolean, time, text or bytes."""
+    """Return the shape of a value without parts: a number, boolean, time, string or bytes."""
     variable = pa.types.is_string(type_) or pa.types.is_binary(type_)
     storage = tables.VARIABLE if variable else _STORAGES[type_.bit_width]
     return Shape(name, type_, storage, origin=origin)
 
 
 def array(name: str, item: Shape, origin: object = None) -> Shape:
-    """A list."""
+    """Return the shape of a list."""
     return Shape(name, pa.list_(pa.field("element", item.type)), tables.LIST, (item,), None, origin)
 
 
 def map_(name: str, key: Shape, value: Shape, origin: object = None) -> Shape:
-    """A map."""
+    """Return the shape of a map."""
     type_ = pa.map_(key.type, pa.field("value", value.type))
     entry_type = pa.struct([type_.key_field, type_.item_field])
     entries = Shape("", entry_type, tables.STRUCT, (key, value))
@@ -102,7 +102,10 @@ def map_(name: str, key: Shape, value: Shape, origin: object = None) -> Shape:
 
 
 def record(name: str, fields: Sequence[Shape], origin: object = None) -> Shape:
-    """A struct. One without fields is a boolean, since no engine stores a struct of nothing."""
+    """Return the shape of a struct.
+
+    Without fields, it is a boolean, because no engine stores empty structs.
+    """
     if not fields:
         return Shape(name, pa.bool_(), tables.BYTE, (), None, origin)
     names = make_distinct([each.name for each in fields])
@@ -113,12 +116,12 @@ def record(name: str, fields: Sequence[Shape], origin: object = None) -> Shape:
 
 
 def make_distinct(names: Sequence[str], reserved: Sequence[str] = ()) -> list[str]:
-    """The names, with `_2`, `_3`, … behind those that are taken; letter case does not count.
+    """Make names distinct, ignoring case: append `_2`, `_3`, … to repeated or reserved names.
 
-    Engines disagree on letter case in names, so two names never differ by it alone.
+    Engines disagree on whether case matters, so names must differ in more than case.
     """
     folded_names = {name.casefold() for name in reserved}
-    # The first number of each name that may be free.
+    # By name, the first suffix that may be free.
     numbers: dict[str, int] = {}
     unique_names = []
     for name in names:
@@ -133,18 +136,19 @@ def make_distinct(names: Sequence[str], reserved: Sequence[str] = ()) -> list[st
 
 
 class Budget:
-    """Bounds the tree that a schema becomes.
+    """A limit on the size of the tree that a schema expands to.
 
-    A schema that uses its types over and over, each inside the next, describes a tree of any size.
+    A schema that nests its types inside each other repeatedly can describe a tree of any size.
 
     Args:
-        max_depth: How deep its types may nest.
+        max_depth: Maximum nesting of its types.
     """
 
     MAX_FIELDS = 20_000
     MAX_DEPTH = 64
     MAX_ARRAY_DEPTH = 62
-    """That of Arrow arrays: Arrow reads messages of 63 levels. Entries of maps are a level too."""
+    """Maximum nesting of Arrow arrays: Arrow reads messages of 63 levels. Map entries are a level.
+    """
 
     def __init__(self, max_depth: int = MAX_DEPTH) -> None:
         self._fields = 0
@@ -154,12 +158,12 @@ class Budget:
         """Count one more field at a depth.
 
         Raises:
-            SchemaError: That is more than is believed.
+            SchemaError: The schema exceeds a limit.
         """
         self._fields += 1
         if self._fields > self.MAX_FIELDS or depth > self._max_depth:
             message = (
-                f"the schema has more than {self.MAX_FIELDS} fields, types used again counted anew,"
-                f" or nests them more than {self._max_depth} deep"
+                f"the schema has more than {self.MAX_FIELDS} fields (a type counts each time it is"
+                f" used), or nests them more than {self._max_depth} levels deep"
             )
             raise SchemaError(message)

@@ -345,7 +345,7 @@ def test_the_deepest_schema_can_be_read(
     payload = begin * times + avro_long(7) + b"\0" * times
 
     assert value_of(schema, payload) == expected
-    with pytest.raises(SchemaError, match=f"more than {Budget.MAX_ARRAY_DEPTH} deep"):
+    with pytest.raises(SchemaError, match=f"more than {Budget.MAX_ARRAY_DEPTH} levels deep"):
         value_of(around(schema), payload)
 
 

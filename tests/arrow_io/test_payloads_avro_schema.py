@@ -317,5 +317,5 @@ def test_what_is_no_schema(text: str) -> None:
 
 def test_two_fields_of_one_name() -> None:
     """They could not be told apart in the data."""
-    with pytest.raises(SchemaError, match="two fields of one name"):
+    with pytest.raises(SchemaError, match="two fields with the same name"):
         _parse(record(("a", "int"), ("a", "string")))

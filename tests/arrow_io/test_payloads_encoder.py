@@ -268,8 +268,8 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
         (SchemaInfo("INT64"), pa.array(["one"]), "one"),
         (SchemaInfo("BOOLEAN"), pa.array([[True]]), "list"),
         (SchemaInfo("STRING"), pa.array([1]), "int64"),
-        (SchemaInfo("LOCAL_TIME"), pa.array([86_400_000_000]), "86400000000 us are not a time"),
-        (SchemaInfo("TIME"), pa.array([0, -1000, None]), "-1000 us are not a time of day"),
+        (SchemaInfo("LOCAL_TIME"), pa.array([86_400_000_000]), "86400000000 us is not a time"),
+        (SchemaInfo("TIME"), pa.array([0, -1000, None]), "-1000 us is not a time of day"),
         (SchemaInfo("TIMESTAMP"), pa.array([1], pa.timestamp("us", "UTC")), "lose data"),
         (SchemaInfo("TIME"), pa.array([1], pa.time64("us")), "lose data"),
         (_record(a="long"), pa.array([{"a": None}]), "the value.a is null"),
@@ -282,7 +282,7 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
          "field 'z'"),
         (_record(a=_ENUM), pa.array([{"a": "Y"}]), "'Y'"),
         (_record(a=_FIXED), pa.array([{"a": b"abc"}]), "2 bytes"),
-        (_record(a="null"), pa.array([{"a": True}]), r"value\.a: .* null only"),
+        (_record(a="null"), pa.array([{"a": True}]), r"value\.a: .* only null"),
         (_record(a=_LOGICAL["id16"]), pa.array([{"a": "no"}]), r"value\.a: 'no' is not a UUID"),
         (_record(a="int"), pa.array([{"a": 2**31}]), "2147483648"),
         (_record(a="int"), pa.array([5]), "does not fit"),
@@ -291,10 +291,11 @@ def test_a_type_inside_itself_is_written_as_the_json_it_is_given_as() -> None:
                                      pa.struct({"a": pa.map_(pa.string(), pa.int64())})),
          "not a list"),
         (_record(a=_INNER), pa.array([{"a": [1]}]), "does not fit"),
-        (_record(a="float"), pa.array([{"a": 1e39}]), r"value\.a: 1e\+39 is too great"),
-        (_record(a={"type": "array", "items": "float"}), pa.array([{"a": [-1e39]}]), "too great"),
+        (_record(a="float"), pa.array([{"a": 1e39}]), r"value\.a: 1e\+39 is out of the range of"),
+        (_record(a={"type": "array", "items": "float"}), pa.array([{"a": [-1e39]}]),
+         "out of the range of a float"),
         (_record(a="float"), pa.array([{"a": 2**24 + 1}]), "16777217"),
-        (SchemaInfo("FLOAT"), pa.array([1.0, 1e39]), "too great"),
+        (SchemaInfo("FLOAT"), pa.array([1.0, 1e39]), "out of the range of a float"),
         (SchemaInfo("STRING"), pa.array([1e39]), "does not fit"),
         (_json_schema("string"),
          pa.Array.from_buffers(pa.string(), 1, pa.array([b"\xff"]).buffers()), "utf-8"),
@@ -369,5 +370,5 @@ def test_types_that_lose_data_are_refused(
 @pytest.mark.parametrize("type_", ["PROTOBUF", "KEY_VALUE"])
 def test_types_that_are_not_written_are_refused(type_: str) -> None:
     """Their payloads must be given as bytes."""
-    with pytest.raises(SchemaError, match=f"{type_} are not encoded"):
+    with pytest.raises(SchemaError, match=f"cannot encode values of the schema type {type_}:"):
         PayloadEncoder(SchemaInfo(type_))

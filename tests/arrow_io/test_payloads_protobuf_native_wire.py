@@ -508,7 +508,7 @@ _WIDE: dict[str, Any] = {
         (data_of(file_of(M={"m": nested("t.M0")}, **_WIDE, M10={})), "more than 20000 fields"),
         (
             schema_data([file_of(M={}), file_of(M={"x": _F.TYPE_INT32})], "t.M", "t.proto"),
-            "two files 't.proto'",
+            "two files named 't.proto'",
         ),
         (
             schema_data(

@@ -114,7 +114,7 @@ def test_budgets() -> None:
 
     with pytest.raises(SchemaError, match="20000 fields"):
         budget.spend(0)
-    with pytest.raises(SchemaError, match="64 deep"):
+    with pytest.raises(SchemaError, match="64 levels deep"):
         Budget().spend(Budget.MAX_DEPTH + 1)
 
 

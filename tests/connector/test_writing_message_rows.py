@@ -313,7 +313,7 @@ def test_values_of_a_type_that_is_not_encoded_are_refused() -> None:
     (message,) = _messages(pa.table({"__value__": [b"\x02"]}), schema)
 
     assert message.payload == b"\x02"
-    with pytest.raises(SchemaError, match="PROTOBUF are not encoded"):
+    with pytest.raises(SchemaError, match="cannot encode values of the schema type PROTOBUF"):
         _messages(pa.table({"__value__": [1]}), schema)
     with pytest.raises(OptionError, match="type PROTOBUF, whose fields are not encoded"):
         _messages(pa.table({"a": [1]}), schema)

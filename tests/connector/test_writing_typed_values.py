@@ -304,7 +304,7 @@ class TestWhatIsRefused:
 
     def test_a_field_without_column_or_default(self) -> None:
         """What the schema does not say is asked for."""
-        with pytest.raises(OptionError, match=r"value\.id is not given, .*no default"):
+        with pytest.raises(OptionError, match=r"value\.id is missing, .*no default"):
             _written(pa.table({"note": ["a"]}), _ORDER)
 
     def test_rows_of_another_version(self) -> None:
