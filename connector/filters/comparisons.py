@@ -67,14 +67,14 @@ def compare_column(field: pa.Field, sign: str, literal: Literal) -> pc.Expressio
     """
     column = pc.field(field.name)
     if pa.types.is_floating(field.type):
-        return _compare_float(column, sign, _number(field, literal))
+        return _compare_float(column, sign, _require_number(field, literal))
     if pa.types.is_string(field.type) and isinstance(literal, str):
         return _OPERATORS[sign](column, pa.scalar(literal))
     if pa.types.is_boolean(field.type) and isinstance(literal, bool) and sign in {"=", "!="}:
         return _OPERATORS[sign](column, pa.scalar(literal))
     if sign in {"=", "!="}:
         return is_among(field, [literal], negated=sign == "!=")
-    value = _in_units(field, literal)
+    value = _to_units(field, literal)
     if sign in {"<", "<="}:
         greatest = floor(value) if sign == "<=" else ceil(value) - 1
         return _compare_bound(column, field.type, operator.le, greatest, is_all=greatest >= 0)
@@ -100,12 +100,12 @@ def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> 
     if pa.types.is_string(field.type) and all(isinstance(each, str) for each in literals):
         scalars = [pa.scalar(each) for each in literals]
     else:
-        values = (_in_units(field, each) for each in literals)
+        values = (_to_units(field, each) for each in literals)
         whole = (floor(each) for each in values if each.denominator == 1)
         exact = (_scalar(field.type, each) for each in whole)
         scalars = [each for each in exact if each is not None]
     if not scalars:
-        return column.is_valid() if negated else _never(column)
+        return column.is_valid() if negated else _match_nothing(column)
     if len(scalars) == 1:
         return column != scalars[0] if negated else column == scalars[0]
     is_in = column.isin(pa.array([each.as_py() for each in scalars], field.type))
@@ -169,20 +169,20 @@ def _compare_bound(
     scalar = _scalar(type_, bound)
     if scalar is not None:
         return compare(column, scalar)
-    return column.is_valid() if is_all else _never(column)
+    return column.is_valid() if is_all else _match_nothing(column)
 
 
-def _never(column: pc.Expression) -> pc.Expression:
+def _match_nothing(column: pc.Expression) -> pc.Expression:
     return column.is_valid() & column.is_null()
 
 
-def _number(field: pa.Field, literal: Literal) -> Decimal:
+def _require_number(field: pa.Field, literal: Literal) -> Decimal:
     if isinstance(literal, Decimal):
         return literal
-    raise _mismatch(field)
+    raise _mismatch_error(field)
 
 
-def _in_units(field: pa.Field, literal: Literal) -> Fraction:
+def _to_units(field: pa.Field, literal: Literal) -> Fraction:
     """Return a literal, counted in the smallest unit of a column's type."""
     type_ = field.type
     if isinstance(literal, str) and pa.types.is_timestamp(type_):
@@ -190,24 +190,24 @@ def _in_units(field: pa.Field, literal: Literal) -> Fraction:
     if isinstance(literal, str) and pa.types.is_date32(type_):
         literal = time_literal("DATE", literal, is_typed=False)
     if pa.types.is_integer(type_):
-        return Fraction(_number(field, literal))
+        return Fraction(_require_number(field, literal))
     if pa.types.is_decimal(type_):
-        return Fraction(_number(field, literal)) * Fraction(10**type_.scale)
+        return Fraction(_require_number(field, literal)) * Fraction(10**type_.scale)
     if pa.types.is_timestamp(type_) and isinstance(literal, date):
         if not isinstance(literal, datetime):
             literal = datetime.combine(literal, time())
         if literal.tzinfo is not None and type_.tz is None:
             message = f"column {field.name} has no time zone: remove the time zone of the literal"
             raise OptionError(message)
-        since = (literal if literal.tzinfo is None else _utc(literal)) - _EPOCH
+        since = (literal if literal.tzinfo is None else _to_utc(literal)) - _EPOCH
         seconds = since.days * 86400 + since.seconds + Fraction(since.microseconds, 10**6)
         return seconds * Fraction(_UNITS[type_.unit])
     if pa.types.is_date32(type_) and type(literal) is date:
         return Fraction((literal - _EPOCH.date()).days)
-    raise _mismatch(field)
+    raise _mismatch_error(field)
 
 
-def _utc(time: datetime) -> datetime:
+def _to_utc(time: datetime) -> datetime:
     return time.astimezone(UTC).replace(tzinfo=None)
 
 
@@ -224,7 +224,7 @@ def _scalar(type_: pa.DataType, units: int) -> pa.Scalar | None:
         return None
 
 
-def _mismatch(field: pa.Field) -> OptionError:
+def _mismatch_error(field: pa.Field) -> OptionError:
     forms = (
         (pa.types.is_floating, "a number"),
         (pa.types.is_integer, "a number"),
