@@ -330,7 +330,7 @@ class _Binder:
         return f'"{quoted}"'
 
     def _topic(self, topic: str | list[str], arguments: dict[str, object]) -> object:
-        from connector.engines.duckdb_sources import BoundTopic, row_estimate  # noqa: PLC0415
+        from connector.engines.duckdb_sources import BoundTopic, load_topic_source  # noqa: PLC0415
 
         url, request = self._request(arguments)
         request = self._with_schema(request, arguments)
@@ -346,7 +346,7 @@ class _Binder:
         )
         if self._on_bind is not None:
             self._on_bind(dataset)
-        return row_estimate()(
+        return load_topic_source()(
             BoundTopic(
                 dataset, lambda: self._open(topic, url, bound, arguments), self._variable.forget
             )

@@ -112,7 +112,7 @@ class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
         return pads.InMemoryDataset(self._make_table()).scanner(*selection, **options)
 
 
-def row_estimate() -> Callable[[BoundTopic], object]:
+def load_topic_source() -> Callable[[BoundTopic], object]:
     """Return a wrapper by which a bound topic tells DuckDB its approximate number of rows.
 
     By default DuckDB expects one row from a dataset, and would build a join's hash table from the
