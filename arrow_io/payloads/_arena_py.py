@@ -204,7 +204,6 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _reset_code(self) -> cython.void:
-        """Clear the result."""
         self.code = tables.OK
         self.code_node = tables.ABSENT
         self.code_offset = 0
@@ -236,7 +235,6 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _append(self, position: cython.longlong) -> cython.bint:
-        """Append the payload at a position, if it fits."""
         start: cython.longlong = position >> 32
         stop: cython.longlong = start + (position & _MASK32)
         i: cython.Py_ssize_t
@@ -557,7 +555,6 @@ class Arena:
         start: cython.Py_ssize_t,
         length: cython.longlong,
     ) -> cython.bint:
-        """Append one whole value."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         k: cython.longlong = self.counts[node]
         used: cython.longlong = self.used[node]
@@ -709,7 +706,6 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _big_endian(self, i: cython.Py_ssize_t, size: cython.longlong) -> cython.longlong:
-        """Read a signed number of 1 to 8 bytes."""
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         k: cython.Py_ssize_t
@@ -725,7 +721,6 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _little_endian(self, i: cython.Py_ssize_t, size: cython.longlong) -> cython.longlong:
-        """Read a signed number of 4 or 8 bytes."""
         value: cython.ulonglong = 0
         byte: cython.ulonglong
         k: cython.Py_ssize_t
@@ -741,7 +736,6 @@ class Arena:
     @cython.nogil
     @cython.exceptval(check=False)
     def _is_text(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.bint:
-        """Return whether bytes are UTF-8."""
         c: cython.int
         low: cython.int
         high: cython.int
@@ -839,7 +833,6 @@ def _aligned(length: cython.longlong):
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
 def _width(storage: cython.longlong):
-    """Return the bytes per value, or per offset."""
     if storage == tables.STRUCT:
         return 0
     if storage == tables.VARIABLE or storage == tables.LIST:

@@ -42,7 +42,6 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _read_long(self, i: cython.Py_ssize_t, stop: cython.Py_ssize_t) -> cython.Py_ssize_t:
-        """Read a zigzag number of at most ten bytes."""
         if cython.compiled:
             value: cython.ulonglong = 0
             end: cython.Py_ssize_t = take_varint(self.p, i, stop, self.size, cython.address(value))
@@ -391,7 +390,6 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Skip the value at `i`."""
         at: cython.Py_ssize_t = op * tables.OP_WIDTH
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         while opcode == tables.AVRO_UNION:
@@ -433,7 +431,6 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.Py_ssize_t:
-        """Skip consecutive values."""
         link: cython.Py_ssize_t = self.ops[at + tables.A]
         last: cython.Py_ssize_t = link + self.ops[at + tables.B]
         while link < last and i >= 0:
@@ -487,7 +484,6 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _take_slot_inline(self, node: cython.Py_ssize_t) -> cython.longlong:
-        """Take a slot as `_take_slot` does."""
         k: cython.longlong = self.counts[node]
         if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
             return self._count_overflow(node, 1)

@@ -200,7 +200,6 @@ class Shredder(Arena):
     def _json_string_slowly(
         self, node: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Append a string of any kind."""
         start: cython.Py_ssize_t = i
         i = _json_plain(self.p, i, stop)
         if i < stop and self.p[i] == 0x22:
@@ -1161,7 +1160,6 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _take_slot_inline(self, node: cython.Py_ssize_t) -> cython.longlong:
-        """Take a slot as `_take_slot` does."""
         k: cython.longlong = self.counts[node]
         if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
             return self._count_overflow(node, 1)
@@ -1265,7 +1263,6 @@ def _nudge_tie(tie: float, text: bytes) -> float:
 def _skip_value(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Skip the value whose first character is at `i`."""
     c: cython.int
     depth: cython.int = 0
     # One bit per enclosing array or object: whether it is an object.
@@ -1469,7 +1466,6 @@ def _skip_number(
 def _skip_word(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Skip `null`, `true`, `false`, `NaN` or `Infinity`."""
     if _is_word(p, i, stop, _NULL_WORD, 4) or _is_word(p, i, stop, _TRUE_WORD, 4):
         return i + 4
     if _is_word(p, i, stop, _FALSE_WORD, 5):
@@ -1539,7 +1535,6 @@ def _is_same(
     k: cython.Py_ssize_t,
     length: cython.Py_ssize_t,
 ) -> cython.bint:
-    """Return whether two runs of bytes are equal."""
     if cython.compiled:
         return same(p + i, q + k, length)
     return p[i : i + length] == q[k : k + length]

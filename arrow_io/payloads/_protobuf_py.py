@@ -653,7 +653,6 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _reset_tokens(self, at: cython.Py_ssize_t) -> cython.void:
-        """Clear the tokens of a message's fields."""
         link: cython.Py_ssize_t = (
             self.links[self.ops[at + tables.D] + tables.COLUMNS] + tables.BY_TAG
         )
@@ -747,7 +746,6 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _fill_columns(self, at: cython.Py_ssize_t, depth: cython.int) -> cython.bint:
-        """Fill the columns of a message's fields from their tokens."""
         link: cython.Py_ssize_t = (
             self.links[self.ops[at + tables.D] + tables.COLUMNS] + tables.BY_TAG
         )
@@ -905,7 +903,6 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _message_group(self, at: cython.Py_ssize_t) -> cython.pointer[cython.longlong]:
-        """Return the group of an op's messages that are read in steps."""
         return self.hints + self.links[self.links[self.ops[at + tables.D] + tables.STEPS] + 1]
 
     @cython.cfunc
@@ -995,7 +992,6 @@ class Shredder(Arena):
         count: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
-        """Read one field of all messages of a group."""
         at: cython.Py_ssize_t = self.links[link]
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         node: cython.Py_ssize_t = self.ops[at + tables.NODE] * tables.NODE_WIDTH
@@ -1078,7 +1074,6 @@ class Shredder(Arena):
         count: cython.Py_ssize_t,
         valid: cython.pointer[cython.uchar],
     ) -> cython.bint:
-        """Put the names of the numbers that were found in all messages."""
         node: cython.Py_ssize_t = self.ops[at + tables.NODE]
         table: cython.Py_ssize_t = self.ops[at + tables.A]
         missing: cython.longlong = self.nodes[node * tables.NODE_WIDTH + tables.IF_MISSING]
@@ -1230,7 +1225,6 @@ class Shredder(Arena):
         count: cython.Py_ssize_t,
         depth: cython.int,
     ) -> cython.bint:
-        """Skip a field outside the projection."""
         is_repeated: cython.bint = self.ops[self.links[link] + tables.A] != 0
         size: cython.longlong = self.links[link + tables.STEP_BYTES]
         hits: cython.longlong = skip_fields(self.p, group, count, self.links + link)
@@ -1316,7 +1310,6 @@ class Shredder(Arena):
     def _store(
         self, opcode: cython.longlong, k: cython.longlong, value: cython.longlong
     ) -> cython.void:
-        """Store a number from the wire in its slot of the arena."""
         if opcode == tables.PROTO_INT64:
             self.a64[k] = value
         elif opcode == tables.PROTO_INT32:
@@ -1389,7 +1382,6 @@ class Shredder(Arena):
     def _put_constant_in(
         self, node: cython.Py_ssize_t, k: cython.longlong, position: cython.longlong
     ) -> cython.bint:
-        """Put a constant in row `k`."""
         at: cython.Py_ssize_t = node * tables.NODE_WIDTH
         length: cython.longlong = position & _MASK32
         used: cython.longlong = self.used[node]
@@ -1415,7 +1407,6 @@ class Shredder(Arena):
     def _put_decimal_text(
         self, node: cython.Py_ssize_t, k: cython.longlong, value: cython.longlong
     ) -> cython.bint:
-        """Put a number of 32 bits in row `k`, as text."""
         power: cython.longlong = 1
         if value < 0:
             value = -value
@@ -1569,7 +1560,6 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         width: cython.longlong,
     ) -> cython.bint:
-        """Return whether a node has room for the packed numbers `[i, stop)`."""
         room: cython.longlong = (
             self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY] - self.counts[node]
         )
@@ -1593,7 +1583,6 @@ class Shredder(Arena):
         stop: cython.Py_ssize_t,
         width: cython.longlong,
     ) -> cython.bint:
-        """Count packed numbers that a node has no room for."""
         values: cython.longlong = 0
         if width != 0:
             values = (stop - i) // width

@@ -86,7 +86,6 @@ class _DefaultEncoder:
 
 
 def _encode(type_: AvroType, value: object) -> bytes:
-    """Encode a value without parts."""
     kind = type_.kind
     match value:
         case None if kind == "null":

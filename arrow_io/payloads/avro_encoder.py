@@ -96,7 +96,6 @@ def _null_encoding(type_: AvroType) -> bytes | None:
 
 
 def _encode(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[bytes]:
-    """Encode values, some of which may be null."""
     if values.null_count:
         null = _null_encoding(type_)
         if null is None:
@@ -107,7 +106,6 @@ def _encode(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[
 
 
 def _encode_valid(values: pa.Array, type_: AvroType, shape: Shape, path: str) -> list[bytes]:
-    """Encode values, none of which is null."""
     match type_.kind:
         case "union":
             return _encode_union(values, type_, shape, path)

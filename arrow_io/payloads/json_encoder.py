@@ -72,7 +72,6 @@ class JsonEncoder:
 
 
 def _texts(values: pa.Array, shape: Shape, path: str) -> list[str | None]:
-    """Return the JSON text of each value; None for null."""
     if not values.null_count:
         return list(_valid_texts(values, shape, path))
     if not shape.accepts_null:
@@ -82,7 +81,6 @@ def _texts(values: pa.Array, shape: Shape, path: str) -> list[str | None]:
 
 
 def _valid_texts(values: pa.Array, shape: Shape, path: str) -> list[str]:
-    """Return the JSON text of each value; none of them is null."""
     origin: AvroType = shape.origin
     if origin.kind == "union":
         return _branches(values, shape, path)

@@ -171,7 +171,6 @@ def _set_field(messages: Sequence[Any], column: pa.Array | None, shape: Shape, p
 
 
 def _set_lists(lists: Sequence[Any], column: pa.ListArray, shape: Shape, path: str) -> None:
-    """Fill empty repeated fields."""
     field: FieldDescriptor = shape.origin
     path = f"{path}[]"
     items, lengths = column.flatten(), column.value_lengths().to_pylist()
@@ -189,7 +188,6 @@ def _set_lists(lists: Sequence[Any], column: pa.ListArray, shape: Shape, path: s
 
 
 def _set_maps(maps: Sequence[Any], column: pa.MapArray, shape: Shape, path: str) -> None:
-    """Fill empty maps."""
     entries = split_entries(column, path)
     path = f"{path}[]"
     if entries.values.null_count:

@@ -546,11 +546,9 @@ def _ends(shape: Shape, oneofs: list[list[int]]) -> tuple[int, int]:
 def _oneof(
     names: list[str], places: dict[str, tuple[Shape, int]], bits: dict[str, int]
 ) -> list[int]:
-    """Return the members of a oneof (see `tables`)."""
     additional_nodes = [places[name][1] for name in names if bits[name] == _MORE_BITS]
     return [sum(max(0, bits[name]) for name in names), len(additional_nodes), *additional_nodes]
 
 
 def _places(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:
-    """Return a shape's children and their nodes, by name."""
     return {child.name: (child, below) for child, below in shape.children_at(node)}

@@ -383,7 +383,6 @@ def _keep_last_keys(values: pa.Array, shape: Shape, node: int, maps: Collection[
 
 
 def _replace_entries(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Array]) -> pa.MapArray:
-    """Return maps with other keys and values."""
     fields = [maps.type.key_field, maps.type.item_field]
     entries = pa.StructArray.from_arrays(columns, fields=fields)
     return pa.Array.from_buffers(

@@ -108,7 +108,6 @@ def _possible_combinations(
     names: Sequence[str],
     combinations: Sequence[tuple[Cell, ...]],
 ) -> list[tuple[Cell, ...]]:
-    """Return the combinations to which matching rows may belong."""
     types = [schema.field(name).type for name in names]
     guarantees = []
     for each in combinations:

@@ -106,7 +106,6 @@ class _Parser:
         self._depth = 0
 
     def parse(self) -> pc.Expression:
-        """Parse the whole text."""
         condition = self._parse_disjunction(negated=False)
         if self._next.kind != "end":
             raise self._syntax_error()
@@ -149,7 +148,6 @@ class _Parser:
         )
 
     def _parse_predicate(self, field: pa.Field, *, negated: bool) -> pc.Expression:
-        """Parse what follows a column."""
         sign = self._parse_sign()
         if sign is not None:
             return compare_column(field, _negate(sign, negated=negated), self._require_literal())

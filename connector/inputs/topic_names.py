@@ -145,7 +145,6 @@ class TopicName:
         return topic
 
     def __str__(self) -> str:
-        """The full name."""
         return f"{_DOMAIN}://{self.full_namespace}/{self.local_name}"
 
     @property
@@ -223,7 +222,6 @@ class ForeignTopic:
     """First and last hash (both inclusive) and number of a segment; None for other domains."""
 
     def __str__(self) -> str:
-        """The full name."""
         segment = "" if self.segment is None else f"/{self.segment}"
         return f"{self.domain}://{self.tenant}/{self.namespace}/{self.local_name}{segment}"
 
