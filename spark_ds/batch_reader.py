@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from arrow_io.read_metrics import ReadMetrics
-from connector.catalog.live_cluster import explaining_topic
+from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.scan.execution import execute
 from connector.scan.topic_read import task_of
 from spark_ds.column_types import spark_schema
@@ -100,7 +100,7 @@ class TopicBatchReader(DataSourceReader):
                 metrics = ReadMetrics()
                 schema = options.projection.schema
                 target_schema = spark_schema(schema)
-                with explaining_topic(self._cluster, task.read.origin.topic):
+                with explain_missing_in_topic(self._cluster, task.read.origin.topic):
                     for batch in execute(task, metrics):
                         yield batch if target_schema == schema else batch.cast(target_schema)
                 log_metrics(task.read.origin.topic, metrics)

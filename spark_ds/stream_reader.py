@@ -22,7 +22,7 @@ from pyspark.sql.streaming.datasource import (
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.read_metrics import ReadMetrics
-from connector.catalog.live_cluster import explaining_topic
+from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
 from connector.scan.topic_read import task_of
@@ -137,7 +137,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             # Whoever reads has nothing but the partition, and many share what is read.
             cluster = source.increments.catalog.cluster()
             reads = [
-                pickle.dumps((read, cluster.knowing(read.origin.topic) if cluster else None))
+                pickle.dumps((read, cluster.for_topic(read.origin.topic) if cluster else None))
                 for read in increment.reads
             ]
             return [
@@ -160,7 +160,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 metrics = ReadMetrics()
                 schema = read.options.projection.schema
                 target_schema = spark_schema(schema)
-                with explaining_topic(cluster, read.origin.topic):
+                with explain_missing_in_topic(cluster, read.origin.topic):
                     for batch in execute_increment(task_of([read], handle), metrics):
                         yield batch if target_schema == schema else batch.cast(target_schema)
                 log_metrics(read.origin.topic, metrics)

@@ -64,14 +64,14 @@ class BucketContents:
     location: Location
     copies: tuple[LedgerCopy, ...]
     unfinished: tuple[UnfinishedOffload, ...] = ()
-    without_copies: tuple[StoredPair, ...] = ()
+    pairs_without_copies: tuple[StoredPair, ...] = ()
     foreign: tuple[ObjectInfo, ...] = ()
 
     @property
     def pairs(self) -> list[StoredPair]:
         """Every pair that has an index object, each once."""
         found = {pair.name: pair for copy in self.copies for pair in copy.pairs}
-        return [*found.values(), *self.without_copies]
+        return [*found.values(), *self.pairs_without_copies]
 
 
 @dataclass(frozen=True)
@@ -96,22 +96,22 @@ class Bucket:
 
     Args:
         listing: The objects of the bucket.
-        known: Copies whose index objects were read before. A copy counts if its objects have not
-            changed since, by what the listing says of them.
-        looked: `looked` of the bucket as it was listed before.
+        known_copies: Copies whose index objects were read before. A copy counts if its objects have
+            not changed since, by what the listing says of them.
+        checked_listing: `checked_listing` of the bucket as it was listed before.
     """
 
     def __init__(
         self,
         listing: BucketListing,
-        known: Iterable[LedgerCopy] = (),
-        looked: BucketListing | None = None,
+        known_copies: Iterable[LedgerCopy] = (),
+        checked_listing: BucketListing | None = None,
     ) -> None:
         self._start()
         self.listing = listing
-        self._looked_before = looked
+        self._previously_checked = checked_listing
         self._pairs: dict[PairName, StoredPair] = {}
-        for pair in (pair for copy in known for pair in copy.pairs):
+        for pair in (pair for copy in known_copies for pair in copy.pairs):
             index, data = listing.indexes.get(pair.name), listing.data.get(pair.name)
             if index is not None and pair.is_still(index, data):
                 self._pairs[pair.name] = pair.as_listed(index, data)
@@ -122,35 +122,35 @@ class Bucket:
         self._contents: BucketContents | None = None
         self._deleted: set[PairName] = set()
         self._shares: dict[CopyName, LedgerCopy] | None = None
-        self.looked: BucketListing | None = None
+        self.checked_listing: BucketListing | None = None
         """The listing whose data objects without an index object were asked for theirs."""
 
     @property
-    def opened(self) -> tuple[LedgerCopy, ...]:
+    def opened_copies(self) -> tuple[LedgerCopy, ...]:
         """The copies whose index objects have been read until now; sends no request."""
         pairs = dict(self._pairs)
         found = (pairs[name] for name in self.listing.indexes if name in pairs)
         return tuple(copy for each in found for copy in each.copies)
 
     @property
-    def is_opened(self) -> bool:
+    def is_fully_opened(self) -> bool:
         """Whether all index objects have been read; sends no request."""
         return self.listing.indexes.keys() - self._deleted <= self._pairs.keys()
 
     @property
-    def nameless_pairs(self) -> list[StoredPair]:
+    def shared_pairs(self) -> list[StoredPair]:
         """The pairs whose names do not tell their ledgers, the newest first; they are all read.
 
         Raises:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
         with self._lock:
-            while unread := set(self.nameless) - self._deleted - self._pairs.keys():
+            while unread := set(self.shared_pair_names) - self._deleted - self._pairs.keys():
                 self._read(unread)
-            return [self._pairs[name] for name in self.nameless if name in self._pairs]
+            return [self._pairs[name] for name in self.shared_pair_names if name in self._pairs]
 
     @property
-    def nameless(self) -> Sequence[PairName]:
+    def shared_pair_names(self) -> Sequence[PairName]:
         """The names of pairs with an index object that do not tell their ledgers."""
         return self.listing.by_ledger_id.get(None, ())
 
@@ -161,7 +161,7 @@ class Bucket:
         Raises:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
-        return frozenset((*filter(tells_ledger, self.listing.indexes), *self._every_share()))
+        return frozenset((*filter(tells_ledger, self.listing.indexes), *self._all_shares()))
 
     @property
     def ledger_ids(self) -> set[int]:
@@ -209,8 +209,8 @@ class Bucket:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         with self._lock:
-            if self.looked is None:
-                self._look_for_unfinished()
+            if self.checked_listing is None:
+                self._find_missing_indexes()
             for _ in range(_MOST_READS):
                 if self._contents is not None:
                     return self._contents
@@ -221,24 +221,26 @@ class Bucket:
                         self.listing.location,
                         copies,
                         self.unfinished,
-                        tuple(each for each in self.nameless_pairs if not each.copies),
+                        tuple(each for each in self.shared_pairs if not each.copies),
                         self.listing.foreign,
                     )
             message = "the bucket changed faster than its index objects could be read: try again"
             raise StorageError(message)
 
-    def _look_for_unfinished(self) -> None:
+    def _find_missing_indexes(self) -> None:
         """Ask for the index objects that data objects lack.
 
         The pages of a listing are of different times, so it may have an attempt whole, and lack the
         index object of an earlier one. Without new index objects there is no such attempt.
         """
-        listing, before = self.listing, self._looked_before
-        lacking = listing.data.keys() - listing.indexes.keys()
+        listing, before = self.listing, self._previously_checked
+        incomplete = listing.data.keys() - listing.indexes.keys()
         if before is not None and before.has_indexes(listing):
-            lacking = {name for name in lacking if before.data.get(name) != listing.data[name]}
-        self.look_again(lacking)
-        self.looked, self._looked_before = self.listing, None
+            incomplete = {
+                name for name in incomplete if before.data.get(name) != listing.data[name]
+            }
+        self.look_again(incomplete)
+        self.checked_listing, self._previously_checked = self.listing, None
 
     def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
         """All copies of some ledgers; order and errors are as in `copies`."""
@@ -251,22 +253,22 @@ class Bucket:
             StorageError: An object cannot be read for a reason that lies in the store.
         """
         ids = set(ledger_ids)
-        shares = [name for name in self._every_share() if name.ledger_id in ids]
-        return [*self._named(ids), *shares]
+        shares = [name for name in self._all_shares() if name.ledger_id in ids]
+        return [*self._names_with_ledger_id(ids), *shares]
 
-    def _named(self, ledger_ids: Iterable[int]) -> list[CopyName]:
+    def _names_with_ledger_id(self, ledger_ids: Iterable[int]) -> list[CopyName]:
         """Return the names of pairs that tell their ledger, which are those of its copies too."""
         named = self.listing.by_ledger_id
         names = (name for each in ledger_ids for name in named.get(each, ()))
         return list(filter(tells_ledger, names))
 
-    def _every_share(self) -> Mapping[CopyName, LedgerCopy]:
+    def _all_shares(self) -> Mapping[CopyName, LedgerCopy]:
         """Return what pairs whose names do not tell their ledgers have of each, newest first."""
-        if not self.nameless:
+        if not self.shared_pair_names:
             return {}
         with self._lock:
             if self._shares is None:
-                pairs = self.nameless_pairs
+                pairs = self.shared_pairs
                 self._shares = {copy.name: copy for each in pairs for copy in each.copies}
             return self._shares
 
@@ -283,18 +285,18 @@ class Bucket:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        given: set[PairName] = set(names)
-        wanted = (given & self.listing.indexes.keys()) - self._deleted
-        shares = [copy for name, copy in self._every_share().items() if name in given]
+        requested: set[PairName] = set(names)
+        listed_names = (requested & self.listing.indexes.keys()) - self._deleted
+        shares = [copy for name, copy in self._all_shares().items() if name in requested]
         # A thread that asks for the same at the same time waits, and finds it read.
         with self._lock:
-            unread = wanted - self._pairs.keys()
+            unread = listed_names - self._pairs.keys()
             if unread:
                 self._read(unread)
-            wanted -= self._deleted
-            ordered = sorted(wanted, key=self.listing.places.__getitem__)
+            listed_names -= self._deleted
+            ordered = sorted(listed_names, key=self.listing.positions.__getitem__)
             found = [copy for name in ordered for copy in self._pairs[name].copies]
-        return in_order((*found, *shares)) if shares else found
+        return sort_copies((*found, *shares)) if shares else found
 
     def _read(self, names: Collection[PairName]) -> None:
         """Read index objects, several at once.
@@ -305,9 +307,11 @@ class Bucket:
         for _ in range(_MOST_READS):
             if not names:
                 return
-            read_now = self._read_once(names)
-            self._pairs.update((each.name, each) for each in read_now)
-            names = self._whole_since({each.name for each in read_now if _lacks_object(each)})
+            new_pairs = self._read_once(names)
+            self._pairs.update((each.name, each) for each in new_pairs)
+            names = self._recheck_incomplete(
+                {each.name for each in new_pairs if _lacks_object(each)}
+            )
 
     def _read_once(self, names: Collection[PairName]) -> list[StoredPair]:
         listing = self.listing
@@ -319,17 +323,17 @@ class Bucket:
         with ThreadPoolExecutor(min(len(names), listing.location.max_connections)) as executor:
             return list(executor.map(read, names))
 
-    def _whole_since(self, lacking: Collection[PairName]) -> set[PairName]:
+    def _recheck_incomplete(self, incomplete: Collection[PairName]) -> set[PairName]:
         """Ask again for pairs that lack an object; return those that have both now.
 
         If any is gone, the bucket is listed again: its topic may have been made anew.
         """
-        if not lacking:
+        if not incomplete:
             return set()
-        found = self._find(lacking)
-        if any(name not in found.indexes for name in lacking):
+        found = self._find(incomplete)
+        if any(name not in found.indexes for name in incomplete):
             self._find(None)
-        return {name for name in lacking if found.has_both(name)}
+        return {name for name in incomplete if found.has_both(name)}
 
     def _find(self, names: Collection[PairName] | None) -> BucketListing:
         """Look for pairs, by their names or by a listing, and add what is new to the listing.
@@ -346,7 +350,7 @@ class Bucket:
                 self._forget(name)
         else:
             found = find_objects(location, names)
-        changed = self.listing.names_of_new(found)
+        changed = self.listing.new_names(found)
         if changed:
             self.listing = self.listing.with_objects(found)
             for name in changed:
@@ -363,18 +367,18 @@ def _lacks_object(pair: StoredPair) -> bool:
     return pair.data is None or isinstance(pair.error, MissingObjectError)
 
 
-def in_order(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
+def sort_copies(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
     """Copies by ledger id, then from the newest to the oldest."""
     newest_first = sorted(copies, key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
     return sorted(newest_first, key=lambda copy: copy.name.ledger_id)
 
 
-def read_bucket(location: Location, *, known: BucketContents | None = None) -> BucketContents:
+def read_bucket(location: Location, *, previous: BucketContents | None = None) -> BucketContents:
     """List the bucket and read the index object of every ledger in it.
 
     Args:
         location: The bucket, prefix or folder.
-        known: What an earlier call gave; index objects that have not changed since, by what the
+        previous: What an earlier call gave; index objects that have not changed since, by what the
             listing says of them, are not read again.
 
     Raises:
@@ -382,4 +386,4 @@ def read_bucket(location: Location, *, known: BucketContents | None = None) -> B
         StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
             that lies in the store.
     """
-    return Bucket(list_bucket(location), known.copies if known else ()).open_all()
+    return Bucket(list_bucket(location), previous.copies if previous else ()).open_all()

@@ -51,7 +51,7 @@ class BucketListing:
         """Return whether a later listing has no index object that this lacks."""
         return later.indexes.keys() <= self.indexes.keys()
 
-    def names_of_new(self, later: BucketListing) -> set[PairName]:
+    def new_names(self, later: BucketListing) -> set[PairName]:
         """Return the names of the pairs of which a later listing has an object that this lacks."""
         indexes = later.indexes.keys() - self.indexes.keys()
         return indexes | (later.data.keys() - self.data.keys())
@@ -60,14 +60,14 @@ class BucketListing:
         """Return the same listing with objects that were found later; removes none of its own."""
         return replace(
             self,
-            indexes=_in_order({**later.indexes, **self.indexes}),
+            indexes=_sort_indexes({**later.indexes, **self.indexes}),
             data={**later.data, **self.data},
         )
 
     @cached_property
-    def places(self) -> Mapping[PairName, int]:
+    def positions(self) -> Mapping[PairName, int]:
         """The position of each pair that has an index object in their order."""
-        return {name: place for place, name in enumerate(self.indexes)}
+        return {name: position for position, name in enumerate(self.indexes)}
 
     @cached_property
     def by_ledger_id(self) -> Mapping[int | None, list[PairName]]:
@@ -88,13 +88,13 @@ def list_bucket(location: Location) -> BucketListing:
         MissingObjectError: There is no such folder, or no object below the prefix.
         StorageError: The bucket cannot be listed.
     """
-    listed = [(info, parse_name(info.name)) for info in location.list_objects()]
-    named = [(info, parsed) for info, parsed in listed if parsed is not None]
+    objects = [(info, parse_name(info.name)) for info in location.list_objects()]
+    parsed_objects = [(info, parsed) for info, parsed in objects if parsed is not None]
     return BucketListing(
         location,
-        _in_order({each.name: info for info, each in named if each.is_index}),
-        {each.name: info for info, each in named if not each.is_index},
-        tuple(info for info, parsed in listed if parsed is None),
+        _sort_indexes({each.name: info for info, each in parsed_objects if each.is_index}),
+        {each.name: info for info, each in parsed_objects if not each.is_index},
+        tuple(info for info, parsed in objects if parsed is None),
     )
 
 
@@ -141,7 +141,7 @@ def find_objects(location: Location, names: Collection[PairName]) -> BucketListi
     )
 
 
-def _in_order(indexes: Mapping[PairName, ObjectInfo]) -> dict[PairName, ObjectInfo]:
+def _sort_indexes(indexes: Mapping[PairName, ObjectInfo]) -> dict[PairName, ObjectInfo]:
     """Index objects in the order of `BucketListing.indexes`."""
     newest_first = sorted(indexes.items(), key=lambda each: age_rank(*each), reverse=True)
     return dict(sorted(newest_first, key=_ledger_rank))

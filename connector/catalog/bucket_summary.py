@@ -27,25 +27,25 @@ _DEEPEST: Final = 5
 _MOST_LISTINGS: Final = 16
 
 
-def what_lies_there(bucket: Bucket) -> str:
+def describe_contents(bucket: Bucket) -> str:
     """The URL, how many ledgers are there, and if there are none, what is there instead.
 
     Sends one request if there are none, for the folders, and a few that look for MapFiles in them.
     """
     listing = bucket.listing
-    place = str(listing.location)
+    url = str(listing.location)
     if bucket.copy_count:
-        return f"{place} has {counted(bucket.copy_count, 'offloaded ledger')}"
-    found = []
+        return f"{url} has {counted(bucket.copy_count, 'offloaded ledger')}"
+    parts = []
     unfinished = [each for each in bucket.unfinished if each.name.ledger_id is not None]
     if unfinished:
-        found.append(counted(len(unfinished), "data object") + " without an index object")
-    for kind, count in Counter(map(kind_of, bucket.nameless)).items():
-        found.append(f"{counted(count, kind.unit)} of {kind.title}")
-    others = [info.name for info in listing.foreign]
-    others += [each.data.name for each in bucket.unfinished if each.name.ledger_id is None]
-    if others:
-        found.append(f"{counted(len(others), 'other object')} ({_some(others)})")
+        parts.append(counted(len(unfinished), "data object") + " without an index object")
+    for kind, count in Counter(map(kind_of, bucket.shared_pair_names)).items():
+        parts.append(f"{counted(count, kind.unit)} of {kind.title}")
+    other_names = [info.name for info in listing.foreign]
+    other_names += [each.data.name for each in bucket.unfinished if each.name.ledger_id is None]
+    if other_names:
+        parts.append(f"{counted(len(other_names), 'other object')} ({_some(other_names)})")
     try:
         folders = listing.location.list_folders()
     except PulsarOffloadError:
@@ -53,12 +53,12 @@ def what_lies_there(bucket: Bucket) -> str:
         folders = []
     map_file = _map_file(listing.location, folders)
     if map_file is not None:
-        found.append(f"{_MAP_FILES} ({printable(map_file)})")
+        parts.append(f"{_MAP_FILES} ({printable(map_file)})")
     elif folders:
-        found.append(f"{counted(len(folders), 'folder')} ({_some(folders)})")
-    if not found:
-        return f"nothing lies at {place}"
-    return f"{place} has no offloaded ledger, but {' and '.join(found)}"
+        parts.append(f"{counted(len(folders), 'folder')} ({_some(folders)})")
+    if not parts:
+        return f"nothing lies at {url}"
+    return f"{url} has no offloaded ledger, but {' and '.join(parts)}"
 
 
 def check_no_map_files(bucket: Bucket) -> None:
@@ -67,7 +67,7 @@ def check_no_map_files(bucket: Bucket) -> None:
     Raises:
         UnsupportedFormatError: It has MapFiles.
     """
-    text = what_lies_there(bucket)
+    text = describe_contents(bucket)
     if _MAP_FILES in text:
         message = f"{text}, which cannot be read yet"
         raise UnsupportedFormatError(message)
@@ -78,19 +78,19 @@ def _map_file(location: Location, folders: Sequence[str]) -> str | None:
 
     It is `<tenant>/<namespace>/persistent/<topic>/<ledgerId>-<uuid>`, perhaps in another folder.
     """
-    waiting = [(location, "", name) for name in reversed(folders)]
+    stack = [(location, "", name) for name in reversed(folders)]
     for _ in range(_MOST_LISTINGS):
-        if not waiting:
+        if not stack:
             return None
-        parent, path, name = waiting.pop()
+        parent, path, name = stack.pop()
         path += name
         if _MAP_FILE.fullmatch(name):
             return path
         if path.count("/") >= _DEEPEST:
             continue
-        place = parent.child(name)
+        folder = parent.child(name)
         with suppress(PulsarOffloadError):
-            waiting += [(place, f"{path}/", each) for each in reversed(place.list_folders())]
+            stack += [(folder, f"{path}/", each) for each in reversed(folder.list_folders())]
     return None
 
 

@@ -20,20 +20,20 @@ from arrow_io.format.object_names import MAX_LEDGER_ID, tells_ledger
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.bucket import Bucket, Opening
 from connector.catalog.bucket_listing import list_bucket
-from connector.catalog.bucket_summary import what_lies_there
-from connector.catalog.kinds import nameless_error
-from connector.catalog.left_out import count_left_out
-from connector.catalog.live_cluster import LiveCluster, explaining, explaining_topic
+from connector.catalog.bucket_summary import describe_contents
+from connector.catalog.catalog_display import catalog_html, catalog_repr
+from connector.catalog.kinds import unattributed_error
+from connector.catalog.live_cluster import LiveCluster, explain_missing, explain_missing_in_topic
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
+from connector.catalog.read_gaps import count_read_gaps
 from connector.catalog.schemas.loading import load_schema
-from connector.catalog.shown_catalog import catalog_line, catalog_table
 from connector.catalog.snapshot.json import Snapshot
 from connector.catalog.snapshot.snapshot import (
     save_snapshot,
 )
 from connector.catalog.topic_copies import TopicCopies
-from connector.catalog.topic_ledgers import topic_of
+from connector.catalog.topic_ledgers import topic_with_ledger
 from connector.catalog.topic_lookup import TopicLookup
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.display.topic_metrics import TopicMetrics
@@ -59,10 +59,10 @@ if TYPE_CHECKING:
     ]
 
 
-def _place_of(statistics: str | os.PathLike[str]) -> str:
+def _statistics_location(statistics: str | os.PathLike[str]) -> str:
     """Where statistics are, for whoever reads this from another folder; without credentials."""
-    place = path_or_url("statistics", statistics)
-    return redacted_urls(place) if "://" in place else str(Path(place).absolute())
+    location = path_or_url("statistics", statistics)
+    return redacted_urls(location) if "://" in location else str(Path(location).absolute())
 
 
 class Catalog:
@@ -74,8 +74,8 @@ class Catalog:
         options: What it is opened with.
         bucket: What lies in the bucket.
         source: Where the metadata is read; None if there is none.
-        taken: When the bucket was listed.
-        elsewhere: Other buckets that are known already, by their names in the metadata.
+        listed_at: When the bucket was listed.
+        other_buckets: Other buckets that are known already, by their names in the metadata.
         earlier: The catalog as it was: what it read of objects, which never change, is not read
             again.
     """
@@ -86,23 +86,23 @@ class Catalog:
         bucket: Bucket,
         source: MetadataSource | None,
         *,
-        taken: datetime,
-        elsewhere: Mapping[str, Bucket] | None = None,
+        listed_at: datetime,
+        other_buckets: Mapping[str, Bucket] | None = None,
         earlier: Catalog | None = None,
     ) -> None:
         self.location = options.location
         self.bucket = bucket
-        self.taken = taken
+        self.listed_at = listed_at
         self.source = source
         self.unfinished: UnfinishedOffloads = (
             earlier.unfinished if earlier else UnfinishedOffloads(self.location)
         )
         self._options = options
-        self._elsewhere: OtherBuckets = OtherBuckets(
+        self._other_buckets: OtherBuckets = OtherBuckets(
             self.location,
             options.buckets or {},
-            known=elsewhere or {},
-            earlier=earlier._elsewhere if earlier else None,  # noqa: SLF001 - of its own class
+            known_buckets=other_buckets or {},
+            earlier=earlier._other_buckets if earlier else None,  # noqa: SLF001 - of its own class
         )
         self._ledgers: dict[TopicName, TopicLedgers] = {}
 
@@ -112,15 +112,15 @@ class Catalog:
 
     @cached_property
     def _lookup(self) -> TopicLookup:
-        return TopicLookup(self.bucket, self.source, self._copies, self._elsewhere)
+        return TopicLookup(self.bucket, self.source, self._copies, self._other_buckets)
 
     def __repr__(self) -> str:
         """The URL, and what was found there; sends no request, so the metadata is not asked."""
-        return catalog_line(self.bucket, has_metadata=self.source is not None)
+        return catalog_repr(self.bucket, has_metadata=self.source is not None)
 
     def _repr_html_(self) -> str:
         """The same as a table of the topics, as a notebook shows it."""
-        return catalog_table(repr(self), self.bucket)
+        return catalog_html(repr(self), self.bucket)
 
     @property
     def contents(self) -> BucketContents:
@@ -132,7 +132,7 @@ class Catalog:
         return self.bucket.open_all()
 
     @classmethod
-    def listed(cls, options: CatalogOptions, earlier: Catalog | None = None) -> Catalog:
+    def from_options(cls, options: CatalogOptions, earlier: Catalog | None = None) -> Catalog:
         """List a bucket, and open its metadata.
 
         Args:
@@ -150,14 +150,18 @@ class Catalog:
             if metadata is None
             else open_metadata_source(metadata, options=options.metadata_options)
         )
-        taken = datetime.now(UTC)
+        listed_at = datetime.now(UTC)
         listing = list_bucket(options.location)
         before = earlier.bucket if earlier else None
-        bucket = Bucket(listing, before.opened, before.looked) if before else Bucket(listing)
+        bucket = (
+            Bucket(listing, before.opened_copies, before.checked_listing)
+            if before
+            else Bucket(listing)
+        )
         if source is None:
             # Only index objects say which topics there are, and what they have.
             bucket.open_all()
-        return Catalog(options, bucket, source, taken=taken, earlier=earlier)
+        return Catalog(options, bucket, source, listed_at=listed_at, earlier=earlier)
 
     @property
     def statistics(self) -> str | None:
@@ -173,7 +177,7 @@ class Catalog:
             MissingObjectError: There is no such bucket or folder any more.
             StorageError: The bucket, or an index object, cannot be read.
         """
-        return Catalog.listed(self._options, earlier=self)
+        return Catalog.from_options(self._options, earlier=self)
 
     def relisted(self) -> Catalog:
         """The bucket as it is now; a snapshot's metadata stays what it is.
@@ -212,11 +216,11 @@ class Catalog:
                 written.
         """
         path = path_or_url("path", path)
-        statistics_place = self.statistics
+        statistics_location = self.statistics
         if statistics is not None:
-            statistics_place = _place_of(statistics)
-            place = self.location
-            open_existing_statistics(statistics, place.storage_options, trace=place.trace)
+            statistics_location = _statistics_location(statistics)
+            location = self.location
+            open_existing_statistics(statistics, location.storage_options, trace=location.trace)
         # This looks into other buckets too, so that they are saved as well.
         source, found = self.source, self.every_ledger()
         schemas: dict[TopicName, bytes] = {}
@@ -228,13 +232,13 @@ class Catalog:
             schemas = {base: answer for base, answer in answers.items() if answer is not None}
         snapshot = Snapshot(
             self.contents,
-            self._elsewhere.contents,
+            self._other_buckets.contents,
             found,
             source is not None,
             schemas,
             tuple(source.warnings) if source is not None else (),
-            self.taken,
-            statistics_place,
+            self.listed_at,
+            statistics_location,
         )
         save_snapshot(snapshot, path, storage_options)
 
@@ -263,7 +267,7 @@ class Catalog:
         Raises:
             PulsarOffloadError: The metadata, or an index object, cannot be read.
         """
-        if self._copies.look_at_all():
+        if self._copies.treat_all_as_strays():
             self._ledgers.clear()
         return self.ledgers_of(self.topics())
 
@@ -301,7 +305,7 @@ class Catalog:
         known = [each.metadata for each in self.ledgers_of(list(topics))]
         return Opening(
             self.bucket.listing.object_count,
-            tuple(self._copies.open_ahead(known)),
+            tuple(self._copies.prefetch(known)),
             sum(tells_ledger(each.name) for each in self.bucket.unfinished) if None in known else 0,
         )
 
@@ -320,12 +324,14 @@ class Catalog:
             topics=frozenset(str(each.topic) for each in known if each.metadata is not None),
         )
 
-    def explaining(self) -> AbstractContextManager[None]:
+    def explain_missing(self) -> AbstractContextManager[None]:
         """Explain objects that are missing while topics of this catalog are read.
 
-        See `connector.catalog.live_cluster.explaining`.
+        See `connector.catalog.live_cluster.explain_missing`.
         """
-        return explaining(self.cluster(), partial(topic_of, list(self._ledgers.values())))
+        return explain_missing(
+            self.cluster(), partial(topic_with_ledger, list(self._ledgers.values()))
+        )
 
     def metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """What the cluster says of one topic or partition; None if nothing is known.
@@ -356,18 +362,18 @@ class Catalog:
         """
         if self.source is None:
             return None
-        read: dict[bytes | None, TopicSchema | None] = {None: None}
-        found: dict[TopicSchema | None, TopicName] = {}
+        schemas: dict[bytes | None, TopicSchema | None] = {None: None}
+        topics_by_schema: dict[TopicSchema | None, TopicName] = {}
         for base in sorted({topic.base for topic in topics}, key=str):
             answer = self.source.schema_source(base)
-            if answer not in read:
+            if answer not in schemas:
                 # Answers with the same schemas may differ in when these were registered.
-                read[answer] = load_schema(answer or b"", schema_version=schema_version)
-            found.setdefault(read[answer], base)
-        if len(found) > 1:
+                schemas[answer] = load_schema(answer or b"", schema_version=schema_version)
+            topics_by_schema.setdefault(schemas[answer], base)
+        if len(topics_by_schema) > 1:
             first, second = (
                 f"{topic} ({schema.reader.type if schema else 'none'})"
-                for schema, topic in list(found.items())[:2]
+                for schema, topic in list(topics_by_schema.items())[:2]
             )
             message = (
                 f"the topics have different schemas, such as {first} and {second}: read each by"
@@ -375,7 +381,7 @@ class Catalog:
                 " bytes"
             )
             raise OptionError(message)
-        return next(iter(found), None)
+        return next(iter(topics_by_schema), None)
 
     def select(
         self,
@@ -396,8 +402,8 @@ class Catalog:
             first_ledger_id: First ledger that is asked for; what is wrong with others is passed
                 over.
             last_ledger_id: The last (inclusive).
-            more_partitions: If brokers give what is behind (`TopicLedgers.before_brokers`): tells,
-                by what is wanted and the topics that are known, further partitions.
+            more_partitions: If brokers give what is behind (`TopicLedgers.without_broker_ledgers`):
+                tells, by what is wanted and the topics that are known, further partitions.
 
         Raises:
             OptionError: Something wanted is not a topic name.
@@ -413,28 +419,28 @@ class Catalog:
             topics = select_topics(wanted, known)
             chosen = self.ledgers_of(topics)
         except TopicNotFoundError as not_found:
-            not_found.message += f"; {what_lies_there(self.bucket)}"
-            unsound = self.unattributed()
+            not_found.message += f"; {describe_contents(self.bucket)}"
+            unsound = self.unattributed_errors()
             if not unsound:
                 raise
             do = agreeing(len(unsound), "ledger does not tell its", "ledgers do not tell their")
             not_found.message += f"; {len(unsound)} unsound {do} topic, the first: {unsound[0]}"
             raise TopicNotFoundError(not_found.message) from unsound[0]
         counted = TopicMetrics() if metrics is None else metrics
-        asked_for = range(first_ledger_id, last_ledger_id + 1)
+        requested_ids = range(first_ledger_id, last_ledger_id + 1)
         if more_partitions is not None:
-            chosen = [each.before_brokers() for each in chosen]
+            chosen = [each.without_broker_ledgers() for each in chosen]
         if salvage:
             counted.substituted_ledgers += sum(len(each.substitutes) for each in chosen)
             chosen = [each.salvaged() for each in chosen]
-        count_left_out(
+        count_read_gaps(
             self.bucket,
             self.source,
             self.unfinished,
             chosen,
             counted,
-            asked_for=asked_for,
-            unattributed=self.unattributed,
+            requested_ids=requested_ids,
+            unattributed_errors=self.unattributed_errors,
             salvage=salvage,
         )
         return chosen
@@ -474,30 +480,30 @@ class Catalog:
         """
         options = self.location.storage_options if storage_options is None else storage_options
         known = open_statistics(statistics, options)
-        chosen = self.select(topics, salvage=True)
-        wanted = [
+        found = self.select(topics, salvage=True)
+        pending = [
             (str(each.topic), ledger)
-            for each in chosen
+            for each in found
             for ledger in unknown_ledgers(known, str(each.topic), each.data)
         ]
-        done: list[Analyzed] = []
+        results: list[Analyzed] = []
 
-        def tell(each: Analyzed) -> None:
-            done.append(each)
+        def report(each: Analyzed) -> None:
+            results.append(each)
             progress(each)
 
-        executor(known, wanted, tell, partial(explaining_topic, self.cluster(chosen)))
-        return done
+        executor(known, pending, report, partial(explain_missing_in_topic, self.cluster(found)))
+        return results
 
-    def unattributed(self) -> list[PulsarOffloadError]:
+    def unattributed_errors(self) -> list[PulsarOffloadError]:
         """What is wrong with ledgers that may belong to any topic, because nothing names theirs.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        nameless = self._copies.nameless_strays()
-        shares = [copy for copy in nameless if copy.is_shared]
-        newest = {copy.name.ledger_id: copy for copy in reversed(nameless) if copy not in shares}
+        strays = self._copies.strays_without_topic()
+        shares = [copy for copy in strays if copy.is_shared]
+        newest = {copy.name.ledger_id: copy for copy in reversed(strays) if copy not in shares}
         copies = self.bucket.copies_of(newest)
         sound = {copy.name.ledger_id for copy in copies if copy.ledger is not None}
         errors = [
@@ -505,8 +511,6 @@ class Catalog:
             for ledger_id, copy in newest.items()
             if ledger_id not in sound and copy.error is not None
         ]
-        broken = (
-            each.error for each in self.bucket.nameless_pairs if each.error and not each.copies
-        )
-        nameless_ledgers = {each.name.ledger_id: each for each in shares}
-        return [*errors, *map(nameless_error, nameless_ledgers.values()), *broken]
+        broken = (each.error for each in self.bucket.shared_pairs if each.error and not each.copies)
+        share_by_ledger = {each.name.ledger_id: each for each in shares}
+        return [*errors, *map(unattributed_error, share_by_ledger.values()), *broken]

@@ -49,7 +49,7 @@ def named_pairs(topic: TopicName, info: LedgerInfo) -> list[PairName]:
     return next((list(names) for names in found if names), [])
 
 
-def nameless_error(copy: LedgerCopy) -> CorruptIndexError:
+def unattributed_error(copy: LedgerCopy) -> CorruptIndexError:
     """Return the error for what a shared pair has of a ledger whose topic nothing names."""
     kind = kind_of(copy.pairs[0].name)
     message = (
@@ -61,7 +61,7 @@ def nameless_error(copy: LedgerCopy) -> CorruptIndexError:
     )
 
 
-def joined(copies: Sequence[LedgerCopy], info: LedgerInfo | None = None) -> list[LedgerCopy]:
+def join_shares(copies: Sequence[LedgerCopy], info: LedgerInfo | None = None) -> list[LedgerCopy]:
     """Put together the shares of one ledger that belong together.
 
     Args:
@@ -69,11 +69,12 @@ def joined(copies: Sequence[LedgerCopy], info: LedgerInfo | None = None) -> list
         info: What the metadata says of it; None: all shares may be of it.
 
     Returns:
-        The copies that have their objects alone; then what `ObjectKind.joined` makes of the others.
+        The copies that have their objects alone; then what `ObjectKind.join_shares` makes of the
+            others.
     """
     found = [each for each in copies if not each.is_shared]
     shares = [each for each in copies if each.is_shared]
     for kind in KINDS if shares else ():
-        mine = [each for each in shares if kind_of(each.pairs[0].name) is kind]
-        found += kind.joined(mine, info) if mine else ()
+        kind_shares = [each for each in shares if kind_of(each.pairs[0].name) is kind]
+        found += kind.join_shares(kind_shares, info) if kind_shares else ()
     return found

@@ -29,14 +29,14 @@ class LedgerTimes:
     """When ledgers of a cluster were created and closed, to judge if another can be one of them.
 
     Args:
-        own: Copies of the cluster's own ledgers, which say when these were created.
+        own_copies: Copies of the cluster's own ledgers, which say when these were created.
         infos: What the metadata says of ledgers, such as when they were closed.
     """
 
-    def __init__(self, own: Collection[LedgerCopy], infos: Iterable[LedgerInfo]) -> None:
+    def __init__(self, own_copies: Collection[LedgerCopy], infos: Iterable[LedgerInfo]) -> None:
         created = {
             copy.name.ledger_id: metadata.ctime_ms
-            for copy in own
+            for copy in own_copies
             if (metadata := ledger_metadata_of(copy)) and metadata.ctime_ms is not None
         }
         closed = [(each.ledger_id, each.timestamp_ms) for each in infos if each.timestamp_ms]
@@ -52,17 +52,17 @@ class LedgerTimes:
         """Whether a ledger can have been created then: ids are given out in the order of time."""
         if created_ms is None:
             return True
-        before = bisect_left(self._ledger_ids, ledger_id)
-        behind = bisect_right(self._ledger_ids, ledger_id)
-        is_early = before > 0 and created_ms < self._latest_ms[before - 1] - _BROKER_CLOCKS_MS
+        left = bisect_left(self._ledger_ids, ledger_id)
+        right = bisect_right(self._ledger_ids, ledger_id)
+        is_early = left > 0 and created_ms < self._latest_ms[left - 1] - _BROKER_CLOCKS_MS
         is_late = (
-            behind < len(self._ledger_ids)
-            and created_ms > self._earliest_ms[behind] + _BROKER_CLOCKS_MS
+            right < len(self._ledger_ids)
+            and created_ms > self._earliest_ms[right] + _BROKER_CLOCKS_MS
         )
         return not is_early and not is_late
 
 
-def told_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
+def recorded_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
     """The cluster's name; None if nothing names it, as in a folder or a copy."""
     return (user_metadata or {}).get(CLUSTER_NAME_KEY) or None
 
@@ -82,7 +82,10 @@ def bookies_of(copy: LedgerCopy) -> set[str]:
 
 
 def is_foreign(
-    copy: LedgerCopy, info: LedgerInfo, own: Collection[LedgerCopy], infos: Iterable[LedgerInfo]
+    copy: LedgerCopy,
+    info: LedgerInfo,
+    own_copies: Collection[LedgerCopy],
+    infos: Iterable[LedgerInfo],
 ) -> bool:
     """Whether something shows that a copy of a ledger is another cluster's.
 
@@ -92,16 +95,16 @@ def is_foreign(
     Args:
         copy: The copy, whose index object is sound.
         info: What the metadata says of the ledger.
-        own: Copies of the topic's that are surely the cluster's own.
+        own_copies: Copies of the topic's that are surely the cluster's own.
         infos: What the metadata says of all ledgers of the topic.
     """
-    clusters = {_cluster_of(each) for each in own} - {None}
+    clusters = {_cluster_of(each) for each in own_copies} - {None}
     if clusters and _cluster_of(copy) not in {None, *clusters}:
         return True
     bookies = bookies_of(copy)
     if not bookies:
         return False
-    own_bookies = {bookie for each in own for bookie in bookies_of(each)}
+    own_bookies = {bookie for each in own_copies for bookie in bookies_of(each)}
     if own_bookies and own_bookies.isdisjoint(bookies):
         return True
     metadata = ledger_metadata_of(copy)
@@ -110,12 +113,12 @@ def is_foreign(
         return False
     closed_ms = info.timestamp_ms or created_ms
     is_late = created_ms > closed_ms + _BROKER_CLOCKS_MS
-    of_brokers = [each for each in own if bookies_of(each)]
+    broker_copies = [each for each in own_copies if bookies_of(each)]
     # One written without a broker has the times of its messages; so may those of which no copy is.
-    times = LedgerTimes(of_brokers, infos if len(of_brokers) == len(own) else ())
+    times = LedgerTimes(broker_copies, infos if len(broker_copies) == len(own_copies) else ())
     return is_late or not times.allow(info.ledger_id, created_ms)
 
 
 def _cluster_of(copy: LedgerCopy) -> str | None:
     ledger = copy.ledger or copy.cut
-    return None if ledger is None else told_cluster(ledger.user_metadata)
+    return None if ledger is None else recorded_cluster(ledger.user_metadata)

@@ -16,19 +16,19 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _T = TypeVar("_T")
-_KEPT_PAGES: Final = 8
+_CACHED_PAGES: Final = 8
 
 
 class LazySequence(Sequence[_T]):
     """A sequence that is equal to any other of the same items, and pickled as a tuple."""
 
-    def _item(self, place: int) -> _T:
+    def _item(self, index: int) -> _T:
         """The item at a place, from 0."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[_T]:
         """Each item, made anew."""
-        return (self._item(place) for place in range(len(self)))
+        return (self._item(index) for index in range(len(self)))
 
     @overload
     def __getitem__(self, key: int) -> _T: ...
@@ -38,10 +38,10 @@ class LazySequence(Sequence[_T]):
 
     def __getitem__(self, key: int | slice) -> _T | tuple[_T, ...]:
         """An item, or several as a tuple."""
-        places = range(len(self))[key]
-        if isinstance(places, int):
-            return self._item(places)
-        return tuple(map(self._item, places))
+        indices = range(len(self))[key]
+        if isinstance(indices, int):
+            return self._item(indices)
+        return tuple(map(self._item, indices))
 
     def __eq__(self, other: object) -> bool:
         """Whether the other has the same items."""
@@ -79,32 +79,32 @@ class LedgerPages(LazySequence[TopicLedger]):
     ) -> None:
         self._count = count
         self._page_ledgers = page_ledgers
-        self._page = lru_cache(_KEPT_PAGES)(read_page)
+        self._page = lru_cache(_CACHED_PAGES)(read_page)
         self._read_ledger = read_ledger
-        self._kept: Mapping[int, TopicLedger] = {}
+        self._pinned: Mapping[int, TopicLedger] = {}
 
-    def keep(self, places: Sequence[int]) -> tuple[TopicLedger, ...]:
+    def pin(self, indices: Sequence[int]) -> tuple[TopicLedger, ...]:
         """Make some ledgers now, and give them; they stay the same objects."""
-        self._kept = {place: self._item(place) for place in places}
-        return tuple(self._kept.values())
+        self._pinned = {index: self._item(index) for index in indices}
+        return tuple(self._pinned.values())
 
     def __len__(self) -> int:
         """How many ledgers there are."""
         return self._count
 
-    def _item(self, place: int) -> TopicLedger:
-        if place in self._kept:
-            return self._kept[place]
-        number, row = divmod(place, self._page_ledgers)
+    def _item(self, index: int) -> TopicLedger:
+        if index in self._pinned:
+            return self._pinned[index]
+        number, row = divmod(index, self._page_ledgers)
         page = self._page(number)
         # Read once: another thread may put the ledger there meanwhile.
         found = page[row]
         if not isinstance(found, TopicLedger):
-            found = page[row] = self._read_ledger(found, place)
+            found = page[row] = self._read_ledger(found, index)
         return found
 
 
-class Picked(LazySequence[_T]):
+class MappedLedgers(LazySequence[_T]):
     """Something of each ledger of a topic, but for some.
 
     Args:
@@ -116,16 +116,16 @@ class Picked(LazySequence[_T]):
     def __init__(
         self,
         ledgers: Sequence[TopicLedger],
-        left_out: Sequence[int],
-        pick: Callable[[TopicLedger], _T],
+        skipped: Sequence[int],
+        extract: Callable[[TopicLedger], _T],
     ) -> None:
         self._ledgers = ledgers
-        self._before = [place - number for number, place in enumerate(left_out)]
-        self._pick = pick
+        self._before = [index - number for number, index in enumerate(skipped)]
+        self._extract = extract
 
     def __len__(self) -> int:
         """How many there are."""
         return len(self._ledgers) - len(self._before)
 
-    def _item(self, place: int) -> _T:
-        return self._pick(self._ledgers[place + bisect_right(self._before, place)])
+    def _item(self, index: int) -> _T:
+        return self._extract(self._ledgers[index + bisect_right(self._before, index)])

@@ -31,7 +31,7 @@ class LiveCluster:
     metadata_options: Mapping[str, object] | None
     topics: frozenset[str]
 
-    def knowing(self, topic: str) -> LiveCluster:
+    def for_topic(self, topic: str) -> LiveCluster:
         """Return the same cluster, to be asked about one topic at most."""
         return replace(self, topics=self.topics & {topic})
 
@@ -48,8 +48,8 @@ class LiveCluster:
 
 
 @contextmanager
-def explaining(
-    cluster: LiveCluster | None, topic_of: Callable[[int], str | None]
+def explain_missing(
+    cluster: LiveCluster | None, find_topic: Callable[[int], str | None]
 ) -> Iterator[None]:
     """Explain objects that are missing while topics are read.
 
@@ -57,25 +57,27 @@ def explaining(
 
     Args:
         cluster: The cluster; None if the metadata is not live: then nothing is explained.
-        topic_of: Returns the topic that has a ledger of this id, if one has.
+        find_topic: Returns the topic that has a ledger of this id, if one has.
 
     Raises:
         TrimmedEntriesError: An object was missing, and the cluster has trimmed its ledger.
     """
     try:
         yield
-    except MissingObjectError as missing:
-        if cluster is None or missing.ledger_id is None:
+    except MissingObjectError as error:
+        if cluster is None or error.ledger_id is None:
             raise
-        topic = topic_of(missing.ledger_id)
-        if topic is None or not cluster.has_trimmed(topic, missing.ledger_id):
+        topic = find_topic(error.ledger_id)
+        if topic is None or not cluster.has_trimmed(topic, error.ledger_id):
             raise
         message = "the cluster trimmed the ledger since the topic was opened: open it again"
         raise TrimmedEntriesError(
-            message, object_key=missing.object_key, ledger_id=missing.ledger_id
-        ) from missing
+            message, object_key=error.object_key, ledger_id=error.ledger_id
+        ) from error
 
 
-def explaining_topic(cluster: LiveCluster | None, topic: str) -> AbstractContextManager[None]:
-    """Explain objects that are missing while one topic is read; see `explaining`."""
-    return explaining(cluster, lambda _: topic)
+def explain_missing_in_topic(
+    cluster: LiveCluster | None, topic: str
+) -> AbstractContextManager[None]:
+    """Explain objects that are missing while one topic is read; see `explain_missing`."""
+    return explain_missing(cluster, lambda _: topic)

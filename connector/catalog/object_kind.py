@@ -94,7 +94,7 @@ class ObjectKind(Protocol[_Name, _Copy]):
             StorageError: An object cannot be read for a reason that lies in the store.
         """
 
-    def joined(self, copies: Sequence[_Copy], info: LedgerInfo | None) -> Sequence[LedgerCopy]:
+    def join_shares(self, copies: Sequence[_Copy], info: LedgerInfo | None) -> Sequence[LedgerCopy]:
         """Put together the shares of one ledger that several pairs of this kind have.
 
         Args:

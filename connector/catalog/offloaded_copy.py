@@ -25,9 +25,9 @@ from connector.catalog.object_kind import NamedObject
 from connector.catalog.snapshot_values import (
     base64_text,
     read_base64,
+    read_optional_number,
     read_text,
     read_texts,
-    read_whole,
 )
 from connector.inputs.topic_names import managed_ledger_owner
 
@@ -115,7 +115,7 @@ class OffloadedCopy(LedgerCopy):
         return self
 
 
-class _SavedCopies:
+class _OffloadedCopyForm:
     """The form of these copies in catalog snapshots (a `SnapshotForm`)."""
 
     def to_json(self, copy: OffloadedCopy) -> dict[str, Any]:
@@ -148,7 +148,7 @@ class _SavedCopies:
                 name,
                 read_index_block(read_base64(value["block"]), object_key=name.index_name),
                 tuple(map(read_text, value["warnings"])),
-                read_whole(value["cut_bytes"]),
+                read_optional_number(value["cut_bytes"]),
                 None if user_metadata is None else read_texts(user_metadata),
                 object_versions(index, data),
             )
@@ -169,7 +169,7 @@ class OffloadedObjects:
 
     title = "offload (PIP-17)"
     unit = "ledger"
-    snapshot_form = _SavedCopies()
+    snapshot_form = _OffloadedCopyForm()
     name_type = LedgerObjectName
 
     def parse(self, object_name: str) -> NamedObject | None:
@@ -207,16 +207,16 @@ class OffloadedObjects:
                 cut = ledger.cut_at(data.size_bytes)
                 ledger = ledger.with_data_size(data.size_bytes)
                 cut = None
-        except (FormatError, MissingObjectError) as unsound:
-            error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+        except (FormatError, MissingObjectError) as cause:
+            error = cause.located(object_key=name.index_name, ledger_id=name.ledger_id)
         if managed_ledger is None and not isinstance(error, MissingObjectError):
             metadata = location.user_metadata(name.index_name) or {}
             managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
         if managed_ledger is not None:
             try:
                 topic = managed_ledger_owner(managed_ledger)
-            except FormatError as unsound:
-                error = unsound.located(object_key=name.index_name, ledger_id=name.ledger_id)
+            except FormatError as cause:
+                error = cause.located(object_key=name.index_name, ledger_id=name.ledger_id)
         if data is None and error is None:
             message = f"the index object is there, its data object is not{OR_DELETION}"
             error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
@@ -225,7 +225,7 @@ class OffloadedObjects:
             error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
         return OffloadedCopy(name, index, data, topic, None if error else ledger, error, cut)
 
-    def joined(
+    def join_shares(
         self, copies: Sequence[OffloadedCopy], info: LedgerInfo | None
     ) -> Sequence[OffloadedCopy]:
         """Return the same copies: each is one of the whole ledger."""

@@ -63,12 +63,12 @@ def open_catalog(  # noqa: D417 - the decorator describes the options
         buckets=buckets,
     )
     if metadata is None and (metadata_options or buckets):
-        given = option_name("metadata_options" if metadata_options else "buckets")
-        message = f"{given} cannot be used without {option_name('metadata')}: give that too"
+        option = option_name("metadata_options" if metadata_options else "buckets")
+        message = f"{option} cannot be used without {option_name('metadata')}: give that too"
         raise OptionError(message)
     if not isinstance(metadata, str | os.PathLike) or not is_snapshot(metadata):
-        return Catalog.listed(options)
-    saved = load_snapshot(
+        return Catalog.from_options(options)
+    file = load_snapshot(
         os.fspath(metadata), options.location, buckets=buckets, storage_options=metadata_options
     )
-    return SnapshotCatalog(options, saved)
+    return SnapshotCatalog(options, file)

@@ -172,24 +172,24 @@ class StreamedSegments:
                 managed_ledger = metadata.get(MANAGED_LEDGER_NAME_KEY)
             if managed_ledger is not None:
                 topic = managed_ledger_owner(managed_ledger)
-        except (FormatError, MissingObjectError) as unsound:
-            error, segment = unsound.located(object_key=name.index_name), None
+        except (FormatError, MissingObjectError) as cause:
+            error, segment = cause.located(object_key=name.index_name), None
         return SegmentCopy(name, index, data, topic, segment, error)
 
-    def joined(
+    def join_shares(
         self, copies: Sequence[SegmentedCopy], info: LedgerInfo | None
     ) -> Sequence[SegmentedCopy]:
         """Put together the segments that metadata names for a ledger; if it names none, all."""
-        named = _named_segments(info)
-        uuids = {each.uuid for each in named}
-        mine = [each for each in copies if not named or each.name.uuid in uuids]
-        if not mine:
+        named_segments = _named_segments(info)
+        uuids = {each.uuid for each in named_segments}
+        selected = [each for each in copies if not named_segments or each.name.uuid in uuids]
+        if not selected:
             return copies
-        segments = [segment for each in mine for segment in each.pairs]
-        whole = segmented_copy(mine[0].name.ledger_id, segments, named)
-        topic = next((each.topic for each in mine if each.topic is not None), None)
-        whole = whole if topic is None else whole.with_topic(topic)
-        return [whole, *(each for each in copies if each not in mine)]
+        segments = [segment for each in selected for segment in each.pairs]
+        copy = segmented_copy(selected[0].name.ledger_id, segments, named_segments)
+        topic = next((each.topic for each in selected if each.topic is not None), None)
+        copy = copy if topic is None else copy.with_topic(topic)
+        return [copy, *(each for each in copies if each not in selected)]
 
 
 def _named_segments(info: LedgerInfo | None) -> Sequence[OffloadSegment]:
@@ -197,7 +197,7 @@ def _named_segments(info: LedgerInfo | None) -> Sequence[OffloadSegment]:
 
 
 def segmented_copy(
-    ledger_id: int, segments: Sequence[SegmentCopy], named: Sequence[OffloadSegment] = ()
+    ledger_id: int, segments: Sequence[SegmentCopy], named_segments: Sequence[OffloadSegment] = ()
 ) -> SegmentedCopy:
     """Put together what some segments have of a ledger.
 
@@ -205,23 +205,23 @@ def segmented_copy(
         ledger_id: The ledger.
         segments: Segments that have a share of it, at least one; of two that begin with the same
             entry, the first counts.
-        named: All segments that the metadata names, whether they are there or not.
+        named_segments: All segments that the metadata names, whether they are there or not.
     """
-    ends = {each.uuid: each.end_entry_id for each in named}
+    ends = {each.uuid: each.end_entry_id for each in named_segments}
     shares: list[SegmentShare] = []
     groups: list[LedgerGroup] = []
     errors: list[PulsarOffloadError] = []
-    here = {each.name.uuid for each in segments}
-    for uuid in (each for each in ends if each not in here):
+    present = {each.name.uuid for each in segments}
+    for uuid in (each for each in ends if each not in present):
         message = "the metadata names a segment of the ledger, and its index object is not there"
         key = SegmentName(uuid).index_name
         errors.append(MissingObjectError(message, object_key=key, ledger_id=ledger_id))
     for each in segments:
         if each.segment is None:
             continue
-        place = each.segment.share_indexes[ledger_id]
-        share = each.segment.shares[place]
-        groups.append(each.segment.index.groups[place])
+        position = each.segment.share_indexes[ledger_id]
+        share = each.segment.shares[position]
+        groups.append(each.segment.index.groups[position])
         errors += _errors(each, share)
         end = ends.get(each.name.uuid)
         if end is not None and share.first_entry_id <= end < share.last_entry_id:
@@ -229,8 +229,8 @@ def segmented_copy(
         shares.append(share)
     closed = [each for each in groups if each.is_closed]
     entries = max(each.entries for each in (closed or groups))
-    told = {(each.entries, each.size_bytes) for each in closed}
-    if len(told) > 1 or any(each.entries > entries for each in groups):
+    recorded_sizes = {(each.entries, each.size_bytes) for each in closed}
+    if len(recorded_sizes) > 1 or any(each.entries > entries for each in groups):
         message = "segments of the ledger say different numbers of its entries or bytes"
         key = segments[0].name.index_name
         errors.append(CorruptIndexError(message, object_key=key, ledger_id=ledger_id))
@@ -246,7 +246,7 @@ def segmented_copy(
     )
     for gap in data.gaps():
         # If the metadata names the segments, each that is missing has its own error.
-        gap.message += "" if named else OR_DELETION
+        gap.message += "" if named_segments else OR_DELETION
         errors.append(gap)
     by_uuid = {each.name.uuid: each for each in segments}
     ordered = dict.fromkeys((*(share.name.uuid for share in data.shares), *by_uuid))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.catalog import Catalog
-from connector.catalog.shown_catalog import counted_line
+from connector.catalog.catalog_display import counts_repr
 from connector.catalog.snapshot.snapshot_file import SnapshotBucket, SnapshotSource
 
 if TYPE_CHECKING:
@@ -29,33 +29,33 @@ class SnapshotCatalog(Catalog):
 
     Args:
         options: What it is opened with.
-        saved: The snapshot.
+        file: The snapshot.
     """
 
-    def __init__(self, options: CatalogOptions, saved: SnapshotFile) -> None:
-        self._saved = saved
+    def __init__(self, options: CatalogOptions, file: SnapshotFile) -> None:
+        self._file = file
         super().__init__(
             options,
-            SnapshotBucket(saved, None),
-            SnapshotSource(saved) if saved.has_metadata else None,
-            taken=saved.taken,
-            elsewhere=saved.other_buckets,
+            SnapshotBucket(file, None),
+            SnapshotSource(file) if file.has_metadata else None,
+            listed_at=file.listed_at,
+            other_buckets=file.other_buckets,
         )
 
     def __repr__(self) -> str:
         """The URL, and what was found there; reads nothing of any topic."""
-        saved = self._saved
-        return counted_line(
+        file = self._file
+        return counts_repr(
             self.location,
-            topics=saved.offloaded_topic_count,
-            ledgers=saved.ledger_count,
-            has_metadata=saved.has_metadata,
+            topics=file.offloaded_topic_count,
+            ledgers=file.ledger_count,
+            has_metadata=file.has_metadata,
         )
 
     @property
     def statistics(self) -> str | None:
         """Where statistics of the topics are, if that was saved."""
-        return self._saved.statistics
+        return self._file.statistics
 
     def refreshed(self) -> Catalog:
         """The same: a snapshot stays what it is."""
@@ -68,13 +68,13 @@ class SnapshotCatalog(Catalog):
             MissingObjectError: There is no such bucket or folder any more.
             StorageError: The bucket, or an index object, cannot be read.
         """
-        taken = datetime.now(UTC)
-        bucket = Bucket(list_bucket(self.location), self.bucket.opened)
-        return Catalog(self._options, bucket, self.source, taken=taken, earlier=self)
+        listed_at = datetime.now(UTC)
+        bucket = Bucket(list_bucket(self.location), self.bucket.opened_copies)
+        return Catalog(self._options, bucket, self.source, listed_at=listed_at, earlier=self)
 
     def _topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
         del namespaces
-        return set(self._saved.topics)
+        return set(self._file.topics)
 
     def every_ledger(self) -> list[TopicLedgers]:
         """The ledgers of all topics."""
@@ -82,8 +82,8 @@ class SnapshotCatalog(Catalog):
 
     def ledgers_of(self, topics: Sequence[TopicName]) -> list[TopicLedgers]:
         """The ledgers of each topic."""
-        return [self._saved.ledgers(topic) for topic in topics]
+        return [self._file.ledgers(topic) for topic in topics]
 
-    def unattributed(self) -> list[PulsarOffloadError]:
+    def unattributed_errors(self) -> list[PulsarOffloadError]:
         """What is wrong with ledgers that may belong to any topic, because nothing names theirs."""
-        return super().unattributed() if self._saved.has_nameless else []
+        return super().unattributed_errors() if self._file.has_copies_without_topic else []

@@ -61,20 +61,24 @@ def read_flag(value: object) -> bool:
     return value
 
 
-def read_told_flag(value: object) -> bool | None:
+def read_optional_flag(value: object) -> bool | None:
     """Read a flag that may not be known."""
     return None if value is None else read_flag(value)
 
 
-def read_number(value: object, *, least: int = 0) -> int:
-    """Read a whole number in `least` … 2^63 - 1."""
-    if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= MAX_LEDGER_ID:
-        message = f"something else where a number in {least} … 2^63 - 1 must stand"
+def read_number(value: object, *, minimum: int = 0) -> int:
+    """Read a whole number in `minimum` … 2^63 - 1."""
+    if (
+        not isinstance(value, int)
+        or isinstance(value, bool)
+        or not minimum <= value <= MAX_LEDGER_ID
+    ):
+        message = f"something else where a number in {minimum} … 2^63 - 1 must stand"
         raise CorruptSnapshotError(message)
     return value
 
 
-def read_whole(value: object) -> int | None:
+def read_optional_number(value: object) -> int | None:
     """Read a whole number from 0 on that may not be known."""
     return None if value is None else read_number(value)
 
@@ -114,9 +118,9 @@ def read_info(value: list[Any], expected: str | None = None) -> ObjectInfo:
     if expected not in {None, name}:
         message = f"another object than {expected}"
         raise CorruptSnapshotError(message)
-    when = None if modified is None else read_time(modified)
-    known = None if version is None else _read_version(*version)
-    return ObjectInfo(read_text(name), read_number(size_bytes), when, known)
+    modified_time = None if modified is None else read_time(modified)
+    parsed_version = None if version is None else _read_version(*version)
+    return ObjectInfo(read_text(name), read_number(size_bytes), modified_time, parsed_version)
 
 
 def _read_version(value: object, modified: object = None) -> ObjectVersion:
@@ -125,17 +129,17 @@ def _read_version(value: object, modified: object = None) -> ObjectVersion:
     return WriteTime(read_number(value), read_time(modified))
 
 
-def read_error(kind: str, message: str, place: dict[str, Any]) -> PulsarOffloadError:
+def read_error(kind: str, message: str, fields: dict[str, Any]) -> PulsarOffloadError:
     """Read what `error_json` gave."""
-    known = getattr(errors, kind, None)
-    if not isinstance(known, type) or not issubclass(known, PulsarOffloadError):
+    error_class = getattr(errors, kind, None)
+    if not isinstance(error_class, type) or not issubclass(error_class, PulsarOffloadError):
         message = f"an error of an unknown class {kind!r}"
         raise CorruptSnapshotError(message)
-    key = place["object_key"]
-    return known(
+    key = fields["object_key"]
+    return error_class(
         read_text(message),
         object_key=None if key is None else read_text(key),
-        ledger_id=read_whole(place["ledger_id"]),
-        entry_id=read_whole(place["entry_id"]),
-        offset=read_whole(place["offset"]),
+        ledger_id=read_optional_number(fields["ledger_id"]),
+        entry_id=read_optional_number(fields["entry_id"]),
+        offset=read_optional_number(fields["offset"]),
     )

@@ -83,7 +83,7 @@ LEDGER_SCHEMA = pa.schema(
         "problems": TEXTS,
     }
 )
-"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerStanding`); its
+"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerState`); its
 entries (both ends inclusive); bytes of the data object, and of the entries alone, which the
 metadata gives too for a ledger that is not in the bucket; when it was created, closed and
 offloaded; and to where. What is not known is null."""
@@ -138,8 +138,8 @@ def counted_topics(topics: Iterable[TopicName]) -> str:
     """
     each = set(topics)
     partitions = sum(topic.partition >= 0 for topic in each)
-    told = counted(len({topic.base for topic in each}), "topic")
-    return f"{told} with {counted(partitions, 'partition')}" if partitions else told
+    text = counted(len({topic.base for topic in each}), "topic")
+    return f"{text} with {counted(partitions, 'partition')}" if partitions else text
 
 
 def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
@@ -185,7 +185,7 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
 
     With `topic`, only objects of ledgers of these topics.
     """
-    wanted = None if topic is None else set(select_topics(topic, catalog.topics()))
+    selected = None if topic is None else set(select_topics(topic, catalog.topics()))
     contents = catalog.contents
     rows = [row for pair in contents.pairs for row in _object_rows(pair)]
     rows += [
@@ -195,9 +195,9 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
         for each in contents.unfinished
     ]
     rows += [_object_row(info, "foreign") for info in contents.foreign]
-    if wanted is not None:
-        named = {(str(each), each.partition) for each in wanted}
-        rows = [row for row in rows if (row["topic"], row["partition"]) in named]
+    if selected is not None:
+        selected_names = {(str(each), each.partition) for each in selected}
+        rows = [row for row in rows if (row["topic"], row["partition"]) in selected_names]
     rows.sort(key=lambda row: row["object"])
     return table_of(rows, OBJECT_SCHEMA)
 
@@ -224,13 +224,13 @@ def zones_table(
         PulsarOffloadError: The metadata, an index object or the statistics cannot be read.
     """
     topics = _selected(catalog, topic)
-    place = catalog.location
-    opened = open_existing_statistics(statistics, place.storage_options, trace=place.trace)
+    location = catalog.location
+    store = open_existing_statistics(statistics, location.storage_options, trace=location.trace)
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
-    problems = list(opened.problems)
+    problems = list(store.problems)
     tables = [KNOWN_ZONE_SCHEMA.empty_table()]
     names = pa.array((str(each.topic) for each in topics), pa.string())
-    for file in opened.files:
+    for file in store.files:
         ledgers = file.ledgers
         if topic is not None:
             ledgers = ledgers.filter(pc.is_in(ledgers.column("topic"), value_set=names))
@@ -276,18 +276,18 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
     ledgers = [ledger for part in parts for ledger in part.ledgers]
     pending = [ledger for part in parts for ledger in part.pending]
     problems = [problem for part in parts for problem in problems_of(part)]
-    is_known = any(part.metadata is not None for part in parts)
+    has_metadata = any(part.metadata is not None for part in parts)
     return {
         "topic": name,
         "partitions": sum(part.topic.partition >= 0 for part in parts),
         "ledgers": len(ledgers),
         "entries": _storable(sum(ledger.entry_count for ledger in ledgers)),
         "bytes": _storable(sum(ledger.data.stored_bytes for ledger in ledgers)),
-        "pending_ledgers": len(pending) if is_known else None,
+        "pending_ledgers": len(pending) if has_metadata else None,
         "pending_entries": (
-            _storable(sum(ledger.entries or 0 for ledger in pending)) if is_known else None
+            _storable(sum(ledger.entries or 0 for ledger in pending)) if has_metadata else None
         ),
-        "unlisted_ledgers": sum(len(part.unknown) for part in parts) if is_known else None,
+        "unlisted_ledgers": sum(len(part.unknown) for part in parts) if has_metadata else None,
         "unsound": len(problems),
         "problems": problems,
     }
@@ -298,12 +298,12 @@ def _zones_of(file: ZoneFile, ledgers: pa.Table, objects: DataObjects) -> list[p
     columns = KNOWN_ZONE_SCHEMA.names[:-1]
     parts = []
     for groups, rows in file.row_groups_of(ledgers):
-        read = file.zones(groups, columns).select(columns)
-        parts += [read.slice(*each) for each in rows]
-    same = objects.are_same(ledgers)
+        zones = file.zones(groups, columns).select(columns)
+        parts += [zones.slice(*each) for each in rows]
+    are_current = objects.are_same(ledgers)
     return [
-        part.append_column("is_current", pa.repeat(is_same, part.num_rows))
-        for part, is_same in zip(parts, same.to_pylist(), strict=True)
+        part.append_column("is_current", pa.repeat(is_current, part.num_rows))
+        for part, is_current in zip(parts, are_current.to_pylist(), strict=True)
     ]
 
 
@@ -331,12 +331,12 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
     }
     if ledger.info is not None:
         row["entry_bytes"] = ledger.info.size_bytes
-        row["closed"] = _told_time(ledger.info.timestamp_ms)
+        row["closed"] = _optional_time(ledger.info.timestamp_ms)
         offload = ledger.info.offload
         if offload is not None:
             row |= {"driver": offload.driver, "bucket": offload.bucket}
             row |= {"uuid": str(offload.uuid) if offload.uuid else None}
-            row["offloaded"] = _told_time(offload.timestamp_ms)
+            row["offloaded"] = _optional_time(offload.timestamp_ms)
     if ledger.copy is not None:
         row["uuid"] = str(ledger.copy.name.uuid)
         row["bytes"] = ledger.copy.data_bytes
@@ -355,7 +355,7 @@ def _read_row(ledger: OpenLedger) -> Row:
         "last_entry_id": ledger.last_entry_id,
         "blocks": sum(part.block_count for part in ledger.parts),
         "entry_bytes": ledger.length_bytes,
-        "created": None if metadata is None else _told_time(metadata.ctime_ms),
+        "created": None if metadata is None else _optional_time(metadata.ctime_ms),
         "cluster": (ledger.user_metadata or {}).get(CLUSTER_NAME_KEY),
         "warnings": list(ledger.warnings),
     }
@@ -390,13 +390,13 @@ def _block_rows(topic: TopicLedgers, ledger: OpenLedger) -> Iterable[Row]:
 
 
 def _object_rows(pair: StoredPair) -> Iterator[Row]:
-    place: Row = {"uuid": str(pair.name.uuid), "ledger_id": pair.name.ledger_id}
+    owner: Row = {"uuid": str(pair.name.uuid), "ledger_id": pair.name.ledger_id}
     if pair.topic is not None:
         partition = pair.topic.partition if isinstance(pair.topic, TopicName) else None
-        place |= {"topic": str(pair.topic), "partition": partition}
+        owner |= {"topic": str(pair.topic), "partition": partition}
     for info, kind in ((pair.index, "index"), (pair.data, "data")):
         if info is not None:
-            yield _object_row(info, kind) | place
+            yield _object_row(info, kind) | owner
 
 
 def _object_row(
@@ -414,6 +414,6 @@ def _object_row(
     }
 
 
-def _told_time(milliseconds: int | None) -> datetime | None:
+def _optional_time(milliseconds: int | None) -> datetime | None:
     """A time of Pulsar's, which writes 0 if it knows none."""
     return time_of(milliseconds) if milliseconds else None

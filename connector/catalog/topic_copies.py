@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     CopiesByTopic = Mapping[AnyTopic | None, list[LedgerCopy]]
 
-_FEW: Final = 16
+_MAX_STRAYS_READ: Final = 16
 """Up to so many strays are read; only for more, other namespaces are listed to spare that."""
 
 
@@ -42,13 +42,13 @@ class TopicCopies:
         self._source = source
         self._lock = threading.Lock()
         self._namespaces: set[str] = set()
-        self._knows_all = False
+        self._is_narrowed = False
         self._strays = bucket.names
         self._stray_copies: tuple[Collection[object], CopiesByTopic] = ((), {})
         self._segment_ledgers: tuple[object, Counter[TopicName]] = (None, Counter())
-        self._every_copy: tuple[object, CopiesByTopic] = (None, {})
+        self._bucket_copies: tuple[object, CopiesByTopic] = (None, {})
 
-    def of_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
+    def find_by_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
         """The copies of a topic that has metadata; those of one ledger from the newest on.
 
         They are the copies that name the topic, and those that the metadata names, even if they
@@ -59,9 +59,9 @@ class TopicCopies:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         topic, ledger_ids = metadata.topic, {info.ledger_id for info in metadata.ledgers}
-        begun = {info.ledger_id for info in metadata.ledgers if info.offload is None}
+        without_offload = {info.ledger_id for info in metadata.ledgers if info.offload is None}
         # Segments need not name their topic, and the admin API does not name segments.
-        untold = begun | {
+        without_uuids = without_offload | {
             info.ledger_id for info in metadata.ledgers if info.offload and not info.offload.uuids
         }
         named = metadata.named_attempts
@@ -70,22 +70,25 @@ class TopicCopies:
             for copy in self._bucket.copies_of(ledger_ids)
             if copy.topic == topic
             or (copy.name.ledger_id, copy.name.uuid) in named
-            or (copy.topic is None and copy.name.ledger_id in (untold if copy.is_shared else begun))
+            or (
+                copy.topic is None
+                and copy.name.ledger_id in (without_uuids if copy.is_shared else without_offload)
+            )
         ]
-        strays = self._of_strays().get(topic, ())
+        strays = self._copies_of_strays().get(topic, ())
         found = [*listed, *(copy for copy in strays if copy.name.ledger_id not in ledger_ids)]
         return [each.with_topic(topic) for each in found]
 
-    def of_bucket(self, topic: TopicName) -> list[LedgerCopy]:
+    def find_in_bucket(self, topic: TopicName) -> list[LedgerCopy]:
         """The copies of a topic that has no metadata: all in the bucket that name it.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
         contents = self._bucket.open_all()
-        if self._every_copy[0] is not contents:
-            self._every_copy = contents, _by_topic(contents.copies)
-        return self._every_copy[1].get(topic, [])
+        if self._bucket_copies[0] is not contents:
+            self._bucket_copies = contents, _by_topic(contents.copies)
+        return self._bucket_copies[1].get(topic, [])
 
     def stray_topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
         """The topics that are named by copies which the metadata of no topic names.
@@ -96,16 +99,16 @@ class TopicCopies:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        self._ask_about(namespaces)
-        return {topic for topic in self._of_strays() if isinstance(topic, TopicName)}
+        self._narrow_strays(namespaces)
+        return {topic for topic in self._copies_of_strays() if isinstance(topic, TopicName)}
 
-    def nameless_strays(self) -> list[LedgerCopy]:
+    def strays_without_topic(self) -> list[LedgerCopy]:
         """The copies that name no topic, of those that the metadata of no topic names.
 
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        return self._of_strays().get(None, [])
+        return self._copies_of_strays().get(None, [])
 
     def segment_ledgers(self, topic: TopicName) -> int:
         """Return how many ledgers the segments of a topic's scalable successor have (Pulsar 5.0).
@@ -119,9 +122,9 @@ class TopicCopies:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        strays = self._of_strays()
-        known, counts = self._segment_ledgers
-        if known is not strays:
+        strays = self._copies_of_strays()
+        counted_strays, counts = self._segment_ledgers
+        if counted_strays is not strays:
             counts = Counter()
             for owner, copies in strays.items():
                 if isinstance(owner, ForeignTopic) and owner.migrated_topic is not None:
@@ -129,7 +132,7 @@ class TopicCopies:
             self._segment_ledgers = strays, counts
         return counts[topic.base]
 
-    def look_at_all(self) -> bool:
+    def treat_all_as_strays(self) -> bool:
         """Take every copy for a stray from now on; gives whether that changes anything.
 
         Raises:
@@ -138,14 +141,14 @@ class TopicCopies:
         self._bucket.open_all()
         with self._lock:
             is_new = len(self._strays) < len(self._bucket.names)
-            self._strays, self._knows_all = self._bucket.names, True
+            self._strays, self._is_narrowed = self._bucket.names, True
             return is_new
 
-    def open_ahead(self, known: Iterable[TopicMetadata | None]) -> list[LedgerCopy]:
+    def prefetch(self, metadata: Iterable[TopicMetadata | None]) -> list[LedgerCopy]:
         """Read together all index objects that topics take, which each would read by itself.
 
         Args:
-            known: The metadata of each topic; None for one that has none.
+            metadata: The metadata of each topic; None for one that has none.
 
         Returns:
             The copies, by ledger id, then from the newest to the oldest.
@@ -153,39 +156,39 @@ class TopicCopies:
         Raises:
             StorageError: An index object cannot be read for a reason that lies in the store.
         """
-        topics = list(known)
-        if any(each is None for each in topics):
+        entries = list(metadata)
+        if any(each is None for each in entries):
             return list(self._bucket.open_all().copies)
-        self._ask_about({each.topic.full_namespace for each in topics if each is not None})
-        ids = {info.ledger_id for each in topics if each is not None for info in each.ledgers}
+        self._narrow_strays({each.topic.full_namespace for each in entries if each is not None})
+        ids = {info.ledger_id for each in entries if each is not None for info in each.ledgers}
         return self._bucket.copies({*self._bucket.names_of(ids), *self._strays})
 
-    def _of_strays(self) -> CopiesByTopic:
+    def _copies_of_strays(self) -> CopiesByTopic:
         strays = self._strays
         if self._stray_copies[0] is not strays:
             self._stray_copies = strays, _by_topic(self._bucket.copies(strays))
         return self._stray_copies[1]
 
-    def _ask_about(self, namespaces: Collection[str] | None) -> None:
+    def _narrow_strays(self, namespaces: Collection[str] | None) -> None:
         """Find out which attempts the metadata of topics names; the others are strays.
 
         To list the topics of other namespaces takes time, and rights that a reader of one need not
         have. So they are asked about only if that spares more.
         """
         with self._lock:
-            if self._source is None or self._knows_all:
+            if self._source is None or self._is_narrowed:
                 return
             if namespaces is not None:
                 new = set(namespaces) - self._namespaces
                 if not new:
                     return
-                self._drop_named(self._source, new)
+                self._remove_named(self._source, new)
                 self._namespaces |= new
-            if namespaces is None or len(self._strays) > _FEW:
-                self._drop_named(self._source, None)
-                self._knows_all = True
+            if namespaces is None or len(self._strays) > _MAX_STRAYS_READ:
+                self._remove_named(self._source, None)
+                self._is_narrowed = True
 
-    def _drop_named(self, source: MetadataSource, namespaces: Collection[str] | None) -> None:
+    def _remove_named(self, source: MetadataSource, namespaces: Collection[str] | None) -> None:
         try:
             named = source.named_attempts(namespaces, most_topics=len(self._strays))
         except PulsarOffloadError:

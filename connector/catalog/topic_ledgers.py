@@ -26,7 +26,7 @@ from arrow_io.errors import (
     MissingObjectError,
     PulsarOffloadError,
 )
-from connector.catalog.kinds import joined, named_pairs
+from connector.catalog.kinds import join_shares, named_pairs
 from connector.catalog.ledger_origin import is_foreign
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
 
-class LedgerStanding(StrEnum):
+class LedgerState(StrEnum):
     """Where a ledger of a topic is."""
 
     OFFLOADED = "offloaded"
@@ -67,22 +67,22 @@ class LedgerStanding(StrEnum):
     @property
     def is_readable(self) -> bool:
         """Whether the topic has the ledger, and the bucket has it whole."""
-        return self in {LedgerStanding.OFFLOADED, LedgerStanding.BOTH}
+        return self in {LedgerState.OFFLOADED, LedgerState.BOTH}
 
     @property
     def is_pending(self) -> bool:
         """Whether it is in BookKeeper only."""
-        return self in {LedgerStanding.BOOKKEEPER, LedgerStanding.OFFLOADING, LedgerStanding.OPEN}
+        return self in {LedgerState.BOOKKEEPER, LedgerState.OFFLOADING, LedgerState.OPEN}
 
     @property
     def is_lost(self) -> bool:
         """Whether the topic has the ledger, and it can be read nowhere."""
-        return self in {LedgerStanding.MISSING, LedgerStanding.UNSOUND}
+        return self in {LedgerState.MISSING, LedgerState.UNSOUND}
 
     @property
     def is_stray(self) -> bool:
         """Whether it lies in the bucket, and is not the topic's."""
-        return self in {LedgerStanding.TRIMMED, LedgerStanding.UNKNOWN}
+        return self in {LedgerState.TRIMMED, LedgerState.UNKNOWN}
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,7 @@ class TopicLedger:
     """
 
     ledger_id: int
-    state: LedgerStanding
+    state: LedgerState
     info: LedgerInfo | None = None
     copy: LedgerCopy | None = None
     others: tuple[LedgerCopy, ...] = ()
@@ -153,7 +153,7 @@ class TopicLedgers:
         """
         return tuple(ledger.data for ledger in self.ledgers)
 
-    def doubted(self, error: PulsarOffloadError) -> TopicLedgers:
+    def with_metadata_error(self, error: PulsarOffloadError) -> TopicLedgers:
         """The same topic, whose metadata cannot be read, so that it may not be whole."""
         return replace(self, problems=(error, *self.problems), metadata_error=error)
 
@@ -239,21 +239,21 @@ class TopicLedgers:
         lost = tuple(error for error in self.problems if error.ledger_id not in found)
         return replace(self, ledgers=ledgers, problems=lost, cut=())
 
-    def before_brokers(self) -> TopicLedgers:
+    def without_broker_ledgers(self) -> TopicLedgers:
         """The same topic up to the first ledger that is not read of a bucket, and has entries.
 
         Brokers have all that is behind: what is in BookKeeper only, and what was offloaded since
         the metadata was read.
         """
-        listed = [each for each in self.unread if each.info is not None]
-        of_brokers = [
+        listed_ledgers = [each for each in self.unread if each.info is not None]
+        broker_ledger_ids = [
             each.ledger_id
-            for each in listed
-            if each.state.is_pending or each.state is LedgerStanding.UNKNOWN
+            for each in listed_ledgers
+            if each.state.is_pending or each.state is LedgerState.UNKNOWN
         ]
-        if not of_brokers:
+        if not broker_ledger_ids:
             return self
-        first = min(of_brokers)
+        first = min(broker_ledger_ids)
         return replace(
             self,
             ledgers=tuple(each for each in self.ledgers if each.ledger_id < first),
@@ -278,7 +278,7 @@ class TopicLedgers:
             for each in self.unread
             if each.state.is_pending
             and each.error is None
-            and (each.entries or (each.entries is None and each.state is not LedgerStanding.OPEN))
+            and (each.entries or (each.entries is None and each.state is not LedgerState.OPEN))
         )
 
     @property
@@ -287,10 +287,10 @@ class TopicLedgers:
 
         Those that are older than its first ledger do not count, for retention explains them.
         """
-        return tuple(each for each in self.unread if each.state is LedgerStanding.UNKNOWN)
+        return tuple(each for each in self.unread if each.state is LedgerState.UNKNOWN)
 
 
-def topic_of(topics: Iterable[TopicLedgers], ledger_id: int) -> str | None:
+def topic_with_ledger(topics: Iterable[TopicLedgers], ledger_id: int) -> str | None:
     """Return the topic whose metadata lists a ledger; None if there is none."""
     known = ((each.topic, each.metadata) for each in topics)
     found = (str(topic) for topic, metadata in known if metadata and metadata.has(ledger_id))
@@ -304,13 +304,19 @@ def from_bucket(topic: TopicName, copies: Iterable[LedgerCopy]) -> TopicLedgers:
         topic: The topic.
         copies: All copies of its ledgers; those of one ledger from the newest to the oldest.
     """
-    return _gathered(topic, [_by_itself(each, joined(of)) for each, of in _by_ledger(copies)])
+    return _topic_from_states(
+        topic,
+        [
+            _ledger_from_copies(each, join_shares(ledger_copies))
+            for each, ledger_copies in _by_ledger(copies)
+        ],
+    )
 
 
 def from_metadata(
     metadata: TopicMetadata,
     copies: Iterable[LedgerCopy],
-    elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
+    find_elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
 ) -> TopicLedgers:
     """The topic as its metadata lists it.
 
@@ -318,30 +324,35 @@ def from_metadata(
         metadata: What its cluster says.
         copies: All copies of its ledgers in the bucket; those of one ledger from the newest to the
             oldest.
-        elsewhere: Finds an offloaded ledger that is not in the bucket, where the metadata says it
-            was written to; gives what went wrong if that cannot be read.
+        find_elsewhere: Finds an offloaded ledger that is not in the bucket, where the metadata says
+            it was written to; gives what went wrong if that cannot be read.
     """
-    here = dict(_by_ledger(copies))
-    listed = [
-        (info, _offloaded(metadata.topic, info, here.pop(info.ledger_id, ()), elsewhere))
+    copies_by_ledger = dict(_by_ledger(copies))
+    ledgers = [
+        (
+            info,
+            _offloaded(
+                metadata.topic, info, copies_by_ledger.pop(info.ledger_id, ()), find_elsewhere
+            ),
+        )
         for info in metadata.ledgers
     ]
     first = min((info.ledger_id for info in metadata.ledgers), default=0)
     last_offloaded = max(
-        (info.ledger_id for info, each in listed if each.state is not LedgerStanding.BOOKKEEPER),
+        (info.ledger_id for info, each in ledgers if each.state is not LedgerState.BOOKKEEPER),
         default=-1,
     )
     states = [
         _not_offloaded(metadata, info, each, last_offloaded)
-        if each.state is LedgerStanding.BOOKKEEPER
+        if each.state is LedgerState.BOOKKEEPER
         else each
-        for info, each in listed
+        for info, each in ledgers
     ]
-    for ledger_id, (copy, *others) in here.items():
-        state = LedgerStanding.TRIMMED if ledger_id < first else LedgerStanding.UNKNOWN
+    for ledger_id, (copy, *others) in copies_by_ledger.items():
+        state = LedgerState.TRIMMED if ledger_id < first else LedgerState.UNKNOWN
         states.append(TopicLedger(ledger_id, state, copy=copy, others=tuple(others)))
     states.sort(key=lambda each: each.ledger_id)
-    return replace(_gathered(metadata.topic, states), metadata=metadata)
+    return replace(_topic_from_states(metadata.topic, states), metadata=metadata)
 
 
 def _by_ledger(copies: Iterable[LedgerCopy]) -> Iterator[tuple[int, Sequence[LedgerCopy]]]:
@@ -351,11 +362,11 @@ def _by_ledger(copies: Iterable[LedgerCopy]) -> Iterator[tuple[int, Sequence[Led
     yield from sorted(grouped.items())
 
 
-def _by_itself(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
+def _ledger_from_copies(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
     """A ledger of which only the bucket knows."""
     chosen = next((copy for copy in copies if copy.ledger is not None), copies[0])
     others = tuple(copy for copy in copies if copy is not chosen)
-    state = LedgerStanding.OFFLOADED if chosen.ledger is not None else LedgerStanding.UNSOUND
+    state = LedgerState.OFFLOADED if chosen.ledger is not None else LedgerState.UNSOUND
     return TopicLedger(ledger_id, state, copy=chosen, others=others, error=chosen.error)
 
 
@@ -363,28 +374,28 @@ def _offloaded(
     topic: TopicName,
     info: LedgerInfo,
     copies: Sequence[LedgerCopy],
-    elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
+    find_elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
 ) -> TopicLedger:
     """A ledger of the metadata with the copy that it names, if it says that there is one."""
     ledger_id, offload = info.ledger_id, info.offload
-    copies = joined(copies, info)
-    not_offloaded = TopicLedger(ledger_id, LedgerStanding.BOOKKEEPER, info, others=tuple(copies))
+    copies = join_shares(copies, info)
+    not_offloaded = TopicLedger(ledger_id, LedgerState.BOOKKEEPER, info, others=tuple(copies))
     if offload is None or offload.complete is False:
         return not_offloaded
     if not offload.uuids:
         chosen = next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
     else:
-        named = set(offload.uuids)
-        chosen = next((copy for copy in copies if not named.isdisjoint(copy.uuids)), None)
+        named_uuids = set(offload.uuids)
+        chosen = next((copy for copy in copies if not named_uuids.isdisjoint(copy.uuids)), None)
     others = tuple(copy for copy in copies if copy is not chosen)
     error: PulsarOffloadError | None = None
     if chosen is None:
-        found = elsewhere(info)
+        found = find_elsewhere(info)
         if found is None or isinstance(found, PulsarOffloadError):
             if offload.complete is None:
                 return not_offloaded
             error = _missing(topic, info, others, found)
-            return TopicLedger(ledger_id, LedgerStanding.MISSING, info, others=others, error=error)
+            return TopicLedger(ledger_id, LedgerState.MISSING, info, others=others, error=error)
         chosen = found
     error = _objection(topic, info, chosen)
     if error is None and not offload.uuids:
@@ -392,17 +403,17 @@ def _offloaded(
     if offload.complete is None and error is not None:
         # What is there may be half of an offload that is under way.
         return not_offloaded
-    state = _standing(error, is_in_bookkeeper=offload.bookkeeper_deleted is False)
+    state = _offloaded_state(error, is_in_bookkeeper=offload.bookkeeper_deleted is False)
     return TopicLedger(ledger_id, state, info, chosen, others, error)
 
 
-def _standing(error: PulsarOffloadError | None, *, is_in_bookkeeper: bool) -> LedgerStanding:
+def _offloaded_state(error: PulsarOffloadError | None, *, is_in_bookkeeper: bool) -> LedgerState:
     """Where an offloaded ledger is that the metadata lists."""
     if isinstance(error, MissingObjectError):
-        return LedgerStanding.MISSING
+        return LedgerState.MISSING
     if error is not None:
-        return LedgerStanding.UNSOUND
-    return LedgerStanding.BOTH if is_in_bookkeeper else LedgerStanding.OFFLOADED
+        return LedgerState.UNSOUND
+    return LedgerState.BOTH if is_in_bookkeeper else LedgerState.OFFLOADED
 
 
 def _missing(
@@ -447,29 +458,29 @@ def _ambiguity(
     topic: TopicName, info: LedgerInfo, copies: Sequence[LedgerCopy]
 ) -> PulsarOffloadError | None:
     """The error if copies are of different ledgers, as of two clusters, and no uuid says which."""
-    told = {
+    metadata_by_uuid = {
         copy.name.uuid: copy.ledger.ledger_metadata
         for copy in _sound(topic, info, copies)
         if copy.ledger is not None and copy.ledger.ledger_metadata is not None
     }
-    if len({each.serialize() for each in told.values()}) <= 1:
+    if len({each.serialize() for each in metadata_by_uuid.values()}) <= 1:
         return None
     message = (
-        f"the bucket has {len(told)} different ledgers under this id, and the metadata does not say"
-        " which uuid counts"
+        f"the bucket has {len(metadata_by_uuid)} different ledgers under this id, and the metadata"
+        " does not say which uuid counts"
     )
     return CorruptMetadataError(message, ledger_id=info.ledger_id)
 
 
 def _contradiction(info: LedgerInfo, ledger: OpenLedger) -> PulsarOffloadError | None:
     """The error if an index object contradicts the metadata, which leaves numbers out at times."""
-    for what, said, found in (
+    for what, expected, actual in (
         ("entries", info.entries, ledger.entry_count),
         ("bytes", info.size_bytes, ledger.length_bytes),
     ):
         # A ledger of empty entries has no bytes, and so says an index whose writer did not count.
-        if said and found and said != found:
-            message = f"{found} {what} by its index object, {said} by the metadata"
+        if expected and actual and expected != actual:
+            message = f"{actual} {what} by its index object, {expected} by the metadata"
             return CorruptIndexError(
                 message, object_key=ledger.name.index_name, ledger_id=info.ledger_id
             )
@@ -500,16 +511,16 @@ def _not_offloaded(
     if newer is None and _is_open(metadata, info):
         # A damaged copy shows that too, and otherwise its messages would not be reported at all.
         newer = next(iter(ledger.others), None)
-    is_behind = info.ledger_id > last_offloaded
-    if newer is not None and (is_behind or info.entries == 0):
+    is_after_offloaded = info.ledger_id > last_offloaded
+    if newer is not None and (is_after_offloaded or info.entries == 0):
         others = tuple(copy for copy in ledger.others if copy is not newer)
-        return replace(ledger, state=LedgerStanding.UNKNOWN, copy=newer, others=others)
+        return replace(ledger, state=LedgerState.UNKNOWN, copy=newer, others=others)
     if _is_open(metadata, info):
-        return replace(ledger, state=LedgerStanding.OPEN)
+        return replace(ledger, state=LedgerState.OPEN)
     if info.entries == 0:
-        return replace(ledger, state=LedgerStanding.EMPTY)
-    state = LedgerStanding.BOOKKEEPER if info.offload is None else LedgerStanding.OFFLOADING
-    if is_behind:
+        return replace(ledger, state=LedgerState.EMPTY)
+    state = LedgerState.BOOKKEEPER if info.offload is None else LedgerState.OFFLOADING
+    if is_after_offloaded:
         return replace(ledger, state=state)
     message = "the ledger is only in BookKeeper, and ledgers behind it are offloaded"
     if newer is not None:
@@ -528,15 +539,15 @@ def _is_open(metadata: TopicMetadata, info: LedgerInfo) -> bool:
     return is_last and info.timestamp_ms is None and metadata.terminated_position is None
 
 
-def _gathered(topic: TopicName, states: Sequence[TopicLedger]) -> TopicLedgers:
+def _topic_from_states(topic: TopicName, states: Sequence[TopicLedger]) -> TopicLedgers:
     sound = (each.copy.ledger for each in states if each.copy and each.state.is_readable)
     unread = tuple(each for each in states if not each.state.is_readable)
-    return gathered(
+    return build_topic(
         topic, tuple(ledger for ledger in sound if ledger is not None), tuple(states), unread
     )
 
 
-def gathered(
+def build_topic(
     topic: TopicName,
     ledgers: Sequence[OpenLedger],
     states: Sequence[TopicLedger],

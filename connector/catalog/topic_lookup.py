@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     """The metadata of a topic; why it is malformed; None if nothing is known of the topic."""
 
 _CONCURRENT_TOPICS: Final = 8
-_MOST_LOOKS: Final = 10
+_MAX_ROUNDS: Final = 10
 """After so many looks at topics whose ledgers come and go between them, that is an error."""
 
 
@@ -41,7 +41,7 @@ class TopicLookup:
         bucket: The bucket.
         source: Where the metadata is read; None if there is none.
         copies: The copies of each topic in the bucket.
-        elsewhere: Other buckets.
+        other_buckets: Other buckets.
     """
 
     def __init__(
@@ -49,12 +49,12 @@ class TopicLookup:
         bucket: Bucket,
         source: MetadataSource | None,
         copies: TopicCopies,
-        elsewhere: OtherBuckets,
+        other_buckets: OtherBuckets,
     ) -> None:
         self._bucket = bucket
         self._source = source
         self._copies = copies
-        self._elsewhere = elsewhere
+        self._other_buckets = other_buckets
 
     def find(self, topics: Sequence[TopicName]) -> list[TopicLedgers]:
         """Return the ledgers of each topic; several topics are looked up side by side.
@@ -65,11 +65,11 @@ class TopicLookup:
         """
         found: dict[TopicName, TopicLedgers] = {}
         with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
-            pending = dict(zip(topics, executor.map(self._ask, topics), strict=True))
-            self._copies.open_ahead(
+            pending = dict(zip(topics, executor.map(self._read_metadata, topics), strict=True))
+            self._copies.prefetch(
                 None if isinstance(each, FormatError) else each for each in pending.values()
             )
-            for _ in range(_MOST_LOOKS):
+            for _ in range(_MAX_ROUNDS):
                 compared = dict(
                     zip(pending, executor.map(self._compare, *_columns(pending)), strict=True)
                 )
@@ -91,7 +91,7 @@ class TopicLookup:
         )
         raise StorageError(message)
 
-    def _ask(self, topic: TopicName, *, again: bool = False) -> Answer:
+    def _read_metadata(self, topic: TopicName, *, again: bool = False) -> Answer:
         try:
             return self._source.topic_metadata(topic, again=again) if self._source else None
         except FormatError as error:
@@ -100,13 +100,17 @@ class TopicLookup:
     def _compare(self, topic: TopicName, metadata: Answer) -> TopicLedgers:
         """Compare the metadata of a topic with what the buckets are known to have."""
         if metadata is None:
-            found = from_bucket(topic, self._copies.of_bucket(topic))
+            found = from_bucket(topic, self._copies.find_in_bucket(topic))
         elif isinstance(metadata, FormatError):
-            found = from_bucket(topic, self._copies.of_bucket(topic)).doubted(metadata)
+            found = from_bucket(topic, self._copies.find_in_bucket(topic)).with_metadata_error(
+                metadata
+            )
         else:
-            copies = self._copies.of_metadata(metadata)
-            self._elsewhere.open_ahead(metadata, copies)
-            found = from_metadata(metadata, copies, partial(self._elsewhere.find, metadata.topic))
+            copies = self._copies.find_by_metadata(metadata)
+            self._other_buckets.prefetch(metadata, copies)
+            found = from_metadata(
+                metadata, copies, partial(self._other_buckets.find, metadata.topic)
+            )
         return replace(found, segment_ledgers=self._copies.segment_ledgers(topic))
 
     def _changed(
@@ -116,7 +120,9 @@ class TopicLookup:
         missing = {topic: each.missing for topic, each in compared.items() if each.missing}
         if self._source is None or not self._source.is_live:
             return {}
-        answers = zip(missing, executor.map(partial(self._ask, again=True), missing), strict=True)
+        answers = zip(
+            missing, executor.map(partial(self._read_metadata, again=True), missing), strict=True
+        )
         return {
             topic: newer
             for topic, newer in answers
@@ -130,7 +136,7 @@ class TopicLookup:
         ledgers = [(topic, info) for topic, infos in unproven.items() for info in infos]
         names = [named_pairs(*each) for each in ledgers]
         self._bucket.look_again({name for each in names for name in each} if all(names) else None)
-        self._elsewhere.look_again(info for _, info in ledgers)
+        self._other_buckets.look_again(info for _, info in ledgers)
 
 
 def _columns(

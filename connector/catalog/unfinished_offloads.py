@@ -25,7 +25,7 @@ class UnfinishedOffloads:
 
     def __init__(self, location: Location) -> None:
         self._location = location
-        self._known: dict[PairName, Mapping[str, str] | None] = {}
+        self._user_metadata: dict[PairName, Mapping[str, str] | None] = {}
 
     def topic(self, name: PairName) -> AnyTopic | None:
         """The topic of an unfinished offload; None if nothing names it.
@@ -50,6 +50,6 @@ class UnfinishedOffloads:
             MissingObjectError: The data object is not there any more.
             StorageError: It cannot be asked for.
         """
-        if name not in self._known:
-            self._known[name] = self._location.user_metadata(name.data_name)
-        return self._known[name]
+        if name not in self._user_metadata:
+            self._user_metadata[name] = self._location.user_metadata(name.data_name)
+        return self._user_metadata[name]

@@ -14,7 +14,7 @@ import typer
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.trace import RequestTrace
-from connector.catalog.live_cluster import explaining_topic
+from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.catalog.snapshot.snapshot import is_snapshot
 from connector.catalog.tables import counted_topics
 from connector.cli.app import ExitCode, command
@@ -294,7 +294,7 @@ def _verify_ledgers(
         if is_verbose:
             say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
 
-    explaining = partial(explaining_topic, catalog.cluster(topics))
+    explaining = partial(explain_missing_in_topic, catalog.cluster(topics))
     for result in verify(
         topics,
         journal=journal,

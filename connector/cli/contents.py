@@ -141,7 +141,7 @@ def save(
 def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, form: Form) -> None:
     """Print rows that may have problems, and exit with a code that tells of them."""
     # With metadata, a ledger that names no topic is not one of those that it lists.
-    nowhere = [] if catalog.source else [str(error) for error in catalog.unattributed()]
+    nowhere = [] if catalog.source else [str(error) for error in catalog.unattributed_errors()]
     if form != "table":
         problem_rows = [{"problems": [problem]} for problem in nowhere]
         batches = [*table.to_batches(), *table.from_pylist(problem_rows, table.schema).to_batches()]

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
-from connector.catalog.bucket_summary import check_no_map_files, what_lies_there
+from connector.catalog.bucket_summary import check_no_map_files, describe_contents
 from connector.catalog.opening import open_catalog
 from connector.catalog.snapshot.snapshot import is_snapshot
 from connector.cli.output import progress, say
@@ -30,7 +30,7 @@ def tell_place(catalog: Catalog) -> None:
     """
     if not catalog.bucket.copy_count:
         check_no_map_files(catalog.bucket)
-        say("note", what_lies_there(catalog.bucket))
+        say("note", describe_contents(catalog.bucket))
 
 
 def tell_snapshot(metadata: Metadata | None, created: datetime | None = None) -> None:
@@ -75,5 +75,5 @@ def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = Non
     counted = trace or RequestTrace()
     with progress(counted):
         catalog = open_catalog(url, **(request.catalog_options() | {"trace": counted}))
-    tell_snapshot(request.metadata, catalog.taken)
+    tell_snapshot(request.metadata, catalog.listed_at)
     return catalog

@@ -55,7 +55,7 @@ def new_in_bucket(catalog: Catalog, patterns: Sequence[str], scan: Scan) -> NewR
         nonlocal progress
         increments.refresh()
         increment = increments.next_increment(progress)
-        with increments.catalog.explaining():
+        with increments.catalog.explain_missing():
             for read in increment.reads:
                 for task in read.tasks(DEFAULT_TASK_BYTES):
                     yield from execute_increment(task, metrics)

@@ -289,7 +289,7 @@ class Increments:
 
     def _check_unattributed(self, start: Position) -> None:
         """Raise for an unread ledger of unknown topic, since it may belong to one of these."""
-        for error in self.catalog.unattributed():
+        for error in self.catalog.unattributed_errors():
             is_below = error.ledger_id is not None and error.ledger_id < start.ledger_id
             if not self.options.salvage and not is_below:
                 raise error

@@ -260,7 +260,7 @@ class TableCopy:
         tasks = [task for each in increment.reads for task in each.tasks(self.sizes.task_bytes)]
         results: list[WrittenTask] = []
         try:
-            with self.increments.catalog.explaining():
+            with self.increments.catalog.explain_missing():
                 for each in self.executor(writer, tasks):
                     results.append(each)
                     read_bytes += each.data_bytes

@@ -13,7 +13,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.wording import agreeing
-from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog.topic_ledgers import LedgerState
 from connector.display.text import size_text
 from connector.inputs.times import milliseconds_of
 from connector.report.axes import count_text, time_text, time_ticks, value_ticks
@@ -26,26 +26,26 @@ if TYPE_CHECKING:
     from connector.report.publish_times import WriteSpan
 
 STATE_TEXTS: Final = {
-    LedgerStanding.OFFLOADED: "in the bucket",
-    LedgerStanding.BOTH: "in the bucket and in BookKeeper",
-    LedgerStanding.BOOKKEEPER: "closed, and in BookKeeper only",
-    LedgerStanding.OFFLOADING: "in BookKeeper; an offload was started but is not complete",
-    LedgerStanding.OPEN: "still being written",
-    LedgerStanding.EMPTY: "closed without an entry",
-    LedgerStanding.TRIMMED: "in the bucket, but no longer part of the topic",
-    LedgerStanding.UNKNOWN: "in the bucket, but not offloaded according to the metadata",
-    LedgerStanding.UNSOUND: "in the bucket, but cannot be read",
-    LedgerStanding.MISSING: "offloaded according to the metadata, but not in the bucket",
+    LedgerState.OFFLOADED: "in the bucket",
+    LedgerState.BOTH: "in the bucket and in BookKeeper",
+    LedgerState.BOOKKEEPER: "closed, and in BookKeeper only",
+    LedgerState.OFFLOADING: "in BookKeeper; an offload was started but is not complete",
+    LedgerState.OPEN: "still being written",
+    LedgerState.EMPTY: "closed without an entry",
+    LedgerState.TRIMMED: "in the bucket, but no longer part of the topic",
+    LedgerState.UNKNOWN: "in the bucket, but not offloaded according to the metadata",
+    LedgerState.UNSOUND: "in the bucket, but cannot be read",
+    LedgerState.MISSING: "offloaded according to the metadata, but not in the bucket",
 }
 """The meaning of each state, from best to worst; worse states are drawn on top of better ones."""
 
 IN_BUCKET: Final = frozenset(
     {
-        LedgerStanding.OFFLOADED,
-        LedgerStanding.BOTH,
-        LedgerStanding.TRIMMED,
-        LedgerStanding.UNKNOWN,
-        LedgerStanding.UNSOUND,
+        LedgerState.OFFLOADED,
+        LedgerState.BOTH,
+        LedgerState.TRIMMED,
+        LedgerState.UNKNOWN,
+        LedgerState.UNSOUND,
     }
 )
 
@@ -93,7 +93,7 @@ class TimeScale:
         ]
         if not times:
             return None
-        is_open = any(span.state is LedgerStanding.OPEN for span in spans)
+        is_open = any(span.state is LedgerState.OPEN for span in spans)
         # The only time may be the last of the calendar.
         start_ms = min(*times, _LAST_MS - 1)
         return cls(start_ms, max(*times, start_ms + 1), is_open)
@@ -138,7 +138,7 @@ class _PlacedLedgers:
     spans: Sequence[LedgerSpan]
 
     @property
-    def state(self) -> LedgerStanding:
+    def state(self) -> LedgerState:
         return self.spans[0].state
 
 
@@ -160,13 +160,13 @@ def pattern_definitions() -> Html:
     turned = 'patternTransform="rotate(45)"'
     cross = '<rect width="6" height="2" class="{ink}"/><rect width="2" height="6" class="{ink}"/>'
     figures = {
-        LedgerStanding.BOTH: ("blue", turned, stripe),
-        LedgerStanding.OFFLOADING: ("teal", turned, stripe),
-        LedgerStanding.OPEN: ("teal", "", '<circle cx="3" cy="3" r="1.3" class="{ink}"/>'),
-        LedgerStanding.MISSING: ("red", turned, cross),
-        LedgerStanding.UNSOUND: ("orange", "", '<rect width="6" height="3" class="{ink}"/>'),
-        LedgerStanding.TRIMMED: ("grey", 'patternTransform="rotate(-45)"', stripe),
-        LedgerStanding.UNKNOWN: ("violet", "", '<circle cx="3" cy="3" r="1.8" class="{ink}"/>'),
+        LedgerState.BOTH: ("blue", turned, stripe),
+        LedgerState.OFFLOADING: ("teal", turned, stripe),
+        LedgerState.OPEN: ("teal", "", '<circle cx="3" cy="3" r="1.3" class="{ink}"/>'),
+        LedgerState.MISSING: ("red", turned, cross),
+        LedgerState.UNSOUND: ("orange", "", '<rect width="6" height="3" class="{ink}"/>'),
+        LedgerState.TRIMMED: ("grey", 'patternTransform="rotate(-45)"', stripe),
+        LedgerState.UNKNOWN: ("violet", "", '<circle cx="3" cy="3" r="1.8" class="{ink}"/>'),
     }
     patterns = join_parts(
         Html(
@@ -187,7 +187,7 @@ def swatch(style: str) -> Html:
     )
 
 
-def legend(states: Mapping[LedgerStanding, int]) -> Html:
+def legend(states: Mapping[LedgerState, int]) -> Html:
     """Return a legend of the states that occur, with the number of ledgers in each."""
     items = [
         _legend_item(state, f"{state} ({states[state]:,})", f" – {text}")
@@ -239,7 +239,7 @@ def _place_spans(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_
         right = left if begin is not None else left + 1 / _CELLS
         if span.stop_ms is not None:
             right = scale.share(span.stop_ms)
-        elif span.state is LedgerStanding.OPEN:
+        elif span.state is LedgerState.OPEN:
             right = 1.0
         places.append(_PlacedLedgers(left, min(right, 1.0), [span]))
     return places
@@ -247,7 +247,7 @@ def _place_spans(spans: Sequence[LedgerSpan], scale: TimeScale | None) -> list[_
 
 def _group_places(places: Iterable[_PlacedLedgers], cells: int) -> list[_PlacedLedgers]:
     """Merge ledgers of one state that start in the same cell and end in the same cell."""
-    groups: dict[tuple[int, int, LedgerStanding], list[_PlacedLedgers]] = {}
+    groups: dict[tuple[int, int, LedgerState], list[_PlacedLedgers]] = {}
     for place in places:
         key = (int(place.left * cells), int(place.right * cells), place.state)
         groups.setdefault(key, []).append(place)
@@ -471,7 +471,7 @@ def _ledgers_title(spans: Sequence[LedgerSpan]) -> str:
     return ", ".join(parts)
 
 
-def _counted_states(states: Iterable[LedgerStanding]) -> str:
+def _counted_states(states: Iterable[LedgerState]) -> str:
     state_list = list(states)
     counts = [(state, state_list.count(state)) for state in STATE_TEXTS]
     return f"{_ledgers(len(state_list))}: " + ", ".join(

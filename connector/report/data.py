@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from connector.catalog.tables import ledgers_table, topics_table
-from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog.topic_ledgers import LedgerState
 from connector.inputs.topic_names import select_topics
 from connector.report.publish_times import PublishTimes, WriteSpan, read_publish_times
 
@@ -40,7 +40,7 @@ class LedgerSpan:
     topic: str
     """Full name of the topic, with the partition."""
     ledger_id: int
-    state: LedgerStanding
+    state: LedgerState
     entries: int
     """0 if unknown."""
     size_bytes: int
@@ -145,7 +145,7 @@ def _spans(ledgers: pa.Table) -> Iterable[LedgerSpan]:
         LedgerSpan(
             topic=topic,
             ledger_id=ledger_id,
-            state=LedgerStanding(state),
+            state=LedgerState(state),
             entries=entries or 0,
             size_bytes=(entry_bytes if size_bytes is None else size_bytes) or 0,
             start_ms=created,

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.snapshot.snapshot_file import SnapshotSource
-from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog.topic_ledgers import LedgerState
 from connector.display.text import size_text
 from connector.inputs.topic_names import select_topics
 from connector.report.axes import duration_text, time_text
@@ -59,9 +59,7 @@ _MOST_ROWS: Final = 500
 _MOST_LANES: Final = 40
 _MOST_NAMES: Final = 5
 _RATE_BINS: Final = 150
-_PROBLEM_STATES: Final = frozenset(
-    {LedgerStanding.MISSING, LedgerStanding.UNSOUND, LedgerStanding.UNKNOWN}
-)
+_PROBLEM_STATES: Final = frozenset({LedgerState.MISSING, LedgerState.UNSOUND, LedgerState.UNKNOWN})
 _SEVERITIES: Final = ("loss", "deletable", "to look at")
 """Severities of findings, worst first."""
 _NOTHING: Final = Html('<span class="note">–</span>')
@@ -148,7 +146,7 @@ def _metadata_text(catalog: Catalog, metadata: str | None) -> str:
     origin = redacted_urls(metadata) if metadata else "available"
     if not isinstance(catalog.source, SnapshotSource):
         return origin
-    return f"{origin}, a snapshot of {_second(catalog.source.taken)} UTC"
+    return f"{origin}, a snapshot of {_second(catalog.source.listed_at)} UTC"
 
 
 def _totals(data: ReportData, stored_bytes: int, scale: TimeScale | None) -> Html:

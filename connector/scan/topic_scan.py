@@ -8,8 +8,8 @@ from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
 
 from arrow_io.core.lazy import cached_property
-from connector.catalog.live_cluster import explaining
-from connector.catalog.topic_ledgers import topic_of
+from connector.catalog.live_cluster import explain_missing
+from connector.catalog.topic_ledgers import topic_with_ledger
 from connector.filters.row_filters import ArrowFilter, BothFilters
 from connector.scan.outcomes import add_outcomes
 from connector.scan.pruning import plan_count, topic_read
@@ -75,7 +75,7 @@ class Scan:
 
     def explaining(self) -> AbstractContextManager[None]:
         """Return a context in which errors for missing objects are explained by the cluster."""
-        return explaining(self.cluster, partial(topic_of, self.topics))
+        return explain_missing(self.cluster, partial(topic_with_ledger, self.topics))
 
     def select(self, columns: Iterable[str]) -> Scan:
         """Return a copy with these columns of `filterable`, in this order.

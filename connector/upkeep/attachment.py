@@ -16,7 +16,7 @@ from urllib.parse import quote
 from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
 from arrow_io.storage.store_kinds import prefix_in_store
-from connector.catalog.ledger_origin import told_cluster
+from connector.catalog.ledger_origin import recorded_cluster
 from connector.catalog.schemas.answers import registered_versions, schemas_json
 from connector.catalog.schemas.loading import load_schema
 from connector.upkeep.forecast.policy import Action, apply_policy
@@ -199,7 +199,7 @@ def _check_ledger_ids(cluster: AdminApi, topics: Sequence[TopicLedgers]) -> Iter
 def _check_cluster_name(settings: _Settings, topics: Sequence[TopicLedgers]) -> Check:
     copies = (state.copy for each in topics for state in each.states)
     ledgers = (copy.ledger for copy in copies if copy is not None)
-    named = {told_cluster(ledger.user_metadata) for ledger in ledgers if ledger is not None}
+    named = {recorded_cluster(ledger.user_metadata) for ledger in ledgers if ledger is not None}
     own = settings.configuration.get("clusterName")
     if own is None:
         return settings.unknown_check("cluster", "the cluster does not report its name")

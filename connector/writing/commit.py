@@ -15,7 +15,7 @@ from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.storage.store_kinds import prefix_in_store, store_kind
 from connector.catalog.bucket import read_bucket
-from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, in_order
+from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata, checked_ledgers
 from connector.inputs.times import time_of
 from connector.inputs.topic_names import TopicName
 from connector.writing.commit_record import CommitRecord, carry_out
@@ -105,7 +105,7 @@ def begin(
         schema = files.merge_schema(schema)
     names = list_names(target.bucket)
     listed = ledger_object_names(names)
-    contents = read_bucket(target.bucket, known=previous) if names else None
+    contents = read_bucket(target.bucket, previous=previous) if names else None
     existing_ids = _check_topic_ledgers(target, contents, files)
     if file.is_named:
         # What earlier runs have left stays until one is decided, lest one that still runs miss it.
@@ -337,7 +337,7 @@ def _make_record(target: WriteTarget, staged: Sequence[StagedWrite]) -> CommitRe
         partitions.append(
             TopicMetadata(
                 topic=name,
-                ledgers=in_order((*infos, LedgerInfo(ledger_id=open_ids.next_id()))),
+                ledgers=checked_ledgers((*infos, LedgerInfo(ledger_id=open_ids.next_id()))),
                 properties=properties[-1] if properties else {},
             )
         )

@@ -26,7 +26,11 @@ from connector.catalog.metadata.managed_ledger import (
     serialize_managed_ledger_info,
 )
 from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
-from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES, LedgerInfo, in_order
+from connector.catalog.metadata.topic_metadata import (
+    MAX_METADATA_BYTES,
+    LedgerInfo,
+    checked_ledgers,
+)
 from connector.catalog.schemas.loading import load_schema
 
 if TYPE_CHECKING:
@@ -154,7 +158,7 @@ def _extend_metadata(current: TopicMetadata, added: TopicMetadata) -> TopicMetad
     last_id = max(open_ledger.ledger_id, next_open.ledger_id)
     return replace(
         current,
-        ledgers=in_order((*ledgers, *more, LedgerInfo(ledger_id=last_id))),
+        ledgers=checked_ledgers((*ledgers, *more, LedgerInfo(ledger_id=last_id))),
         properties=_merge_properties(current.properties, added.properties),
     )
 

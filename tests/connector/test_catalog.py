@@ -513,4 +513,4 @@ def test_broken_index_is_read_again(folder: Folder) -> None:
     assert contents.copies[0].error is not None
     folder.write(name.index_name, whole)
 
-    assert read_bucket(Location(str(folder.path)), known=contents).copies[0].error is None
+    assert read_bucket(Location(str(folder.path)), previous=contents).copies[0].error is None

@@ -206,8 +206,8 @@ def test_a_catalog_snapshot_has_a_kind(bucket: MemoryBucket, tmp_path: Path) -> 
     listed = open_catalog(bucket.url).contents.copies
     assert [each.name for each in catalog.contents.copies] == [each.name for each in listed]
     assert _box_states(catalog) == ["offloaded"]
-    assert [str(each) for each in catalog.unattributed()] == [
-        str(each) for each in open_catalog(bucket.url).unattributed()
+    assert [str(each) for each in catalog.unattributed_errors()] == [
+        str(each) for each in open_catalog(bucket.url).unattributed_errors()
     ]
     with pytest.warns(IncompleteReadWarning, match="1 × ledger lost"):
         assert _read(bucket, metadata=path, on_corruption="salvage") == _ALL_TEXTS

@@ -218,7 +218,7 @@ def test_what_the_store_refuses_is_asked_for_again(monkeypatch: pytest.MonkeyPat
         patch.setattr(Location, "read_object", _refuse)
         with pytest.raises(PermissionError):
             bucket.copies([name])
-    assert bucket.opened == ()
+    assert bucket.opened_copies == ()
 
     assert [copy.name for copy in bucket.copies([name, name])] == [name]
 

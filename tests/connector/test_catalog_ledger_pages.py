@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from connector import open_catalog, open_topic
-from connector.catalog.ledger_pages import LedgerPages, Picked
+from connector.catalog.ledger_pages import LedgerPages, MappedLedgers
 from connector.catalog.snapshot.documents import Documents
-from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger, TopicLedgers
+from connector.catalog.topic_ledgers import LedgerState, TopicLedger, TopicLedgers
 from connector.inputs.topic_names import TopicName
 from tests.support.large_bucket import LargeBucket
 
@@ -114,7 +114,7 @@ def test_ledgers_of_a_topic_are_made_once_for_all_its_reads(
 
 
 def _ledger(number: int) -> TopicLedger:
-    return TopicLedger(number, LedgerStanding.OPEN)
+    return TopicLedger(number, LedgerState.OPEN)
 
 
 @given(count=st.integers(0, 40), page=st.integers(1, 9), data=st.data())
@@ -128,10 +128,10 @@ def test_lazy_sequences_are_tuples(count: int, page: int, data: st.DataObject) -
         lambda value, place: _ledger(value) if value == place else pytest.fail("another ledger"),
     )
     whole = tuple(map(_ledger, range(count)))
-    picked = Picked(pages, left_out, lambda ledger: ledger.ledger_id)
+    picked = MappedLedgers(pages, left_out, lambda ledger: ledger.ledger_id)
     kept = tuple(number for number in range(count) if number not in left_out)
 
-    assert pages.keep(left_out) == tuple(whole[place] for place in left_out)
+    assert pages.pin(left_out) == tuple(whole[place] for place in left_out)
     for lazy, expected in ((pages, whole), (picked, kept)):
         assert len(lazy) == len(expected)
         assert tuple(lazy) == expected

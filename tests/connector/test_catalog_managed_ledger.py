@@ -25,7 +25,7 @@ from connector.catalog.metadata.topic_metadata import (
     OffloadContext,
     OffloadSegment,
     TopicMetadata,
-    in_order,
+    checked_ledgers,
 )
 from connector.inputs.topic_names import TopicName
 from tests.support.codecs import CODECS, Codec, compressed_managed_ledger
@@ -98,7 +98,7 @@ _METADATA: Final = st.builds(
     TopicMetadata,
     topic=st.just(TOPIC),
     ledgers=st.lists(_LEDGERS, max_size=20, unique_by=lambda ledger: ledger.ledger_id).map(
-        in_order
+        checked_ledgers
     ),
     terminated_position=st.none() | st.tuples(_INT64, st.integers(-1, 2**63 - 1)),
     properties=_PROPERTIES,

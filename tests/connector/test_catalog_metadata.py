@@ -22,7 +22,7 @@ from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import open_catalog, open_topic, register_duckdb
 from connector.catalog.catalog_options import CatalogOptions
 from connector.catalog.metadata.topic_metadata import LedgerInfo
-from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog.topic_ledgers import LedgerState
 from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
@@ -99,8 +99,8 @@ def _check(catalog: Catalog, set_name: str) -> None:
         ] == [(each.ledger_id, each.uuid, each.entry_count) for each in topic.ledgers]
         *offloaded, last = found.states
         assert [each.ledger_id for each in offloaded] == [each.ledger_id for each in found.ledgers]
-        assert {each.state for each in offloaded} <= {LedgerStanding.BOTH, LedgerStanding.OFFLOADED}
-        assert last.state is LedgerStanding.OPEN
+        assert {each.state for each in offloaded} <= {LedgerState.BOTH, LedgerState.OFFLOADED}
+        assert last.state is LedgerState.OPEN
         assert (found.problems, found.pending, found.unknown) == ((), (), ())
         assert not any(each.others for each in found.states)
         has_schema = catalog.schema([name]) is not None
@@ -433,7 +433,7 @@ def test_refreshed_catalog_reads_the_metadata_anew(bucket: OwnedBucket) -> None:
     assert len(after.ledgers(name).ledgers) == 7
     assert len(catalog.ledgers(name).ledgers) == 8
     assert trace.counts == before + RequestCounts(list_requests=1)
-    assert after.taken >= catalog.taken
+    assert after.listed_at >= catalog.listed_at
 
 
 def test_snapshot_is_not_refreshed(bucket: OwnedBucket, tmp_path: Path) -> None:
@@ -444,7 +444,7 @@ def test_snapshot_is_not_refreshed(bucket: OwnedBucket, tmp_path: Path) -> None:
     opened = bucket.catalog(metadata=snapshot)
 
     assert opened.refreshed() is opened
-    assert opened.taken == catalog.taken
+    assert opened.listed_at == catalog.listed_at
     assert opened.refreshed().contents == catalog.contents
 
 

@@ -427,14 +427,14 @@ def test_threads_share_what_was_found(tmp_path: Path, monkeypatch: pytest.Monkey
     """Folders are looked for once, by whichever thread comes first."""
     _save(tmp_path / "public/default/orders", _metadata(), VALUE)
     searches: list[object] = []
-    discovered = metadata_folder._discovered
+    discovered = metadata_folder._discover
     barrier = threading.Barrier(4, timeout=PATIENCE_S)
 
     def search(root: Location) -> object:
         searches.append(root)
         return discovered(root)
 
-    monkeypatch.setattr(metadata_folder, "_discovered", search)
+    monkeypatch.setattr(metadata_folder, "_discover", search)
     source = MetadataFolder(str(tmp_path))
 
     def ask(_: int) -> TopicMetadata | None:

@@ -39,7 +39,7 @@ from connector.catalog.metadata.topic_metadata import (
     OffloadSegment,
 )
 from connector.catalog.tables import blocks_table, ledgers_table, objects_table, topics_table
-from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog.topic_ledgers import LedgerState
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Progress
 from connector.upkeep.audit.audit import audit
@@ -103,7 +103,7 @@ def test_a_topic_of_segments_is_read_by_its_metadata(cuts: tuple[int, ...]) -> N
     with streamed(stream_ledgers(ledgers(4, 1, 5), cuts)) as topic:
         assert topic.read() == texts(4, 1, 5)
         (found,) = topic.catalog().ledgers_of([NAME])
-        assert [each.state for each in found.states[:-1]] == [LedgerStanding.OFFLOADED] * 3
+        assert [each.state for each in found.states[:-1]] == [LedgerState.OFFLOADED] * 3
         assert found.problems == ()
 
 

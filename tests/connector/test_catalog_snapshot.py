@@ -127,7 +127,7 @@ def _described(contents: BucketContents) -> list[object]:
 def _check_same(opened: Catalog, catalog: Catalog) -> None:
     """Two catalogs know the same."""
     assert _described(opened.contents) == _described(catalog.contents)
-    assert opened.taken == catalog.taken
+    assert opened.listed_at == catalog.listed_at
     assert opened.topics() == catalog.topics()
     for topic in catalog.topics():
         assert opened.metadata(topic) == catalog.metadata(topic)

@@ -13,7 +13,7 @@ from arrow_io.errors import CorruptIndexError, MissingObjectError, StorageError
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
-from connector.catalog.topic_ledgers import LedgerStanding, from_bucket, from_metadata
+from connector.catalog.topic_ledgers import LedgerState, from_bucket, from_metadata
 from connector.inputs.topic_names import TopicName
 from tests.support.golden import GOLDEN
 from tests.support.offloads import offloaded_copies
@@ -302,7 +302,7 @@ def test_topic_of_no_ledgers() -> None:
     """A topic without ledgers has none, whatever lies in the bucket under its name."""
     topic = reconciled([])
     assert topic.ledgers == ()
-    assert set(states(topic).values()) == {LedgerStanding.UNKNOWN.value}
+    assert set(states(topic).values()) == {LedgerState.UNKNOWN.value}
 
 
 def untold(info: LedgerInfo) -> LedgerInfo:
@@ -377,7 +377,7 @@ def test_salvaging_takes_no_copy_that_contradicts_the_metadata() -> None:
 def test_doubted() -> None:
     """A topic whose metadata cannot be read is what the bucket shows, with that problem first."""
     error = StorageError("malformed")
-    topic = from_bucket(TOPIC, copies()).doubted(error)
+    topic = from_bucket(TOPIC, copies()).with_metadata_error(error)
     assert topic.problems == (error,)
     assert topic.metadata_error is error
     assert len(topic.salvaged().ledgers) == 8

@@ -16,7 +16,7 @@ from arrow_io.errors import (
     TruncatedObjectError,
 )
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
-from connector.catalog.topic_ledgers import LedgerStanding, from_bucket, from_metadata
+from connector.catalog.topic_ledgers import LedgerState, from_bucket, from_metadata
 from connector.inputs.topic_names import TopicName
 from tests.support.deletion_scenes import (
     OTHER_UUID,
@@ -78,7 +78,7 @@ def test_bucket_alone_takes_the_newest_sound_copy_and_tells_of_the_others() -> N
     assert topic.topic == TOPIC
     ledger = _ledger(topic)
     assert (ledger.state, ledger.copy, ledger.others) == (
-        LedgerStanding.OFFLOADED,
+        LedgerState.OFFLOADED,
         sound,
         (newer, older),
     )
@@ -93,7 +93,7 @@ def test_unlisted_ledger_tells_of_all_its_copies() -> None:
 
     ledger = _ledger(from_metadata(metadata, [first, second], lambda _: None))
 
-    assert (ledger.state, ledger.copy, ledger.others) == (LedgerStanding.UNKNOWN, first, (second,))
+    assert (ledger.state, ledger.copy, ledger.others) == (LedgerState.UNKNOWN, first, (second,))
 
 
 def test_ledger_0_of_a_topic_without_ledgers_is_unknown() -> None:
@@ -103,7 +103,7 @@ def test_ledger_0_of_a_topic_without_ledgers_is_unknown() -> None:
 
     topic = from_metadata(metadata, [replace(golden()[0], name=name)], lambda _: None)
 
-    assert [each.state for each in topic.states] == [LedgerStanding.UNKNOWN]
+    assert [each.state for each in topic.states] == [LedgerState.UNKNOWN]
 
 
 @pytest.mark.parametrize("ledger_id", [0, 1])
@@ -125,7 +125,7 @@ def test_copy_that_cannot_be_read_is_why_a_ledger_without_uuid_is_unsound() -> N
 
     assert topic.problems == (newest.error,)
     ledger = _ledger(topic)
-    assert (ledger.state, ledger.copy, ledger.others) == (LedgerStanding.UNSOUND, newest, (older,))
+    assert (ledger.state, ledger.copy, ledger.others) == (LedgerState.UNSOUND, newest, (older,))
 
 
 def test_copies_of_two_clusters_are_ambiguous_where_no_uuid_is_told() -> None:
@@ -139,7 +139,7 @@ def test_copies_of_two_clusters_are_ambiguous_where_no_uuid_is_told() -> None:
     assert isinstance(problem, CorruptMetadataError)
     assert problem.ledger_id == _ID
     assert problem.message.startswith("the bucket has 2 different ledgers under this id")
-    assert _ledger(topic).state == LedgerStanding.UNSOUND
+    assert _ledger(topic).state == LedgerState.UNSOUND
     # Neither one that is under another topic's name nor one that cannot be read makes a doubt.
     elsewhere = replace(foreign, topic=TopicName.parse("another"))
     for other in (elsewhere, unreadable(foreign), under(sound, OTHER_UUID)):
@@ -156,7 +156,7 @@ def test_uuid_tells_which_of_two_clusters_copies_counts() -> None:
     assert topic.problems == ()
     ledger = _ledger(topic)
     assert (ledger.state, ledger.copy, ledger.others) == (
-        LedgerStanding.OFFLOADED,
+        LedgerState.OFFLOADED,
         sound,
         (foreign,),
     )
@@ -343,4 +343,4 @@ def test_copy_of_a_ledger_that_is_empty_by_the_metadata_is_newer(entries: int) -
         assert problem.ledger_id == _ID
     else:
         assert topic.problems == ()
-        assert (_ledger(topic).state, _ledger(topic).copy) == (LedgerStanding.UNKNOWN, copy)
+        assert (_ledger(topic).state, _ledger(topic).copy) == (LedgerState.UNKNOWN, copy)

@@ -126,7 +126,7 @@ def test_audit_with_a_snapshot_looks_at_the_bucket(bucket: OwnedBucket, tmp_path
     kinds = [json.loads(line)["kind"] for line in found.stdout.splitlines()]
     assert sorted(kinds) == ["foreign", "missing"]
     assert "backup.tar" in page.read_text("utf-8")
-    taken = bucket.catalog(metadata=snapshot).taken
+    taken = bucket.catalog(metadata=snapshot).listed_at
     for each in (sound, found):
         assert each.stderr == (
             f"note: the metadata is a snapshot of {taken:%F %T} UTC: ledgers that came since are"

@@ -66,7 +66,7 @@ def test_segments_are_no_topics(mixed: Path) -> None:
     """A catalog lists the classic topic alone, and the objects with what they are of."""
     catalog = open_catalog(str(mixed))
     assert list(map(str, catalog.topics())) == [ORDERS.name]
-    assert not catalog.unattributed()
+    assert not catalog.unattributed_errors()
     assert "segment://public/default/orders/0000-ffff-0" in catalog._repr_html_()
 
 

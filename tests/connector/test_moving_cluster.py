@@ -170,7 +170,7 @@ def follow(bucket: _Bucket) -> None:
     rows: Counter[str] = Counter()
     for _ in range(3):
         increment = increments.next_increment(progress)
-        with increments.catalog.explaining():
+        with increments.catalog.explain_missing():
             for read in increment.reads:
                 for task in read.tasks(DEFAULT_TASK_BYTES):
                     for batch in execute_increment(task):

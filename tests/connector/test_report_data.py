@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from arrow_io.errors import TopicNotFoundError
 from connector.catalog.opening import open_catalog
-from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog.topic_ledgers import LedgerState
 from connector.report.data import LedgerSpan, fill_times_from_neighbours, rates, report_data
 from connector.upkeep.audit.audit import audit
 from tests.support.bucket_reports import FULL, damaged_small_set
@@ -28,7 +28,7 @@ def span(
     return LedgerSpan(
         topic="orders",
         ledger_id=1,
-        state=LedgerStanding.OFFLOADED,
+        state=LedgerState.OFFLOADED,
         entries=entries,
         size_bytes=size_bytes,
         start_ms=start_ms,
@@ -140,7 +140,7 @@ def test_data_of_a_topic_is_that_of_its_ledgers() -> None:
     assert [(each.ledger_id, each.entries) for each in closed] == [
         (ledger.ledger_id, ledger.entry_count) for ledger in golden
     ]
-    assert last.state is LedgerStanding.OPEN
+    assert last.state is LedgerState.OPEN
     assert last.start_ms == closed[-1].stop_ms
     assert all(
         before.stop_ms is not None

@@ -20,7 +20,7 @@ from arrow_io.ledgers.writer import new_ledger_metadata
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.opening import open_catalog
-from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog.topic_ledgers import LedgerState
 from connector.inputs.topic_names import TopicName
 from connector.report.charts import STATE_TEXTS, TimeScale, sizes_charts, timeline
 from connector.report.data import LedgerSpan
@@ -194,15 +194,15 @@ def test_page_of_a_snapshot_says_so(tmp_path: Path) -> None:
     open_catalog(str(SMALL / "objects"), metadata=str(SMALL)).save(path)
     opened = open_catalog(str(SMALL / "objects"), metadata=path)
     listed_anew = opened.relisted()
-    listed_anew.taken = opened.taken + timedelta(days=1)
+    listed_anew.listed_at = opened.listed_at + timedelta(days=1)
 
     facts = [
         facts_of(render_report(each, audit(each), metadata=path)) for each in (opened, listed_anew)
     ]
 
-    made = f"{opened.taken:%F %T} UTC"
+    made = f"{opened.listed_at:%F %T} UTC"
     assert {each["Metadata"] for each in facts} == {f"{path}, a snapshot of {made}"}
-    listed = [f"{each.taken:%F %T} UTC" for each in (opened, listed_anew)]
+    listed = [f"{each.listed_at:%F %T} UTC" for each in (opened, listed_anew)]
     assert [each["Listed"] for each in facts] == listed
 
 
@@ -270,7 +270,7 @@ def test_page_of_many_ledgers_is_small(tmp_path: Path, offloaded: bool) -> None:
 
 def test_many_topics_share_the_room() -> None:
     """However ledgers overlap and in whatever states they are, bars stay few."""
-    states = list(LedgerStanding)
+    states = list(LedgerState)
     topics = {
         f"topic-{number}": [
             LedgerSpan(
@@ -422,8 +422,8 @@ def test_every_state_is_told_apart_without_colours() -> None:
     """Each state of a ledger has words, and a rule in the style that fills its bars."""
     style = "".join(texts(parsed(page("title", section("heading"))), ".//style"))
 
-    assert set(STATE_TEXTS) == set(LedgerStanding)
-    for state in LedgerStanding:
+    assert set(STATE_TEXTS) == set(LedgerState)
+    for state in LedgerState:
         assert re.search(rf"^\.{state} {{ fill: ", style, re.MULTILINE)
 
 

@@ -170,7 +170,7 @@ def test_bookkeeper_copies_past_their_lag(bucket: OwnedBucket) -> None:
     assert {Found.of(each) for each in due} == {
         Found(FindingKind.BOOKKEEPER_COPY, each.ledger_id, ()) for each in offloaded
     }
-    long = catalog.taken - datetime(2026, 11, 21, tzinfo=UTC)
+    long = catalog.listed_at - datetime(2026, 11, 21, tzinfo=UTC)
     assert audit(catalog, deletion_lag=long).findings == ()
     assert audit(catalog, deletion_lag=timedelta.max).findings == ()
     assert audit(catalog).findings == ()

@@ -289,7 +289,7 @@ def test_bookkeeper_copy_is_due_when_its_lag_has_passed(bucket: OwnedBucket) -> 
     offloaded = time_of(info.offload.timestamp_ms or 0)
     assert offloaded is not None
     catalog = bucket.catalog()
-    lag = catalog.taken - offloaded
+    lag = catalog.listed_at - offloaded
 
     due = [each for each in audit(catalog, deletion_lag=lag).findings if each.ledger_id == 17]
 

@@ -15,7 +15,7 @@ from arrow_io.format.index_block import FORMAT_VERSION_KEY
 from arrow_io.ledgers.data import LedgerData
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog
-from connector.catalog.live_cluster import explaining_topic
+from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.statistics.store import open_statistics
 from connector.upkeep.verify import verification
 from connector.upkeep.verify.journal import VerificationJournal
@@ -464,7 +464,7 @@ def test_a_ledger_that_the_cluster_trims_is_no_damage(tmp_path: Path) -> None:
         catalogs = [open_catalog(topic.url, metadata=topic.metadata) for _ in range(2)]
         selected = [each.select(TRIMMED_TOPIC) for each in catalogs]
         runs = [
-            verify(topics, explaining=partial(explaining_topic, catalog.cluster(topics)))
+            verify(topics, explaining=partial(explain_missing_in_topic, catalog.cluster(topics)))
             for catalog, topics in zip(catalogs, selected, strict=True)
         ]
         topic.lose()

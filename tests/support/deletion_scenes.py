@@ -146,7 +146,7 @@ class Scene:
         attempts = dict.fromkeys((self.subject.name, *self.attempts), told)
         catalog = SimpleNamespace(
             contents=contents,
-            taken=TAKEN,
+            listed_at=TAKEN,
             source=SimpleNamespace(is_live=self.is_live, topics=self._listed_in),
             location=self.store,
             unfinished=SimpleNamespace(user_metadata=attempts.__getitem__),

@@ -309,7 +309,7 @@ class Boxes:
         entries = BoxedEntries(location, name, tuple(lid["stops"]), data.version)
         return BoxCopy(name, index, data, topic, BoxedLedger(entries))
 
-    def joined(self, copies: Sequence[BoxCopy], info: LedgerInfo | None) -> Sequence[BoxCopy]:
+    def join_shares(self, copies: Sequence[BoxCopy], info: LedgerInfo | None) -> Sequence[BoxCopy]:
         """Return the same copies."""
         del info
         return copies

@@ -30,8 +30,8 @@ from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
     TopicMetadata,
+    checked_ledgers,
     checked_position,
-    in_order,
 )
 from connector.catalog.schemas.forms import ALL_VERSIONS, parse_json
 from connector.inputs.topic_names import TopicName
@@ -241,9 +241,9 @@ def _topic_name(name: str) -> TopicName | None:
 def _internal_info(answer: Mapping[str, object], topic: TopicName) -> TopicMetadata:
     terminated: tuple[int, int] | None = None
     if answer.get("terminatedPosition") is not None:
-        where = _mapping(answer["terminatedPosition"], "the field terminatedPosition")
+        position = _mapping(answer["terminatedPosition"], "the field terminatedPosition")
         terminated = checked_position(
-            _required_int(where, "ledgerId"), _required_int(where, "entryId")
+            _required_int(position, "ledgerId"), _required_int(position, "entryId")
         )
     ledgers = []
     for ledger in _ledgers(answer):
@@ -302,12 +302,14 @@ def _with_open_ledger(ledgers: list[LedgerInfo], *, is_terminated: bool) -> tupl
     Its numbers are 0 or absent, and the time is that of the answer. A ledger that is closed without
     entries is deleted, unless the topic was terminated.
     """
-    ordered = in_order(ledgers)
+    ordered = checked_ledgers(ledgers)
     if is_terminated or not ordered or ordered[-1].entries:
         return ordered
     last = ordered[-1]
-    is_open = LedgerInfo(ledger_id=last.ledger_id, offload=last.offload, properties=last.properties)
-    return (*ordered[:-1], is_open)
+    open_ledger = LedgerInfo(
+        ledger_id=last.ledger_id, offload=last.offload, properties=last.properties
+    )
+    return (*ordered[:-1], open_ledger)
 
 
 def _info_ledger(ledger: LedgerInfo) -> dict[str, object]:
@@ -343,8 +345,8 @@ def _info_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[int
     for name, cursor in _mapping(answer.get("cursors") or {}, "the field cursors").items():
         position = _mapping(cursor, "a cursor of the answer").get("markDelete")
         if position is not None:
-            where = _mapping(position, "the field markDelete")
-            ids = _required_int(where, "ledgerId"), _required_int(where, "entryId")
+            fields = _mapping(position, "the field markDelete")
+            ids = _required_int(fields, "ledgerId"), _required_int(fields, "entryId")
             yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
 
 

@@ -75,11 +75,11 @@ class AdminApi:
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        self._namespaces: _Kept[None, tuple[str, ...]] = _Kept()
-        self._topics: _Kept[str, list[TopicName]] = _Kept()
-        self._metadata: _Kept[TopicName, _Told] = _Kept()
-        self._schemas: _Kept[TopicName, bytes | None] = _Kept()
-        self._is_answering: _Kept[None, bool] = _Kept()
+        self._namespaces: _Cache[None, tuple[str, ...]] = _Cache()
+        self._topics: _Cache[str, list[TopicName]] = _Cache()
+        self._metadata: _Cache[TopicName, _TopicAnswer] = _Cache()
+        self._schemas: _Cache[TopicName, bytes | None] = _Cache()
+        self._is_admin_api: _Cache[None, bool] = _Cache()
 
     @classmethod
     def from_options(cls, url: str, options: Mapping[str, object]) -> AdminApi:
@@ -102,7 +102,7 @@ class AdminApi:
     @property
     def warnings(self) -> list[str]:
         """What the answers given until now leave unsure, or say against each other."""
-        return [warning for told in self._metadata.values() for warning in told.warnings]
+        return [warning for answer in self._metadata.values() for warning in answer.warnings]
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """The topics of some namespaces, each partition by itself, by name and partition number.
@@ -135,7 +135,7 @@ class AdminApi:
                 URL.
         """
         find = self._metadata.renew if again else self._metadata.get
-        return find(topic, lambda: self._ask_for(topic)).metadata
+        return find(topic, lambda: self._fetch_topic(topic)).metadata
 
     def named_attempts(
         self, namespaces: Collection[str] | None, *, most_topics: int
@@ -162,9 +162,9 @@ class AdminApi:
             return set(chain.from_iterable(executor.map(self._attempts_of, topics)))
 
     def _attempts_of(self, topic: TopicName) -> set[tuple[int, UUID]]:
-        told = self._metadata.known(topic)
+        answer = self._metadata.peek(topic)
         with suppress(PulsarOffloadError):
-            info = self._info(topic) if told is None else told.metadata
+            info = self._info(topic) if answer is None else answer.metadata
             return set() if info is None else info.named_attempts
         return set()
 
@@ -179,10 +179,10 @@ class AdminApi:
         """
         topics = self.topics()
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-            known = zip(topics, executor.map(self._info, topics), strict=True)
+            infos = zip(topics, executor.map(self._info, topics), strict=True)
             return {
                 ledger.ledger_id: topic
-                for topic, info in known
+                for topic, info in infos
                 for ledger in (info.ledgers if info else ())
             }
 
@@ -206,26 +206,26 @@ class AdminApi:
             StorageError: The cluster cannot be reached, or refuses, or no admin API answers at the
                 URL.
         """
-        return self._schemas.get(topic.base, lambda: self._ask_for_schemas(topic.base))
+        return self._schemas.get(topic.base, lambda: self._fetch_schemas(topic.base))
 
     def _all_namespaces(self) -> tuple[str, ...]:
-        named = self._connection.options.namespaces
-        if named:
-            return named
+        namespaces = self._connection.options.namespaces
+        if namespaces:
+            return namespaces
         tenants = self._get(_TENANTS, read_names)
         if tenants is None:
             raise StorageError(self._no_admin_api(_TENANTS))
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-            of_each = executor.map(self._namespaces_of, tenants)
-            return tuple(chain.from_iterable(of_each))
+            lists = executor.map(self._namespaces_of, tenants)
+            return tuple(chain.from_iterable(lists))
 
     def _namespaces_of(self, tenant: str) -> list[str]:
         return self._get(f"/admin/v2/namespaces/{_encoded(tenant)}", read_names) or []
 
     def _topics_of(self, namespace: str) -> list[TopicName]:
-        return self._topics.get(namespace, lambda: self._ask_for_topics(namespace))
+        return self._topics.get(namespace, lambda: self._fetch_topics(namespace))
 
-    def _ask_for_topics(self, namespace: str) -> list[TopicName]:
+    def _fetch_topics(self, namespace: str) -> list[TopicName]:
         parts = namespace.split("/")
         path = f"{_persistent(len(parts))}/{'/'.join(map(_encoded, parts))}"
         names = self._get(path, read_names)
@@ -240,13 +240,13 @@ class AdminApi:
         except OptionError as error:
             raise CorruptMetadataError(error.message) from error
 
-    def _ask_for(self, topic: TopicName) -> _Told:
+    def _fetch_topic(self, topic: TopicName) -> _TopicAnswer:
         path = _topic_path(topic)
         warnings: list[str] = []
-        listed = self._topics.known(topic.full_namespace)
+        topics = self._topics.peek(topic.full_namespace)
         # Brokers leave some topics out of their lists, and what answers 500 is asked again.
-        if listed is not None and topic not in listed and self._is_unknown(path):
-            return _Told(None, [])
+        if topics is not None and topic not in topics and self._is_unknown(path):
+            return _TopicAnswer(None, [])
         try:
             info = self._info(topic)
         except StorageError:
@@ -260,7 +260,7 @@ class AdminApi:
             stats = None if answer is None else parse_internal_stats(answer, topic).get(topic)
         # An answer that is cut is an error of the connection.
         merged = merge_metadata(None, info, stats, warnings, is_checked=True)
-        return _Told(merged, warnings)
+        return _TopicAnswer(merged, warnings)
 
     def _info(self, topic: TopicName) -> TopicMetadata | None:
         """What internal-info says of a topic, now: it has to be of the time of internalStats."""
@@ -274,7 +274,7 @@ class AdminApi:
         except PulsarOffloadError:
             return False
 
-    def _ask_for_schemas(self, topic: TopicName) -> bytes | None:
+    def _fetch_schemas(self, topic: TopicName) -> bytes | None:
         place = "/".join(map(_encoded, _parts(topic)))
 
         def with_schemas(data: bytes) -> bytes | None:
@@ -290,7 +290,7 @@ class AdminApi:
                 return read(data)
         except FormatError as error:
             raise error.located(object_key=f"{self._connection.url}{path}") from None
-        if not self._is_answering.get(None, self._has_clusters):
+        if not self._is_admin_api.get(None, self._has_clusters):
             raise StorageError(self._no_admin_api(path))
         return None
 
@@ -305,14 +305,14 @@ class AdminApi:
         )
 
 
-class _Told(NamedTuple):
+class _TopicAnswer(NamedTuple):
     """What a cluster says of a topic."""
 
     metadata: TopicMetadata | None
     warnings: list[str]
 
 
-class _Kept(Generic[_Key, _Value]):
+class _Cache(Generic[_Key, _Value]):
     """Values by key, each made once, whichever thread asks first; an error is not kept."""
 
     def __init__(self) -> None:
@@ -329,14 +329,14 @@ class _Kept(Generic[_Key, _Value]):
     def renew(self, key: _Key, make: Callable[[], _Value]) -> _Value:
         """Make the value anew, and not before this is called, as another thread may have begun."""
         with self._lock_of(key):
-            self._values[key] = made = make()
-            return made
+            self._values[key] = value = make()
+            return value
 
     def _lock_of(self, key: _Key) -> threading.Lock:
         with self._lock:
             return self._locks.setdefault(key, threading.Lock())
 
-    def known(self, key: _Key) -> _Value | None:
+    def peek(self, key: _Key) -> _Value | None:
         """The value, if it was made; makes none."""
         return self._values.get(key)
 

@@ -118,7 +118,7 @@ class AdminConnection:
         self._clock = clock
         self._received_values = 0
         self._lock = threading.Lock()
-        self._server = _checked_url(url.rstrip("/"))
+        self._server = _parse_url(url.rstrip("/"))
         self._tls: ssl.SSLContext | None = None
         if self._server.scheme == "https":
             self._tls = _tls_context(options)
@@ -148,7 +148,7 @@ class AdminConnection:
         """
         token = self.options.current_token()
         try:
-            return self._retry.call(lambda: self._followed(path, token))
+            return self._retry.call(lambda: self._get_with_redirects(path, token))
         except (OSError, HTTPException, UnicodeError) as error:
             # UnicodeError is for names of hosts that cannot be looked up.
             if isinstance(error, StorageError):
@@ -159,7 +159,7 @@ class AdminConnection:
         # Raised out here, it has no error of the library with it, whose frames have the token.
         raise failure
 
-    def _followed(self, path: str, token: str | None) -> bytes:
+    def _get_with_redirects(self, path: str, token: str | None) -> bytes:
         url = urlsplit(f"{self._server.geturl()}{path}")
         for _ in range(_MAX_REDIRECTS + 1):
             answer = self._answer(url, token if self._may_have_token(url) else None)
@@ -188,27 +188,27 @@ class AdminConnection:
             connection.request("GET", target or "/", headers=headers)
             with connection.getresponse() as response:
                 if response.status in _REDIRECTS:
-                    return self._redirected(url, response.getheader("Location"))
+                    return self._redirect_target(url, response.getheader("Location"))
                 if response.status != _OK:
                     reason = _reason(response.read(_MAX_REASON_BYTES))
                     raise _StatusError(response.status, reason, had_token=token is not None)
-                return self._counted(_body(response))
+                return self._check_values(_body(response))
         finally:
             connection.close()
 
-    def _counted(self, body: bytes) -> bytes:
+    def _check_values(self, body: bytes) -> bytes:
         """An answer, unless it has too many values, or takes those of all answers too far."""
         values = 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
         with self._lock:
             self._received_values += values
-            of_all = self._received_values
-        for what, count, allowed in (
+            total_values = self._received_values
+        for what, count, limit in (
             ("an answer", values, MAX_ANSWER_VALUES),
-            ("the answers", of_all, MAX_ALL_VALUES),
+            ("the answers", total_values, MAX_ALL_VALUES),
         ):
-            if count > allowed:
+            if count > limit:
                 message = (
-                    f"{what} of {self.url} came to {count} values; {allowed} are allowed: name"
+                    f"{what} of {self.url} came to {count} values; {limit} are allowed: name"
                     " fewer namespaces"
                 )
                 raise FormatError(message)
@@ -233,9 +233,9 @@ class AdminConnection:
             return HTTPSConnection(host, port, timeout=timeout_s, context=self._tls)
         return HTTPConnection(host, port, timeout=timeout_s)
 
-    def _redirected(self, url: SplitResult, location: str | None) -> SplitResult:
+    def _redirect_target(self, url: SplitResult, location: str | None) -> SplitResult:
         try:
-            target = _checked_url(urljoin(url.geturl(), location or ""))
+            target = _parse_url(urljoin(url.geturl(), location or ""))
         except ValueError:
             message = f"{self.url} redirects to what is not a URL of a server"
             raise StorageError(message) from None
@@ -272,14 +272,14 @@ class _StatusError(OSError):
 class _TimedSocket:
     """A connected socket, as `HTTPConnection` uses it, with a check before each read."""
 
-    def __init__(self, connected: socket, check: Callable[[], None]) -> None:
-        self.sendall = connected.sendall
-        self.close = connected.close
-        self._connected = connected
+    def __init__(self, sock: socket, check: Callable[[], None]) -> None:
+        self.sendall = sock.sendall
+        self.close = sock.close
+        self._sock = sock
         self._check = check
 
     def makefile(self, _: str) -> BufferedReader:
-        raw = self._connected.makefile("rb", buffering=0)
+        raw = self._sock.makefile("rb", buffering=0)
         return BufferedReader(_CheckedReader(raw, self._check))
 
 
@@ -320,7 +320,7 @@ def _port(url: SplitResult) -> int:
     return url.port or _DEFAULT_PORTS[url.scheme]
 
 
-def _checked_url(url: str) -> SplitResult:
+def _parse_url(url: str) -> SplitResult:
     shown = redacted_urls(url[:_SHOWN_CHARACTERS])
     if not url.isascii() or not url.isprintable() or " " in url:
         message = f"the URL {shown!r} has characters that must be encoded"

@@ -92,7 +92,7 @@ class MetadataFolder:
         storage_options: Mapping[str, object] | None = None,
     ) -> None:
         self._lock = threading.Lock()
-        self._found: dict[TopicName, _TopicFolder] = {}
+        self._by_name: dict[TopicName, _TopicFolder] = {}
         if isinstance(source, str):
             self._source: Location | dict[TopicName, Location] = Location(source, storage_options)
             return
@@ -112,7 +112,7 @@ class MetadataFolder:
     @property
     def warnings(self) -> list[str]:
         """What the files read until now leave unsure, or say against each other."""
-        folders = dict.fromkeys(self._found.values())
+        folders = dict.fromkeys(self._by_name.values())
         return [warning for folder in folders for warning in folder.warnings]
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
@@ -174,25 +174,25 @@ class MetadataFolder:
             CorruptMetadataError: The file is not a JSON object.
             StorageError: The file cannot be read.
         """
-        kin = [each for each in self._folders if each.base == topic.base]
-        kin.sort(key=lambda each: (each != topic, each.partition))
-        answers = (self._folders[each].schemas for each in kin)
+        relatives = [each for each in self._folders if each.base == topic.base]
+        relatives.sort(key=lambda each: (each != topic, each.partition))
+        answers = (self._folders[each].schemas for each in relatives)
         return next((answer for answer in answers if answer is not None), None)
 
     @property
     def _folders(self) -> dict[TopicName, _TopicFolder]:
         with self._lock:
-            self._found = self._found or self._find()
-            return self._found
+            self._by_name = self._by_name or self._find()
+            return self._by_name
 
     def _find(self) -> dict[TopicName, _TopicFolder]:
         if not isinstance(self._source, Location):
             return {topic: _TopicFolder(where, topic) for topic, where in self._source.items()}
         if self._source.exists(TOPICS_FILE):
-            listed = _locations_by_file(self._source)
-            found = {topic: _TopicFolder(where, topic) for topic, where in listed.items()}
+            locations = _locations_by_file(self._source)
+            found = {topic: _TopicFolder(where, topic) for topic, where in locations.items()}
         else:
-            found = _by_topic(_discovered(self._source))
+            found = _by_topic(_discover(self._source))
         if not found:
             message = (
                 f"there is no metadata of any topic in {self._source}: neither it nor a folder"
@@ -216,18 +216,18 @@ class _TopicFolder:
     ) -> None:
         self.location = location
         self.warnings: Sequence[str] = ()
-        self.is_named_otherwise = False
-        self._given = topic
+        self.has_other_name = False
+        self._known_topic = topic
         self._names = names
 
     @property
-    def named(self) -> TopicName | None:
+    def declared_topic(self) -> TopicName | None:
         """The topic, if the user, anything sound in the folder, or names of folders say it."""
-        if self._given is not None:
-            return self._given
-        for told in (self._in_manifest, self._in_stats):
+        if self._known_topic is not None:
+            return self._known_topic
+        for read_topic in (self._topic_in_manifest, self._topic_in_stats):
             with suppress(FormatError, MissingObjectError):
-                topic = told()
+                topic = read_topic()
                 if topic is not None:
                     return topic
         match self._names:
@@ -248,14 +248,14 @@ class _TopicFolder:
             StorageError: A file cannot be read.
         """
         warnings: list[str] = []
-        topic, is_sure = self._told_topic(warnings)
-        with self._naming(STATS_FILE):
+        topic, is_sure = self._resolve_topic(warnings)
+        with self._name_in_errors(STATS_FILE):
             stats_answer = self._answer(STATS_FILE)
             stats = {} if stats_answer is None else parse_internal_stats(stats_answer, topic)
-        with self._naming(INFO_FILE):
+        with self._name_in_errors(INFO_FILE):
             info_answer = self._answer(INFO_FILE)
             info = {} if info_answer is None else parse_internal_info(info_answer, topic)
-        with self._naming(VALUE_FILE):
+        with self._name_in_errors(VALUE_FILE):
             data = self._content(VALUE_FILE)
             value = {} if data is None else {topic: parse_managed_ledger_info(data, topic)}
         if data is None and info_answer is None and stats_answer is None:
@@ -283,17 +283,20 @@ class _TopicFolder:
     @cached_property
     def schemas(self) -> bytes | None:
         """The admin API's answer with all versions of the schema; None if there is no schema."""
-        with self._naming(SCHEMAS_FILE):
+        with self._name_in_errors(SCHEMAS_FILE):
             data = self._content(SCHEMAS_FILE)
             return data if data is not None and has_schemas(read_answer(data)) else None
 
-    def _told_topic(self, warnings: list[str]) -> tuple[TopicName, bool]:
+    def _resolve_topic(self, warnings: list[str]) -> tuple[TopicName, bool]:
         """The topic, and whether it is sure; what names another topic adds a warning."""
-        with self._naming(MANIFEST_FILE):
-            in_manifest = self._in_manifest()
-        with self._naming(STATS_FILE):
-            in_stats = self._in_stats()
-        topic, told = self.named, [each for each in (in_manifest, in_stats) if each is not None]
+        with self._name_in_errors(MANIFEST_FILE):
+            in_manifest = self._topic_in_manifest()
+        with self._name_in_errors(STATS_FILE):
+            in_stats = self._topic_in_stats()
+        topic, recorded = (
+            self.declared_topic,
+            [each for each in (in_manifest, in_stats) if each is not None],
+        )
         if topic is None:
             message = (
                 f"nothing says which topic {self.location} is of: give the folders by topic name,"
@@ -302,16 +305,16 @@ class _TopicFolder:
             raise OptionError(message)
         warnings.extend(
             f"{self.location} is given for {topic}, but is of {each}"
-            for each in told
+            for each in recorded
             if each != topic
         )
-        self.is_named_otherwise = bool(warnings)
-        return topic, not warnings and (self._given is not None or bool(told))
+        self.has_other_name = bool(warnings)
+        return topic, not warnings and (self._known_topic is not None or bool(recorded))
 
-    def _in_manifest(self) -> TopicName | None:
+    def _topic_in_manifest(self) -> TopicName | None:
         return None if self._manifest is None else self._manifest.topic
 
-    def _in_stats(self) -> TopicName | None:
+    def _topic_in_stats(self) -> TopicName | None:
         data = self._stats_data
         name = None if data is None else managed_ledger_name_of(read_answer(data))
         return None if name is None else TopicName.from_managed_ledger_name(name)
@@ -337,7 +340,7 @@ class _TopicFolder:
     @cached_property
     def _files(self) -> tuple[Location, Mapping[str, str]]:
         """Where the files are; and by the name that each has in this module, its name there."""
-        if self._given is not None:
+        if self._known_topic is not None:
             url, name = folder_and_name(self.location.url)
             folder = Location(url, self.location.storage_options, self.location.retry)
             if name and folder.exists(name):
@@ -367,7 +370,7 @@ class _TopicFolder:
         return None if data is None else read_answer(data)
 
     @contextmanager
-    def _naming(self, file: str) -> Iterator[None]:
+    def _name_in_errors(self, file: str) -> Iterator[None]:
         """Let errors name the file that they are about."""
         try:
             yield
@@ -400,16 +403,16 @@ def _topics_of(folder: _TopicFolder) -> list[TopicName]:
     try:
         return list(folder.metadata)
     except (FormatError, MissingObjectError):
-        if folder.named is None:
+        if folder.declared_topic is None:
             raise
-        return [folder.named]
+        return [folder.declared_topic]
 
 
 def _attempts_of(folder: _TopicFolder) -> set[tuple[int, UUID]]:
     """Offloads that a folder names; none if its files may be those of another topic."""
     with suppress(PulsarOffloadError):
         metadata = folder.metadata
-        if not folder.is_named_otherwise:
+        if not folder.has_other_name:
             return {each for topic in metadata.values() for each in topic.named_attempts}
     return set()
 
@@ -436,7 +439,7 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
     return found
 
 
-def _discovered(root: Location) -> list[_TopicFolder]:
+def _discover(root: Location) -> list[_TopicFolder]:
     """Folders with metadata in them, at or below a folder."""
     found: list[_TopicFolder] = []
     level: list[tuple[Location, tuple[str, ...]]] = [(root, ())]

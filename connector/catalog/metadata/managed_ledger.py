@@ -38,8 +38,8 @@ from connector.catalog.metadata.topic_metadata import (
     OffloadContext,
     OffloadSegment,
     TopicMetadata,
+    checked_ledgers,
     checked_position,
-    in_order,
 )
 
 if TYPE_CHECKING:
@@ -125,12 +125,12 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
     """
     _check_size(len(data))
     if data.startswith(_MAGIC):
-        data = _uncompressed(memoryview(data)[len(_MAGIC) :])
-    message = _parsed("ManagedLedgerInfo", data)
+        data = _decompress(memoryview(data)[len(_MAGIC) :])
+    message = _parse("ManagedLedgerInfo", data)
     terminated = _optional(message, "terminatedPosition")
     return TopicMetadata(
         topic=topic,
-        ledgers=in_order(_ledger_info(ledger) for ledger in message.ledgerInfo),
+        ledgers=checked_ledgers(_ledger_info(ledger) for ledger in message.ledgerInfo),
         terminated_position=(
             None
             if terminated is None
@@ -172,7 +172,7 @@ def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
     return data
 
 
-def _uncompressed(data: memoryview) -> bytes:
+def _decompress(data: memoryview) -> bytes:
     """The bare message of a compressed value, without its magic.
 
     If this fails, Pulsar reads the value as a bare message, which must fail too: no field has the
@@ -183,7 +183,7 @@ def _uncompressed(data: memoryview) -> bytes:
         has, end = counted(len(data), "byte"), agreeing(len(data), "ends", "end")
         text = f"the compressed managed ledger has {has}, which {end} in its header"
         raise CorruptMetadataError(text)
-    header = _parsed("ManagedLedgerInfoMetadata", bytes(data[_SIZE_BYTES : _SIZE_BYTES + size]))
+    header = _parse("ManagedLedgerInfoMetadata", bytes(data[_SIZE_BYTES : _SIZE_BYTES + size]))
     compressed = data[_SIZE_BYTES + size :]
     if header.compressionType == codecs.NONE:
         return bytes(compressed)
@@ -201,7 +201,7 @@ def _check_size(size_bytes: int) -> None:
         raise CorruptMetadataError(text)
 
 
-def _parsed(name: str, data: bytes) -> Any:  # noqa: ANN401 - a message class has no static type
+def _parse(name: str, data: bytes) -> Any:  # noqa: ANN401 - a message class has no static type
     try:
         message = _CLASSES[name].FromString(data)
     except DecodeError as error:

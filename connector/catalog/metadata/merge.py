@@ -17,14 +17,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeVar
 
 from arrow_io.core.wording import agreeing, counted
-from connector.catalog.metadata.topic_metadata import in_order
+from connector.catalog.metadata.topic_metadata import checked_ledgers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 
-    Joined = Callable[[OffloadContext | None, OffloadContext | None], OffloadContext | None]
+    OffloadJoin = Callable[[OffloadContext | None, OffloadContext | None], OffloadContext | None]
 
 _Value = TypeVar("_Value")
 
@@ -54,25 +54,25 @@ def merge_metadata(
     Raises:
         CorruptMetadataError: The sources together say of it what no topic can have.
     """
-    given = [each for each in (value, info, stats) if each is not None]
-    value, info, stats = _terminated(value, info, stats)
+    sources = [each for each in (value, info, stats) if each is not None]
+    value, info, stats = _share_termination(value, info, stats)
     names = ("internalStats", "internal-info")
-    answers, of_answers = _merged(stats, info, _joined_answers, names)
+    answers, answers_disagreement = _merge_pair(stats, info, _join_answers, names)
     names = ("the metadata store's value", "the admin API's answers")
-    merged, of_all = _merged(value, answers, _joined_offloads, names)
+    merged, overall_disagreement = _merge_pair(value, answers, _join_offloads, names)
     if merged is None:
         return None
     # What two of the lists reach, both confirm.
-    lasts = sorted((each.last_ledger_id for each in given), reverse=True)
+    lasts = sorted((each.last_ledger_id for each in sources), reverse=True)
     proven_to = lasts[0] if is_checked else [*lasts, -1][1]
-    for disagreement in (of_answers, of_all):
+    for disagreement in (answers_disagreement, overall_disagreement):
         warnings.extend(f"{merged.topic}: {text}" for text in disagreement.texts())
         if disagreement.first_ledger_id is not None:
             proven_to = min(proven_to, disagreement.first_ledger_id - 1)
     return replace(merged, proven_to_ledger_id=proven_to)
 
 
-def _terminated(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None]:
+def _share_termination(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None]:
     """The sources, with the last entry of a terminated topic, which one of them may give.
 
     Pulsar's `asyncTerminate` notes where the topic ends, and nothing of the ledger that was open.
@@ -83,11 +83,13 @@ def _terminated(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None
         if source is None or position is None:
             yield source
         else:
-            ledgers = _ended(source.ledgers, position)
+            ledgers = _fill_last_ledger(source.ledgers, position)
             yield replace(source, ledgers=ledgers, terminated_position=position)
 
 
-def _ended(ledgers: Sequence[LedgerInfo], position: tuple[int, int]) -> Sequence[LedgerInfo]:
+def _fill_last_ledger(
+    ledgers: Sequence[LedgerInfo], position: tuple[int, int]
+) -> Sequence[LedgerInfo]:
     """The ledgers of a topic that ends with an entry, the last of them with its entries."""
     if not ledgers or ledgers[-1].entries or position[0] > ledgers[-1].ledger_id:
         return ledgers
@@ -96,14 +98,14 @@ def _ended(ledgers: Sequence[LedgerInfo], position: tuple[int, int]) -> Sequence
     return *before, replace(last, entries=entries, size_bytes=last.size_bytes or None)
 
 
-def _joined_answers(
+def _join_answers(
     stats: OffloadContext | None, info: OffloadContext | None
 ) -> OffloadContext | None:
     """The uuid of internal-info, the completeness of internalStats."""
     return stats if info is None else replace(info, complete=stats is not None)
 
 
-def _joined_offloads(
+def _join_offloads(
     value: OffloadContext | None, answers: OffloadContext | None
 ) -> OffloadContext | None:
     """The offload of the value, unless only the answers were given after it was complete."""
@@ -112,9 +114,9 @@ def _joined_offloads(
     are_newer = bool(answers.complete and not value.complete)
     if are_newer and answers.uuid in {None, value.uuid}:
         return replace(value, complete=True)
-    taken, other = (answers, value) if are_newer else (value, answers)
-    others = tuple(each for each in other.uuids if each not in taken.uuids)
-    return replace(taken, other_uuids=others) if others else taken
+    base, other = (answers, value) if are_newer else (value, answers)
+    others = tuple(each for each in other.uuids if each not in base.uuids)
+    return replace(base, other_uuids=others) if others else base
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -124,19 +126,19 @@ class _Disagreement:
     Attributes:
         older: What the source of the older list is called.
         newer: What that of the newer list is called.
-        trimmed: Ids that only the older list has, before the newer list begins.
-        lost: Ids that only the older list has, behind the first of the newer list.
-        added: Ids that only the newer list has, though the older one goes further.
-        empty: Ids that only one of them has, of ledgers that are not known to have an entry.
+        trimmed_ids: Ids that only the older list has, before the newer list begins.
+        lost_ids: Ids that only the older list has, behind the first of the newer list.
+        added_ids: Ids that only the newer list has, though the older one goes further.
+        empty_ids: Ids that only one of them has, of ledgers that are not known to have an entry.
         contradictions: Ledger id and words for each number that differs.
     """
 
     older: str = ""
     newer: str = ""
-    trimmed: tuple[int, ...] = ()
-    lost: tuple[int, ...] = ()
-    added: tuple[int, ...] = ()
-    empty: tuple[int, ...] = ()
+    trimmed_ids: tuple[int, ...] = ()
+    lost_ids: tuple[int, ...] = ()
+    added_ids: tuple[int, ...] = ()
+    empty_ids: tuple[int, ...] = ()
     contradictions: tuple[tuple[int, str], ...] = ()
 
     @property
@@ -147,7 +149,7 @@ class _Disagreement:
         looks like one that a damaged list lacks.
         """
         disputed = (
-            *(*self.trimmed, *self.lost, *self.added, *self.empty),
+            *(*self.trimmed_ids, *self.lost_ids, *self.added_ids, *self.empty_ids),
             *(ledger_id for ledger_id, _ in self.contradictions),
         )
         return min(disputed, default=None)
@@ -156,17 +158,17 @@ class _Disagreement:
         """Notices for a reader; none of empty ledgers, which a broker that loads a topic drops."""
         for ledger_id, text in self.contradictions:
             yield f"ledger {ledger_id} has {text}"
-        if self.trimmed:
+        if self.trimmed_ids:
             yield (
-                f"{self.older} has {counted(len(self.trimmed), 'ledger')} more than {self.newer},"
-                f" which is newer, the first: {self.trimmed[0]};"
-                f" {agreeing(len(self.trimmed), 'it is', 'they are')} taken to be trimmed"
+                f"{self.older} has {counted(len(self.trimmed_ids), 'ledger')} more than"
+                f" {self.newer}, which is newer, the first: {self.trimmed_ids[0]};"
+                f" {agreeing(len(self.trimmed_ids), 'it is', 'they are')} taken to be trimmed"
             )
-        for lacking, missing in ((self.newer, self.lost), (self.older, self.added)):
-            if missing:
+        for source, ids in ((self.newer, self.lost_ids), (self.older, self.added_ids)):
+            if ids:
                 yield (
-                    f"{lacking} lacks {counted(len(missing), 'ledger')} among those that it has,"
-                    f" the first: {missing[0]}; it may be damaged"
+                    f"{source} lacks {counted(len(ids), 'ledger')} among those that it has,"
+                    f" the first: {ids[0]}; it may be damaged"
                 )
 
 
@@ -186,22 +188,24 @@ def _disagreement(
     """
     if not older.ledgers or not newer.ledgers:
         return _Disagreement()
-    of_older, of_newer = ({each.ledger_id for each in of.ledgers} for of in (older, newer))
-    gone = [each for each in older.ledgers if each.ledger_id not in of_newer]
+    older_ids, newer_ids = (
+        {each.ledger_id for each in source.ledgers} for source in (older, newer)
+    )
+    gone = [each for each in older.ledgers if each.ledger_id not in newer_ids]
     added = [
         each
         for each in newer.ledgers
-        if each.ledger_id not in of_older and each.ledger_id < older.last_ledger_id
+        if each.ledger_id not in older_ids and each.ledger_id < older.last_ledger_id
     ]
     first = newer.ledgers[0].ledger_id
     filled = [each for each in gone if each.entries]
     return _Disagreement(
         older=names[0],
         newer=names[1],
-        trimmed=_ids(each for each in filled if each.ledger_id < first),
-        lost=_ids(each for each in filled if each.ledger_id > first),
-        added=_ids(each for each in added if each.entries),
-        empty=_ids(each for each in (*gone, *added) if not each.entries),
+        trimmed_ids=_ids(each for each in filled if each.ledger_id < first),
+        lost_ids=_ids(each for each in filled if each.ledger_id > first),
+        added_ids=_ids(each for each in added if each.entries),
+        empty_ids=_ids(each for each in (*gone, *added) if not each.entries),
         contradictions=tuple(contradictions),
     )
 
@@ -210,17 +214,17 @@ def _ids(ledgers: Iterable[LedgerInfo]) -> tuple[int, ...]:
     return tuple(each.ledger_id for each in ledgers)
 
 
-def _merged(
+def _merge_pair(
     first: TopicMetadata | None,
     second: TopicMetadata | None,
-    joined: Joined,
+    join: OffloadJoin,
     names: tuple[str, str],
 ) -> tuple[TopicMetadata | None, _Disagreement]:
     """Two sources of one topic; what both know is as the first says."""
     if first is None or second is None:
         return first or second, _Disagreement()
-    known = {ledger.ledger_id: ledger for ledger in first.ledgers}
-    also_known = {ledger.ledger_id: ledger for ledger in second.ledgers}
+    first_ledgers = {ledger.ledger_id: ledger for ledger in first.ledgers}
+    second_ledgers = {ledger.ledger_id: ledger for ledger in second.ledgers}
     newer, older = sorted((first, second), key=_age_rank, reverse=True)
     disagreement = _disagreement(
         older,
@@ -228,34 +232,36 @@ def _merged(
         names if older is first else names[::-1],
         (
             (ledger_id, contradiction)
-            for ledger_id in sorted(known.keys() & also_known.keys())
-            for contradiction in _contradictions(known[ledger_id], also_known[ledger_id], names)
+            for ledger_id in sorted(first_ledgers.keys() & second_ledgers.keys())
+            for contradiction in _contradictions(
+                first_ledgers[ledger_id], second_ledgers[ledger_id], names
+            )
         ),
     )
     ledgers: list[LedgerInfo] = []
-    for ledger_id in sorted((*_ids(newer.ledgers), *disagreement.lost)):
-        ledger, other = known.get(ledger_id), also_known.get(ledger_id)
+    for ledger_id in sorted((*_ids(newer.ledgers), *disagreement.lost_ids)):
+        ledger, other = first_ledgers.get(ledger_id), second_ledgers.get(ledger_id)
         if ledger is None or other is None:
             ledgers.extend(each for each in (ledger, other) if each is not None)
         else:
-            ledgers.append(_merged_ledger(ledger, other, joined))
+            ledgers.append(_merge_ledgers(ledger, other, join))
     merged = replace(
         first,
-        ledgers=in_order(ledgers),
+        ledgers=checked_ledgers(ledgers),
         properties=first.properties or second.properties,
-        cursors=_joined_cursors(first.cursors, second.cursors),
+        cursors=_join_cursors(first.cursors, second.cursors),
     )
     return merged, disagreement
 
 
-def _joined_cursors(
+def _join_cursors(
     first: Mapping[str, tuple[int, int]], second: Mapping[str, tuple[int, int]]
 ) -> dict[str, tuple[int, int]]:
     """The cursors of both, each where it was seen last: acknowledging moves it on."""
-    joined = dict(first)
+    cursors = dict(first)
     for name, position in second.items():
-        joined[name] = max(position, joined.get(name, position))
-    return joined
+        cursors[name] = max(position, cursors.get(name, position))
+    return cursors
 
 
 def _age_rank(metadata: TopicMetadata) -> tuple[int, ...]:
@@ -263,13 +269,13 @@ def _age_rank(metadata: TopicMetadata) -> tuple[int, ...]:
     return tuple(each.ledger_id for each in (*metadata.ledgers[-1:], *metadata.ledgers[:1]))
 
 
-def _merged_ledger(ledger: LedgerInfo, other: LedgerInfo, joined: Joined) -> LedgerInfo:
+def _merge_ledgers(ledger: LedgerInfo, other: LedgerInfo, join: OffloadJoin) -> LedgerInfo:
     return replace(
         ledger,
         entries=_either(ledger.entries, other.entries),
         size_bytes=_either(ledger.size_bytes, other.size_bytes),
         timestamp_ms=_either(ledger.timestamp_ms, other.timestamp_ms),
-        offload=joined(ledger.offload, other.offload),
+        offload=join(ledger.offload, other.offload),
         properties=ledger.properties or other.properties,
     )
 
@@ -277,7 +283,7 @@ def _merged_ledger(ledger: LedgerInfo, other: LedgerInfo, joined: Joined) -> Led
 def _contradictions(ledger: LedgerInfo, other: LedgerInfo, names: tuple[str, str]) -> Iterator[str]:
     offload, other_offload = ledger.offload, other.offload
     both_complete = ledger.is_offloaded and other.is_offloaded
-    for what, said, also_said in (
+    for what, value, other_value in (
         ("entries", ledger.entries, other.entries),
         ("bytes", ledger.size_bytes, other.size_bytes),
         (
@@ -286,8 +292,8 @@ def _contradictions(ledger: LedgerInfo, other: LedgerInfo, names: tuple[str, str
             other_offload.uuid if other_offload and both_complete else None,
         ),
     ):
-        if said is not None and also_said is not None and said != also_said:
-            yield (f"{said} {what} by {names[0]}, {also_said} by {names[1]}; the first is taken")
+        if value is not None and other_value is not None and value != other_value:
+            yield (f"{value} {what} by {names[0]}, {other_value} by {names[1]}; the first is taken")
 
 
 def _either(first: _Value | None, second: _Value | None) -> _Value | None:

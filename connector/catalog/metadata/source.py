@@ -117,8 +117,8 @@ def open_metadata_source(
     """
     if isinstance(source, Mapping):
         check_by_name("metadata", source)
-    given: Iterable[object] = source.values() if isinstance(source, Mapping) else (source,)
-    for each in given:
+    paths: Iterable[object] = source.values() if isinstance(source, Mapping) else (source,)
+    for each in paths:
         path_or_url("metadata", each)
     if isinstance(source, Mapping):
         return MetadataFolder(source, options)

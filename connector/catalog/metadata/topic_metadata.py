@@ -68,8 +68,8 @@ class OffloadContext:
     @property
     def uuids(self) -> tuple[UUID, ...]:
         """What names its objects, as far as the source says it."""
-        own = () if self.uuid is None else (self.uuid,)
-        return (*own, *(each.uuid for each in self.segments))
+        own_uuid = () if self.uuid is None else (self.uuid,)
+        return (*own_uuid, *(each.uuid for each in self.segments))
 
     @property
     def whole_segments(self) -> tuple[OffloadSegment, ...]:
@@ -79,8 +79,11 @@ class OffloadContext:
     @property
     def bucket(self) -> str | None:
         """Bucket that the objects were written to; None if the source does not say it."""
-        told = (self.driver_properties, *(each.driver_properties for each in self.segments))
-        return next((each["bucket"] for each in told if each.get("bucket")), None)
+        property_maps = (
+            self.driver_properties,
+            *(each.driver_properties for each in self.segments),
+        )
+        return next((each["bucket"] for each in property_maps if each.get("bucket")), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,7 +156,7 @@ class TopicMetadata:
         return is_between and self.ledgers[place].ledger_id != ledger_id
 
 
-def in_order(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
+def checked_ledgers(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
     """The ledgers of a topic, ascending by id, if a topic can have them.
 
     Args:

@@ -71,7 +71,7 @@ _SHORT.maxstring = 100
 
 
 @contextmanager
-def naming(what: str) -> Iterator[None]:
+def error_prefix(what: str) -> Iterator[None]:
     """Say in an OptionError what it is about."""
     try:
         yield
@@ -142,28 +142,28 @@ def versioned_schema(value: Mapping[str, object]) -> tuple[int | None, SchemaInf
     ):
         message = f"{_SHORT.repr(version)} is not a version of Pulsar's schema registry"
         raise OptionError(message)
-    with naming("its schema" if version is None else f"its version {version}"):
-        given = fields.get("properties")
-        properties = _text_by_name({} if given is None else given, "properties")
+    with error_prefix("its schema" if version is None else f"its version {version}"):
+        raw_properties = fields.get("properties")
+        properties = _text_by_name({} if raw_properties is None else raw_properties, "properties")
         return version, _schema_info(type_name(fields["type"]), _data(fields), properties)
 
 
-def type_name(given: object) -> str:
+def type_name(value: object) -> str:
     """Pulsar's name of a schema type given by name or number; `BYTES` for `NONE`.
 
     Raises:
         OptionError: The type is unknown, or a mode of clients (Pulsar's `AUTO_CONSUME`, …).
     """
     name = ""
-    if isinstance(given, str):
-        name = given.strip().upper()
-    elif isinstance(given, int) and not isinstance(given, bool):
-        name = "AUTO" if given in _CLIENT_MODE_NUMBERS else _NAME_OF_NUMBER.get(given, "")
+    if isinstance(value, str):
+        name = value.strip().upper()
+    elif isinstance(value, int) and not isinstance(value, bool):
+        name = "AUTO" if value in _CLIENT_MODE_NUMBERS else _NAME_OF_NUMBER.get(value, "")
     if name in CLIENT_MODES:
-        message = f"{given!r} is a mode of Pulsar's clients: give the topic's own schema"
+        message = f"{value!r} is a mode of Pulsar's clients: give the topic's own schema"
         raise OptionError(message)
     if name not in SCHEMA_TYPES:
-        message = f"unknown schema type {_SHORT.repr(given)}; known are {', '.join(SCHEMA_TYPES)}"
+        message = f"unknown schema type {_SHORT.repr(value)}; known are {', '.join(SCHEMA_TYPES)}"
         raise OptionError(message)
     return "BYTES" if name == "NONE" else name
 
@@ -193,12 +193,14 @@ def descriptor_schema(data: bytes, root_message: str | None) -> SchemaInfo | Non
         if not name.startswith("google/protobuf/")
     }
     if missing:
-        message = f"the descriptor set lacks {_listed(missing)}: write it with --include_imports"
+        message = (
+            f"the descriptor set lacks {_list_names(missing)}: write it with --include_imports"
+        )
         raise OptionError(message)
     if root_message is None:
         names = _top_messages(files[-1:])
         if len(names) != 1:
-            message = f"name the message behind a #; the descriptor set has {_listed(names)}"
+            message = f"name the message behind a #; the descriptor set has {_list_names(names)}"
             raise OptionError(message)
         root_message = names[0]
     root_message = root_message.removeprefix(".")
@@ -206,7 +208,7 @@ def descriptor_schema(data: bytes, root_message: str | None) -> SchemaInfo | Non
     if root_file is None:
         message = (
             f"no message {_SHORT.repr(root_message)} in the descriptor set; it has"
-            f" {_listed(_top_messages(files))}"
+            f" {_list_names(_top_messages(files))}"
         )
         raise OptionError(message)
     described = {
@@ -352,10 +354,12 @@ def _key_value_schema(data: object, properties: Mapping[str, str]) -> SchemaInfo
         message = f"{_KV_ENCODING} {_SHORT.repr(encoding)} is neither INLINE nor SEPARATED"
         raise OptionError(message)
     key_data, value_data = _key_and_value(data)
-    own = ((name, text) for name, text in properties.items() if not _KV_PROPERTY.fullmatch(name))
+    own_properties = (
+        (name, text) for name, text in properties.items() if not _KV_PROPERTY.fullmatch(name)
+    )
     return SchemaInfo(
         "KEY_VALUE",
-        properties=tuple(sorted(own)),
+        properties=tuple(sorted(own_properties)),
         key=_part("key", key_data, properties),
         value=_part("value", value_data, properties),
         is_separated=encoding == "SEPARATED",
@@ -363,7 +367,7 @@ def _key_value_schema(data: object, properties: Mapping[str, str]) -> SchemaInfo
 
 
 def _part(part: str, data: object, properties: Mapping[str, str]) -> SchemaInfo:
-    with naming(part):
+    with error_prefix(part):
         name = type_name(properties.get(f"{part}.schema.type") or "BYTES")
         if name == "KEY_VALUE":
             message = "KEY_VALUE within KEY_VALUE"
@@ -393,15 +397,15 @@ def _key_and_value(data: object) -> tuple[object, object]:
 def _binary_key_and_value(data: bytes) -> tuple[bytes, bytes]:
     if not data:
         return b"", b""
-    key, behind = _sized(data)
-    value, behind = _sized(behind)
-    if behind:
-        message = f"{counted(len(behind), 'byte')} behind the definitions of key and value"
+    key, rest = _read_sized(data)
+    value, rest = _read_sized(rest)
+    if rest:
+        message = f"{counted(len(rest), 'byte')} behind the definitions of key and value"
         raise OptionError(message)
     return key, value
 
 
-def _sized(data: bytes) -> tuple[bytes, bytes]:
+def _read_sized(data: bytes) -> tuple[bytes, bytes]:
     """The bytes behind a length (−1 stands for null), and what follows them."""
     length = max(int.from_bytes(data[:_INT_BYTES], signed=True), 0)
     if len(data) < _INT_BYTES or length > len(data) - _INT_BYTES:
@@ -411,7 +415,7 @@ def _sized(data: bytes) -> tuple[bytes, bytes]:
     return data[_INT_BYTES:stop], data[stop:]
 
 
-def _listed(names: Collection[str]) -> str:
+def _list_names(names: Collection[str]) -> str:
     """Names, as many as fit an error message."""
     shown = ", ".join(map(_SHORT.repr, islice(names, _LISTED)))
     more = len(names) - _LISTED

@@ -26,8 +26,8 @@ from connector.catalog.schemas.forms import (
     DEFINED_TYPES,
     MAX_SOURCE_BYTES,
     descriptor_schema,
+    error_prefix,
     holds_schemas,
-    naming,
     parse_json,
     type_name,
     versioned_schema,
@@ -109,14 +109,14 @@ class _SchemaReader:
             for version in sorted(version for version in self._found if version is not None)
         }
         versions = tuple(by_version.items())
-        own, _ = self._found.get(None, (None, ""))
+        own_schema, _ = self._found.get(None, (None, ""))
         if schema_version is None:
-            reader = own or _newest(versions)
+            reader = own_schema or _newest(versions)
             if reader is None:
                 message = "what is given as schema holds no schema"
                 raise OptionError(message)
             return TopicSchema(reader, versions)
-        if own is not None:
+        if own_schema is not None:
             both = f"{option_name('schema_version')} and a schema without a version"
             message = f"both {both}: give one of them"
             raise OptionError(message)
@@ -127,14 +127,14 @@ class _SchemaReader:
             raise OptionError(message)
         return TopicSchema(by_version[schema_version], versions)
 
-    def read(self, source: object, nested: int = 0) -> None:
+    def read(self, source: object, depth: int = 0) -> None:
         """Gather what a source holds.
 
         Raises:
             OptionError: As `load_schema` says.
         """
         if isinstance(source, str):
-            self._read_text(source, nested)
+            self._read_text(source, depth)
         elif isinstance(source, os.PathLike):
             self._read_path(os.fspath(source))
         elif isinstance(source, bytes | bytearray | memoryview):
@@ -143,29 +143,29 @@ class _SchemaReader:
             data = source.SerializeToString(deterministic=True)
             self._read_content(data, "the FileDescriptorSet given", None)
         elif isinstance(source, Mapping):
-            self._add_json(source, "the object given as schema", nested)
+            self._add_json(source, "the object given as schema", depth)
         elif isinstance(source, Sequence):
-            _check_nesting(nested)
+            _check_nesting(depth)
             for each in source:
-                self.read(each, nested + 1)
+                self.read(each, depth + 1)
         else:
             message = f"a schema cannot be read from a value of type {type(source).__name__}"
             raise OptionError(message)
 
-    def _read_text(self, text: str, nested: int) -> None:
+    def _read_text(self, text: str, depth: int) -> None:
         stripped = text.strip()
         name = stripped.upper()
         if stripped.startswith(("{", "[")):
             what = "the JSON text given as schema"
-            with naming(what):
+            with error_prefix(what):
                 value = parse_json(text)
             if isinstance(value, list):
-                self.read(value, nested)
+                self.read(value, depth)
             else:
-                self._add_json(value, what, nested)
+                self._add_json(value, what, depth)
         elif name in SCHEMA_TYPES or name in CLIENT_MODES:
             what = f"the schema {name}"
-            with naming(what):
+            with error_prefix(what):
                 if name in DEFINED_TYPES:
                     message = "needs a definition: give a file, an object or JSON text"
                     raise OptionError(message)
@@ -181,7 +181,7 @@ class _SchemaReader:
         match = _WITH_MESSAGE.fullmatch(path)
         file, root_message = (match["path"], match["message"]) if match else (path, None)
         file = hidden_url(file)
-        shown = _shown(file)
+        shown = _shorten(file)
         folder, name = map(hidden_url, folder_and_name(file))
         try:
             location = Location(folder or ".", self._storage_options)
@@ -205,22 +205,22 @@ class _SchemaReader:
         if sum(file.size_bytes for file in files) > MAX_SOURCE_BYTES:
             message = f"{shown}: its JSON files are longer than {MAX_SOURCE_BYTES} bytes together"
             raise OptionError(message)
-        held = False
+        has_schemas = False
         for file in files:
             what = f"{shown}/{file.name}"
             content = _content(location, file.name, what)
-            with naming(what):
+            with error_prefix(what):
                 value = parse_json(content)
             if holds_schemas(value):
-                held = True
+                has_schemas = True
                 self._add_json(value, what)
-        if not held:
+        if not has_schemas:
             message = f"{shown}: no *.json or *.avsc file in this folder holds a schema"
             raise OptionError(message)
 
     def _read_content(self, data: bytes, what: str, root_message: str | None) -> None:
         """Gather what a file holds: JSON, or a descriptor set, which can never be JSON."""
-        with naming(what):
+        with error_prefix(what):
             if len(data) > MAX_SOURCE_BYTES:
                 message = f"longer than the {MAX_SOURCE_BYTES} bytes allowed"
                 raise OptionError(message)
@@ -239,38 +239,38 @@ class _SchemaReader:
         else:
             self._add(None, schema, what)
 
-    def _add_json(self, value: object, what: str, nested: int = 0) -> None:
+    def _add_json(self, value: object, what: str, depth: int = 0) -> None:
         """Gather the schemas of parsed JSON."""
         if isinstance(value, Mapping):
             if ALL_VERSIONS in value:
                 value = value[ALL_VERSIONS]
             else:
-                with naming(what):
+                with error_prefix(what):
                     version, schema = versioned_schema(value)
                 self._add(version, schema, what)
                 return
         if not isinstance(value, list):
             message = f"{what}: neither an object nor a list"
             raise OptionError(message)
-        _check_nesting(nested)
+        _check_nesting(depth)
         for each in value:
-            self._add_json(each, what, nested + 1)
+            self._add_json(each, what, depth + 1)
 
     def _add(self, version: int | None, schema: SchemaInfo, what: str) -> None:
-        other, where = self._found.setdefault(version, (schema, what))
+        other, source = self._found.setdefault(version, (schema, what))
         if other != schema:
             claim = "without a version" if version is None else f"of version {version}"
-            message = f"two different schemas {claim}: in {where} and in {what}"
+            message = f"two different schemas {claim}: in {source} and in {what}"
             raise OptionError(message)
 
 
-def _check_nesting(nested: int) -> None:
-    if nested > _MAX_NESTED_LISTS:
+def _check_nesting(depth: int) -> None:
+    if depth > _MAX_NESTED_LISTS:
         message = f"lists of schemas are nested more than {_MAX_NESTED_LISTS} deep"
         raise OptionError(message)
 
 
-def _shown(path: str) -> str:
+def _shorten(path: str) -> str:
     shown = redacted_urls(path)
     return shown if len(shown) <= _SHOWN_LENGTH else f"{shown[:_SHOWN_LENGTH]}…"
 

@@ -101,10 +101,10 @@ class _FileWriter:
         self._lines.append(f"{'  ' * self._depth}{text}\n")
 
     @contextmanager
-    def _block(self, opening: str) -> Iterator[None]:
+    def _block(self, header: str) -> Iterator[None]:
         if not self._depth:
             self._lines.append("\n")
-        self._line(f"{opening} {{")
+        self._line(f"{header} {{")
         self._depth += 1
         yield
         self._depth -= 1
@@ -137,8 +137,8 @@ class _FileWriter:
         for service in file.service:
             self._service(service)
 
-    def _scope(self, within: str) -> str:
-        return within or (f".{self._file.package}" if self._file.package else "")
+    def _scope(self, scope: str) -> str:
+        return scope or (f".{self._file.package}" if self._file.package else "")
 
     def _groups(self, fields: Iterable[FieldDescriptorProto]) -> set[str]:
         """Full names of the messages that are written where a field of theirs is."""
@@ -160,18 +160,18 @@ class _FileWriter:
         for each_name, each in nested.items():
             if each_name not in inline and not each.options.map_entry:
                 self._message(each, name)
-        written: set[int] = set()
+        written_oneofs: set[int] = set()
         for field in message.field:
             number = _oneof_of(field)
             if number is None:
                 self._field(field, nested)
-            elif number not in written:
-                written.add(number)
+            elif number not in written_oneofs:
+                written_oneofs.add(number)
                 self._oneof(message, number, nested)
         for extensions in message.extension_range:
-            told = self._bracketed(self._option_texts(extensions.options))
+            options = self._bracketed(self._option_texts(extensions.options))
             last = _range_text(extensions.start, extensions.end - 1, _MAX_FIELD_STOP - 1)
-            self._line(f"extensions {last}{told};")
+            self._line(f"extensions {last}{options};")
         self._extensions(message.extension, message.nested_type, name)
         ranges = [
             _range_text(each.start, each.end - 1, _MAX_FIELD_STOP - 1)
@@ -191,27 +191,27 @@ class _FileWriter:
 
     def _field(self, field: FieldDescriptorProto, nested: dict[str, DescriptorProto]) -> None:
         entry = nested.get(field.type_name)
-        told = self._bracketed(self._field_options(field))
+        options = self._bracketed(self._field_options(field))
         if entry is not None and entry.options.map_entry:
             if [each.number for each in entry.field] != [1, 2]:
                 raise SchemaError(f"an entry of the map {field.name!r} is no key and value")
             key, value = entry.field
             types = f"{self._type(key)}, {self._type(value)}"
-            self._line(f"map<{types}> {field.name} = {field.number}{told};")
+            self._line(f"map<{types}> {field.name} = {field.number}{options};")
         elif entry is not None and field.type_name in self._groups((field,)):
-            with self._block(f"{self._label(field)}group {entry.name} = {field.number}{told}"):
+            with self._block(f"{self._label(field)}group {entry.name} = {field.number}{options}"):
                 self._message_body(entry, field.type_name)
         else:
-            typed = f"{self._label(field)}{self._type(field)}"
-            self._line(f"{typed} {field.name} = {field.number}{told};")
+            declaration = f"{self._label(field)}{self._type(field)}"
+            self._line(f"{declaration} {field.name} = {field.number}{options};")
 
     def _label(self, field: FieldDescriptorProto) -> str:
         if field.label == _F.LABEL_REPEATED:
             return "repeated "
         if _oneof_of(field) is not None or self._is_edition:
             return ""
-        is_told = self._file.syntax in _PROTO2 or field.proto3_optional
-        return _LABELS[field.label] if is_told else ""
+        has_label = self._file.syntax in _PROTO2 or field.proto3_optional
+        return _LABELS[field.label] if has_label else ""
 
     def _type(self, field: FieldDescriptorProto) -> str:
         if field.type in _NAMED:
@@ -241,8 +241,8 @@ class _FileWriter:
         with self._block(f"{_VISIBILITIES[enum.visibility]}enum {enum.name}"):
             self._options(enum.options)
             for value in enum.value:
-                told = self._bracketed(self._option_texts(value.options))
-                self._line(f"{value.name} = {value.number}{told};")
+                options = self._bracketed(self._option_texts(value.options))
+                self._line(f"{value.name} = {value.number}{options};")
             ranges = [
                 _range_text(each.start, each.end, _MAX_ENUM_NUMBER) for each in enum.reserved_range
             ]
@@ -260,13 +260,13 @@ class _FileWriter:
         with self._block(f"service {service.name}"):
             self._options(service.options)
             for method in service.method:
-                taken = f"{'stream ' * method.client_streaming}{method.input_type}"
-                given = f"{'stream ' * method.server_streaming}{method.output_type}"
-                told = f"rpc {method.name} ({taken}) returns ({given})"
+                request = f"{'stream ' * method.client_streaming}{method.input_type}"
+                response = f"{'stream ' * method.server_streaming}{method.output_type}"
+                signature = f"rpc {method.name} ({request}) returns ({response})"
                 if not method.HasField("options"):
-                    self._line(f"{told};")
+                    self._line(f"{signature};")
                     continue
-                with self._block(told):
+                with self._block(signature):
                     self._options(method.options)
 
     def _options(self, options: Message) -> None:
@@ -275,22 +275,22 @@ class _FileWriter:
 
     @staticmethod
     def _bracketed(texts: Iterable[str]) -> str:
-        joined = ", ".join(texts)
-        return f" [{joined}]" if joined else ""
+        text = ", ".join(texts)
+        return f" [{text}]" if text else ""
 
     def _option_texts(self, options: Message) -> Iterator[str]:
         """What stands behind `option`: those of protobuf itself, and those that files define."""
         try:
-            defined = self._pool.FindMessageTypeByName(options.DESCRIPTOR.full_name)
+            option_type = self._pool.FindMessageTypeByName(options.DESCRIPTOR.full_name)
         except KeyError:
-            read = options
+            known_options = options
         else:
             try:
-                read = GetMessageClass(defined).FromString(options.SerializeToString())
+                known_options = GetMessageClass(option_type).FromString(options.SerializeToString())
             except DecodeError as error:
                 raise SchemaError(f"options of the schema are malformed: {error}") from error
-        self._left_out += len(UnknownFieldSet(read))
-        yield from _values_of(read, "")
+        self._left_out += len(UnknownFieldSet(known_options))
+        yield from _values_of(known_options, "")
 
 
 def _values_of(message: Message, prefix: str) -> Iterator[str]:
@@ -308,11 +308,11 @@ def _value_text(field: FieldDescriptor, value: Any) -> str:  # noqa: ANN401 - of
     if field.message_type is not None:
         return f"{{ {text_format.MessageToString(value, as_one_line=True)} }}"
     if field.enum_type is not None:
-        named = field.enum_type.values_by_number.get(value)
-        if named is None:
+        enum_value = field.enum_type.values_by_number.get(value)
+        if enum_value is None:
             message = f"{value}, which option {field.full_name} has, is no value of its enum"
             raise SchemaError(message)
-        return str(named.name)
+        return str(enum_value.name)
     if isinstance(value, str | bytes):
         return _quoted(value)
     return str(value).lower() if isinstance(value, bool) else repr(value)

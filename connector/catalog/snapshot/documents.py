@@ -65,12 +65,12 @@ class DocumentWriter:
                 **head,
             }
         )
-        for what, number, most in (
+        for what, number, limit in (
             ("bytes", self._bytes, MAX_SNAPSHOT_BYTES),
             ("values", self._values, MAX_SNAPSHOT_VALUES),
         ):
-            if number > most:
-                message = f"the catalog takes {number} {what}, and a snapshot has {most} at most"
+            if number > limit:
+                message = f"the catalog takes {number} {what}, and a snapshot has {limit} at most"
                 raise OptionError(message)
         return first + body
 
@@ -95,7 +95,7 @@ class Documents:
 
     def __init__(self, data: bytes, name: str) -> None:
         self.name = name
-        with self.corruption_told():
+        with self.corruption_errors():
             text, size_bytes = _uncompressed(data)
             self.head: dict[str, Any] = json.loads(text)
             _check_version(self.head["format"], self.head["version"])
@@ -107,26 +107,26 @@ class Documents:
                 _corrupt("its bytes do not have their checksum")
             self._body, self._stops = body, stops
 
-    def read(self, place: int) -> Any:  # noqa: ANN401 - whatever it is
+    def read(self, position: int) -> Any:  # noqa: ANN401 - whatever it is
         """Parse a document.
 
         Args:
-            place: Its place.
+            position: Its place.
 
         Raises:
             CorruptSnapshotError: It is not there, or not JSON within the bounds.
         """
-        with self.corruption_told():
-            if not 0 <= place < len(self._stops) - 1:
-                _corrupt(f"there is no document {_shown(place)}")
-            member = self._body[self._stops[place] : self._stops[place + 1]]
+        with self.corruption_errors():
+            if not 0 <= position < len(self._stops) - 1:
+                _corrupt(f"there is no document {_shown(position)}")
+            member = self._body[self._stops[position] : self._stops[position + 1]]
             text, size_bytes = _uncompressed(member)
             if size_bytes != len(member):
-                _corrupt(f"something follows document {place}")
+                _corrupt(f"something follows document {position}")
             return json.loads(text)
 
     @contextmanager
-    def corruption_told(self) -> Iterator[None]:
+    def corruption_errors(self) -> Iterator[None]:
         """Give one error for whatever is wrong with the file, and name it."""
         try:
             yield
@@ -149,9 +149,9 @@ def begins_file(data: bytes) -> bool:
     return text.startswith(json.dumps({"format": FORMAT}, separators=(",", ":"))[:-1].encode())
 
 
-def _check_version(found: object, version: object) -> None:
-    if found != FORMAT:
-        _corrupt(f"it is not a {FORMAT}: its format is {_shown(found)!r}")
+def _check_version(format_name: object, version: object) -> None:
+    if format_name != FORMAT:
+        _corrupt(f"it is not a {FORMAT}: its format is {_shown(format_name)!r}")
     if version != VERSION:
         _corrupt(
             f"the snapshot has version {_shown(version)}, and this release reads version {VERSION}:"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
-from connector.catalog.bucket import BucketContents, UnfinishedOffload, in_order
+from connector.catalog.bucket import BucketContents, UnfinishedOffload, sort_copies
 from connector.catalog.kinds import kind_of, parse_name
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
@@ -26,13 +26,13 @@ from connector.catalog.snapshot_values import (
     read_error,
     read_info,
     read_number,
+    read_optional_flag,
+    read_optional_number,
     read_owner,
     read_text,
     read_texts,
-    read_told_flag,
-    read_whole,
 )
-from connector.catalog.topic_ledgers import LedgerStanding, TopicLedger
+from connector.catalog.topic_ledgers import LedgerState, TopicLedger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -52,22 +52,22 @@ class Snapshot:
 
     Attributes:
         contents: What lies in the bucket.
-        elsewhere: What lies in other buckets, by their names in the metadata.
+        other_buckets: What lies in other buckets, by their names in the metadata.
         topics: Every topic.
         has_metadata: Whether there was metadata.
         schemas: The admin API's answer for all versions of a schema, by topic without partition.
         warnings: What the metadata leaves unsure, in words.
-        taken: When the bucket was listed.
+        listed_at: When the bucket was listed.
         statistics: Where statistics of the topics are; None if that is not told.
     """
 
     contents: BucketContents
-    elsewhere: Mapping[str, BucketContents] = field(default_factory=dict)
+    other_buckets: Mapping[str, BucketContents] = field(default_factory=dict)
     topics: Sequence[TopicLedgers] = ()
     has_metadata: bool = False
     schemas: Mapping[TopicName, bytes] = field(default_factory=dict)
     warnings: tuple[str, ...] = ()
-    taken: datetime = field(default_factory=lambda: datetime.now(UTC))
+    listed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     statistics: str | None = None
 
 
@@ -88,22 +88,22 @@ def contents_json(
     }
 
 
-def ledger_json(ledger: TopicLedger, bucket_of: Callable[[LedgerCopy], str | None]) -> Any:  # noqa: ANN401
+def ledger_json(ledger: TopicLedger, find_bucket: Callable[[LedgerCopy], str | None]) -> Any:  # noqa: ANN401
     """A ledger of a topic, as `json` takes it.
 
     Args:
         ledger: The ledger.
-        bucket_of: Gives the metadata's name for the bucket that a copy is in; None: the one read.
+        find_bucket: Gives the metadata's name for the bucket that a copy is in; None: the one read.
     """
     error, copy = ledger.error, ledger.copy
-    is_of_copy = copy is not None and error is not None and error is copy.error
+    is_copy_error = copy is not None and error is not None and error is copy.error
     return {
         "ledger_id": ledger.ledger_id,
         "state": ledger.state.value,
         "info": ledger.info and _ledger(ledger.info),
-        "copy": copy and copy_json(copy, bucket_of(copy)),
-        "others": [copy_json(each, bucket_of(each)) for each in ledger.others],
-        "error": is_of_copy or (error and error_json(error)),
+        "copy": copy and copy_json(copy, find_bucket(copy)),
+        "others": [copy_json(each, find_bucket(each)) for each in ledger.others],
+        "error": is_copy_error or (error and error_json(error)),
     }
 
 
@@ -171,7 +171,7 @@ def read_contents_json(
     """
     return BucketContents(
         location,
-        tuple(in_order(copies)),
+        tuple(sort_copies(copies)),
         tuple(map(_read_unfinished, value["unfinished"])),
         foreign=tuple(map(read_info, value["foreign"])),
     )
@@ -186,7 +186,7 @@ def read_ledger_json(
         value: What it gave.
         read_copy: Reads a copy.
     """
-    ledger_id, state = read_number(value["ledger_id"]), LedgerStanding(value["state"])
+    ledger_id, state = read_number(value["ledger_id"]), LedgerState(value["state"])
     info = None if value["info"] is None else _read_ledger(value["info"])
     copy = None if value["copy"] is None else read_copy(value["copy"])
     others = tuple(map(read_copy, value["others"]))
@@ -270,27 +270,27 @@ def read_metadata_json(
         ledgers=ledgers,
         terminated_position=terminated and _read_position(*terminated),
         properties=read_texts(value["properties"]),
-        proven_to_ledger_id=read_number(value["proven_to"], least=-1),
+        proven_to_ledger_id=read_number(value["proven_to"], minimum=-1),
     )
 
 
 def _read_position(ledger_id: object, entry_id: object) -> tuple[int, int]:
     # Before the first message it is entry -1.
-    return read_number(ledger_id), read_number(entry_id, least=-1)
+    return read_number(ledger_id), read_number(entry_id, minimum=-1)
 
 
 def _read_cursor(ledger_id: object, entry_id: object) -> tuple[int, int]:
     # Before the first message of the topic it is -1:-1.
-    return read_number(ledger_id, least=-1), read_number(entry_id, least=-1)
+    return read_number(ledger_id, minimum=-1), read_number(entry_id, minimum=-1)
 
 
 def _read_ledger(value: dict[str, Any]) -> LedgerInfo:
     offload = value["offload"]
     return LedgerInfo(
         ledger_id=read_number(value["ledger_id"]),
-        entries=read_whole(value["entries"]),
-        size_bytes=read_whole(value["size_bytes"]),
-        timestamp_ms=read_whole(value["timestamp_ms"]),
+        entries=read_optional_number(value["entries"]),
+        size_bytes=read_optional_number(value["size_bytes"]),
+        timestamp_ms=read_optional_number(value["timestamp_ms"]),
         properties=read_texts(value["properties"]),
         offload=None if offload is None else _read_offload(offload),
     )
@@ -300,10 +300,10 @@ def _read_offload(value: dict[str, Any]) -> OffloadContext:
     uuid, driver = value["uuid"], value["driver"]
     return OffloadContext(
         uuid=None if uuid is None else UUID(read_text(uuid)),
-        complete=read_told_flag(value["complete"]),
+        complete=read_optional_flag(value["complete"]),
         other_uuids=tuple(UUID(read_text(each)) for each in value["other_uuids"]),
-        bookkeeper_deleted=read_told_flag(value["bookkeeper_deleted"]),
-        timestamp_ms=read_whole(value["timestamp_ms"]),
+        bookkeeper_deleted=read_optional_flag(value["bookkeeper_deleted"]),
+        timestamp_ms=read_optional_number(value["timestamp_ms"]),
         driver=None if driver is None else read_text(driver),
         driver_properties=read_texts(value["driver_properties"]),
     )

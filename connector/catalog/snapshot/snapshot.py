@@ -19,7 +19,7 @@ from arrow_io.errors import (
 )
 from arrow_io.storage.location import Location, folder_and_name
 from connector.catalog.snapshot.documents import MAX_SNAPSHOT_BYTES, Documents, begins_file
-from connector.catalog.snapshot.snapshot_file import SnapshotFile, file_of
+from connector.catalog.snapshot.snapshot_file import SnapshotFile, serialize_snapshot
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,8 +66,8 @@ def save_snapshot(
         OptionError: The path ends otherwise, or the catalog is too large for a snapshot.
         StorageError: The store refused, or went on failing.
     """
-    location, name = _place(path, storage_options)
-    location.write_object(name, file_of(snapshot), user_metadata={})
+    location, name = _location_and_name(path, storage_options)
+    location.write_object(name, serialize_snapshot(snapshot), user_metadata={})
 
 
 def load_snapshot(
@@ -92,7 +92,7 @@ def load_snapshot(
         MissingObjectError: There is no such file.
         StorageError: The store refused, or went on failing.
     """
-    folder, name = _place(path, storage_options)
+    folder, name = _location_and_name(path, storage_options)
     folder = replace(folder, trace=location.trace)
     try:
         content = folder.read_object(name, max_bytes=MAX_SNAPSHOT_BYTES)
@@ -101,7 +101,9 @@ def load_snapshot(
     return SnapshotFile(Documents(content.data, name), location, buckets or {})
 
 
-def _place(path: str, storage_options: Mapping[str, object] | None) -> tuple[Location, str]:
+def _location_and_name(
+    path: str, storage_options: Mapping[str, object] | None
+) -> tuple[Location, str]:
     folder, name = folder_and_name(path)
     if not is_snapshot(name):
         message = f"the name of a snapshot ends with {SUFFIX}, unlike {name!r}"

@@ -22,7 +22,7 @@ from arrow_io.storage.location import Location
 from connector.catalog.bucket import Bucket, BucketContents, UnfinishedOffload
 from connector.catalog.bucket_listing import BucketListing
 from connector.catalog.kinds import kind_of, named_pairs
-from connector.catalog.ledger_pages import LedgerPages, Picked
+from connector.catalog.ledger_pages import LedgerPages, MappedLedgers
 from connector.catalog.snapshot.documents import DocumentWriter
 from connector.catalog.snapshot.json import (
     contents_json,
@@ -34,7 +34,7 @@ from connector.catalog.snapshot.json import (
     read_metadata_json,
 )
 from connector.catalog.snapshot_values import base64_text, read_base64, read_text, read_time
-from connector.catalog.topic_ledgers import gathered
+from connector.catalog.topic_ledgers import build_topic
 from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ _REST: Final = 0
 """Place of the document that has what belongs to no topic."""
 
 
-def file_of(snapshot: Snapshot) -> bytes:
+def serialize_snapshot(snapshot: Snapshot) -> bytes:
     """The file of a catalog.
 
     Raises:
@@ -62,14 +62,14 @@ def file_of(snapshot: Snapshot) -> bytes:
             has no form for.
     """
     every: dict[str | None, BucketContents] = {None: snapshot.contents}
-    every.update(snapshot.elsewhere.items())
+    every.update(snapshot.other_buckets.items())
     _check_savable(every.values(), snapshot.topics)
     buckets = {id(copy): name for name, each in every.items() for copy in each.copies}
 
-    def bucket_of(copy: LedgerCopy) -> str | None:
+    def find_bucket(copy: LedgerCopy) -> str | None:
         return buckets[id(copy)]
 
-    of_topics = {
+    ids_in_topics = {
         id(copy)
         for topic in snapshot.topics
         for ledger in topic.states
@@ -77,7 +77,9 @@ def file_of(snapshot: Snapshot) -> bytes:
     }
     writer = DocumentWriter()
     rest = {
-        name: contents_json(each, name, (copy for copy in each.copies if id(copy) not in of_topics))
+        name: contents_json(
+            each, name, (copy for copy in each.copies if id(copy) not in ids_in_topics)
+        )
         for name, each in every.items()
     }
     writer.add({"contents": rest.pop(None), "elsewhere": rest})
@@ -85,16 +87,18 @@ def file_of(snapshot: Snapshot) -> bytes:
     topics = []
     for topic in snapshot.topics:
         schema = schemas.pop(topic.topic.base, None)
-        place = _add_topic(writer, topic, schema, bucket_of)
-        topics.append([str(topic.topic), topic.metadata is not None, place])
+        position = _add_topic(writer, topic, schema, find_bucket)
+        topics.append([str(topic.topic), topic.metadata is not None, position])
     copies = snapshot.contents.copies
     return writer.file(
         {
-            "taken": snapshot.taken.isoformat(),
+            "taken": snapshot.listed_at.isoformat(),
             "warnings": list(snapshot.warnings),
             "has_metadata": snapshot.has_metadata,
             "statistics": snapshot.statistics,
-            "elsewhere": {name: str(each.location) for name, each in snapshot.elsewhere.items()},
+            "elsewhere": {
+                name: str(each.location) for name, each in snapshot.other_buckets.items()
+            },
             "copies": len(copies),
             "ledgers": len({copy.name.ledger_id for copy in copies}),
             "offloaded_topics": len(
@@ -126,11 +130,11 @@ def _add_topic(
     writer: DocumentWriter,
     topic: TopicLedgers,
     schema: bytes | None,
-    bucket_of: Callable[[LedgerCopy], str | None],
+    find_bucket: Callable[[LedgerCopy], str | None],
 ) -> int:
     states = topic.states
     firsts = range(0, len(states), PAGE_LEDGERS)
-    place = writer.add(
+    position = writer.add(
         {
             "metadata": topic.metadata and metadata_json(topic.metadata),
             "schema": None if schema is None else base64_text(schema),
@@ -143,8 +147,8 @@ def _add_topic(
     )
     for first in firsts:
         page = states[first : first + PAGE_LEDGERS]
-        writer.add([ledger_json(each, bucket_of) for each in page])
-    return place
+        writer.add([ledger_json(each, find_bucket) for each in page])
+    return position
 
 
 class SnapshotFile:
@@ -168,9 +172,9 @@ class SnapshotFile:
         self._opened: dict[TopicName, TopicLedgers] = {}
         self._copies: WeakValueDictionary[tuple[object, ...], LedgerCopy]
         self._copies = WeakValueDictionary()
-        with documents.corruption_told():
+        with documents.corruption_errors():
             head = documents.head
-            self.taken = read_time(head["taken"])
+            self.listed_at = read_time(head["taken"])
             self.warnings = list(map(read_text, head["warnings"]))
             self.has_metadata = bool(head["has_metadata"])
             statistics = head["statistics"]
@@ -183,30 +187,30 @@ class SnapshotFile:
                 for name, url in head["elsewhere"].items()
             }
             self._locations[None] = location
-            self._places: dict[TopicName, int] = {}
-            self.listed: list[TopicName] = []
-            for name, is_listed, place in head["topics"]:
+            self._positions: dict[TopicName, int] = {}
+            self.topics_with_metadata: list[TopicName] = []
+            for name, has_metadata, position in head["topics"]:
                 topic = TopicName.parse(name)
-                self._places[topic] = _count(place)
-                if is_listed:
-                    self.listed.append(topic)
+                self._positions[topic] = _count(position)
+                if has_metadata:
+                    self.topics_with_metadata.append(topic)
 
     @property
     def topics(self) -> Collection[TopicName]:
         """Every topic."""
-        return self._places.keys()
+        return self._positions.keys()
 
     @cached_property
     def _first_of_base(self) -> dict[TopicName, TopicName]:
-        return {topic.base: topic for topic in reversed(self._places)}
+        return {topic.base: topic for topic in reversed(self._positions)}
 
     def schema(self, base: TopicName) -> bytes | None:
         """The admin API's answer for the schema of a topic without partition."""
         topic = self._first_of_base.get(base)
         if topic is None:
             return None
-        with self._documents.corruption_told():
-            answer = self._documents.read(self._places[topic])["schema"]
+        with self._documents.corruption_errors():
+            answer = self._documents.read(self._positions[topic])["schema"]
             return None if answer is None else read_base64(answer)
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:
@@ -214,16 +218,16 @@ class SnapshotFile:
 
         One that is not there has no ledgers.
         """
-        if topic not in self._places:
-            return gathered(topic, (), (), ())
+        if topic not in self._positions:
+            return build_topic(topic, (), (), ())
         with self._lock:
             if topic not in self._opened:
-                with self._documents.corruption_told():
-                    self._opened[topic] = self._read_topic(topic, self._places[topic])
+                with self._documents.corruption_errors():
+                    self._opened[topic] = self._read_topic(topic, self._positions[topic])
             return self._opened[topic]
 
-    def _read_topic(self, topic: TopicName, place: int) -> TopicLedgers:
-        value = self._documents.read(place)
+    def _read_topic(self, topic: TopicName, position: int) -> TopicLedgers:
+        value = self._documents.read(position)
         count, firsts = _count(value["ledgers"]), _ascending(value["pages"])
         unread, unlisted = _ascending(value["unread"], count), _ascending(value["unlisted"], count)
         if len(firsts) != -(-count // PAGE_LEDGERS):
@@ -232,30 +236,32 @@ class SnapshotFile:
         pages = LedgerPages(
             count,
             PAGE_LEDGERS,
-            partial(self._read_page, place + 1, firsts, count),
+            partial(self._read_page, position + 1, firsts, count),
             partial(self._read_ledger, frozenset(unread), frozenset(unlisted)),
         )
-        ledgers = Picked(pages, unread, _offloaded_of)
+        ledgers = MappedLedgers(pages, unread, _offloaded_of)
         found = replace(
-            gathered(topic, ledgers, pages, pages.keep(unread)),
+            build_topic(topic, ledgers, pages, pages.pin(unread)),
             segment_ledgers=_count(value["segment_ledgers"]),
         )
         if value["metadata"] is None:
             return found
-        infos = Picked(pages, unlisted, _info_of)
+        infos = MappedLedgers(pages, unlisted, _info_of)
         metadata = read_metadata_json(value["metadata"], topic, infos)
         return replace(found, metadata=metadata)
 
-    def _read_page(self, place: int, firsts: Sequence[int], count: int, number: int) -> list[Any]:
-        with self._documents.corruption_told():
-            values = self._documents.read(place + number)
+    def _read_page(
+        self, position: int, firsts: Sequence[int], count: int, number: int
+    ) -> list[Any]:
+        with self._documents.corruption_errors():
+            values = self._documents.read(position + number)
             ids = _ascending([value["ledger_id"] for value in values])
             expected = min(PAGE_LEDGERS, count - number * PAGE_LEDGERS)
-            behind = firsts[number + 1] if number + 1 < len(firsts) else None
+            next_first = firsts[number + 1] if number + 1 < len(firsts) else None
             if len(ids) != expected or ids[0] != firsts[number]:
                 message = f"page {number} of a topic has other ledgers than it should"
                 raise CorruptSnapshotError(message)
-            if behind is not None and ids[-1] >= behind:
+            if next_first is not None and ids[-1] >= next_first:
                 message = f"page {number} of a topic has ledgers of the next"
                 raise CorruptSnapshotError(message)
             return list(values)
@@ -265,14 +271,14 @@ class SnapshotFile:
         unread: Collection[int],
         unlisted: Collection[int],
         value: Any,  # noqa: ANN401 - any JSON
-        place: int,
+        position: int,
     ) -> TopicLedger:
-        with self._documents.corruption_told():
+        with self._documents.corruption_errors():
             ledger = read_ledger_json(value, self._read_copy)
-            if ledger.state.is_readable == (place in unread):
+            if ledger.state.is_readable == (position in unread):
                 message = f"ledger {ledger.ledger_id} is not where its state belongs"
                 raise CorruptSnapshotError(message)
-            if (ledger.info is None) != (place in unlisted):
+            if (ledger.info is None) != (position in unlisted):
                 message = f"ledger {ledger.ledger_id} is not where its metadata belongs"
                 raise CorruptSnapshotError(message)
             return ledger
@@ -291,7 +297,7 @@ class SnapshotFile:
     @cached_property
     def _rest(self) -> dict[str | None, dict[str, Any]]:
         """What belongs to no topic, by bucket."""
-        with self._documents.corruption_told():
+        with self._documents.corruption_errors():
             rest = self._documents.read(_REST)
             found = {None: rest["contents"], **rest["elsewhere"]}
             if found.keys() != self._locations.keys():
@@ -305,19 +311,19 @@ class SnapshotFile:
         return {name: SnapshotBucket(self, name) for name in self._locations if name is not None}
 
     @property
-    def has_nameless(self) -> bool:
+    def has_copies_without_topic(self) -> bool:
         """Whether the bucket has ledgers that name no topic."""
-        with self._documents.corruption_told():
+        with self._documents.corruption_errors():
             return any(each["topic"] is None for each in self._rest[None]["copies"])
 
-    def without_copies(self, bucket: str | None) -> BucketContents:
+    def contents_without_copies(self, bucket: str | None) -> BucketContents:
         """What lies in a bucket besides the copies of ledgers."""
-        with self._documents.corruption_told():
+        with self._documents.corruption_errors():
             return read_contents_json(self._rest[bucket], self._locations[bucket], ())
 
     def contents(self, bucket: str | None) -> BucketContents:
         """What lies in a bucket; reads all that the file has."""
-        with self._documents.corruption_told():
+        with self._documents.corruption_errors():
             copies = self._every_copy[bucket].values()
             return read_contents_json(self._rest[bucket], self._locations[bucket], copies)
 
@@ -325,22 +331,22 @@ class SnapshotFile:
     def _every_copy(self) -> dict[str | None, dict[object, LedgerCopy]]:
         found: dict[str | None, dict[object, LedgerCopy]]
         found = {name: {} for name in self._locations}
-        pages = (self._documents.read(place) for place in self._page_places())
+        pages = (self._documents.read(position) for position in self._page_positions())
         ledgers = chain.from_iterable(pages)
-        of_topics = ((each["copy"], *each["others"]) for each in ledgers)
-        loose = (each["copies"] for each in self._rest.values())
-        for value in chain.from_iterable(chain(of_topics, loose)):
+        topic_values = ((each["copy"], *each["others"]) for each in ledgers)
+        other_values = (each["copies"] for each in self._rest.values())
+        for value in chain.from_iterable(chain(topic_values, other_values)):
             if value is not None:
                 copy = self._read_copy(value)
                 found[value["bucket"]][copy.name] = copy
         return found
 
-    def _page_places(self) -> Iterable[int]:
+    def _page_positions(self) -> Iterable[int]:
         """Places of the documents that are pages of ledgers."""
         return (
-            place + 1 + number
-            for place in self._places.values()
-            for number in range(len(_ascending(self._documents.read(place)["pages"])))
+            position + 1 + number
+            for position in self._positions.values()
+            for number in range(len(_ascending(self._documents.read(position)["pages"])))
         )
 
 
@@ -348,78 +354,78 @@ class SnapshotBucket(Bucket):
     """A bucket of which everything is known, and read from the file when it is asked for.
 
     Args:
-        saved: The file.
+        file: The file.
         name: The metadata's name for it; None: the bucket that is read.
     """
 
-    def __init__(self, saved: SnapshotFile, name: str | None) -> None:
-        self._saved = saved
+    def __init__(self, file: SnapshotFile, name: str | None) -> None:
+        self._file = file
         self._name = name
         self._start()
 
     @cached_property
-    def _told(self) -> BucketContents:
-        return self._saved.contents(self._name)
+    def _stored_contents(self) -> BucketContents:
+        return self._file.contents(self._name)
 
     @cached_property
     def listing(self) -> BucketListing:
         """What was listed."""
-        told, pairs = self._told, self._pairs
+        contents, pairs = self._stored_contents, self._pairs
         data = {name: pair.data for name, pair in pairs.items() if pair.data is not None}
         return BucketListing(
-            told.location,
+            contents.location,
             {name: pair.index for name, pair in pairs.items()},
-            data | {each.name: each.data for each in told.unfinished},
-            told.foreign,
+            data | {each.name: each.data for each in contents.unfinished},
+            contents.foreign,
         )
 
     @cached_property
     def _pairs(self) -> dict[PairName, StoredPair]:
-        return {pair.name: pair for pair in self._told.pairs}
+        return {pair.name: pair for pair in self._stored_contents.pairs}
 
     def look_again(self, names: Collection[PairName] | None) -> None:
         """A snapshot stays what it is."""
 
-    def _look_for_unfinished(self) -> None:
+    def _find_missing_indexes(self) -> None:
         """A snapshot stays what it is."""
 
     @property
     def copy_count(self) -> int:
         """How many index objects there are."""
-        return self._saved.copy_count if self._name is None else len(self._pairs)
+        return self._file.copy_count if self._name is None else len(self._pairs)
 
     @property
     def unfinished(self) -> tuple[UnfinishedOffload, ...]:
         """Attempts that never completed."""
-        return self._saved.without_copies(self._name).unfinished
+        return self._file.contents_without_copies(self._name).unfinished
 
 
 class SnapshotSource:
     """The metadata in a snapshot (a `MetadataSource`).
 
     Args:
-        saved: The snapshot.
+        file: The snapshot.
     """
 
     is_live = False
 
-    def __init__(self, saved: SnapshotFile) -> None:
-        self.warnings = list(saved.warnings)
-        self.taken = saved.taken
-        self._saved = saved
+    def __init__(self, file: SnapshotFile) -> None:
+        self.warnings = list(file.warnings)
+        self.listed_at = file.listed_at
+        self._file = file
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """Every topic, partitions each by itself; of some namespaces, if they are given."""
         return [
             topic
-            for topic in self._saved.listed
+            for topic in self._file.topics_with_metadata
             if namespaces is None or topic.full_namespace in namespaces
         ]
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """What was known of a topic; None if nothing was."""
         del again
-        return self._saved.ledgers(topic).metadata
+        return self._file.ledgers(topic).metadata
 
     def named_attempts(
         self,
@@ -428,12 +434,12 @@ class SnapshotSource:
         most_topics: int,  # noqa: ARG002
     ) -> Collection[tuple[int, UUID]]:
         """Ledger id and uuid of each offload of all topics."""
-        told = map(self.topic_metadata, self._saved.listed)
-        return {each for metadata in told if metadata for each in metadata.named_attempts}
+        all_metadata = map(self.topic_metadata, self._file.topics_with_metadata)
+        return {each for metadata in all_metadata if metadata for each in metadata.named_attempts}
 
     def schema_source(self, topic: TopicName) -> bytes | None:
         """The admin API's answer for the topic's schemas."""
-        return self._saved.schema(topic.base)
+        return self._file.schema(topic.base)
 
 
 def _offloaded_of(ledger: TopicLedger) -> OpenLedger:

@@ -16,7 +16,7 @@ from arrow_io.format.object_names import tells_ledger
 from arrow_io.storage.store_uploads import aside_path
 from connector.catalog.kinds import kind_of, parse_name
 from connector.catalog.snapshot.snapshot import begins_snapshot, is_snapshot
-from connector.catalog.topic_ledgers import LedgerStanding
+from connector.catalog.topic_ledgers import LedgerState
 from connector.inputs.times import time_of
 from connector.inputs.topic_names import AnyTopic, ForeignTopic, TopicName
 from connector.upkeep.audit.deletability import Deletability
@@ -103,7 +103,7 @@ def audit(
     foreign = {each.name.ledger_id for each in copies if isinstance(each.topic, ForeignTopic)}
     streaming = {each.name.ledger_id for each in copies if each.is_shared}
     return Audit(
-        tuple(findings), catalog.source is not None, catalog.taken, len(foreign), len(streaming)
+        tuple(findings), catalog.source is not None, catalog.listed_at, len(foreign), len(streaming)
     )
 
 
@@ -245,13 +245,13 @@ class _Auditor:
         offload = ledger.info.offload if ledger.info else None
         if (
             self._deletion_lag is None
-            or ledger.state is not LedgerStanding.BOTH
+            or ledger.state is not LedgerState.BOTH
             or offload is None
             or offload.timestamp_ms is None
         ):
             return None
         offloaded = time_of(offload.timestamp_ms)
-        if offloaded is None or self._catalog.taken - offloaded < self._deletion_lag:
+        if offloaded is None or self._catalog.listed_at - offloaded < self._deletion_lag:
             return None
         return Finding(
             kind=FindingKind.BOOKKEEPER_COPY,

@@ -24,7 +24,7 @@ from connector.catalog.ledger_origin import (
     LedgerTimes,
     bookies_of,
     ledger_metadata_of,
-    told_cluster,
+    recorded_cluster,
 )
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ class ClusterEvidence:
     def doubt_of_upload(self, topic: TopicLedgers) -> str | None:
         """Return why an upload, which names no topic and no cluster, may be another cluster's."""
         names = {
-            told_cluster(each.ledger.user_metadata)
+            recorded_cluster(each.ledger.user_metadata)
             for each in self._catalog.contents.copies
             if each.ledger is not None
         }
@@ -218,5 +218,5 @@ class ClusterEvidence:
                 # Some stores return user metadata only in response to a separate request.
                 location = self._catalog.location if ledger is None else ledger.location
                 metadata = location.user_metadata(key)
-            self._names[key] = told_cluster(metadata)
+            self._names[key] = recorded_cluster(metadata)
         return self._names[key]

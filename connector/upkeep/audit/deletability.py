@@ -9,7 +9,7 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from connector.catalog.ledger_origin import bookies_of, told_cluster
+from connector.catalog.ledger_origin import bookies_of, recorded_cluster
 from connector.inputs.times import time_of
 from connector.upkeep.audit.cluster_evidence import ClusterEvidence
 
@@ -81,7 +81,7 @@ class Deletability:
     ) -> str | None:
         """Return why a data object without an index object may be needed; see `doubt_of_copy`."""
         return self._doubt(topic, name, modified) or self._evidence.doubt_of_data(
-            topic, told_cluster(self._catalog.unfinished.user_metadata(name))
+            topic, recorded_cluster(self._catalog.unfinished.user_metadata(name))
         )
 
     def doubt_of_upload(
@@ -97,7 +97,7 @@ class Deletability:
         metadata = topic.metadata
         if metadata is None:
             return self._doubt_of_deletion(topic.topic) or _doubt_of_age(
-                modified, self._catalog.taken
+                modified, self._catalog.listed_at
             )
         if name.ledger_id > metadata.last_ledger_id:
             return "the ledger is newer than the topic's last in the metadata"
@@ -127,7 +127,7 @@ class Deletability:
 
     def _metadata_time(self, ledgers: Iterable[TopicLedger]) -> datetime | None:
         """Return a time, by the store's clock, that is not after the metadata was made."""
-        listed_at, source = self._catalog.taken, self._catalog.source
+        listed_at, source = self._catalog.listed_at, self._catalog.source
         if source is not None and source.is_live:
             return listed_at
         times_ms = (time_ms for each in ledgers for time_ms in _noted_times(each) if time_ms)

@@ -17,25 +17,23 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import AnyTopic
 
 
-def catalog_line(bucket: Bucket, *, has_metadata: bool) -> str:
+def catalog_repr(bucket: Bucket, *, has_metadata: bool) -> str:
     """The URL, and how many topics and ledgers were found there, as far as index objects were read.
 
     Args:
         bucket: What was listed.
         has_metadata: Whether the catalog has metadata too, which is not asked.
     """
-    bases = {copy.topic.base for copy in bucket.opened if isinstance(copy.topic, TopicName)}
-    return counted_line(
+    bases = {copy.topic.base for copy in bucket.opened_copies if isinstance(copy.topic, TopicName)}
+    return counts_repr(
         bucket.listing.location,
-        topics=len(bases) if bucket.is_opened else None,
+        topics=len(bases) if bucket.is_fully_opened else None,
         ledgers=len(bucket.ledger_ids),
         has_metadata=has_metadata,
     )
 
 
-def counted_line(
-    location: Location, *, topics: int | None, ledgers: int, has_metadata: bool
-) -> str:
+def counts_repr(location: Location, *, topics: int | None, ledgers: int, has_metadata: bool) -> str:
     """The URL, and how many topics and ledgers were found there.
 
     Args:
@@ -44,14 +42,14 @@ def counted_line(
         ledgers: How many ledgers.
         has_metadata: Whether the catalog has metadata too.
     """
-    found = [] if topics is None else [counted(topics, "topic")]
-    found.append(counted(ledgers, "ledger"))
+    parts = [] if topics is None else [counted(topics, "topic")]
+    parts.append(counted(ledgers, "ledger"))
     if has_metadata:
-        found.append("with metadata")
-    return f"Catalog({str(location)!r}: {', '.join(found)})"
+        parts.append("with metadata")
+    return f"Catalog({str(location)!r}: {', '.join(parts)})"
 
 
-def catalog_table(caption: str, bucket: Bucket) -> str:
+def catalog_html(caption: str, bucket: Bucket) -> str:
     """The topics in HTML, with the ledgers and bytes of each; and the ledgers not read until now.
 
     Args:
@@ -61,23 +59,26 @@ def catalog_table(caption: str, bucket: Bucket) -> str:
     ledgers: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = defaultdict(int)
 
-    def add(shown: str, ledger_id: int, size_bytes: int | None) -> None:
-        ledgers[shown].add(ledger_id)
-        sizes[shown] += size_bytes or 0
+    def add(topic_text: str, ledger_id: int, size_bytes: int | None) -> None:
+        ledgers[topic_text].add(ledger_id)
+        sizes[topic_text] += size_bytes or 0
 
-    opened = bucket.opened
-    for copy in opened:
-        shown = "(topic not known)" if copy.topic is None else _shown(copy.topic)
-        add(shown, copy.name.ledger_id, copy.data_bytes)
-    read = {pair.name for copy in opened for pair in copy.pairs}
+    opened_copies = bucket.opened_copies
+    for copy in opened_copies:
+        topic_text = "(topic not known)" if copy.topic is None else _topic_text(copy.topic)
+        add(topic_text, copy.name.ledger_id, copy.data_bytes)
+    opened_names = {pair.name for copy in opened_copies for pair in copy.pairs}
     for name in bucket.listing.indexes:
-        if tells_ledger(name) and name not in read:
+        if tells_ledger(name) and name not in opened_names:
             data = bucket.listing.data.get(name)
             size_bytes = None if data is None else data.size_bytes
             add("(index object not read)", name.ledger_id, size_bytes)
-    rows = [(shown, len(ids), size_text(sizes[shown])) for shown, ids in sorted(ledgers.items())]
+    rows = [
+        (topic_text, len(ids), size_text(sizes[topic_text]))
+        for topic_text, ids in sorted(ledgers.items())
+    ]
     return html_table(caption, ["topic", "ledgers", "bytes"], rows)
 
 
-def _shown(topic: AnyTopic) -> str:
+def _topic_text(topic: AnyTopic) -> str:
     return str(topic.base if isinstance(topic, TopicName) else topic)

@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
 
-def count_left_out(
+def count_read_gaps(
     bucket: Bucket,
     source: MetadataSource | None,
     offloads: UnfinishedOffloads,
-    chosen: Sequence[TopicLedgers],
+    topics: Sequence[TopicLedgers],
     metrics: TopicMetrics,
     *,
-    asked_for: range,
-    unattributed: Callable[[], list[PulsarOffloadError]],
+    requested_ids: range,
+    unattributed_errors: Callable[[], list[PulsarOffloadError]],
     salvage: bool,
 ) -> None:
     """Count what is wrong with topics, and what of them is not offloaded yet or is not known.
@@ -37,10 +37,10 @@ def count_left_out(
         bucket: The bucket that the topics were chosen from.
         source: Its metadata; None if there is none.
         offloads: The owners of its unfinished offloads.
-        chosen: The topics, partitions each by itself.
+        topics: The topics, partitions each by itself.
         metrics: Receives the counts.
-        asked_for: Ledger ids that are asked for; what is wrong with others is passed over.
-        unattributed: Returns the errors of ledgers whose topic is not known.
+        requested_ids: Ledger ids that are asked for; what is wrong with others is passed over.
+        unattributed_errors: Returns the errors of ledgers whose topic is not known.
         salvage: Whether unsound ledgers are counted instead of raised.
 
     Raises:
@@ -49,57 +49,61 @@ def count_left_out(
     """
     tally = Tally(metrics, salvage=salvage)
     # What the metadata lists is all there is of a topic.
-    by_bucket = [each for each in chosen if each.metadata is None]
-    problems = [problem for each in chosen for problem in each.problems]
-    for error in problems + (unattributed() if by_bucket else []):
-        if error.ledger_id is None or error.ledger_id in asked_for:
+    without_metadata = [each for each in topics if each.metadata is None]
+    problems = [problem for each in topics for problem in each.problems]
+    for error in problems + (unattributed_errors() if without_metadata else []):
+        if error.ledger_id is None or error.ledger_id in requested_ids:
             tally.lose(Unit.LEDGER, error)
-    if by_bucket:
-        metrics.unfinished_ledgers += _unfinished(bucket, offloads, by_bucket, tally, asked_for)
-    for each in chosen:
-        pending = [ledger for ledger in each.pending if ledger.ledger_id in asked_for]
+    if without_metadata:
+        metrics.unfinished_ledgers += _unfinished(
+            bucket, offloads, without_metadata, tally, requested_ids
+        )
+    for each in topics:
+        pending = [ledger for ledger in each.pending if ledger.ledger_id in requested_ids]
         metrics.pending_ledgers += len(pending)
         metrics.pending_entries += sum(ledger.entries or 0 for ledger in pending)
-        unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in asked_for]
+        unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in requested_ids]
         metrics.unlisted_ledgers += len(unlisted)
-    successors = {each.topic.base: each.segment_ledgers for each in chosen}
+    successors = {each.topic.base: each.segment_ledgers for each in topics}
     metrics.segment_ledgers += sum(successors.values())
     if source is not None:
-        metrics.unknown_topics += len(by_bucket)
-        metrics.doubts += _doubts(source, chosen)
+        metrics.unknown_topics += len(without_metadata)
+        metrics.doubts += _doubts(source, topics)
 
 
-def _doubts(source: MetadataSource, chosen: Sequence[TopicLedgers]) -> list[str]:
+def _doubts(source: MetadataSource, topics: Sequence[TopicLedgers]) -> list[str]:
     """What the metadata of topics leaves unsure; if there are several, each names its topic."""
-    starts = tuple(f"{each.topic}: " for each in chosen)
-    told = [each for each in dict.fromkeys(source.warnings) if each.startswith(starts)]
+    prefixes = tuple(f"{each.topic}: " for each in topics)
+    doubts = [each for each in dict.fromkeys(source.warnings) if each.startswith(prefixes)]
     # What is reported of a single topic has its name before it already.
-    return told if len(chosen) > 1 else [each.removeprefix(starts[0]) for each in told]
+    return doubts if len(topics) > 1 else [each.removeprefix(prefixes[0]) for each in doubts]
 
 
 def _unfinished(
     bucket: Bucket,
     offloads: UnfinishedOffloads,
-    chosen: Sequence[TopicLedgers],
+    topics: Sequence[TopicLedgers],
     tally: Tally,
-    asked_for: range,
+    requested_ids: range,
 ) -> int:
     """How many offloads have no index object and may be under way; one between is lost."""
     names = [each.name for each in bucket.unfinished]
     unfinished = list(filter(tells_ledger, names))
     # Without an index object, nothing tells the ledgers of the others.
-    under_way = len(names) - len(unfinished)
+    running_count = len(names) - len(unfinished)
     if not unfinished:
-        return under_way
+        return running_count
     copies = bucket.copies_of({name.ledger_id for name in unfinished})
-    sound = {(copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None}
-    # An offload whose topic nothing names may be of any topic that has the ledger.
-    sound |= {(None, ledger_id) for _, ledger_id in sound}
-    last: dict[TopicName | None, int] = {
-        each.topic: max((ledger.ledger_id for ledger in each.ledgers), default=-1)
-        for each in chosen
+    sound_ledgers = {
+        (copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None
     }
-    last[None] = -1
+    # An offload whose topic nothing names may be of any topic that has the ledger.
+    sound_ledgers |= {(None, ledger_id) for _, ledger_id in sound_ledgers}
+    last_ids: dict[TopicName | None, int] = {
+        each.topic: max((ledger.ledger_id for ledger in each.ledgers), default=-1)
+        for each in topics
+    }
+    last_ids[None] = -1
     for name in unfinished:
         ledger_id = name.ledger_id
         try:
@@ -107,14 +111,14 @@ def _unfinished(
         except MissingObjectError:
             # Deleted since the bucket was listed.
             continue
-        if owner not in last or (owner, ledger_id) in sound:
+        if owner not in last_ids or (owner, ledger_id) in sound_ledgers:
             continue
-        if ledger_id not in asked_for:
+        if ledger_id not in requested_ids:
             continue
-        if ledger_id < last[owner]:
+        if ledger_id < last_ids[owner]:
             message = "the data object is there, its index object is not"
             error = MissingObjectError(message, object_key=name.index_name, ledger_id=ledger_id)
             tally.lose(Unit.LEDGER, error)
         else:
-            under_way += 1
-    return under_way
+            running_count += 1
+    return running_count
