@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.errors import MissingObjectError, StorageError
 from arrow_io.format.object_names import tells_ledger
 from connector.catalog.bucket_listing import find_objects, list_again, list_bucket
-from connector.catalog.kinds import kind_of
-from connector.catalog.ledger_copy import age_rank
+from connector.catalog.kinds.ledger_copy import age_rank
+from connector.catalog.kinds.registry import kind_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.bucket_listing import BucketListing
-    from connector.catalog.ledger_copy import LedgerCopy, StoredPair
+    from connector.catalog.kinds.ledger_copy import LedgerCopy, StoredPair
 
 
 _MOST_BY_NAME: Final = 256

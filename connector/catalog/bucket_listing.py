@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from arrow_io.core.lazy import cached_property
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import MAX_LEDGER_ID
-from connector.catalog.kinds import parse_name
-from connector.catalog.ledger_copy import age_rank
+from connector.catalog.kinds.ledger_copy import age_rank
+from connector.catalog.kinds.registry import parse_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import PulsarOffloadError, UnsupportedFormatError
-from connector.catalog.kinds import kind_of
+from connector.catalog.kinds.registry import kind_of
 from connector.display.text import printable
 
 if TYPE_CHECKING:

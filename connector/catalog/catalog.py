@@ -22,7 +22,7 @@ from connector.catalog.bucket import Bucket, Opening
 from connector.catalog.bucket_listing import list_bucket
 from connector.catalog.bucket_summary import describe_contents
 from connector.catalog.catalog_display import catalog_html, catalog_repr
-from connector.catalog.kinds import unattributed_error
+from connector.catalog.kinds.registry import unattributed_error
 from connector.catalog.live_cluster import LiveCluster, explain_missing, explain_missing_in_topic
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from arrow_io.format.ledger_metadata import LedgerMetadata
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo
 
 _BROKER_CLOCKS_MS: Final = 60_000

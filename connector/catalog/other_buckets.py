@@ -16,14 +16,14 @@ from arrow_io.errors import PulsarOffloadError
 from arrow_io.storage.store_kinds import OBJECT_STORE_SCHEMES
 from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
-from connector.catalog.kinds import join_shares
+from connector.catalog.kinds.registry import join_shares
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import BucketContents
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.inputs.topic_names import TopicName
 

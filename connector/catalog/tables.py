@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.open_ledger import OpenLedger
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.catalog import Catalog
-    from connector.catalog.ledger_copy import StoredPair
+    from connector.catalog.kinds.ledger_copy import StoredPair
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
     from connector.statistics.zone_files import ZoneFile
 

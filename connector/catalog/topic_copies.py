@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
     from connector.catalog.bucket import Bucket
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 

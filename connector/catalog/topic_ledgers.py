@@ -26,7 +26,7 @@ from arrow_io.errors import (
     MissingObjectError,
     PulsarOffloadError,
 )
-from connector.catalog.kinds import join_shares, named_pairs
+from connector.catalog.kinds.registry import join_shares, named_pairs
 from connector.catalog.ledger_origin import is_foreign
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.ledgers.open_ledger import OpenLedger
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.inputs.topic_names import TopicName
 

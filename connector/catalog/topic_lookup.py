@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.errors import FormatError, StorageError
-from connector.catalog.kinds import named_pairs
+from connector.catalog.kinds.registry import named_pairs
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 
 if TYPE_CHECKING:

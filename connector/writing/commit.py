@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from arrow_io.format.object_names import LedgerObjectName
     from arrow_io.storage.location import Location
     from connector.catalog.bucket import BucketContents
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.writing.commit_record import CommitRecordFile
     from connector.writing.staging import StagedWrite
     from connector.writing.write_target import WriteTarget

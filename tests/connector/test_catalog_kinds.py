@@ -11,7 +11,7 @@ import pytest
 from arrow_io.errors import IncompleteReadWarning, MissingObjectError
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
-from connector.catalog import kinds
+from connector.catalog.kinds import registry
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext
 from connector.catalog.tables import blocks_table, ledgers_table, objects_table, zones_table
 from connector.upkeep.audit.audit import audit
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from connector import Catalog
-    from connector.catalog.object_kind import ObjectKind
+    from connector.catalog.kinds.object_kind import ObjectKind
     from tests.support.buckets import MemoryBucket
 
 _BOX: Final = BoxName(UUID(int=2**100), 20)
@@ -57,7 +57,7 @@ def _entries(ledger_id: int, count: int) -> list[bytes]:
 def _registered(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kind has its line in the list of kinds."""
     made_up: ObjectKind[BoxName, BoxCopy] = Boxes()
-    monkeypatch.setattr(kinds, "KINDS", (made_up, *kinds.KINDS))
+    monkeypatch.setattr(registry, "KINDS", (made_up, *registry.KINDS))
 
 
 @pytest.fixture

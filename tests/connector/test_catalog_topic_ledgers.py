@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from arrow_io.errors import PulsarOffloadError
-    from connector.catalog.offloaded_copy import OffloadedCopy
+    from connector.catalog.kinds.offloaded_copy import OffloadedCopy
     from connector.catalog.topic_ledgers import TopicLedgers
 
 TOPIC = TopicName.parse("small-chunked")

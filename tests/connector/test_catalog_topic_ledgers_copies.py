@@ -33,7 +33,7 @@ from tests.support.deletion_scenes import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from connector.catalog.offloaded_copy import OffloadedCopy
+    from connector.catalog.kinds.offloaded_copy import OffloadedCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
 
 _ID: Final = 17

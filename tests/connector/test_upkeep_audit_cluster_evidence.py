@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from arrow_io.errors import MissingObjectError
+from connector.catalog.kinds.offloaded_copy import OffloadedCopy
 from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
-from connector.catalog.offloaded_copy import OffloadedCopy
 from connector.catalog.topic_ledgers import TopicLedgers, from_metadata
 from connector.inputs.topic_names import TopicName
 from tests.support.deletion_scenes import (

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from connector.catalog.catalog import Catalog
-    from connector.catalog.offloaded_copy import OffloadedCopy
+    from connector.catalog.kinds.offloaded_copy import OffloadedCopy
 
 TOPIC: Final = TopicName.parse("small-chunked")
 LAST: Final = datetime(2026, 11, 21, 12, 50, tzinfo=UTC)

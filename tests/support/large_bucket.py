@@ -15,10 +15,10 @@ from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.storage.object_store import ObjectInfo
 from arrow_io.storage.object_version import WriteTime
 from connector.catalog.bucket import BucketContents
-from connector.catalog.ledger_copy import object_versions
+from connector.catalog.kinds.ledger_copy import object_versions
+from connector.catalog.kinds.offloaded_copy import OffloadedCopy
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
-from connector.catalog.offloaded_copy import OffloadedCopy
 from connector.catalog.snapshot.json import Snapshot
 from connector.catalog.topic_ledgers import TopicLedgers, from_metadata
 from connector.inputs.topic_names import TopicName

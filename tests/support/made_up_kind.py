@@ -19,8 +19,8 @@ from arrow_io.ledgers.ledger import Block
 from arrow_io.ledgers.open_ledger import OpenLedger
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
-from connector.catalog.ledger_copy import LedgerCopy, are_same, objects_of
-from connector.catalog.object_kind import NamedObject
+from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, objects_of
+from connector.catalog.kinds.object_kind import NamedObject
 from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
     from arrow_io.storage.range_prefetch import RangePrefetcher
     from arrow_io.storage.ranges import ByteSpan
+    from connector.catalog.kinds.object_kind import SnapshotPair
     from connector.catalog.metadata.topic_metadata import LedgerInfo
-    from connector.catalog.object_kind import SnapshotPair
     from connector.inputs.topic_names import AnyTopic
 
 DRIVER: Final = "boxes"

@@ -13,7 +13,7 @@ from arrow_io.format.index_block import read_index_block
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledgers.writer import new_ledger_metadata
 from connector import LedgerOffloader, LedgerToOffload
-from connector.catalog.offloaded_copy import OffloadedCopy
+from connector.catalog.kinds.offloaded_copy import OffloadedCopy
 from tests.support.buckets import MANAGED_LEDGER
 from tests.support.reference_ledger import read_entries
 

@@ -12,14 +12,9 @@ from uuid import UUID
 
 from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
 from connector.catalog.bucket import BucketContents, UnfinishedOffload, sort_copies
-from connector.catalog.kinds import kind_of, parse_name
-from connector.catalog.metadata.topic_metadata import (
-    LedgerInfo,
-    OffloadContext,
-    TopicMetadata,
-)
-from connector.catalog.object_kind import SnapshotPair
-from connector.catalog.snapshot_values import (
+from connector.catalog.kinds.object_kind import SnapshotPair
+from connector.catalog.kinds.registry import kind_of, parse_name
+from connector.catalog.kinds.snapshot_values import (
     error_json,
     info_json,
     owner_json,
@@ -32,6 +27,11 @@ from connector.catalog.snapshot_values import (
     read_text,
     read_texts,
 )
+from connector.catalog.metadata.topic_metadata import (
+    LedgerInfo,
+    OffloadContext,
+    TopicMetadata,
+)
 from connector.catalog.topic_ledgers import LedgerState, TopicLedger
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ if TYPE_CHECKING:
     from arrow_io.format.object_names import PairName
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.ledger_copy import LedgerCopy
-    from connector.catalog.object_kind import SnapshotForm
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.object_kind import SnapshotForm
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.inputs.topic_names import TopicName
 

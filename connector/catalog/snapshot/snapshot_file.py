@@ -21,7 +21,8 @@ from arrow_io.errors import CorruptSnapshotError, OptionError
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import Bucket, BucketContents, UnfinishedOffload
 from connector.catalog.bucket_listing import BucketListing
-from connector.catalog.kinds import kind_of, named_pairs
+from connector.catalog.kinds.registry import kind_of, named_pairs
+from connector.catalog.kinds.snapshot_values import base64_text, read_base64, read_text, read_time
 from connector.catalog.ledger_pages import LedgerPages, MappedLedgers
 from connector.catalog.snapshot.documents import DocumentWriter
 from connector.catalog.snapshot.json import (
@@ -33,7 +34,6 @@ from connector.catalog.snapshot.json import (
     read_ledger_json,
     read_metadata_json,
 )
-from connector.catalog.snapshot_values import base64_text, read_base64, read_text, read_time
 from connector.catalog.topic_ledgers import build_topic
 from connector.inputs.topic_names import TopicName
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
     from arrow_io.format.object_names import PairName
     from arrow_io.ledgers.open_ledger import OpenLedger
-    from connector.catalog.ledger_copy import LedgerCopy, StoredPair
+    from connector.catalog.kinds.ledger_copy import LedgerCopy, StoredPair
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.catalog.snapshot.documents import Documents
     from connector.catalog.snapshot.json import Snapshot

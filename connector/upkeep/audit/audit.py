@@ -14,7 +14,7 @@ from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
 from arrow_io.format.object_names import tells_ledger
 from arrow_io.storage.store_uploads import aside_path
-from connector.catalog.kinds import kind_of, parse_name
+from connector.catalog.kinds.registry import kind_of, parse_name
 from connector.catalog.snapshot.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerState
 from connector.inputs.times import time_of
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectInfo, UnfinishedUpload
     from connector.catalog.bucket import UnfinishedOffload
     from connector.catalog.catalog import Catalog
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
 
 

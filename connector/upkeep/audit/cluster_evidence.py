@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
     from connector.catalog.catalog import Catalog
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.topic_ledgers import TopicLedgers
 
 _OTHER_BOOKIES: Final = "it was stored on bookies that no ledger of the cluster used"

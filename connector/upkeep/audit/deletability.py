@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from arrow_io.format.object_names import CopyName
     from connector.catalog.catalog import Catalog
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
     from connector.inputs.topic_names import TopicName

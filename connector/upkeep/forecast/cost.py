@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
     from connector.catalog.bucket import BucketContents, Opening
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.inputs.topic_names import TopicName
     from connector.scan.planned_ranges import PlannedRange
     from connector.scan.topic_scan import Scan

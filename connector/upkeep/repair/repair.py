@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from arrow_io.core.prefetch import prefetch_units
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError
 from arrow_io.format.object_names import LedgerObjectName, tells_ledger
-from connector.catalog.kinds import kind_of
+from connector.catalog.kinds.registry import kind_of
 from connector.catalog.ledger_origin import ledger_metadata_of
 from connector.upkeep.repair.ledger_repair import Attempt, Repair, planned_ledger
 
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.catalog import Catalog
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.inputs.topic_names import TopicName

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import CorruptIndexError
-from connector.catalog.offloaded_copy import OffloadedObjects
-from connector.catalog.segment_copies import StreamedSegments
+from connector.catalog.kinds.offloaded_copy import OffloadedObjects
+from connector.catalog.kinds.segment_copies import StreamedSegments
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from arrow_io.format.object_names import PairName
-    from connector.catalog.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.ledger_copy import LedgerCopy
+    from connector.catalog.kinds.object_kind import NamedObject, ObjectKind
     from connector.catalog.metadata.topic_metadata import LedgerInfo
-    from connector.catalog.object_kind import NamedObject, ObjectKind
     from connector.inputs.topic_names import TopicName
 
 KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (StreamedSegments(), OffloadedObjects())

@@ -22,8 +22,8 @@ from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.format.object_names import SegmentName, ShareName, parse_object_name
 from arrow_io.ledgers.segments.ledger import SegmentedLedger
 from arrow_io.ledgers.segments.reader import OffloadedSegment, SegmentedOffload
-from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
-from connector.catalog.object_kind import NamedObject
+from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
+from connector.catalog.kinds.object_kind import NamedObject
 from connector.inputs.topic_names import managed_ledger_owner
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from arrow_io.format.object_names import PairName
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
-    from connector.catalog.ledger_copy import LedgerCopy, StoredPair
+    from connector.catalog.kinds.ledger_copy import LedgerCopy, StoredPair
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.inputs.topic_names import TopicName
 
@@ -57,7 +57,7 @@ class SnapshotForm(Protocol[_Name_contra, _Copy]):
 
 
 class ObjectKind(Protocol[_Name, _Copy]):
-    """One kind of objects. `connector.catalog.kinds` has the list of all kinds.
+    """One kind of objects. `connector.catalog.kinds.registry` has the list of all kinds.
 
     Attributes:
         title: What wrote its objects, in words.

@@ -20,9 +20,9 @@ from arrow_io.errors import (
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY, read_index_block
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.ledgers.reader import OffloadedLedger
-from connector.catalog.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
-from connector.catalog.object_kind import NamedObject
-from connector.catalog.snapshot_values import (
+from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
+from connector.catalog.kinds.object_kind import NamedObject
+from connector.catalog.kinds.snapshot_values import (
     base64_text,
     read_base64,
     read_optional_number,
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
+    from connector.catalog.kinds.object_kind import SnapshotPair
     from connector.catalog.metadata.topic_metadata import LedgerInfo
-    from connector.catalog.object_kind import SnapshotPair
     from connector.inputs.topic_names import AnyTopic, TopicName
 
 
