@@ -239,7 +239,7 @@ def test_ledgers_together_are_within_range(field: str) -> None:
     """What a topic has adds up to 2^63 - 1 at most, so that sums fit where numbers do."""
     for parse in (_info, _stats):
         parse([{"ledgerId": 1, field: 1}, {"ledgerId": 2, field: 2**63 - 2}])
-        with pytest.raises(CorruptMetadataError, match=f"at most, not {1 << 63}"):
+        with pytest.raises(CorruptMetadataError, match=rf"at most 2\^63 - 1 \w+, not {1 << 63}"):
             parse([{"ledgerId": 1, field: 2}, {"ledgerId": 2, field: 2**63 - 2}])
 
 
@@ -392,7 +392,7 @@ def test_stats_of_ledgers_that_are_not_in_bookkeeper_name_nothing() -> None:
 def test_unreadable_managed_ledger_names_are_refused(encoded: str) -> None:
     """A name that is no Base64 or no UTF-8 must be a typed error."""
     text = f"LedgerMetadata{{customMetadata={{pulsar/managed-ledger=base64:{encoded}}}}}"
-    with pytest.raises(CorruptMetadataError, match="not readable"):
+    with pytest.raises(CorruptMetadataError, match="cannot be decoded"):
         managed_ledger_name_of({"ledgers": [{"metadata": text}]})
 
 
@@ -438,5 +438,5 @@ def test_position_that_no_topic_has_is_refused() -> None:
     """Numbers above 2^63 - 1 are none of a ledger."""
     answer = {"state": "Terminated", "lastConfirmedEntry": "9999999999999999999:0", "ledgers": []}
 
-    with pytest.raises(CorruptMetadataError, match="no position"):
+    with pytest.raises(CorruptMetadataError, match="cannot have the position"):
         parse_internal_stats(answer, TopicName.parse("orders"))

@@ -225,7 +225,7 @@ class TestFailures:
                 RetryPolicy(sleep=pauses_s.append),
                 clock,
             )
-            with pytest.raises(StorageError, match=f"{url} is not whole after 100 seconds"):
+            with pytest.raises(StorageError, match=f"{url} is incomplete after 100 seconds"):
                 connection.get(TENANTS)
         # 0, then up to 105 in steps of 7: no second attempt.
         assert (next(seconds), pauses_s) == (112, [])

@@ -192,7 +192,7 @@ def test_folders_of_unknown_topics_are_refused(folder: str, tmp_path: Path) -> N
     """A topic must not be guessed, nor one name be cut into three; the error says what to do."""
     _save(tmp_path / folder, _metadata(), VALUE)
 
-    with pytest.raises(OptionError, match=r"nothing says which topic .* is of: give the folders"):
+    with pytest.raises(OptionError, match=r"nothing names the topic of .*: pass the folders"):
         MetadataFolder(str(tmp_path)).topics()
 
 
@@ -214,7 +214,7 @@ def test_the_users_word_counts_most_and_is_doubted(tmp_path: Path) -> None:
     assert metadata is not None
     assert metadata.topic == given
     assert len(source.warnings) == 1
-    assert f"given for {given}, but is of {TOPIC}" in source.warnings[0]
+    assert f"used for {given}, but belongs to {TOPIC}" in source.warnings[0]
     assert source.topic_metadata(TOPIC) is None
 
 
@@ -272,7 +272,7 @@ def test_two_folders_of_one_topic_are_refused(tmp_path: Path) -> None:
     for folder in ("one", "two"):
         _save(tmp_path / folder, _metadata(), STATS)
 
-    with pytest.raises(CorruptMetadataError, match=f"are of {TOPIC}"):
+    with pytest.raises(CorruptMetadataError, match=f"both belong to {TOPIC}"):
         MetadataFolder(str(tmp_path)).topics()
 
 
@@ -371,7 +371,10 @@ def test_paths_without_metadata_never_pass_for_no_topics(tmp_path: Path) -> None
     for source, words in (
         (str(empty), f"no metadata of any topic in {empty}"),
         (str(listed), f"no metadata of any topic in {listed}"),
-        ({"orders": empty, "payments": no_such}, f"{empty} has no managed-ledger-info.bin"),
+        (
+            {"orders": empty, "payments": no_such},
+            f"neither {empty} nor another folder of the metadata has managed-ledger-info.bin",
+        ),
     ):
         with pytest.raises(OptionError, match=words):
             MetadataFolder(source).topics()
@@ -381,7 +384,7 @@ def test_paths_without_metadata_never_pass_for_no_topics(tmp_path: Path) -> None
 
 def test_mapping_of_no_topic_is_refused() -> None:
     """Nothing was given, so nothing could be known."""
-    with pytest.raises(OptionError, match="of no topic"):
+    with pytest.raises(OptionError, match="no topics"):
         MetadataFolder({})
 
 

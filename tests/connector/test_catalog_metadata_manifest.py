@@ -116,7 +116,7 @@ def test_every_cut_of_a_bare_value_is_noticed(tmp_path: Path) -> None:
     parsed = 0
     for length in range(len(value)):
         (folder / VALUE_FILE).write_bytes(value[:length])
-        with pytest.raises(CorruptMetadataError, match="cut, damaged, or replaced") as error:
+        with pytest.raises(CorruptMetadataError, match="truncated, damaged or replaced") as error:
             MetadataFolder({str(TOPIC): folder}).topic_metadata(TOPIC)
         assert str(error.value.object_key) == f"{folder}/{VALUE_FILE}"
         (folder / "bare").write_bytes(value[:length])
@@ -134,7 +134,7 @@ def test_files_that_the_manifest_lacks_are_refused(tmp_path: Path) -> None:
     """A file that was put beside the others may be of anything, but schemas may; none is gone."""
     folder = save(tmp_path / "x", BARE)
     (folder / INFO_FILE).write_bytes(FILES[INFO_FILE])
-    with pytest.raises(CorruptMetadataError, match=f"{INFO_FILE} is not a file that"):
+    with pytest.raises(CorruptMetadataError, match=f"{INFO_FILE} is not listed in"):
         MetadataFolder(str(tmp_path)).topic_metadata(TOPIC)
     save(folder, BARE)
     (folder / INFO_FILE).unlink()
@@ -142,10 +142,10 @@ def test_files_that_the_manifest_lacks_are_refused(tmp_path: Path) -> None:
     assert MetadataFolder(str(tmp_path)).schema_source(TOPIC) == FILES[SCHEMAS_FILE]
     save(folder, FILES)
     (folder / SCHEMAS_FILE).write_bytes(FILES[SCHEMAS_FILE][:-1])
-    with pytest.raises(CorruptMetadataError, match="cut, damaged, or replaced"):
+    with pytest.raises(CorruptMetadataError, match="truncated, damaged or replaced"):
         MetadataFolder(str(tmp_path)).schema_source(TOPIC)
     (folder / SCHEMAS_FILE).unlink()
-    with pytest.raises(CorruptMetadataError, match=f"{SCHEMAS_FILE}, which the manifest has, is"):
+    with pytest.raises(CorruptMetadataError, match=f"{SCHEMAS_FILE}, which the manifest lists, is"):
         MetadataFolder(str(tmp_path)).topic_metadata(TOPIC)
 
 
@@ -163,7 +163,7 @@ def test_names_that_disagree_prove_nothing(given_topic: str | None, tmp_path: Pa
 
     assert metadata is not None
     assert metadata.proven_to_ledger_id == -1
-    assert f"is given for {topic}, but is of " in source.warnings[0]
+    assert f"is used for {topic}, but belongs to " in source.warnings[0]
 
 
 def test_damaged_manifest_is_an_error_of_its_topic_where_that_is_told(tmp_path: Path) -> None:
@@ -175,7 +175,7 @@ def test_damaged_manifest_is_an_error_of_its_topic_where_that_is_told(tmp_path: 
 
     assert set(source.topics()) == {TOPIC, other}
     assert source.topic_metadata(other) is not None
-    with pytest.raises(CorruptMetadataError, match="not as it was written") as error:
+    with pytest.raises(CorruptMetadataError, match="does not match its own checksum") as error:
         source.topic_metadata(TOPIC)
     assert str(error.value.object_key).endswith(MANIFEST_FILE)
 

@@ -237,7 +237,7 @@ def test_sources_that_disagree_in_the_middle_are_a_doubt(
 
     assert list(offloads) == [1, 2, 3, 4, 5]
     assert len(warnings) == 1
-    assert f"lacks 1 ledger among those that it has, the first: {lost}" in warnings[0]
+    assert f"lacks 1 ledger among those that it lists, the first: {lost}" in warnings[0]
     assert _proven_to(*sources) == _proven_to(*sources, is_checked=True) == lost - 1
 
 
@@ -284,7 +284,7 @@ def test_sources_together_stay_within_range() -> None:
     value = _topic(_ledger(1, entries=2**63 - 1), _ledger(2, entries=None))
     stats = _topic(_ledger(1, entries=None), _ledger(2, entries=1))
 
-    with pytest.raises(CorruptMetadataError, match="entries at most"):
+    with pytest.raises(CorruptMetadataError, match=r"at most 2\^63 - 1 entries"):
         merge_metadata(value, None, stats, [])
 
 
@@ -327,14 +327,14 @@ def _told(first: int, more: int, older: str, newer: str) -> str:
     counted, they_are = ("1 ledger", "it is") if more == 1 else (f"{more} ledgers", "they are")
     return (
         f"{TOPIC}: {older} has {counted} more than {newer}, which is newer,"
-        f" the first: {first}; {they_are} taken to be trimmed"
+        f" the first: {first}; {they_are} assumed to be trimmed"
     )
 
 
 def _lacks(lost: int, first: int, source: str) -> str:
     counted = "1 ledger" if lost == 1 else f"{lost} ledgers"
     return (
-        f"{TOPIC}: {source} lacks {counted} among those that it has, the first: {first};"
+        f"{TOPIC}: {source} lacks {counted} among those that it lists, the first: {first};"
         " it may be damaged"
     )
 
@@ -400,7 +400,7 @@ def test_each_contradiction_is_told_with_both_numbers() -> None:
         (f"{UUID(int=1)} as the uuid of its offload", UUID(int=2)),
     )
     assert warnings == [
-        f"{TOPIC}: ledger 1 has {said} by {_VALUE}, {other} by {_ANSWERS}; the first is taken"
+        f"{TOPIC}: ledger 1 has {said} by {_VALUE}, {other} by {_ANSWERS}; the first is used"
         for said, other in contradictions
     ]
 

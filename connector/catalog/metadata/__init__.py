@@ -1,1 +1,1 @@
-"""What a cluster knows of its topics: read from its admin API, or from what was saved of it."""
+"""A cluster's record of its topics: from its admin API, or from saved files."""

@@ -1,15 +1,15 @@
-"""What Pulsar's admin API answers about the ledgers of a topic, read and written as JSON.
+"""Pulsar's admin API answers about the ledgers of a topic, read and written as JSON.
 
 ================ ==================================== =============================================
-Answer           Pulsar's class                       What only it says of a ledger
+Answer           Pulsar's class                       Field of a ledger that only it has
 ================ ==================================== =============================================
 `internal-info`  ManagedLedgerInfo                    time of closing, uuid of the offload
 `internalStats`  PersistentTopicInternalStats         whether the offload is complete
 ================ ==================================== =============================================
 
-`isOffloaded` of internal-info is true from the moment an offload begins, `offloaded` of
-internalStats from the moment it is complete. Either answer may be JSON text within a JSON string,
-as Java's admin client gives it. That of a partitioned topic is `{"partitions": {name: answer, …}}`.
+`isOffloaded` of internal-info is true from the start of an offload, `offloaded` of internalStats
+from its completion. Either answer may be JSON text within a JSON string, as Java's admin client
+prints it. The answer of a partitioned topic is `{"partitions": {name: answer, …}}`.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ _MANAGED_LEDGER: Final = re.compile(
 _POSITION: Final = re.compile(r"(\d{1,19}):(-1|\d{1,19})", re.ASCII)
 _SHOWN_CHARACTERS: Final = 64
 _CURSOR_POSITION: Final = re.compile(r"(-1|\d{1,19}):(-1|\d{1,19})", re.ASCII)
-"""Of a subscription; before the first message of a topic a broker writes -1:-1."""
+"""Position of a subscription; before the first message of a topic a broker writes -1:-1."""
 
 
 def read_answer(data: bytes) -> Mapping[str, object]:
-    """Read the JSON of an answer.
+    """Parse the JSON of an answer.
 
     Raises:
         CorruptMetadataError: It is not a JSON object, or longer than `MAX_METADATA_BYTES`.
@@ -67,7 +67,7 @@ def read_answer(data: bytes) -> Mapping[str, object]:
 
 
 def read_names(data: bytes) -> list[str]:
-    """Read the JSON of an answer that lists names: of tenants, namespaces or topics.
+    """Parse the JSON of an answer that lists names of tenants, namespaces or topics.
 
     Raises:
         CorruptMetadataError: It is not a list of text.
@@ -85,15 +85,15 @@ def read_names(data: bytes) -> list[str]:
 def parse_internal_info(
     answer: Mapping[str, object], topic: TopicName
 ) -> dict[TopicName, TopicMetadata]:
-    """Read an answer to `GET …/internal-info` (`pulsar-admin topics info-internal`).
+    """Parse an answer to `GET …/internal-info` (`pulsar-admin topics info-internal`).
 
     Args:
-        answer: The answer, as `read_answer` gives it.
-        topic: The topic that was asked for.
+        answer: The result of `read_answer`.
+        topic: The topic that was requested.
 
     Returns:
-        The topic, or the partitions of a partitioned topic. Whether an offload is complete, this
-        answer does not say.
+        The topic, or the partitions of a partitioned topic. This answer does not record whether an
+        offload is complete.
 
     Raises:
         CorruptMetadataError: A field is missing, of the wrong type or out of range.
@@ -107,15 +107,15 @@ def parse_internal_info(
 def parse_internal_stats(
     answer: Mapping[str, object], topic: TopicName
 ) -> dict[TopicName, TopicMetadata]:
-    """Read an answer to `GET …/internalStats` (`pulsar-admin topics stats-internal`).
+    """Parse an answer to `GET …/internalStats` (`pulsar-admin topics stats-internal`).
 
     Args:
-        answer: The answer, as `read_answer` gives it.
-        topic: The topic that was asked for.
+        answer: The result of `read_answer`.
+        topic: The topic that was requested.
 
     Returns:
-        The topic, or the partitions of a partitioned topic. Complete offloads are without uuid;
-        what is not complete is as if it had not begun.
+        The topic, or the partitions of a partitioned topic. Complete offloads have no uuid;
+        incomplete offloads are absent.
 
     Raises:
         CorruptMetadataError: A field is missing, of the wrong type or out of range.
@@ -127,17 +127,17 @@ def parse_internal_stats(
 
 
 def managed_ledger_name_of(stats: Mapping[str, object]) -> str | None:
-    """The managed ledger that an answer to `GET …/internalStats` is about.
+    """Return the name of the managed ledger of an answer to `GET …/internalStats`.
 
     Args:
-        stats: The answer for one topic. It names the managed ledger in the text of BookKeeper's
-            metadata of a ledger, which only ledgers in BookKeeper have.
+        stats: The answer for one topic. The name is in the text of BookKeeper's metadata of a
+            ledger, which only ledgers in BookKeeper have.
 
     Returns:
-        The name, `tenant/namespace/persistent/topic`; None if no ledger names it.
+        The name, `tenant/namespace/persistent/topic`; None if no ledger has it.
 
     Raises:
-        CorruptMetadataError: The name is not readable.
+        CorruptMetadataError: The name cannot be decoded.
     """
     ledgers = stats.get("ledgers")
     for ledger in reversed(ledgers) if isinstance(ledgers, list) else ():
@@ -147,20 +147,21 @@ def managed_ledger_name_of(stats: Mapping[str, object]) -> str | None:
             try:
                 return base64.b64decode(match[1], validate=True).decode()
             except (binascii.Error, UnicodeDecodeError) as error:
-                message = "the managed ledger's name in the metadata of a ledger is not readable"
+                message = "the managed ledger's name in the metadata of a ledger cannot be decoded"
                 raise CorruptMetadataError(message) from error
     return None
 
 
 def has_schemas(answer: Mapping[str, object]) -> bool:
-    """Whether an answer to `GET /admin/v2/schemas/…/schemas` has any schema in it."""
+    """Return whether an answer to `GET /admin/v2/schemas/…/schemas` has any schema."""
     return answer.get(ALL_VERSIONS) != []
 
 
 def internal_info_json(metadata: TopicMetadata) -> str:
-    """Write what a broker answers to `GET …/internal-info`.
+    """Return a broker's answer to `GET …/internal-info`.
 
-    The two dates of the metadata store's node are left out: a topic made offline has none.
+    The two dates of the metadata store's node are left out: a topic that was created offline has
+    none.
     """
     answer: dict[str, object] = {"version": 0, "ledgers": list(map(_info_ledger, metadata.ledgers))}
     if metadata.terminated_position is not None:
@@ -176,9 +177,9 @@ def internal_info_json(metadata: TopicMetadata) -> str:
 
 
 def internal_stats_json(metadata: TopicMetadata) -> str:
-    """Write what a broker answers to `GET …/internalStats` after it has loaded the topic.
+    """Return a broker's answer to `GET …/internalStats` after it has loaded the topic.
 
-    The last ledger's metadata has only the managed ledger's name, by which the topic is known.
+    The last ledger's metadata contains only the managed ledger's name, which identifies the topic.
     """
     ledgers = [_stats_ledger(ledger) for ledger in metadata.ledgers]
     if ledgers:
@@ -222,7 +223,7 @@ def _by_topic(
     for name, each in _mapping(partitions, "the field partitions").items():
         partition = _topic_name(name)
         if partition is None or partition.base != topic or partition.partition < 0:
-            message = f"an answer about {topic} has {_shown(name)}, not a partition of it"
+            message = f"an answer about {topic} has {_shown(name)}, which is not a partition of it"
             raise CorruptMetadataError(message)
         if partition in seen:
             message = f"an answer about {topic} has the partition {partition.partition} twice"
@@ -291,16 +292,16 @@ def _internal_stats(answer: Mapping[str, object], topic: TopicName) -> TopicMeta
 
 
 def _last_confirmed(answer: Mapping[str, object]) -> tuple[int, int] | None:
-    """The position of the last entry; None if the answer does not give it."""
+    """Return the position of the last entry; None if the answer lacks it."""
     match = _POSITION.fullmatch(str(answer.get("lastConfirmedEntry")))
     return None if match is None else checked_position(int(match[1]), int(match[2]))
 
 
 def _with_open_ledger(ledgers: list[LedgerInfo], *, is_terminated: bool) -> tuple[LedgerInfo, ...]:
-    """Ledgers in order, the last of them open if it has no entries.
+    """Return ledgers in order; the last one is open if it has no entries.
 
-    Its numbers are 0 or absent, and the time is that of the answer. A ledger that is closed without
-    entries is deleted, unless the topic was terminated.
+    Its numbers are then 0 or absent, and its time is that of the answer. A ledger that is closed
+    without entries is deleted, unless the topic was terminated.
     """
     ordered = checked_ledgers(ledgers)
     if is_terminated or not ordered or ordered[-1].entries:
@@ -341,7 +342,7 @@ def _stats_ledger(ledger: LedgerInfo) -> dict[str, object]:
 
 
 def _info_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[int, int]]]:
-    """Mark-delete positions; the metadata store does not have those of cursors with a ledger."""
+    """Yield mark-delete positions; the metadata store lacks those of cursors with a ledger."""
     for name, cursor in _mapping(answer.get("cursors") or {}, "the field cursors").items():
         position = _mapping(cursor, "a cursor of the answer").get("markDelete")
         if position is not None:
@@ -425,7 +426,7 @@ def _uuid(ledger: Mapping[str, object]) -> UUID | None:
     except ValueError as error:
         message = f"{_shown(text)} is not a uuid"
         raise CorruptMetadataError(message) from error
-    # An offload in segments (PIP-76) has no uuid of its own, which the broker writes as zeroes.
+    # An offload in segments (PIP-76) has no uuid of its own: the broker writes zeros.
     return uuid if uuid.int else None
 
 

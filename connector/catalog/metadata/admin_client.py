@@ -1,23 +1,23 @@
-"""What a live cluster knows of its topics, asked of its admin API.
+"""Metadata of topics from the admin API of a live cluster.
 
 =============================================================== =================================
-Path                                                            Answers
+Path                                                            Answer
 =============================================================== =================================
 `/admin/v2/clusters`                                            names of clusters, to everyone
 `/admin/v2/tenants`                                             names of tenants
 `/admin/v2/namespaces/{tenant}`                                 names of namespaces
-`/admin/v2/persistent/{tenant}/{namespace}`                     names of topics, each partition by
-                                                                itself
+`/admin/v2/persistent/{tenant}/{namespace}`                     names of topics, each partition
+                                                                separately
 `/admin/v2/persistent/{tenant}/{namespace}/{topic}/…`           `internal-info`, `internalStats`
 `/admin/v2/schemas/{tenant}/{namespace}/{topic}/schemas`        all versions of the schema
 `/admin/v2/namespaces/{tenant}/{namespace}`                     policies of a namespace
 `/admin/v2/brokers/configuration/runtime`                       settings of the brokers
 =============================================================== =================================
 
-Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`.
-A cluster answers 404 if it does not know what is asked for, as does any web server that is not
-Pulsar's. So after the first 404 the cluster must show that it is one. If brokers do not know a
-topic, they answer 404 to `internalStats`, but 500 to `internal-info`.
+Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`. A
+cluster answers 404 for unknown resources, but so does any web server that is not Pulsar. So after
+the first 404, the server must prove to be a cluster. For a topic that brokers do not know, they
+answer 404 to `internalStats`, but 500 to `internal-info`.
 """
 
 from __future__ import annotations
@@ -64,11 +64,11 @@ _Value = TypeVar("_Value")
 class AdminApi:
     """The admin API of a live cluster as a source of metadata.
 
-    Answers are asked for when they are first needed, topic by topic, and kept. Several threads may
-    ask at once; of those that ask for the same, one sends the request.
+    Answers are requested on first use, topic by topic, and cached. Safe to use from several
+    threads; of those that need the same answer, one sends the request.
 
     Args:
-        connection: What sends the requests.
+        connection: Sends the requests.
     """
 
     is_live = True
@@ -83,7 +83,7 @@ class AdminApi:
 
     @classmethod
     def from_options(cls, url: str, options: Mapping[str, object]) -> AdminApi:
-        """Take a URL and the options of `AdminOptions` as users give them.
+        """Create a source from a URL and the options of `AdminOptions` as users pass them.
 
         Raises:
             OptionError: The URL or an option cannot be used.
@@ -91,25 +91,24 @@ class AdminApi:
         return cls(AdminConnection(url, parse_options(options)))
 
     def __repr__(self) -> str:
-        """The URL, without the token."""
         return f"AdminApi({self._connection.url!r})"
 
     @property
     def url(self) -> str:
-        """Where it is, without the token."""
+        """The URL, without the token."""
         return self._connection.url
 
     @property
     def warnings(self) -> list[str]:
-        """What the answers given until now leave unsure, or say against each other."""
+        """Doubts about the answers so far, and contradictions between them."""
         return [warning for answer in self._metadata.values() for warning in answer.warnings]
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
-        """The topics of some namespaces, each partition by itself, by name and partition number.
+        """Return the topics of namespaces, each partition separately, by name and partition number.
 
         Args:
-            namespaces: Those whose topics are asked for, which takes no right but to list these; by
-                default those of the option `namespaces`, or all that the cluster has.
+            namespaces: Namespaces whose topics are returned; the only right this needs is to list
+                them. By default those of the option `namespaces`, or all of the cluster.
 
         Raises:
             CorruptMetadataError: An answer is malformed.
@@ -123,11 +122,11 @@ class AdminApi:
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
-        """The ledgers of one topic or partition; None if the cluster does not know it.
+        """Return the ledgers of one topic or partition; None if the cluster does not know it.
 
         Args:
             topic: The topic or partition.
-            again: Whether to ask anew; the answer replaces the one before.
+            again: Whether to ask anew; the new answer replaces the cached one.
 
         Raises:
             CorruptMetadataError: An answer is malformed.
@@ -140,20 +139,20 @@ class AdminApi:
     def named_attempts(
         self, namespaces: Collection[str] | None, *, most_topics: int
     ) -> Collection[tuple[int, UUID]] | None:
-        """Ledger id and uuid of each offload of topics: one request for each topic.
+        """Return the ledger id and uuid of each offload of topics: one request per topic.
 
-        Makes no broker load a topic.
+        Does not make a broker load a topic.
 
         Args:
-            namespaces: As in `topics`.
-            most_topics: If there are more topics, they are not asked about.
+            namespaces: See `topics`.
+            most_topics: If there are more topics, no request is sent for them.
 
         Returns:
             The attempts; None if there are more topics.
 
         Raises:
             CorruptMetadataError: An answer that lists topics is malformed.
-            StorageError: The cluster does not say which topics there are.
+            StorageError: The cluster does not list its topics.
         """
         topics = self.topics(namespaces)
         if len(topics) > most_topics:
@@ -169,9 +168,9 @@ class AdminApi:
         return set()
 
     def ledger_owners(self) -> dict[int, TopicName]:
-        """The topic of each ledger that topics of the cluster have: one request for each topic.
+        """Return the topic of each ledger of the cluster's topics: one request per topic.
 
-        Makes no broker load a topic.
+        Does not make a broker load a topic.
 
         Raises:
             CorruptMetadataError: An answer is malformed.
@@ -187,10 +186,10 @@ class AdminApi:
             }
 
     def answer(self, *path: str) -> Mapping[str, object] | None:
-        """What the cluster says of something else, as a JSON object; None if it does not know it.
+        """Return the answer for another path, a JSON object; None if the cluster does not know it.
 
         Args:
-            path: The names behind `/admin/v2/`, not encoded.
+            path: The names after `/admin/v2/`, not encoded.
 
         Raises:
             CorruptMetadataError: The answer is no JSON object.
@@ -199,7 +198,7 @@ class AdminApi:
         return self._get(f"/admin/v2/{'/'.join(map(_encoded, path))}", read_answer)
 
     def schema_source(self, topic: TopicName) -> bytes | None:
-        """The schemas of a topic, or of the topic that a partition belongs to.
+        """Return the schemas of a topic, or of the topic of a partition.
 
         Raises:
             CorruptMetadataError: The answer is malformed.
@@ -244,7 +243,8 @@ class AdminApi:
         path = _topic_path(topic)
         warnings: list[str] = []
         topics = self._topics.peek(topic.full_namespace)
-        # Brokers leave some topics out of their lists, and what answers 500 is asked again.
+        # Lists of brokers lack some topics, so `internalStats` decides. `internal-info` would
+        # answer 500, which is retried.
         if topics is not None and topic not in topics and self._is_unknown(path):
             return _TopicAnswer(None, [])
         try:
@@ -254,21 +254,22 @@ class AdminApi:
                 raise
             info = None
         stats: TopicMetadata | None = None
-        # This makes a broker load the topic: only if it has to say which offloads are complete.
+        # The request makes a broker load the topic, so it is sent only if there are offloads whose
+        # completion is in question.
         if info is not None and any(ledger.offload for ledger in info.ledgers):
             answer = self._get(f"{path}/internalStats", read_answer)
             stats = None if answer is None else parse_internal_stats(answer, topic).get(topic)
-        # An answer that is cut is an error of the connection.
+        # Answers are known to be complete: the connection raises an error for a truncated one.
         merged = merge_metadata(None, info, stats, warnings, is_checked=True)
         return _TopicAnswer(merged, warnings)
 
     def _info(self, topic: TopicName) -> TopicMetadata | None:
-        """What internal-info says of a topic, now: it has to be of the time of internalStats."""
+        """Return a topic's current internal-info, to be of the same time as its internalStats."""
         answer = self._get(f"{_topic_path(topic)}/internal-info", read_answer)
         return None if answer is None else parse_internal_info(answer, topic).get(topic)
 
     def _is_unknown(self, path: str) -> bool:
-        """Whether the cluster says that there is no topic at a path."""
+        """Return whether the cluster answers that there is no topic at a path."""
         try:
             return self._get(f"{path}/internalStats", bytes) is None
         except PulsarOffloadError:
@@ -283,7 +284,7 @@ class AdminApi:
         return self._get(f"/admin/v2/schemas/{place}/schemas", with_schemas)
 
     def _get(self, path: str, read: Callable[[bytes], _Value]) -> _Value | None:
-        """The answer; None if the cluster, and not just some web server, knows nothing of it."""
+        """Return the answer; None if the cluster, not any other server, does not know the path."""
         try:
             data = self._connection.get(path)
             if data is not None:
@@ -301,19 +302,19 @@ class AdminApi:
         url = self._connection.url
         return (
             f"no admin API of Pulsar answers at {url}: HTTP 404 for {path}; give the URL of a"
-            " broker's or proxy's web service, without a path behind it"
+            " broker's or proxy's web service, without a path"
         )
 
 
 class _TopicAnswer(NamedTuple):
-    """What a cluster says of a topic."""
+    """A cluster's metadata of a topic."""
 
     metadata: TopicMetadata | None
     warnings: list[str]
 
 
 class _Cache(Generic[_Key, _Value]):
-    """Values by key, each made once, whichever thread asks first; an error is not kept."""
+    """Values by key. Each is computed once, by the first thread; errors are not cached."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -327,7 +328,7 @@ class _Cache(Generic[_Key, _Value]):
             return self._values[key]
 
     def renew(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        """Make the value anew, and not before this is called, as another thread may have begun."""
+        """Compute a new value. One that another thread is computing already may be outdated."""
         with self._lock_of(key):
             self._values[key] = value = make()
             return value
@@ -337,7 +338,7 @@ class _Cache(Generic[_Key, _Value]):
             return self._locks.setdefault(key, threading.Lock())
 
     def peek(self, key: _Key) -> _Value | None:
-        """The value, if it was made; makes none."""
+        """Return the value if it was computed."""
         return self._values.get(key)
 
     def values(self) -> list[_Value]:
@@ -355,7 +356,7 @@ def _parts(topic: TopicName) -> list[str]:
 
 
 def _persistent(namespace_parts: int) -> str:
-    """Where persistent topics are, for a namespace without or with a cluster in its name."""
+    """Return the path of persistent topics, for namespaces without or with a cluster name."""
     return "/admin/persistent" if namespace_parts > 2 else "/admin/v2/persistent"  # noqa: PLR2004
 
 

@@ -1,13 +1,13 @@
 """GET requests to the admin API of a live cluster, with a token or a client certificate.
 
 Brokers answer for the topics they own and redirect to the owner for others. With a redirect, the
-token goes on only to the port that the user named: over https to any host, because the host's
-certificate is checked; over plain http, or if the host's name is not checked, to the same host
-only. A redirect from https to http, or back, is not followed.
+token is sent on only to the port that the user named: over https to any host, because the host's
+certificate is checked; over plain http, or if the host name is not checked, to the same host only.
+A redirect from https to http, or back, is not followed.
 
-A server that sends a byte now and then is never silent, so there is also a time by which an answer
-must be whole. What one server may make us hold is bounded: the bytes of an answer, the values in
-it, and the values of all answers.
+A server may send single bytes forever without being silent, so an answer also has a deadline.
+Limits bound the memory that one server can occupy: on the bytes of an answer, the values in it, and
+the values of all answers.
 """
 
 from __future__ import annotations
@@ -49,31 +49,30 @@ _SHOWN_CHARACTERS: Final = 200
 _NAMESPACE_PARTS: Final = (2, 3)
 """Tenant and namespace; Pulsar's first version had a cluster between them."""
 _SILENCES: Final = 10
-"""How many times the longest silence an answer may take, from its request on."""
+"""An answer may take so many times the longest silence (`timeout_s`), counted from its request."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 MAX_ANSWER_VALUES: Final = 2_000_000
-"""Most values of JSON in one answer: a name is one, and a ledger about six. The shortest take three
-bytes of text, and a hundred in memory."""
+"""Maximum number of JSON values in one answer. A name is one, and a ledger about six. The shortest
+take three bytes of text and a hundred of memory."""
 MAX_ALL_VALUES: Final = 20_000_000
-"""Most values in all answers to one `AdminConnection`: those of about three million ledgers."""
+"""Maximum number of values in all answers to one `AdminConnection`: about three million ledgers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AdminOptions(ClusterAccess):
-    """How the admin API is reached; a whole answer may take ten times the longest silence.
+    """Options of the admin API. A whole answer may take ten times `timeout_s`.
 
     Raises:
         OptionError: A value is not allowed, or two exclude each other.
     """
 
     namespaces: tuple[str, ...] = ()
-    """Namespaces (`tenant/namespace`) whose topics are listed; by default all that there are, which
-    only a superuser of the cluster may ask for."""
+    """Namespaces (`tenant/namespace`) whose topics are listed. The default is all, which only a
+    superuser of the cluster may list."""
 
     def __post_init__(self) -> None:
-        """Check what can be checked without a request."""
-        # Without arguments, `super` would mean the class that `slots` replaces.
+        # Without arguments, `super` would refer to the class that `slots` replaces.
         super(AdminOptions, self).__post_init__()
         for namespace in self.namespaces:
             parts = namespace.split("/")
@@ -83,7 +82,7 @@ class AdminOptions(ClusterAccess):
 
 
 def parse_options(options: Mapping[str, object]) -> AdminOptions:
-    """Read options as users give them; numbers and flags may be text.
+    """Parse options as users pass them; numbers and flags may be text.
 
     Raises:
         OptionError: An option is unknown, or its value is not allowed.
@@ -92,17 +91,17 @@ def parse_options(options: Mapping[str, object]) -> AdminOptions:
 
 
 class AdminConnection:
-    """What sends the requests; each on a connection of its own, so several threads may.
+    """Sends requests, each on its own connection. Safe to use from several threads.
 
     Args:
         url: URL of a broker or a proxy, such as `https://pulsar.example:8443`.
         options: Token, certificates and so on.
-        retry: How often a request that failed is sent again.
-        clock: Tells the time, in seconds since any time.
+        retry: How often a failed request is repeated.
+        clock: Returns the time in seconds, from any origin.
 
     Raises:
-        OptionError: The URL is not a server's, or holds credentials; an option does not go with
-            it; or a file of certificates cannot be used.
+        OptionError: The URL is not a server's, or has credentials; an option does not fit it; or a
+            certificate file cannot be used.
     """
 
     def __init__(
@@ -123,26 +122,25 @@ class AdminConnection:
         if self._server.scheme == "https":
             self._tls = _tls_context(options)
         elif options.ca_file or options.cert_file or not options.verify_hostname:
-            message = f"{self.url} is not an https URL, and there are options for TLS"
+            message = f"{self.url} is not an https URL, but there are options for TLS"
             raise OptionError(message)
 
     def __repr__(self) -> str:
-        """The URL, without the token."""
         return f"AdminConnection({self.url!r})"
 
     def get(self, path: str) -> bytes | None:
-        """Ask for a path.
+        """Request a path.
 
         Args:
-            path: Path behind the URL, encoded, from `/` on.
+            path: Path after the URL, encoded, starting with `/`.
 
         Returns:
-            The answer's body; None if the cluster does not know what is asked for (404).
+            The body of the answer; None if the cluster does not know the resource (404).
 
         Raises:
-            OptionError: The token file cannot be read, or does not have a token in it.
-            StorageError: The cluster cannot be reached, refuses, goes on failing, or takes too long
-                for an answer.
+            OptionError: The token file cannot be read, or does not contain a token.
+            StorageError: The cluster cannot be reached, refuses, keeps failing, or takes too long
+                to answer.
             FormatError: The answer is longer than `MAX_METADATA_BYTES`, has more values than
                 `MAX_ANSWER_VALUES`, or all answers together have more than `MAX_ALL_VALUES`.
         """
@@ -150,13 +148,13 @@ class AdminConnection:
         try:
             return self._retry.call(lambda: self._get_with_redirects(path, token))
         except (OSError, HTTPException, UnicodeError) as error:
-            # UnicodeError is for names of hosts that cannot be looked up.
+            # Looking up a malformed host name raises UnicodeError.
             if isinstance(error, StorageError):
                 raise
             if http_status(error) == _NOT_FOUND:
                 return None
             failure = StorageError(self._failure(path, error, token))
-        # Raised out here, it has no error of the library with it, whose frames have the token.
+        # Raised outside `except`, so that it does not carry an error whose frames hold the token.
         raise failure
 
     def _get_with_redirects(self, path: str, token: str | None) -> bytes:
@@ -176,7 +174,7 @@ class AdminConnection:
         return is_checked or url.hostname == self._server.hostname
 
     def _answer(self, url: SplitResult, token: str | None) -> bytes | SplitResult:
-        """The body, or the URL that the request is redirected to."""
+        """Return the body, or the URL that the request is redirected to."""
         connection = self._connection(url)
         try:
             connection.connect()
@@ -197,7 +195,7 @@ class AdminConnection:
             connection.close()
 
     def _check_values(self, body: bytes) -> bytes:
-        """An answer, unless it has too many values, or takes those of all answers too far."""
+        """Return a body after checking its number of values, and that of all bodies so far."""
         values = 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
         with self._lock:
             self._received_values += values
@@ -215,13 +213,13 @@ class AdminConnection:
         return body
 
     def _deadline_check(self) -> Callable[[], None]:
-        """A check that raises an error once an answer that is asked for now is too late."""
+        """Return a function that raises an error once an answer requested now is too late."""
         longest_s = _SILENCES * self.options.timeout_s
         deadline_s = self._clock() + longest_s
 
         def check() -> None:
             if self._clock() > deadline_s:
-                message = f"an answer of {self.url} is not whole after {longest_s:g} seconds"
+                message = f"an answer of {self.url} is incomplete after {longest_s:g} seconds"
                 raise StorageError(message)
 
         return check
@@ -237,7 +235,7 @@ class AdminConnection:
         try:
             target = _parse_url(urljoin(url.geturl(), location or ""))
         except ValueError:
-            message = f"{self.url} redirects to what is not a URL of a server"
+            message = f"{self.url} redirects to a location that is not a URL of a server"
             raise StorageError(message) from None
         if target.scheme != self._server.scheme:
             message = (
@@ -261,7 +259,7 @@ class AdminConnection:
 
 
 class _StatusError(OSError):
-    """An answer that is not a success; never leaves this module."""
+    """An answer with an error status; never leaves this module."""
 
     def __init__(self, status: int, reason: str, *, had_token: bool) -> None:
         super().__init__(f"HTTP {status}{reason and f': {reason}'}")
@@ -270,7 +268,7 @@ class _StatusError(OSError):
 
 
 class _TimedSocket:
-    """A connected socket, as `HTTPConnection` uses it, with a check before each read."""
+    """A connected socket for `HTTPConnection` that calls a check before each read."""
 
     def __init__(self, sock: socket, check: Callable[[], None]) -> None:
         self.sendall = sock.sendall
@@ -311,7 +309,7 @@ def _body(response: HTTPResponse) -> bytes:
 
 
 def _reason(body: bytes) -> str:
-    """What the server says in words; Pulsar's are short."""
+    """Return the server's reason as one short line."""
     text = " ".join(body.decode("utf-8", "replace").split())
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 

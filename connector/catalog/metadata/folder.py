@@ -1,7 +1,7 @@
-"""What a cluster knew of its topics, from files that were saved of it: one folder for each topic.
+"""Metadata of topics from files that were saved of a cluster: one folder per topic.
 
 ========================== ======================================================================
-File in a topic's folder   What it is
+File in a topic's folder   Content
 ========================== ======================================================================
 `managed-ledger-info.bin`  the metadata store's value of `/managed-ledgers/<managed ledger>`
 `internal-info.json`       the answer to `pulsar-admin topics info-internal`
@@ -10,11 +10,16 @@ File in a topic's folder   What it is
 `manifest.json`            the topic's name, and a checksum of each file (module `manifest`)
 ========================== ======================================================================
 
-Any of the first three will do; `connector.catalog.metadata.merge` takes several together. The first
-of these that there is says which topic a folder is of: the user; the file `topics.json` beside the
-folders, which has `{"dir": folder}` for each topic; the manifest; the ledgers in
-`internal-stats.json`; names of nested folders, `tenant/namespace/topic`. A single name, such as
-`a__b__c__d`, says nothing: it may be cut in more than one way.
+Any of the first three is enough; `connector.catalog.metadata.merge` merges several. The topic of a
+folder is determined by the first of these that exists:
+
+- the user;
+- the file `topics.json` beside the folders, which has `{"dir": folder}` for each topic;
+- the manifest;
+- the ledgers in `internal-stats.json`;
+- names of nested folders, `tenant/namespace/topic`.
+
+A single name, such as `a__b__c__d`, is ambiguous and not used.
 """
 
 from __future__ import annotations
@@ -65,25 +70,24 @@ TOPICS_FILE: Final = "topics.json"
 _METADATA_FILES: Final = (VALUE_FILE, INFO_FILE, STATS_FILE)
 _ANY_FILE: Final = f"{VALUE_FILE}, {INFO_FILE} or {STATS_FILE}"
 _MAX_DEPTH: Final = 4
-"""Folders below the one given: tenant, cluster, namespace, topic."""
+"""Levels of folders below the user's: tenant, cluster, namespace, topic."""
 _MAX_FOLDERS: Final = 100_000
 
 
 class MetadataFolder:
     """Saved files as a source of metadata.
 
-    Files are read when they are first needed, and kept; several threads may ask at once. A folder
-    whose files are malformed is an error for its topic only, if the user or `topics.json` says
-    which topic that is.
+    Files are read on first use and cached. Safe to use from several threads. A folder with
+    malformed files is an error for its topic only, if the user or `topics.json` names that topic.
 
     Args:
         source: Path or fsspec URL of the folder, or of one topic's folder; or by topic name, paths
-            of topics' folders, or of files that hold the metadata store's value.
+            of topics' folders, or of files with the metadata store's value.
         storage_options: Options of the fsspec file system.
 
     Raises:
-        OptionError: A name is not a topic's, there are two paths for one topic or none at all,
-            or a URL names no bucket or holds credentials.
+        OptionError: A name is not a topic's, there are two paths for one topic or none at all, or a
+            URL names no bucket or has credentials.
     """
 
     def __init__(
@@ -104,27 +108,26 @@ class MetadataFolder:
                 raise OptionError(message)
             self._source[topic] = Location(os.fspath(path), storage_options)
         if not self._source:
-            message = "the metadata of no topic is given"
+            message = "metadata has no topics: name at least one"
             raise OptionError(message)
 
     is_live = False
 
     @property
     def warnings(self) -> list[str]:
-        """What the files read until now leave unsure, or say against each other."""
+        """Doubts about the files read so far, and contradictions between them."""
         folders = dict.fromkeys(self._by_name.values())
         return [warning for folder in folders for warning in folder.warnings]
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
-        """The topics, each partition by itself, by name and partition number.
+        """Return the topics, each partition separately, sorted by name and partition number.
 
         Args:
-            namespaces: Those whose topics are asked for; by default all.
+            namespaces: Namespaces whose topics are returned; by default all.
 
         Raises:
-            CorruptMetadataError: Files are malformed, and nothing else says which topic is theirs.
-            OptionError: There are no files of any topic, or nothing says which topic a folder is
-                of.
+            CorruptMetadataError: Files are malformed, and nothing else names their topic.
+            OptionError: There are no files of any topic, or nothing names the topic of a folder.
             StorageError: The files cannot be read.
         """
         folders = [
@@ -135,18 +138,20 @@ class MetadataFolder:
         with ThreadPoolExecutor(_connections(folders)) as executor:
             found = set(chain.from_iterable(executor.map(_topics_of, folders)))
         if folders and not any(folder.has_files for folder in folders):
-            message = f"{folders[0].location} has no {_ANY_FILE}, nor has any other folder given"
+            message = (
+                f"neither {folders[0].location} nor another folder of the metadata has {_ANY_FILE}"
+            )
             raise OptionError(message)
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
-        """The ledgers of one topic or partition; None if there is no folder of it.
+        """Return the ledgers of one topic or partition; None if it has no folder.
 
         Raises:
             CorruptMetadataError: Its files are malformed.
-            MissingObjectError: The folder that the user or `topics.json` names for it is not there,
-                or has none of the files.
-            OptionError: Nothing says which topic a folder is of.
+            MissingObjectError: The folder that the user or `topics.json` names for it does not
+                exist, or has none of the files.
+            OptionError: Nothing names the topic of a folder.
             StorageError: The files cannot be read.
         """
         del again
@@ -159,7 +164,7 @@ class MetadataFolder:
         *,
         most_topics: int,  # noqa: ARG002
     ) -> Collection[tuple[int, UUID]]:
-        """Ledger id and uuid of each offload of all topics, as far as the files give them.
+        """Return the ledger id and uuid of each offload of all topics, as far as known.
 
         Raises:
             PulsarOffloadError: The folders cannot be listed.
@@ -168,7 +173,7 @@ class MetadataFolder:
             return set(chain.from_iterable(executor.map(_attempts_of, set(self._folders.values()))))
 
     def schema_source(self, topic: TopicName) -> bytes | None:
-        """The schemas of a topic, from its folder, or from that of its base or of a partition.
+        """Return the schemas of a topic, from its folder or one of its base or of a partition.
 
         Raises:
             CorruptMetadataError: The file is not a JSON object.
@@ -206,9 +211,9 @@ class _TopicFolder:
     """The files of one topic.
 
     Args:
-        location: The folder; if `topic` is given, perhaps a file with the metadata store's value.
+        location: The folder; if `topic` is set, possibly a file with the metadata store's value.
         topic: The topic, if something other than the folder names it.
-        names: Names of the folders, from below the one given by the user on; the last is its own.
+        names: Names of the nested folders below the user's; the last is its own.
     """
 
     def __init__(
@@ -222,7 +227,7 @@ class _TopicFolder:
 
     @property
     def declared_topic(self) -> TopicName | None:
-        """The topic, if the user, anything sound in the folder, or names of folders say it."""
+        """The topic, if the user, a valid file or the names of nested folders name it."""
         if self._known_topic is not None:
             return self._known_topic
         for read_topic in (self._topic_in_manifest, self._topic_in_stats):
@@ -239,12 +244,12 @@ class _TopicFolder:
 
     @cached_property
     def metadata(self) -> Mapping[TopicName, TopicMetadata]:
-        """The topic, or those of its partitions that there are answers for.
+        """The topic, or those of its partitions that have answers.
 
         Raises:
-            CorruptMetadataError: A file is malformed, or not as the manifest has it.
-            MissingObjectError: There is no folder, or no file of it is about ledgers.
-            OptionError: Nothing says which topic it is of.
+            CorruptMetadataError: A file is malformed, or does not match the manifest.
+            MissingObjectError: There is no folder, or none of its files is about ledgers.
+            OptionError: Nothing names its topic.
             StorageError: A file cannot be read.
         """
         warnings: list[str] = []
@@ -288,7 +293,7 @@ class _TopicFolder:
             return data if data is not None and has_schemas(read_answer(data)) else None
 
     def _resolve_topic(self, warnings: list[str]) -> tuple[TopicName, bool]:
-        """The topic, and whether it is sure; what names another topic adds a warning."""
+        """Return the topic and whether it is certain; add a warning for each other name."""
         with self._name_in_errors(MANIFEST_FILE):
             in_manifest = self._topic_in_manifest()
         with self._name_in_errors(STATS_FILE):
@@ -299,12 +304,12 @@ class _TopicFolder:
         )
         if topic is None:
             message = (
-                f"nothing says which topic {self.location} is of: give the folders by topic name,"
-                f" or write {TOPICS_FILE} beside them"
+                f"nothing names the topic of {self.location}: pass the folders by topic name, or"
+                f" write {TOPICS_FILE} beside them"
             )
             raise OptionError(message)
         warnings.extend(
-            f"{self.location} is given for {topic}, but is of {each}"
+            f"{self.location} is used for {topic}, but belongs to {each}"
             for each in recorded
             if each != topic
         )
@@ -327,19 +332,19 @@ class _TopicFolder:
         manifest = read_manifest(self._read(MANIFEST_FILE))
         missing = sorted(manifest.files.keys() - names.keys())
         if missing:
-            message = f"{missing[0]}, which the manifest has, is not there"
+            message = f"{missing[0]}, which the manifest lists, is missing"
             raise CorruptMetadataError(message)
         return manifest
 
     @cached_property
     def _stats_data(self) -> bytes | None:
-        """The statistics as they are, which may name the topic if the manifest is damaged."""
+        """The statistics without check, which may name the topic if the manifest is damaged."""
         _, names = self._files
         return self._read(STATS_FILE) if STATS_FILE in names else None
 
     @cached_property
     def _files(self) -> tuple[Location, Mapping[str, str]]:
-        """Where the files are; and by the name that each has in this module, its name there."""
+        """The location of the files, and their names there by their names in this module."""
         if self._known_topic is not None:
             url, name = folder_and_name(self.location.url)
             folder = Location(url, self.location.storage_options, self.location.retry)
@@ -349,13 +354,13 @@ class _TopicFolder:
         return self.location, {name: name for name in names}
 
     def _content(self, file: str) -> bytes | None:
-        """A file, if it is there; a manifest, if there is one, must show it to be as written."""
+        """Return a file, if it exists; a manifest must confirm its length and checksum."""
         _, names = self._files
         if file not in names:
             return None
         data = self._stats_data if file == STATS_FILE else self._read(file)
         manifest = self._manifest
-        # Schemas may come later: they are about no ledger.
+        # Schemas may be added later, because they do not affect ledgers.
         is_late = manifest is not None and file == SCHEMAS_FILE and file not in manifest.files
         if data is not None and manifest is not None and not is_late:
             manifest.check(file, data)
@@ -371,7 +376,7 @@ class _TopicFolder:
 
     @contextmanager
     def _name_in_errors(self, file: str) -> Iterator[None]:
-        """Let errors name the file that they are about."""
+        """Add the name of a file to errors."""
         try:
             yield
         except FormatError as error:
@@ -380,26 +385,26 @@ class _TopicFolder:
 
 
 def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
-    """Folders by the topics that they are of."""
+    """Return folders by their topics."""
     found: dict[TopicName, _TopicFolder] = {}
     with ThreadPoolExecutor(_connections(folders)) as executor:
         topics_of_each = list(executor.map(_topics_of, folders))
     for folder, topics in zip(folders, topics_of_each, strict=True):
         for topic in topics:
             if topic in found:
-                message = f"{folder.location} and {found[topic].location} are of {topic}"
+                message = f"{folder.location} and {found[topic].location} both belong to {topic}"
                 raise CorruptMetadataError(message)
             found[topic] = folder
     return found
 
 
 def _connections(folders: Iterable[_TopicFolder]) -> int:
-    """How many requests may be under way to the store of some folders."""
+    """Return how many requests the store of some folders may serve at once."""
     return max((each.location.max_connections for each in folders), default=1)
 
 
 def _topics_of(folder: _TopicFolder) -> list[TopicName]:
-    """The topics that a folder is of; those of unsound files if something else names them."""
+    """Return the topics of a folder; if its files are unsound, the topic that others name."""
     try:
         return list(folder.metadata)
     except (FormatError, MissingObjectError):
@@ -409,7 +414,7 @@ def _topics_of(folder: _TopicFolder) -> list[TopicName]:
 
 
 def _attempts_of(folder: _TopicFolder) -> set[tuple[int, UUID]]:
-    """Offloads that a folder names; none if its files may be those of another topic."""
+    """Return the offloads that a folder names; empty if its files may belong to another topic."""
     with suppress(PulsarOffloadError):
         metadata = folder.metadata
         if not folder.has_other_name:
@@ -418,21 +423,23 @@ def _attempts_of(folder: _TopicFolder) -> set[tuple[int, UUID]]:
 
 
 def _locations_by_file(root: Location) -> dict[TopicName, Location]:
-    """Folders of topics, by `topics.json`."""
+    """Return the folders of topics in `topics.json`."""
     answer = read_answer(root.read_object(TOPICS_FILE, max_bytes=MAX_METADATA_BYTES).data)
     found: dict[TopicName, Location] = {}
     for name, each in answer.items():
         if is_scalable(name):
-            # Saved beside others, as of a cluster of Pulsar 5.0.
+            # A cluster of Pulsar 5.0 lists scalable topics too.
             continue
         folder = each.get("dir") if isinstance(each, Mapping) else None
         if not isinstance(folder, str) or {"", ".", ".."}.intersection(folder.split("/")):
-            message = f"{root}/{TOPICS_FILE} has no folder below it for the topic {name[:200]!r}"
+            message = (
+                f"{root}/{TOPICS_FILE} names no folder below its own for the topic {name[:200]!r}"
+            )
             raise CorruptMetadataError(message)
         found[TopicName.parse(name)] = root.child(folder)
     if answer and not found:
         message = (
-            f"{root}/{TOPICS_FILE} lists scalable topics of Pulsar 5.0 alone, which cannot be read"
+            f"{root}/{TOPICS_FILE} lists only scalable topics of Pulsar 5.0, which cannot be read"
             " yet"
         )
         raise OptionError(message)
@@ -440,7 +447,7 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
 
 
 def _discover(root: Location) -> list[_TopicFolder]:
-    """Folders with metadata in them, at or below a folder."""
+    """Return the folders with metadata, at or below a folder."""
     found: list[_TopicFolder] = []
     level: list[tuple[Location, tuple[str, ...]]] = [(root, ())]
     with ThreadPoolExecutor(root.max_connections) as executor:
@@ -460,5 +467,5 @@ def _discover(root: Location) -> list[_TopicFolder]:
 
 
 def _listing(location: Location) -> tuple[list[str], list[str]]:
-    """Names of the files and of the folders at a location."""
+    """Return the names of the files and of the folders at a location."""
     return [info.name for info in location.list_objects()], location.list_folders()

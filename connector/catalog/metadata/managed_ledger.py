@@ -1,20 +1,20 @@
-"""A topic's ledgers as the metadata store holds them (Pulsar's MetaStoreImpl, MLDataFormats.proto).
+"""A topic's ledgers in the metadata store (Pulsar's MetaStoreImpl, MLDataFormats.proto).
 
-The value of `/managed-ledgers/<managed ledger name>` is a bare protobuf message, or if the broker
-has `managedLedgerInfoCompressionType` set, a compressed one:
+The value of `/managed-ledgers/<managed ledger name>` is a bare protobuf message. If the broker has
+`managedLedgerInfoCompressionType` set, it is compressed:
 
 ======= ======= ========================== =====================================================
 Offset  Size    Field                      Value
 ======= ======= ========================== =====================================================
-0       2       magic                      `47 78`, with which no bare message can begin
+0       2       magic                      `47 78`, with which no bare message can start
 2       4       size N, int32              big-endian
 6       N       ManagedLedgerInfoMetadata  {1 compressionType enum, 2 uncompressedSize int32}
 6 + N   rest    compressed message         in the forms of `arrow_io.messages.codecs`
 ======= ======= ========================== =====================================================
 
-ManagedLedgerInfo (proto2): {1 repeated LedgerInfo, 2 terminatedPosition {1 ledgerId, 2 entryId},
-3 properties}. The fields of its parts are those of `_MESSAGES` below. An absent flag is false; an
-absent time is written as 0 for the open ledger, which has neither entries nor size yet.
+ManagedLedgerInfo (proto2): {1 repeated LedgerInfo, 2 terminatedPosition {1 ledgerId, 2 entryId}, 3
+properties}. `_MESSAGES` below has the fields of its parts. An absent flag is false. An absent time
+is written as 0 for the open ledger, which has neither entries nor size yet.
 """
 
 from __future__ import annotations
@@ -110,18 +110,18 @@ _CLASSES: Final = message_classes(_MESSAGES)
 
 
 def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
-    """Read the value that the metadata store has of a topic.
+    """Parse the metadata store's value of a topic.
 
     Args:
         data: The value, bare or compressed; an empty one is a topic without ledgers.
-        topic: The topic that it is of, which it does not say itself.
+        topic: The topic, which the value does not name.
 
     Returns:
-        The topic's ledgers. Fields that this module does not know are left out.
+        The topic's ledgers. Unknown fields are ignored.
 
     Raises:
-        CorruptMetadataError: It is not such a value, is longer than `MAX_METADATA_BYTES`, or its
-            ledgers cannot be those of a topic.
+        CorruptMetadataError: It is not such a value, is longer than `MAX_METADATA_BYTES`, or a
+            topic cannot have its ledgers.
     """
     _check_size(len(data))
     if data.startswith(_MAGIC):
@@ -141,7 +141,7 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
 
 
 def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
-    """Write the value that a broker would put into its metadata store.
+    """Return the value that a broker would write to its metadata store.
 
     It is a bare message, which every version of Pulsar reads.
 
@@ -149,12 +149,13 @@ def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
         metadata: The topic's ledgers.
 
     Returns:
-        The value; the same bytes again if a broker wrote them bare and `parse_managed_ledger_info`
-        read them. An offload that is not known to be complete is written as one that is not.
+        The value. A bare value that a broker wrote and `parse_managed_ledger_info` read is
+        reproduced byte for byte. An offload that is not known to be complete is written as
+        incomplete.
 
     Raises:
-        OptionError: A number is outside the range of its field, or an offload has properties and
-            no driver.
+        OptionError: A number is outside the range of its field, or an offload has properties but no
+            driver.
     """
     message = _CLASSES["ManagedLedgerInfo"]()
     try:
@@ -173,10 +174,10 @@ def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
 
 
 def _decompress(data: memoryview) -> bytes:
-    """The bare message of a compressed value, without its magic.
+    """Return the bare message of a compressed value without its magic.
 
-    If this fails, Pulsar reads the value as a bare message, which must fail too: no field has the
-    wire type that `47` stands for.
+    Where this fails, Pulsar reads the value as a bare message. That must fail too, because no field
+    has the wire type that `47` encodes.
     """
     size = int.from_bytes(data[:_SIZE_BYTES], signed=True)
     if not 0 <= size <= len(data) - _SIZE_BYTES:
@@ -207,9 +208,9 @@ def _parse(name: str, data: bytes) -> Any:  # noqa: ANN401 - a message class has
     except DecodeError as error:
         text = f"the managed ledger is not a {name}"
         raise CorruptMetadataError(text) from error
-    # What is absent is not listed: that could be millions of fields.
+    # The message does not list the absent fields: there could be millions.
     if not message.IsInitialized():
-        text = f"a {name} lacks fields that it must have"
+        text = f"a {name} lacks required fields"
         raise CorruptMetadataError(text)
     return message
 
@@ -258,9 +259,9 @@ def _offload_segment(message: Any) -> OffloadSegment:  # noqa: ANN401
 
 
 def _hash_map_order(ledgers: Sequence[LedgerInfo]) -> list[LedgerInfo]:
-    """The order in which a broker writes ledgers: that of the java.util.HashMap it copies them to.
+    """Return ledgers in the order in which a broker writes them: that of a java.util.HashMap.
 
-    Brokers read them in any order, into a sorted map.
+    Brokers accept any order and read into a sorted map.
     """
     buckets = 1
     while buckets < int(len(ledgers) / _LOAD_FACTOR + 1):
@@ -279,7 +280,7 @@ def _fill_ledger(message: Any, ledger: LedgerInfo) -> None:  # noqa: ANN401
         message.entries = ledger.entries
     if ledger.size_bytes is not None:
         message.size = ledger.size_bytes
-    # A broker makes the open ledger with the time 0.
+    # Brokers write the time 0 for the open ledger.
     if ledger.timestamp_ms is not None or ledger.entries is None:
         message.timestamp = ledger.timestamp_ms or 0
     if ledger.offload is not None:
@@ -320,12 +321,12 @@ def _fill_driver(message: Any, offload: OffloadContext | OffloadSegment) -> None
         message.driverMetadata.name = offload.driver.encode()
         _add_properties(message.driverMetadata.properties, offload.driver_properties)
     elif offload.driver_properties:
-        text = "an offload has properties of its driver, and no driver"
+        text = "an offload has driver properties but no driver"
         raise ValueError(text)
 
 
 def _halves(uuid: UUID) -> tuple[int, int]:
-    """The signed `uidMsb` and `uidLsb` of a uuid."""
+    """Return the signed `uidMsb` and `uidLsb` of a uuid."""
     msb, lsb = divmod(uuid.int, 1 << _HALF_BITS)
     return (msb ^ _SIGN) - _SIGN, (lsb ^ _SIGN) - _SIGN
 

@@ -1,7 +1,8 @@
-"""What a metadata folder says of itself: which topic it is of, and that its files are whole.
+"""The manifest of a metadata folder: which topic it belongs to, and checksums of its files.
 
-A part of a metadata store's value parses as a value with fewer ledgers, and no name of a folder
-names a topic for sure. So whoever writes a topic's folder writes `manifest.json` into it, last:
+A truncated value of a metadata store parses as a value with fewer ledgers, and the name of a folder
+does not identify a topic reliably. Therefore a writer of a topic's folder writes `manifest.json`
+into it, last:
 
 ```
 {"topic": "persistent://public/default/orders",
@@ -34,7 +35,7 @@ _FILE_FIELDS: Final = {"bytes", "sha256"}
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a manifest says.
+    """The contents of a manifest.
 
     Attributes:
         topic: The topic, or the partition.
@@ -45,30 +46,30 @@ class Manifest:
     files: Mapping[str, tuple[int, str]]
 
     def check(self, name: str, data: bytes) -> None:
-        """Compare a file with what was written.
+        """Compare a file with its length and checksum in the manifest.
 
         Raises:
-            CorruptMetadataError: The file is another, or only a part; or the manifest does not have
+            CorruptMetadataError: The file was replaced or truncated, or the manifest does not have
                 a file of this name.
         """
         if name not in self.files:
-            message = f"{name} is not a file that {MANIFEST_FILE} beside it has"
+            message = f"{name} is not listed in {MANIFEST_FILE} of the same folder"
             raise CorruptMetadataError(message)
         size_bytes, checksum = self.files[name]
         if len(data) != size_bytes or _sha256(data) != checksum:
             message = (
-                f"{name} has {counted(len(data), 'byte')}, and is not what {MANIFEST_FILE} beside"
-                f" it was written for, which has {size_bytes}: it is cut, damaged, or replaced"
+                f"{name} has {counted(len(data), 'byte')} and does not match {MANIFEST_FILE} of the"
+                f" same folder, which records {size_bytes}: it is truncated, damaged or replaced"
             )
             raise CorruptMetadataError(message)
 
 
 def manifest_json(topic: TopicName, files: Mapping[str, bytes]) -> bytes:
-    """Write the manifest of a topic's folder.
+    """Return the manifest of a topic's folder.
 
     Args:
         topic: The topic, or the partition.
-        files: All that is written into the folder, by name.
+        files: All files that are written into the folder, by name.
     """
     described = {
         name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()
@@ -81,16 +82,16 @@ def read_manifest(data: bytes) -> Manifest:
     """Read a manifest.
 
     Raises:
-        CorruptMetadataError: It is not a manifest, or not as it was written.
+        CorruptMetadataError: It is not a manifest, or its checksum does not match.
     """
     answer = read_answer(data)
     fields = {name: answer.get(name) for name in ("topic", "files")}
     if set(answer) != _FIELDS or answer["sha256"] != _checksum(fields):
-        message = "the manifest is not as it was written"
+        message = "the manifest does not match its own checksum"
         raise CorruptMetadataError(message)
     topic, files = fields["topic"], fields["files"]
     if not isinstance(topic, str) or not isinstance(files, Mapping):
-        message = "the manifest names no topic, or has no files"
+        message = "the manifest names no topic, or lists no files"
         raise CorruptMetadataError(message)
     try:
         return Manifest(TopicName.parse(topic), {name: _file(each) for name, each in files.items()})
@@ -103,7 +104,7 @@ def _file(fields: object) -> tuple[int, str]:
         size_bytes, checksum = fields["bytes"], fields["sha256"]
         if type(size_bytes) is int and isinstance(checksum, str):
             return size_bytes, checksum
-    message = "the manifest has no length or no checksum of a file"
+    message = "the manifest lacks the length or the checksum of a file"
     raise CorruptMetadataError(message)
 
 

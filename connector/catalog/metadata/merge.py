@@ -1,14 +1,14 @@
-"""What several sources say of one topic, taken together.
+"""Merging the metadata of one topic from several sources.
 
-The sources were read at different times. Ledgers are only added behind the last and trimmed from
-the front, so of two lists the one that ends later, or else begins later, is the newer. The topic
-has the ledgers of the newer list, and those that it lacks in the middle: if it lacks any, one of
-the lists is damaged. (A part of a value may have been saved, in which ledgers stand in no order.)
-What is known of a ledger is gathered from all sources. An offload that one of them knows to be
-complete is complete, and uuids that only the others name are kept beside its own.
+The sources were read at different times. Ledgers are only added after the last one and trimmed from
+the front. So of two lists, the one that ends later is newer; if both end alike, the one that starts
+later. The topic has the ledgers of the newer list, and those that this list lacks in the middle: if
+it lacks any, one of the lists is damaged. (A saved value may be truncated, and its ledgers are in
+no order.) The data of each ledger comes from all sources. An offload is complete if any source says
+so, and uuids that only the other sources have are kept beside its own.
 
-That a list is whole is proven by checksums, or by two sources that agree, as far as both go and
-below the first ledger upon which they disagree.
+A list is proven to be complete by checksums, or by two sources that agree: as far as both reach,
+and below the first ledger about which they disagree.
 """
 
 from __future__ import annotations
@@ -37,22 +37,21 @@ def merge_metadata(
     *,
     is_checked: bool = False,
 ) -> TopicMetadata | None:
-    """Take together what is known of a topic.
+    """Merge the metadata of a topic from its sources.
 
     Args:
-        value: What the metadata store's value says, which is what the broker itself goes by; None
-            if it is not there.
-        info: What the admin API's internal-info says, which does not say what is complete; None
-            likewise.
-        stats: What its internalStats says, which has no uuids; None likewise.
-        warnings: Receives what stays unsure, and what the sources say against each other.
-        is_checked: Whether each source is known to be as it was written, and whole.
+        value: The metadata store's value, which the broker itself uses; None if it is missing.
+        info: The admin API's internal-info, which does not say which offloads are complete; None if
+            it is missing.
+        stats: The admin API's internalStats, which has no uuids; None if it is missing.
+        warnings: Receives doubts, and contradictions between the sources.
+        is_checked: Whether each source is known to be unchanged and complete.
 
     Returns:
-        The topic; None if nothing is known of it.
+        The topic; None if all sources are missing.
 
     Raises:
-        CorruptMetadataError: The sources together say of it what no topic can have.
+        CorruptMetadataError: The merged metadata is impossible for a topic.
     """
     sources = [each for each in (value, info, stats) if each is not None]
     value, info, stats = _share_termination(value, info, stats)
@@ -62,7 +61,7 @@ def merge_metadata(
     merged, overall_disagreement = _merge_pair(value, answers, _join_offloads, names)
     if merged is None:
         return None
-    # What two of the lists reach, both confirm.
+    # Two lists that both reach a ledger confirm each other up to it.
     lasts = sorted((each.last_ledger_id for each in sources), reverse=True)
     proven_to = lasts[0] if is_checked else [*lasts, -1][1]
     for disagreement in (answers_disagreement, overall_disagreement):
@@ -73,9 +72,9 @@ def merge_metadata(
 
 
 def _share_termination(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None]:
-    """The sources, with the last entry of a terminated topic, which one of them may give.
+    """Yield the sources, each with the termination that one of them may record.
 
-    Pulsar's `asyncTerminate` notes where the topic ends, and nothing of the ledger that was open.
+    Pulsar's `asyncTerminate` records the topic's end, but no entries of the ledger that was open.
     """
     positions = (each.terminated_position for each in sources if each is not None)
     position = next((each for each in positions if each is not None), None)
@@ -90,7 +89,7 @@ def _share_termination(*sources: TopicMetadata | None) -> Iterator[TopicMetadata
 def _fill_last_ledger(
     ledgers: Sequence[LedgerInfo], position: tuple[int, int]
 ) -> Sequence[LedgerInfo]:
-    """The ledgers of a topic that ends with an entry, the last of them with its entries."""
+    """Return the ledgers of a topic that ends at a position, with the entries of the last one."""
     if not ledgers or ledgers[-1].entries or position[0] > ledgers[-1].ledger_id:
         return ledgers
     *before, last = ledgers
@@ -101,14 +100,14 @@ def _fill_last_ledger(
 def _join_answers(
     stats: OffloadContext | None, info: OffloadContext | None
 ) -> OffloadContext | None:
-    """The uuid of internal-info, the completeness of internalStats."""
+    """Return the uuid of internal-info with the completeness of internalStats."""
     return stats if info is None else replace(info, complete=stats is not None)
 
 
 def _join_offloads(
     value: OffloadContext | None, answers: OffloadContext | None
 ) -> OffloadContext | None:
-    """The offload of the value, unless only the answers were given after it was complete."""
+    """Return the offload of the value, unless only the answers record its completion."""
     if value is None or answers is None:
         return value or answers
     are_newer = bool(answers.complete and not value.complete)
@@ -121,16 +120,16 @@ def _join_offloads(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Disagreement:
-    """What two lists of one topic's ledgers say against each other, as far as both go.
+    """Contradictions between two lists of one topic's ledgers, as far as both reach.
 
     Attributes:
-        older: What the source of the older list is called.
-        newer: What that of the newer list is called.
-        trimmed_ids: Ids that only the older list has, before the newer list begins.
-        lost_ids: Ids that only the older list has, behind the first of the newer list.
-        added_ids: Ids that only the newer list has, though the older one goes further.
-        empty_ids: Ids that only one of them has, of ledgers that are not known to have an entry.
-        contradictions: Ledger id and words for each number that differs.
+        older: The name of the source of the older list.
+        newer: The name of the source of the newer list.
+        trimmed_ids: Ids that only the older list has, before the start of the newer list.
+        lost_ids: Ids that only the older list has, after the start of the newer list.
+        added_ids: Ids that only the newer list has, though the older list reaches further.
+        empty_ids: Ids that only one list has, of ledgers that are not known to have an entry.
+        contradictions: Ledger id and text for each number that differs.
     """
 
     older: str = ""
@@ -143,10 +142,10 @@ class _Disagreement:
 
     @property
     def first_ledger_id(self) -> int | None:
-        """The least id upon which they disagree; None if they agree.
+        """The smallest id about which the lists disagree; None if they agree.
 
-        Empty ledgers count, and open ones, which may have stayed empty: one that a broker dropped
-        looks like one that a damaged list lacks.
+        Empty ledgers count, and open ones, which may have stayed empty: a ledger that a broker
+        dropped cannot be distinguished from one that a damaged list lacks.
         """
         disputed = (
             *(*self.trimmed_ids, *self.lost_ids, *self.added_ids, *self.empty_ids),
@@ -155,19 +154,19 @@ class _Disagreement:
         return min(disputed, default=None)
 
     def texts(self) -> Iterator[str]:
-        """Notices for a reader; none of empty ledgers, which a broker that loads a topic drops."""
+        """Yield warnings. Empty ledgers have none: a broker that loads a topic drops them."""
         for ledger_id, text in self.contradictions:
             yield f"ledger {ledger_id} has {text}"
         if self.trimmed_ids:
             yield (
                 f"{self.older} has {counted(len(self.trimmed_ids), 'ledger')} more than"
                 f" {self.newer}, which is newer, the first: {self.trimmed_ids[0]};"
-                f" {agreeing(len(self.trimmed_ids), 'it is', 'they are')} taken to be trimmed"
+                f" {agreeing(len(self.trimmed_ids), 'it is', 'they are')} assumed to be trimmed"
             )
         for source, ids in ((self.newer, self.lost_ids), (self.older, self.added_ids)):
             if ids:
                 yield (
-                    f"{source} lacks {counted(len(ids), 'ledger')} among those that it has,"
+                    f"{source} lacks {counted(len(ids), 'ledger')} among those that it lists,"
                     f" the first: {ids[0]}; it may be damaged"
                 )
 
@@ -178,13 +177,13 @@ def _disagreement(
     names: tuple[str, str],
     contradictions: Iterable[tuple[int, str]],
 ) -> _Disagreement:
-    """What two lists say against each other.
+    """Return the contradictions between two lists.
 
     Args:
         older: The older list.
-        newer: The newer one.
-        names: What their sources are called.
-        contradictions: Ledger id and words for each number that differs.
+        newer: The newer list.
+        names: The names of their sources.
+        contradictions: Ledger id and text for each number that differs.
     """
     if not older.ledgers or not newer.ledgers:
         return _Disagreement()
@@ -220,7 +219,7 @@ def _merge_pair(
     join: OffloadJoin,
     names: tuple[str, str],
 ) -> tuple[TopicMetadata | None, _Disagreement]:
-    """Two sources of one topic; what both know is as the first says."""
+    """Merge two sources of one topic; where both have a value, the first wins."""
     if first is None or second is None:
         return first or second, _Disagreement()
     first_ledgers = {ledger.ledger_id: ledger for ledger in first.ledgers}
@@ -257,7 +256,7 @@ def _merge_pair(
 def _join_cursors(
     first: Mapping[str, tuple[int, int]], second: Mapping[str, tuple[int, int]]
 ) -> dict[str, tuple[int, int]]:
-    """The cursors of both, each where it was seen last: acknowledging moves it on."""
+    """Return the cursors of both, each at its greater position: acknowledging moves it forward."""
     cursors = dict(first)
     for name, position in second.items():
         cursors[name] = max(position, cursors.get(name, position))
@@ -265,7 +264,7 @@ def _join_cursors(
 
 
 def _age_rank(metadata: TopicMetadata) -> tuple[int, ...]:
-    """Greater for what was read later; a list of no ledgers is older than any."""
+    """Return a sort key that is greater for a source read later, and least without ledgers."""
     return tuple(each.ledger_id for each in (*metadata.ledgers[-1:], *metadata.ledgers[:1]))
 
 
@@ -293,7 +292,7 @@ def _contradictions(ledger: LedgerInfo, other: LedgerInfo, names: tuple[str, str
         ),
     ):
         if value is not None and other_value is not None and value != other_value:
-            yield (f"{value} {what} by {names[0]}, {other_value} by {names[1]}; the first is taken")
+            yield (f"{value} {what} by {names[0]}, {other_value} by {names[1]}; the first is used")
 
 
 def _either(first: _Value | None, second: _Value | None) -> _Value | None:

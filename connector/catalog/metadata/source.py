@@ -1,11 +1,11 @@
-"""The sources of what a cluster knows of its topics: one interface for all of them.
+"""The sources of a cluster's metadata, behind one interface.
 
 ======================================= ==========================================================
 Source                                  Read by
 ======================================= ==========================================================
 `http://…`, `https://…`                 `AdminApi`: the admin API of a live cluster
-path or URL of a folder                 `MetadataFolder`: saved files, one folder a topic
-mapping of topic name to path or URL    the same, and the user says which topic is where
+path or URL of a folder                 `MetadataFolder`: saved files, one folder per topic
+mapping of topic name to path or URL    the same, with the topics named by the user
 ======================================= ==========================================================
 """
 
@@ -30,24 +30,24 @@ PathLike: TypeAlias = str | os.PathLike[str]
 
 
 class MetadataSource(Protocol):
-    """What a cluster knows of its topics. Answers are read when they are asked for, and kept.
+    """A cluster's record of its topics. Answers are read on first use and cached.
 
-    Several threads may ask at once.
+    Safe to use from several threads.
     """
 
     @property
     def is_live(self) -> bool:
-        """Whether what it says is so now; else it was so when it was saved."""
+        """Whether the answers are current; otherwise they are as old as the saved files."""
 
     @property
     def warnings(self) -> list[str]:
-        """What the answers given until now leave unsure, or say against each other."""
+        """Doubts about the answers so far, and contradictions between them."""
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
-        """The topics that it knows, each partition by itself, by name and partition number.
+        """Return the topics, each partition separately, sorted by name and partition number.
 
         Args:
-            namespaces: Namespaces (`TopicName.full_namespace`) whose topics are asked for; those
+            namespaces: Namespaces (`TopicName.full_namespace`) whose topics are returned; those
                 that the source does not know have none. By default all that the source knows.
 
         Raises:
@@ -55,44 +55,44 @@ class MetadataSource(Protocol):
         """
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
-        """The ledgers of one topic or partition; None if the source does not know it.
+        """Return the ledgers of one topic or partition; None if the source does not know it.
 
         Args:
             topic: The topic or partition.
-            again: Whether to ask anew if the source is live; its answer replaces the one before.
+            again: Whether to ask a live source anew; the new answer replaces the cached one.
 
         Raises:
-            CorruptMetadataError: What the source says is malformed, or contradicts itself.
-            MissingObjectError: The user named a place for the topic, and nothing is there.
+            CorruptMetadataError: The answer is malformed, or contradicts itself.
+            MissingObjectError: The user named a path for the topic, and nothing exists there.
             StorageError: The source cannot be read.
         """
 
     def named_attempts(
         self, namespaces: Collection[str] | None, *, most_topics: int
     ) -> Collection[tuple[int, UUID]] | None:
-        """Ledger id and uuid of each offload of topics, as far as the source gives them.
+        """Return the ledger id and uuid of each offload of topics, as far as they are recorded.
 
-        A topic whose metadata cannot be read, or may be another topic's, names none.
+        A topic whose metadata cannot be read, or may belong to another topic, adds none.
 
         Args:
-            namespaces: Those whose topics are asked about, and perhaps others; None: all.
-            most_topics: Up to how many topics it is worth a request for each.
+            namespaces: Namespaces whose topics are included, possibly with others; None: all.
+            most_topics: Maximum number of topics for which one request each is worthwhile.
 
         Returns:
-            The attempts; None if there are more topics, and each takes a request.
+            The attempts; None if there are more topics and each takes a request.
 
         Raises:
-            PulsarOffloadError: The source cannot say which topics there are.
+            PulsarOffloadError: The source cannot list its topics.
         """
 
     def schema_source(self, topic: TopicName) -> bytes | None:
-        """The schemas of a topic, or of the topic that a partition belongs to, for `load_schema`.
+        """Return the schemas of a topic, or of the topic of a partition, for `load_schema`.
 
         Returns:
-            The admin API's answer with all versions, as it came; None if there are no schemas.
+            The admin API's unchanged answer with all versions; None if there are no schemas.
 
         Raises:
-            CorruptMetadataError: What the source says is malformed.
+            CorruptMetadataError: The answer is malformed.
             StorageError: The source cannot be read.
         """
 
@@ -100,19 +100,20 @@ class MetadataSource(Protocol):
 def open_metadata_source(
     source: PathLike | Mapping[str, PathLike], *, options: Mapping[str, object] | None = None
 ) -> MetadataSource:
-    """Choose how a source is read; sends no request yet.
+    """Return the reader for a source; sends no request yet.
 
     Args:
         source: URL of the admin API (`https://broker:8443`); path or fsspec URL of a folder with
-            one folder for each topic, or of one topic's folder; or paths of topics' folders, or of
-            their `managed-ledger-info.bin`, by topic name.
+            one folder per topic, or of one topic's folder; or paths of topics' folders, or of their
+            `managed-ledger-info.bin`, by topic name.
         options: For the admin API `token`, `token_file`, `ca_file`, `cert_file`, `key_file`,
             `verify_hostname`, `timeout_s` and `namespaces` (names `tenant/namespace`, in a list or
-            separated by commas: all topics are then the topics of these, while only a superuser may
-            ask for those of the whole cluster); for folders the options of the fsspec file system.
+            separated by commas). With `namespaces`, all topics are those of these namespaces; only
+            a superuser may list the topics of the whole cluster. For folders the options of the
+            fsspec file system.
 
     Raises:
-        OptionError: The source is of no such kind or has no path in it, or an option is unknown or
+        OptionError: The source is of no such kind or contains no path, or an option is unknown or
             of the wrong type.
     """
     if isinstance(source, Mapping):

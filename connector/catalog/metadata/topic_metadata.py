@@ -1,8 +1,8 @@
-"""What a cluster knows of a topic's ledgers, whichever source it is from.
+"""The ledgers of a topic according to its cluster, from whatever source.
 
-The names are those of Pulsar's MLDataFormats.proto (ManagedLedgerInfo and what is in it). Sources:
-the metadata store's value (`managed_ledger`), the admin API's answers (`admin_answers`), both
-(`merge`), a snapshot.
+The names are those of Pulsar's MLDataFormats.proto (ManagedLedgerInfo and its parts). Sources: the
+metadata store's value (`managed_ledger`), the admin API's answers (`admin_answers`), both
+(`merge`), a catalog snapshot.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
 MAX_METADATA_BYTES: Final = 32 << 20
-"""Most bytes that are read of one topic's metadata, whatever the source, uncompressed."""
+"""Maximum size of one topic's metadata from any source, in bytes, uncompressed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,13 +31,13 @@ class OffloadSegment:
     uuid: UUID
     """Id of the segment, which names the objects."""
     complete: bool | None = None
-    """Whether the objects were written whole; None if that is not said."""
+    """Whether the objects were written whole; None if unknown."""
     assigned_timestamp_ms: int | None = None
-    """When it was begun, ms since the epoch."""
+    """When it was started, ms since the epoch."""
     timestamp_ms: int | None = None
     """When it was complete, ms since the epoch."""
     end_entry_id: int | None = None
-    """Id of its last entry of the ledger (inclusive); None if that is not said."""
+    """Id of its last entry of the ledger (inclusive); None if unknown."""
     driver: str | None = None
     """OffloadDriverMetadata.name."""
     driver_properties: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -48,14 +48,14 @@ class OffloadContext:
     """One offload of a ledger, as its cluster recorded it. Equal contexts are interchangeable."""
 
     uuid: UUID | None
-    """Id of the attempt, which names the objects; None if the source does not say it."""
+    """Id of the attempt, which names the objects; None if the source does not record it."""
     complete: bool | None
-    """Whether the objects were written whole; only then a broker reads them. None: an offload was
-    begun, and the source does not say whether it is complete, as internal-info alone does not."""
+    """Whether the objects were written whole; only then brokers read them. None: an offload was
+    started, and the source, such as internal-info alone, does not record its completion."""
     other_uuids: tuple[UUID, ...] = ()
-    """Ids that other answers of the same source name for the ledger."""
+    """Ids that other answers of the same source have for the ledger."""
     bookkeeper_deleted: bool | None = None
-    """Whether BookKeeper's copy was deleted; None if the source does not say it."""
+    """Whether BookKeeper's copy was deleted; None if the source does not record it."""
     timestamp_ms: int | None = None
     """When the offload was complete, ms since the epoch."""
     driver: str | None = None
@@ -63,22 +63,22 @@ class OffloadContext:
     driver_properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Among them `bucket`, `region` and `serviceEndpoint`, empty if they were not set."""
     segments: tuple[OffloadSegment, ...] = ()
-    """Where its entries are if streaming offload (PIP-76) wrote them, in their order; else none."""
+    """Segments with its entries, in order, if streaming offload (PIP-76) wrote them; else empty."""
 
     @property
     def uuids(self) -> tuple[UUID, ...]:
-        """What names its objects, as far as the source says it."""
+        """All uuids that name its objects, as far as the source records them."""
         own_uuid = () if self.uuid is None else (self.uuid,)
         return (*own_uuid, *(each.uuid for each in self.segments))
 
     @property
     def whole_segments(self) -> tuple[OffloadSegment, ...]:
-        """Those of `segments` that count: one that was begun and failed has no entry."""
+        """Those of `segments` that count: one that was started and failed has no entry."""
         return tuple(each for each in self.segments if each.complete is not False)
 
     @property
     def bucket(self) -> str | None:
-        """Bucket that the objects were written to; None if the source does not say it."""
+        """Bucket that the objects were written to; None if the source does not record it."""
         property_maps = (
             self.driver_properties,
             *(each.driver_properties for each in self.segments),
@@ -92,13 +92,13 @@ class LedgerInfo:
 
     ledger_id: int
     entries: int | None = None
-    """How many entries it has; None while it is open, or if the source does not say it."""
+    """Number of entries; None while it is open, or if the source does not record it."""
     size_bytes: int | None = None
-    """Sum of the lengths of its entries; None likewise."""
+    """Sum of the lengths of its entries; None as for `entries`."""
     timestamp_ms: int | None = None
-    """When it was closed, ms since the epoch; None likewise."""
+    """When it was closed, ms since the epoch; None as for `entries`."""
     offload: OffloadContext | None = None
-    """Its offload; None if none was begun."""
+    """Its offload; None if none was started."""
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
 
     @property
@@ -109,20 +109,20 @@ class LedgerInfo:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicMetadata:
-    """One topic, or one partition of a partitioned topic, as its cluster knows it."""
+    """One topic, or one partition of a partitioned topic, as its cluster recorded it."""
 
     topic: TopicName
     ledgers: Sequence[LedgerInfo]
-    """In the topic's order, which is that of their ids."""
+    """In the topic's order, which is ascending by id."""
     cursors: Mapping[str, tuple[int, int]] = field(default_factory=dict, hash=False)
-    """Mark-delete positions of subscriptions, by name, as far as the source gives them: ledger and
+    """Mark-delete positions of subscriptions, by name, as far as the source has them: ledger and
     entry id (inclusive) up to which each has acknowledged everything."""
     terminated_position: tuple[int, int] | None = None
     """Ledger and entry id of the last message, if the topic was terminated."""
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
     proven_to_ledger_id: int = field(default=-1, compare=False)
-    """Greatest id (inclusive) up to which the list of ledgers is proven to be whole; -1: nothing
-    proves it: a part of a single file without a checksum would parse too."""
+    """Greatest id (inclusive) up to which the list of ledgers is proven to be complete; -1 if
+    nothing proves it. A truncated file without a checksum would parse too."""
 
     @property
     def last_ledger_id(self) -> int:
@@ -131,7 +131,7 @@ class TopicMetadata:
 
     @property
     def named_attempts(self) -> set[tuple[int, UUID]]:
-        """Ledger id and uuid of each offload, complete or not, whose uuid is known."""
+        """Ledger id and uuid of each offload, complete or not, whose uuid is recorded."""
         return {
             (info.ledger_id, uuid)
             for info in self.ledgers
@@ -141,36 +141,36 @@ class TopicMetadata:
 
     def has(self, ledger_id: int) -> bool:
         """Return whether a ledger of this id is listed."""
-        place = bisect_left(self.ledgers, ledger_id, key=lambda ledger: ledger.ledger_id)
-        return place < len(self.ledgers) and self.ledgers[place].ledger_id == ledger_id
+        index = bisect_left(self.ledgers, ledger_id, key=lambda ledger: ledger.ledger_id)
+        return index < len(self.ledgers) and self.ledgers[index].ledger_id == ledger_id
 
     def lacks(self, ledger_id: int) -> bool:
-        """Whether there are ledgers before and behind an id, but none with it.
+        """Return whether ledgers with smaller and greater ids are listed, but none with this id.
 
-        Brokers trim a topic from its front only, so an offloaded ledger of this id is another
-        cluster's, or the list is damaged. (A ledger that stayed empty may be lacking too, but is
-        never offloaded.)
+        Brokers trim a topic from its front only. So an offloaded ledger of this id belongs to
+        another cluster, or the list is damaged. (A ledger that stayed empty may be absent too, but
+        is never offloaded.)
         """
-        place = bisect_left(self.ledgers, ledger_id, key=lambda ledger: ledger.ledger_id)
-        is_between = 0 < place < len(self.ledgers)
-        return is_between and self.ledgers[place].ledger_id != ledger_id
+        index = bisect_left(self.ledgers, ledger_id, key=lambda ledger: ledger.ledger_id)
+        is_between = 0 < index < len(self.ledgers)
+        return is_between and self.ledgers[index].ledger_id != ledger_id
 
 
 def checked_ledgers(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
-    """The ledgers of a topic, ascending by id, if a topic can have them.
+    """Return ledgers ascending by id, after checking that a topic can have them.
 
     Args:
         ledgers: In any order: the metadata store has them in that of a Java HashMap.
 
     Raises:
-        CorruptMetadataError: A ledger is there twice; its id, its number of entries, its size or a
-            time is outside 0 … 2^63 - 1; or all entries or bytes together are more.
+        CorruptMetadataError: A ledger is listed twice; its id, number of entries, size or a time is
+            outside 0 … 2^63 - 1; or all entries or bytes together are more.
     """
     by_id: dict[int, LedgerInfo] = {}
     for ledger in ledgers:
         _check(ledger)
         if ledger.ledger_id in by_id:
-            message = "the ledger is there twice"
+            message = "the ledger is listed twice"
             raise CorruptMetadataError(message, ledger_id=ledger.ledger_id)
         by_id[ledger.ledger_id] = ledger
     for what, total in (
@@ -178,20 +178,22 @@ def checked_ledgers(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
         ("bytes", sum(ledger.size_bytes or 0 for ledger in by_id.values())),
     ):
         if total > MAX_LEDGER_ID:
-            message = f"the ledgers of a topic have 2^63 - 1 {what} at most, not {total}"
+            message = f"the ledgers of a topic can have at most 2^63 - 1 {what}, not {total}"
             raise CorruptMetadataError(message)
     return tuple(by_id[ledger_id] for ledger_id in sorted(by_id))
 
 
 def checked_position(ledger_id: int, entry_id: int) -> tuple[int, int]:
-    """A place in a topic, if a topic can have it: entry -1 is before a ledger's first.
+    """Return a position, after checking that a topic can have it.
+
+    Entry -1 is the position before a ledger's first entry.
 
     Raises:
-        CorruptMetadataError: The ledger id is outside 0 … 2^63 - 1, or the entry id outside
-            -1 … 2^63 - 1.
+        CorruptMetadataError: The ledger id is outside 0 … 2^63 - 1, or the entry id outside -1 …
+            2^63 - 1.
     """
     if not 0 <= ledger_id <= MAX_LEDGER_ID or not -1 <= entry_id <= MAX_LEDGER_ID:
-        message = f"there is no position {ledger_id}:{entry_id} in a topic"
+        message = f"a topic cannot have the position {ledger_id}:{entry_id}"
         raise CorruptMetadataError(message)
     return ledger_id, entry_id
 
@@ -210,5 +212,5 @@ def _check(ledger: LedgerInfo) -> None:
         *(("last entry id of a segment", each.end_entry_id) for each in segments),
     ):
         if number is not None and not 0 <= number <= MAX_LEDGER_ID:
-            message = f"a {what} is in 0 … 2^63 - 1, not {number}"
+            message = f"a {what} must be in 0 … 2^63 - 1, not {number}"
             raise CorruptMetadataError(message, ledger_id=ledger.ledger_id)
