@@ -46,9 +46,9 @@ _KV: Final = {"type": "KEY_VALUE", "version": 1}
         ({"type": None, "data": ""}, "unknown schema type None"),
         ({"type": "X" * 5_000, "data": ""}, "unknown schema type 'X"),
         (7, "read from a value of type int"),
-        ([], "holds no schema"),
-        ("[]", "holds no schema"),
-        ({"getSchemaResponses": []}, "holds no schema"),
+        ([], "contains no schema"),
+        ("[]", "contains no schema"),
+        ({"getSchemaResponses": []}, "contains no schema"),
         ({"getSchemaResponses": {}}, "neither an object nor a list"),
         ({"getSchemaResponses": ["x"]}, "neither an object nor a list"),
         ({"reason": "Schema not found"}, "not a schema: an object without type"),
@@ -80,14 +80,17 @@ _KV: Final = {"type": "KEY_VALUE", "version": 1}
             "rootMessageTypeName is not text",
         ),
         ({**_NATIVE, "data": {"fileDescriptorSet": "CgA="}}, "descriptor set has none"),
-        ({**_KV, "data": "x"}, "neither JSON nor twice a length"),
-        ({**_KV, "data": b"\0\0\0\1"}, "neither JSON nor twice a length"),
-        ({**_KV, "data": b"\0\0\0\0"}, "neither JSON nor twice a length"),
-        ({**_KV, "data": b"\0" * 9}, "1 byte behind the definitions"),
+        ({**_KV, "data": "x"}, "neither JSON nor two sequences of a length"),
+        ({**_KV, "data": b"\0\0\0\1"}, "neither JSON nor two sequences of a length"),
+        ({**_KV, "data": b"\0\0\0\0"}, "neither JSON nor two sequences of a length"),
+        ({**_KV, "data": b"\0" * 9}, "1 byte after the definitions"),
         ({**_KV, "data": 3}, "not an object with key and value"),
         ({**_KV, "data": "\ud800"}, "half a surrogate pair"),
         ({**_KV, "properties": {"kv.encoding.type": "X"}}, "neither INLINE nor SEPARATED"),
-        ({**_KV, "properties": {"key.schema.type": "KEY_VALUE"}}, "key: KEY_VALUE within"),
+        (
+            {**_KV, "properties": {"key.schema.type": "KEY_VALUE"}},
+            "key: a KEY_VALUE schema cannot be part",
+        ),
         ({**_KV, "properties": {"value.schema.type": "AVRO"}}, "value: AVRO without"),
         ({**_KV, "properties": {"value.schema.properties": "["}}, "value: malformed JSON"),
         ({**_KV, "properties": {"value.schema.properties": "[]"}}, "properties are not an object"),
@@ -139,7 +142,7 @@ def test_a_folder_without_schemas(tmp_path: Path) -> None:
     """Nothing in it is mistaken for a schema."""
     (tmp_path / "stats.json").write_bytes(b"{}")
 
-    with pytest.raises(OptionError, match="in this folder holds a schema"):
+    with pytest.raises(OptionError, match="in this folder contains a schema"):
         load_schema(tmp_path)
 
 

@@ -128,7 +128,7 @@ def test_files_stay_in_their_folder(name: str) -> None:
     file = FileDescriptorProto(name=name, syntax="proto3")
     file.message_type.add(name="M")
     info = SchemaInfo("PROTOBUF_NATIVE", schema_data([file], "M", name))
-    with pytest.raises(SchemaError, match="is named"):
+    with pytest.raises(SchemaError, match="unsafe name"):
         schema_files(TopicSchema(info))
 
 

@@ -1,1 +1,1 @@
-"""Schemas of topics, in every form that Pulsar gives them."""
+"""Schemas of topics, in every form in which Pulsar writes them."""

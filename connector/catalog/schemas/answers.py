@@ -1,6 +1,6 @@
-"""Schemas → the admin API's answer to `GET /admin/v2/schemas/<topic>/schemas`.
+"""Schemas as the admin API's answer to `GET /admin/v2/schemas/<topic>/schemas`.
 
-The way back from what `connector.catalog.schemas.forms` reads, in the first of its forms (Pulsar's
+The inverse of `connector.catalog.schemas.forms`, for the first of its forms (Pulsar's
 `GetSchemaResponse`).
 """
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def registered_versions(schema: TopicSchema | None) -> tuple[tuple[int, SchemaInfo], ...]:
-    """Pairs of version and schema, ascending, as Pulsar's registry would have them.
+    """Return pairs of version and schema, ascending, as Pulsar's registry would have them.
 
-    A reader schema that none of the known versions has is the next version. Bytes without any
+    A reader schema that differs from all known versions becomes the next version. Bytes without any
     schema are not registered.
     """
     if schema is None:
@@ -32,7 +32,7 @@ def registered_versions(schema: TopicSchema | None) -> tuple[tuple[int, SchemaIn
 
 
 def schemas_json(schema: TopicSchema | None, *, timestamp_ms: int) -> str:
-    """Write the answer for a topic.
+    """Return the answer for a topic.
 
     Args:
         schema: Its schemas; None: it has none.
@@ -52,7 +52,7 @@ def schemas_json(schema: TopicSchema | None, *, timestamp_ms: int) -> str:
 
 
 def _data(info: SchemaInfo) -> str:
-    """The definition as the admin API gives it; for KEY_VALUE, an object with key and value."""
+    """Return the definition; for KEY_VALUE, an object with key and value."""
     if info.type != "KEY_VALUE":
         return info.data
     parts = {"key": info.key, "value": info.value}
@@ -60,7 +60,10 @@ def _data(info: SchemaInfo) -> str:
 
 
 def _definition(part: SchemaInfo | None) -> object:
-    """The definition of a key or value; one that is text (`"long"`) stays the JSON that it is."""
+    """Return the definition of a key or value.
+
+    One that is a JSON string (`"long"`) is returned as its JSON text.
+    """
     definition = json.loads(part.data) if part is not None and part.data else ""
     return part.data if part is not None and isinstance(definition, str) else definition
 

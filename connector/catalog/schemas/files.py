@@ -1,7 +1,8 @@
-"""Schemas of a topic → files for other tools: Avro schemas, protobuf descriptors, and all as JSON.
+"""Schemas of a topic as files for other tools: Avro schemas, protobuf descriptors and JSON.
 
-`schemas-rest.json` has all versions as the admin API gives them, so it can be given to `open_topic`
-as `schema`. The others have one version each; types that need no definition have none of their own.
+`schemas-rest.json` has all versions as the admin API returns them, so it can be passed to
+`open_topic` as `schema`. The other files have one version each; types without a definition have no
+file of their own.
 """
 
 from __future__ import annotations
@@ -23,16 +24,16 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 
 ALL_VERSIONS_FILE: Final = "schemas-rest.json"
-# Neither `..` nor what other file systems take for a root or a separator.
+# Excludes `..` and everything that other file systems treat as a root or separator.
 _PATH_PART: Final = re.compile(r"(?!\.{1,2}$)[\w.@+ -]+")
 
 
 def schema_files(schema: TopicSchema) -> dict[str, bytes]:
-    """The files of a topic's schemas, by name.
+    """Return the files of a topic's schemas, by name.
 
     Versions are named `v0.avsc` (AVRO and JSON) or `v0.desc` (a `FileDescriptorSet`), and the two
-    schemas of a KEY_VALUE `v0-key…` and `v0-value…`. What a descriptor is made of stands in a
-    folder (`v0`), in `.proto` files that import each other by their names in it.
+    schemas of a KEY_VALUE `v0-key…` and `v0-value…`. The `.proto` files of a descriptor are in a
+    folder (`v0`) and import each other by their names in it.
 
     Args:
         schema: The schemas.
@@ -58,7 +59,7 @@ def _parts(info: SchemaInfo) -> Iterator[tuple[str, SchemaInfo]]:
 
 
 def _files(info: SchemaInfo) -> Iterator[tuple[str, bytes]]:
-    """The ends of the names, and the bytes; none if there is no definition to be kept."""
+    """Yield suffixes of names and contents; none if the type has no definition."""
     if info.type in {"AVRO", "JSON"}:
         with _readable():
             definition = json.dumps(json.loads(info.data), indent=2, ensure_ascii=False).encode()
@@ -77,7 +78,7 @@ def _files(info: SchemaInfo) -> Iterator[tuple[str, bytes]]:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Say what is wrong with JSON that is no schema."""
+    """Turn errors of JSON parsing into `SchemaError`."""
     try:
         yield
     except (ValueError, RecursionError) as error:
@@ -86,5 +87,5 @@ def _readable() -> Iterator[None]:
 
 def _checked_name(name: str) -> str:
     if not all(_PATH_PART.fullmatch(part) for part in name.split("/")):
-        raise SchemaError(f"a file of the schema is named {name[:100]!r}")
+        raise SchemaError(f"a file of the schema has the unsafe name {name[:100]!r}")
     return name

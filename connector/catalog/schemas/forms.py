@@ -1,12 +1,12 @@
-"""The forms in which one schema is written down, to `SchemaInfo`.
+"""Parsers of one schema in any of its forms, to `SchemaInfo`.
 
-In come JSON of the admin API (`GetSchemaResponse`, the CLI's `schemas get`), SchemaInfo objects,
-Avro schemas, and serialized protobuf `FileDescriptorSet`s; out comes the schema with its version.
-A definition is checked to be JSON, or to describe the message that it names, and written anew in
-one way, so that equal schemas are equal in whichever form they came. Names of schemas are dropped:
-not all forms have them, and they say nothing about the bytes.
+The forms are JSON of the admin API (`GetSchemaResponse`, the CLI's `schemas get`), SchemaInfo
+objects, Avro schemas, and serialized protobuf `FileDescriptorSet`s. The result is the schema with
+its version. A definition must be JSON, or describe the message that it names. It is normalized, so
+that equal schemas are equal whatever their form. Names of schemas are dropped: not all forms have
+them, and they do not affect decoding.
 
-Every error is an `OptionError` that quotes at most a few words of what it is about.
+Every error is an `OptionError` that quotes at most a few words of the source.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection
 
 MAX_SCHEMA_BYTES: Final = 16 << 20
-"""Longest definition of one schema, in bytes of its JSON text in UTF-8."""
+"""Maximum length of one schema's definition, in bytes of its JSON text in UTF-8."""
 
 MAX_SOURCE_BYTES: Final = 64 << 20
-"""Longest file or text with schemas, in bytes."""
+"""Maximum length of a file or text with schemas, in bytes."""
 
 ALL_VERSIONS: Final = "getSchemaResponses"
 """Field of the admin API's answer that lists the schemas of all versions."""
@@ -42,10 +42,10 @@ ALL_VERSIONS: Final = "getSchemaResponses"
 CLIENT_MODES: Final = frozenset(
     {"AUTO", "AUTO_CONSUME", "AUTO_PRODUCE", "AUTO_PRODUCE_BYTES", "AUTO_PUBLISH"}
 )
-"""Names of schema types with which clients ask for the topic's own schema; never stored."""
+"""Names of schema types with which clients request the topic's own schema; never stored."""
 
 DEFINED_TYPES: Final = frozenset({"AVRO", "JSON", "KEY_VALUE", "PROTOBUF", "PROTOBUF_NATIVE"})
-"""Schema types that say nothing without their definition."""
+"""Schema types that need a definition."""
 
 BARE_TYPES: Final = tuple(sorted(set(SCHEMA_TYPES) - DEFINED_TYPES - {"NONE", "EXTERNAL"}))
 """Schema types that need no definition."""
@@ -72,7 +72,7 @@ _SHORT.maxstring = 100
 
 @contextmanager
 def error_prefix(what: str) -> Iterator[None]:
-    """Say in an OptionError what it is about."""
+    """Prefix the message of an OptionError with its subject."""
     try:
         yield
     except OptionError as error:
@@ -84,8 +84,8 @@ def parse_json(text: str | bytes) -> object:
     """Parse JSON text.
 
     Raises:
-        OptionError: It is longer than `MAX_SOURCE_BYTES`, not UTF-8, or not JSON. The message says
-            where, and shows nothing of it.
+        OptionError: It is longer than `MAX_SOURCE_BYTES`, not UTF-8, or not JSON. The message has
+            the position of the error, and nothing of the text.
     """
     if len(text) > MAX_SOURCE_BYTES:
         message = f"longer than the {MAX_SOURCE_BYTES} bytes allowed"
@@ -107,9 +107,10 @@ def parse_json(text: str | bytes) -> object:
 
 
 def holds_schemas(value: object) -> bool:
-    """Whether parsed JSON is of one of the forms, or a list of such, and not a topic's statistics.
+    """Return whether parsed JSON has one of the forms, or is a list of them.
 
-    What it holds may still be malformed.
+    It distinguishes schemas from other files of a folder, such as a topic's statistics. The schemas
+    may still be malformed.
     """
     if isinstance(value, list):
         return any(isinstance(each, Mapping) and holds_schemas(each) for each in value)
@@ -121,7 +122,7 @@ def holds_schemas(value: object) -> bool:
 
 
 def versioned_schema(value: Mapping[str, object]) -> tuple[int | None, SchemaInfo]:
-    """Read one schema from a JSON object of any of the forms.
+    """Parse one schema from a JSON object of any of the forms.
 
     Returns:
         Its version in Pulsar's schema registry, None if the form has none; and the schema.
@@ -149,10 +150,10 @@ def versioned_schema(value: Mapping[str, object]) -> tuple[int | None, SchemaInf
 
 
 def type_name(value: object) -> str:
-    """Pulsar's name of a schema type given by name or number; `BYTES` for `NONE`.
+    """Return Pulsar's name of a schema type from its name or number; `BYTES` for `NONE`.
 
     Raises:
-        OptionError: The type is unknown, or a mode of clients (Pulsar's `AUTO_CONSUME`, …).
+        OptionError: The type is unknown, or a client mode (Pulsar's `AUTO_CONSUME`, …).
     """
     name = ""
     if isinstance(value, str):
@@ -169,7 +170,7 @@ def type_name(value: object) -> str:
 
 
 def descriptor_schema(data: bytes, root_message: str | None) -> SchemaInfo | None:
-    """Make a PROTOBUF_NATIVE schema of a descriptor set, as Pulsar's `ProtobufNativeSchemaData`.
+    """Create a PROTOBUF_NATIVE schema (Pulsar's `ProtobufNativeSchemaData`) from a descriptor set.
 
     Args:
         data: A serialized `FileDescriptorSet`.
@@ -177,10 +178,10 @@ def descriptor_schema(data: bytes, root_message: str | None) -> SchemaInfo | Non
             set's last file.
 
     Returns:
-        The schema; None if this is not such a set, or an empty one.
+        The schema; None if `data` is not a descriptor set, or an empty one.
 
     Raises:
-        OptionError: The set lacks a file that it imports, or does not say which message is meant.
+        OptionError: The set lacks a file that it imports, or the message is missing or ambiguous.
     """
     files = _descriptor_files(data)
     if not files:
@@ -189,7 +190,7 @@ def descriptor_schema(data: bytes, root_message: str | None) -> SchemaInfo | Non
     missing = {
         name
         for name in imported - {file.name for file in files}
-        # Google's own are in the protobuf library.
+        # The protobuf library contains Google's own files.
         if not name.startswith("google/protobuf/")
     }
     if missing:
@@ -200,7 +201,7 @@ def descriptor_schema(data: bytes, root_message: str | None) -> SchemaInfo | Non
     if root_message is None:
         names = _top_messages(files[-1:])
         if len(names) != 1:
-            message = f"name the message behind a #; the descriptor set has {_list_names(names)}"
+            message = f"name the message after a #; the descriptor set has {_list_names(names)}"
             raise OptionError(message)
         root_message = names[0]
     root_message = root_message.removeprefix(".")
@@ -235,7 +236,7 @@ def _top_messages(files: Iterable[FileDescriptorProto]) -> list[str]:
 
 
 def _defines(file: FileDescriptorProto, name: str) -> bool:
-    """Whether a message of this full name, nested or not, is defined in a file."""
+    """Return whether a file defines a message of this full name, nested or not."""
     package = f"{file.package}." if file.package else ""
     level = file.message_type
     for part in name.removeprefix(package).split("."):
@@ -247,7 +248,7 @@ def _defines(file: FileDescriptorProto, name: str) -> bool:
 
 
 def _is_avro(value: Mapping[str, object]) -> bool:
-    """Whether this is an Avro schema and no SchemaInfo, which has data besides its type."""
+    """Return whether an object is an Avro schema. A SchemaInfo has data besides its type."""
     avro_type = value.get("type")
     if not isinstance(avro_type, str):
         return isinstance(avro_type, Mapping | list)
@@ -259,7 +260,7 @@ def _has_data(value: Mapping[str, object]) -> bool:
 
 
 def _data(fields: Mapping[str, object]) -> object:
-    """The schema data, decoded if it is Base64."""
+    """Return the schema data, decoded if it is Base64."""
     if fields.get("schema_base64") is not None:
         return _base64_bytes(fields["schema_base64"], "schema_base64")
     data = fields.get("data")
@@ -290,7 +291,7 @@ def _text_by_name(value: object, name: str) -> dict[str, str]:
 
 
 def _schema_info(name: str, data: object, properties: Mapping[str, str]) -> SchemaInfo:
-    """Build the schema of a type from its data in any form."""
+    """Create the schema of a type from its data in any form."""
     if name == "KEY_VALUE":
         return _key_value_schema(data, properties)
     text = _definition(name, data) if name in DEFINED_TYPES else ""
@@ -298,7 +299,7 @@ def _schema_info(name: str, data: object, properties: Mapping[str, str]) -> Sche
 
 
 def _definition(name: str, data: object) -> str:
-    """The definition of an AVRO, JSON or protobuf schema, as JSON text written in one way."""
+    """Return the normalized definition of an AVRO, JSON or protobuf schema as JSON text."""
     if data is None or (isinstance(data, str | bytes) and not data.strip()):
         message = f"{name} without a definition"
         raise OptionError(message)
@@ -310,7 +311,7 @@ def _definition(name: str, data: object) -> str:
 
 
 def _descriptor_text(value: object) -> str:
-    """Check the data of a PROTOBUF_NATIVE schema, and write it in one way."""
+    """Check and normalize the data of a PROTOBUF_NATIVE schema."""
     if not isinstance(value, Mapping):
         message = f"the definition is not an object with {_DESCRIPTOR_FIELD}"
         raise OptionError(message)
@@ -343,12 +344,12 @@ def _utf8(text: str) -> bytes:
     try:
         return text.encode()
     except UnicodeEncodeError:
-        message = "a text has half a surrogate pair, for which there is no UTF-8"
+        message = "a text has half a surrogate pair, which UTF-8 cannot encode"
         raise OptionError(message) from None
 
 
 def _key_value_schema(data: object, properties: Mapping[str, str]) -> SchemaInfo:
-    """A KEY_VALUE schema (Pulsar's `KeyValueSchemaInfo`); its parts take their properties along."""
+    """Return a KEY_VALUE schema (Pulsar's `KeyValueSchemaInfo`), with properties of both parts."""
     encoding = properties.get(_KV_ENCODING) or "INLINE"
     if encoding not in {"INLINE", "SEPARATED"}:
         message = f"{_KV_ENCODING} {_SHORT.repr(encoding)} is neither INLINE nor SEPARATED"
@@ -370,7 +371,7 @@ def _part(part: str, data: object, properties: Mapping[str, str]) -> SchemaInfo:
     with error_prefix(part):
         name = type_name(properties.get(f"{part}.schema.type") or "BYTES")
         if name == "KEY_VALUE":
-            message = "KEY_VALUE within KEY_VALUE"
+            message = "a KEY_VALUE schema cannot be part of another KEY_VALUE schema"
             raise OptionError(message)
         text = properties.get(f"{part}.schema.properties")
         return _schema_info(
@@ -379,10 +380,10 @@ def _part(part: str, data: object, properties: Mapping[str, str]) -> SchemaInfo:
 
 
 def _key_and_value(data: object) -> tuple[object, object]:
-    """Definitions of key and value, from JSON or from the binary form of Pulsar's `KeyValue`."""
+    """Return definitions of key and value, from JSON or the binary form of Pulsar's `KeyValue`."""
     if isinstance(data, str | bytes):
         encoded = _utf8(data) if isinstance(data, str) else data
-        # In the binary form a brace would begin the length of a key of 2 GB.
+        # As the first byte of the binary form, a brace would mean a key of 2 GB.
         if not encoded.lstrip().startswith(b"{"):
             return _binary_key_and_value(encoded)
         data = parse_json(encoded)
@@ -400,23 +401,23 @@ def _binary_key_and_value(data: bytes) -> tuple[bytes, bytes]:
     key, rest = _read_sized(data)
     value, rest = _read_sized(rest)
     if rest:
-        message = f"{counted(len(rest), 'byte')} behind the definitions of key and value"
+        message = f"{counted(len(rest), 'byte')} after the definitions of key and value"
         raise OptionError(message)
     return key, value
 
 
 def _read_sized(data: bytes) -> tuple[bytes, bytes]:
-    """The bytes behind a length (−1 stands for null), and what follows them."""
+    """Return the bytes after a length (−1 encodes null), and the remaining bytes."""
     length = max(int.from_bytes(data[:_INT_BYTES], signed=True), 0)
     if len(data) < _INT_BYTES or length > len(data) - _INT_BYTES:
-        message = "the data is neither JSON nor twice a length and as many bytes"
+        message = "the data is neither JSON nor two sequences of a length and as many bytes"
         raise OptionError(message)
     stop = _INT_BYTES + length
     return data[_INT_BYTES:stop], data[stop:]
 
 
 def _list_names(names: Collection[str]) -> str:
-    """Names, as many as fit an error message."""
+    """Return names for an error message, shortened."""
     shown = ", ".join(map(_SHORT.repr, islice(names, _LISTED)))
     more = len(names) - _LISTED
     return f"{shown} and {more} more" if more > 0 else shown or "none"

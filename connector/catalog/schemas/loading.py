@@ -1,7 +1,8 @@
-"""A topic's schemas, which are not among its offloaded objects, from wherever a user has them.
+"""Loading a topic's schemas, which are not among its offloaded objects, from any source.
 
-In come files, folders, text and Python values, in the forms that `connector.catalog.schemas.forms`
-reads; out comes a `TopicSchema`: the schema of each version, and the one that the topic is read by.
+Sources are files, folders, text and Python values, in the forms that
+`connector.catalog.schemas.forms` reads. The result is a `TopicSchema`: the schema of each version,
+and the reader schema.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from connector.catalog.schemas.forms import (
 SchemaSource: TypeAlias = (
     str | os.PathLike[str] | bytes | FileDescriptorSet | Mapping[str, object] | Sequence[object]
 )
-"""What schemas can be read from; see `load_schema`."""
+"""Sources of schemas; see `load_schema`."""
 
 _MAX_NESTED_LISTS: Final = 8
 _MAX_PATH_LENGTH: Final = 4096
@@ -54,24 +55,24 @@ def load_schema(
     """Read the schemas of a topic.
 
     Args:
-        source: One of these, or a sequence of them, which is taken together:
+        source: One of these, or a sequence of them, which are combined:
 
             - Path or URL of a file, as text or `os.PathLike`, with any of the JSON below in it or a
               protobuf `FileDescriptorSet` (`protoc --include_imports --descriptor_set_out=…`). The
-              message follows behind a `#` (`telemetry.desc#fleet.v1.Reading`); it can be left out
-              if the set's last file has just one message at its top level.
-            - Path or URL of a folder: all `*.json` and `*.avsc` files in it that hold schemas.
-            - JSON text, which begins with `{` or `[`, or a dict: the admin API's answers
-              (`GET …/schemas`, or for one version), what `pulsar-admin schemas get` prints, a
+              message follows after a `#` (`telemetry.desc#fleet.v1.Reading`); it can be left out if
+              the set's last file has just one message at its top level.
+            - Path or URL of a folder: all `*.json` and `*.avsc` files in it that contain schemas.
+            - JSON text, which starts with `{` or `[`, or a dict: the admin API's answers (`GET
+              …/schemas`, or for one version), the output of `pulsar-admin schemas get`, a
               SchemaInfo (`type`; `schema` or `data` as text or object, or `schema_base64`;
               `properties`), an Avro schema, or lists of these.
             - Bytes of such a file, or a `FileDescriptorSet`.
             - The name of a type of Pulsar's that needs no definition, such as `STRING`, in any
               letter case; a file of that name is `./string`.
         schema_version: Version in Pulsar's schema registry whose schema is the reader schema. By
-            default the reader schema is the one that came without a version (the reader's own),
-            else the newest. A newest version of type NONE among others is what Pulsar keeps of a
-            schema that was deleted, and does not count.
+            default the reader schema is the one that has no version (the reader's own), else the
+            newest. A newest version of type NONE after others marks a schema that was deleted in
+            Pulsar, and does not count.
         storage_options: Options of the fsspec file system for paths and URLs.
 
     Example:
@@ -79,10 +80,10 @@ def load_schema(
         'INT32'
 
     Raises:
-        OptionError: There is no such file; it holds no schema, or one that is malformed, too long,
-            of an unknown type or a mode of clients; two different schemas claim one version; or
-            there is none of `schema_version`.
-        StorageError: The store refused, or went on failing.
+        OptionError: There is no such file; it has no schema, or one that is malformed, too long, of
+            an unknown type or a client mode; two different schemas have the same version; or there
+            is none of `schema_version`.
+        StorageError: The store refused, or all attempts failed.
     """
     source, storage_options = hidden_url(source), hidden(storage_options)
     reader = _SchemaReader(storage_options)
@@ -91,18 +92,18 @@ def load_schema(
 
 
 class _SchemaReader:
-    """Gathers schemas by version, and the one without a version under None."""
+    """Collects schemas by version; the key None holds the one without a version."""
 
     def __init__(self, storage_options: Mapping[str, object] | None) -> None:
         self._storage_options = storage_options
         self._found: dict[int | None, tuple[SchemaInfo, str]] = {}
 
     def topic_schema(self, schema_version: int | None) -> TopicSchema:
-        """Choose the reader schema among what was gathered.
+        """Select the reader schema among the collected schemas.
 
         Raises:
-            OptionError: Nothing was gathered, there is no `schema_version` in it, or a version is
-                asked for though a schema without one was given.
+            OptionError: Nothing was collected, `schema_version` is not among it, or a version is
+                requested although there is a schema without one.
         """
         by_version = {
             version: self._found[version][0]
@@ -113,7 +114,7 @@ class _SchemaReader:
         if schema_version is None:
             reader = own_schema or _newest(versions)
             if reader is None:
-                message = "what is given as schema holds no schema"
+                message = "the value of schema contains no schema"
                 raise OptionError(message)
             return TopicSchema(reader, versions)
         if own_schema is not None:
@@ -128,10 +129,10 @@ class _SchemaReader:
         return TopicSchema(by_version[schema_version], versions)
 
     def read(self, source: object, depth: int = 0) -> None:
-        """Gather what a source holds.
+        """Collect the schemas of a source.
 
         Raises:
-            OptionError: As `load_schema` says.
+            OptionError: See `load_schema`.
         """
         if isinstance(source, str):
             self._read_text(source, depth)
@@ -215,11 +216,11 @@ class _SchemaReader:
                 has_schemas = True
                 self._add_json(value, what)
         if not has_schemas:
-            message = f"{shown}: no *.json or *.avsc file in this folder holds a schema"
+            message = f"{shown}: no *.json or *.avsc file in this folder contains a schema"
             raise OptionError(message)
 
     def _read_content(self, data: bytes, what: str, root_message: str | None) -> None:
-        """Gather what a file holds: JSON, or a descriptor set, which can never be JSON."""
+        """Collect the schemas of a file: JSON, or a descriptor set, which is never valid JSON."""
         with error_prefix(what):
             if len(data) > MAX_SOURCE_BYTES:
                 message = f"longer than the {MAX_SOURCE_BYTES} bytes allowed"
@@ -240,7 +241,7 @@ class _SchemaReader:
             self._add(None, schema, what)
 
     def _add_json(self, value: object, what: str, depth: int = 0) -> None:
-        """Gather the schemas of parsed JSON."""
+        """Collect the schemas of parsed JSON."""
         if isinstance(value, Mapping):
             if ALL_VERSIONS in value:
                 value = value[ALL_VERSIONS]

@@ -1,7 +1,7 @@
-"""A protobuf file as its descriptor has it → the text of a `.proto` file.
+"""The text of a `.proto` file, from its descriptor.
 
-protoc makes the same descriptor of the text again, but for the order of what has none. Comments are
-not among what Pulsar keeps of a schema.
+protoc compiles the text to the same descriptor again, except for the order of elements whose order
+is not recorded. Pulsar does not keep the comments of a schema.
 """
 
 from __future__ import annotations
@@ -44,15 +44,15 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def proto_text(file: FileDescriptorProto, pool: DescriptorPool) -> str:
-    """The text of a `.proto` file.
+    """Return the text of a `.proto` file.
 
     Args:
         file: The file.
-        pool: Has the file, and so has checked it; defines the custom options that it uses.
+        pool: Contains the file, and so has validated it; defines the custom options that it uses.
 
     Raises:
-        SchemaError: A reserved name is not a name, text is not UTF-8, a map has other entries than
-            maps have, or an option has a value that has none, or is malformed.
+        SchemaError: A reserved name is not a name, text is not UTF-8, a map has an invalid entry
+            type, or an option has a malformed or undefined value.
     """
     if not _is_text(file):
         raise SchemaError("the descriptor has text that is not UTF-8")
@@ -62,7 +62,7 @@ def proto_text(file: FileDescriptorProto, pool: DescriptorPool) -> str:
 
 
 def _is_text(message: Message) -> bool:
-    """Whether all that is text in a message can be read as such: else it is given as bytes."""
+    """Return whether all string fields of a message are UTF-8; others are returned as bytes."""
     for field, found in message.ListFields():
         for each in found if field.is_repeated else [found]:
             if field.message_type is not None:
@@ -75,7 +75,7 @@ def _is_text(message: Message) -> bool:
 
 def _quoted(text: str | bytes) -> str:
     if isinstance(text, str):
-        # Its escapes are among those of protobuf.
+        # JSON's escapes are a subset of protobuf's.
         return json.dumps(text, ensure_ascii=False)
     return f'"{text_encoding.CEscape(text, as_utf8=False)}"'
 
@@ -90,7 +90,7 @@ class _FileWriter:
         self._left_out = 0
 
     def text(self) -> str:
-        """What was written."""
+        """Return the written text."""
         head = []
         if self._left_out:
             options = counted(self._left_out, "custom option")
@@ -111,7 +111,6 @@ class _FileWriter:
         self._line("}")
 
     def write(self) -> None:
-        """Write the file."""
         file = self._file
         if self._is_edition:
             edition = descriptor_pb2.Edition.Name(file.edition).removeprefix("EDITION_")
@@ -141,7 +140,7 @@ class _FileWriter:
         return scope or (f".{self._file.package}" if self._file.package else "")
 
     def _groups(self, fields: Iterable[FieldDescriptorProto]) -> set[str]:
-        """Full names of the messages that are written where a field of theirs is."""
+        """Return the full names of messages that are written inline with a field of their type."""
         if self._is_edition:
             return set()
         return {field.type_name for field in fields if field.type == _F.TYPE_GROUP}
@@ -194,7 +193,9 @@ class _FileWriter:
         options = self._bracketed(self._field_options(field))
         if entry is not None and entry.options.map_entry:
             if [each.number for each in entry.field] != [1, 2]:
-                raise SchemaError(f"an entry of the map {field.name!r} is no key and value")
+                raise SchemaError(
+                    f"an entry of the map {field.name!r} does not consist of key and value"
+                )
             key, value = entry.field
             types = f"{self._type(key)}, {self._type(value)}"
             self._line(f"map<{types}> {field.name} = {field.number}{options};")
@@ -253,7 +254,7 @@ class _FileWriter:
             self._line(f"reserved {numbers};")
         for name in names:
             if self._is_edition and not _IDENTIFIER.fullmatch(name):
-                raise SchemaError(f"a reserved name is {name[:100]!r}")
+                raise SchemaError(f"the reserved name {name[:100]!r} is not an identifier")
             self._line(f"reserved {name if self._is_edition else _quoted(name)};")
 
     def _service(self, service: ServiceDescriptorProto) -> None:
@@ -279,7 +280,7 @@ class _FileWriter:
         return f" [{text}]" if text else ""
 
     def _option_texts(self, options: Message) -> Iterator[str]:
-        """What stands behind `option`: those of protobuf itself, and those that files define."""
+        """Yield the text after `option`, for protobuf's options and those that files define."""
         try:
             option_type = self._pool.FindMessageTypeByName(options.DESCRIPTOR.full_name)
         except KeyError:
@@ -319,7 +320,7 @@ def _value_text(field: FieldDescriptor, value: Any) -> str:  # noqa: ANN401 - of
 
 
 def _oneof_of(field: FieldDescriptorProto) -> int | None:
-    """Number of the oneof that a field stands in; an optional one of proto3 is in none."""
+    """Return the number of a field's oneof; an optional field of proto3 is in none."""
     is_member = field.HasField("oneof_index") and not field.proto3_optional
     return field.oneof_index if is_member else None
 
@@ -339,6 +340,6 @@ def _default_text(field: FieldDescriptorProto) -> str:
 
 
 def _json_name(name: str) -> str:
-    """The name in JSON that protoc gives a field."""
+    """Return the name in JSON that protoc assigns to a field."""
     head, *tail = name.split("_")
     return head + "".join(each[:1].upper() + each[1:] for each in tail)
