@@ -1,1 +1,1 @@
-"""Which topics a bucket holds, and which ledgers make each of them."""
+"""Topics of a bucket and the ledgers of each topic."""

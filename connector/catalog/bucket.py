@@ -1,7 +1,7 @@
-"""The bucket alone → which ledgers lie in it, whole, and to which managed ledgers they belong.
+"""The ledgers that a bucket holds, read from the bucket alone.
 
-A listing gives the names. What a ledger is, its index object says, which is read when the ledger is
-first asked for.
+A listing returns names. The contents of a ledger are in its index object, which is read when the
+ledger is first needed.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ if TYPE_CHECKING:
 
 
 _MOST_BY_NAME: Final = 256
-"""More pairs of objects are not asked for one by one: the bucket is listed again."""
+"""Up to so many pairs of objects are looked up by name; for more, the bucket is listed again."""
 _MOST_READS: Final = 10
-"""After so many reads of objects that come and go between them, it stays as it was found."""
+"""How often objects that appear or vanish between requests are read before giving up."""
 
 
 @dataclass(frozen=True)
 class UnfinishedOffload:
     """A data object without an index object: an attempt that never completed.
 
-    A complete copy of the ledger, if there is one, lies under another uuid.
+    A complete copy of the same ledger has another uuid.
 
     Attributes:
-        name: Names of the attempt's objects; their ledger is not known if they do not tell it.
-        data: What the listing said of its data object.
+        name: Names of the attempt's objects. If they contain no ledger id, the ledger is unknown.
+        data: The data object, as it was listed.
     """
 
     name: PairName
@@ -50,15 +50,14 @@ class UnfinishedOffload:
 
 @dataclass(frozen=True)
 class BucketContents:
-    """What the bucket holds.
+    """Everything that a bucket holds.
 
     Attributes:
         location: The bucket, prefix or folder.
-        copies: What each pair that has an index object has of a ledger, by ledger id, then from
-            the newest to the oldest.
+        copies: The copies of ledgers in all pairs, ascending by ledger id, then newest first.
         unfinished: Attempts that never completed.
-        without_copies: Pairs whose index object does not tell which ledgers it is of.
-        foreign: Objects whose names no offloader of Pulsar gives.
+        pairs_without_copies: Pairs whose index object does not say which ledgers they hold.
+        foreign: Objects whose names no offloader of Pulsar writes.
     """
 
     location: Location
@@ -76,12 +75,12 @@ class BucketContents:
 
 @dataclass(frozen=True)
 class Opening:
-    """What opening a bucket, and choosing topics of it, takes.
+    """The work of opening a bucket and selecting topics of it.
 
     Attributes:
-        object_count: How many objects are listed.
+        object_count: The number of objects that are listed.
         copies: The copies whose index objects are read.
-        unfinished_count: How many offloads that never completed are asked for their topic.
+        unfinished_count: The number of unfinished offloads whose topic is requested.
     """
 
     object_count: int
@@ -90,14 +89,17 @@ class Opening:
 
 
 class Bucket:
-    """A bucket as it was listed; each index object is read once, when it is first asked for.
+    """A bucket as it was listed. Each index object is read once, when it is first needed.
 
-    Several threads may ask at once.
+    Safe to use from several threads.
+
+    A pair whose name contains no ledger id may be shared by several ledgers: only its index object
+    says which. All such pairs are read before ledgers are looked up by id.
 
     Args:
         listing: The objects of the bucket.
-        known_copies: Copies whose index objects were read before. A copy counts if its objects have
-            not changed since, by what the listing says of them.
+        known_copies: Copies whose index objects were read before. A copy is used if the listing
+            shows that its objects have not changed.
         checked_listing: `checked_listing` of the bucket as it was listed before.
     """
 
@@ -117,17 +119,17 @@ class Bucket:
                 self._pairs[pair.name] = pair.as_listed(index, data)
 
     def _start(self) -> None:
-        # Whoever opens all of it asks for copies, too.
+        # Reentrant, because `open_all` calls `copies`.
         self._lock = threading.RLock()
         self._contents: BucketContents | None = None
         self._deleted: set[PairName] = set()
         self._shares: dict[CopyName, LedgerCopy] | None = None
         self.checked_listing: BucketListing | None = None
-        """The listing whose data objects without an index object were asked for theirs."""
+        """The listing for whose data objects the missing index objects were looked up."""
 
     @property
     def opened_copies(self) -> tuple[LedgerCopy, ...]:
-        """The copies whose index objects have been read until now; sends no request."""
+        """The copies whose index objects have been read so far; sends no request."""
         pairs = dict(self._pairs)
         found = (pairs[name] for name in self.listing.indexes if name in pairs)
         return tuple(copy for each in found for copy in each.copies)
@@ -139,10 +141,10 @@ class Bucket:
 
     @property
     def shared_pairs(self) -> list[StoredPair]:
-        """The pairs whose names do not tell their ledgers, the newest first; they are all read.
+        """The pairs whose names contain no ledger id, newest first; reads all of them.
 
         Raises:
-            StorageError: An object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an object.
         """
         with self._lock:
             while unread := set(self.shared_pair_names) - self._deleted - self._pairs.keys():
@@ -151,21 +153,21 @@ class Bucket:
 
     @property
     def shared_pair_names(self) -> Sequence[PairName]:
-        """The names of pairs with an index object that do not tell their ledgers."""
+        """The names with an index object that contain no ledger id."""
         return self.listing.by_ledger_id.get(None, ())
 
     @property
     def names(self) -> frozenset[CopyName]:
-        """The names of all copies; some only their index objects say.
+        """The names of all copies, including those that only index objects contain.
 
         Raises:
-            StorageError: An object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an object.
         """
         return frozenset((*filter(tells_ledger, self.listing.indexes), *self._all_shares()))
 
     @property
     def ledger_ids(self) -> set[int]:
-        """The ledgers of which there is a copy, as far as that is known without a request."""
+        """The ledgers of which there is a copy, as far as known without a request."""
         pairs = tuple(self._pairs.values())
         shares = (copy.name.ledger_id for each in pairs for copy in each.copies)
         names = filter(tells_ledger, self.listing.indexes)
@@ -173,25 +175,25 @@ class Bucket:
 
     @property
     def copy_count(self) -> int:
-        """How many index objects name their ledger, but for those that are known to be deleted."""
+        """The number of names with an index object and a ledger id, without deleted ones."""
         names = self.listing.indexes.keys() - self._deleted
         return sum(map(tells_ledger, names))
 
     @property
     def unfinished(self) -> tuple[UnfinishedOffload, ...]:
-        """Attempts that never completed, or whose index object is known to be deleted."""
+        """Attempts that never completed, or whose index object was found to be deleted."""
         complete = self.listing.indexes.keys() - self._deleted
         data = self.listing.data.items()
         return tuple(UnfinishedOffload(*each) for each in data if each[0] not in complete)
 
     def look_again(self, names: Collection[PairName] | None) -> None:
-        """Ask for pairs of objects that were not listed whole: they may have come since.
+        """Look once more for pairs that were not listed with both objects.
 
         Args:
-            names: The pairs; None: any, because nothing names them.
+            names: The pairs; None: list the bucket, because their names are unknown.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused, or all attempts failed.
         """
         with self._lock:
             if names is not None:
@@ -199,14 +201,15 @@ class Bucket:
             self._find(names)
 
     def open_all(self) -> BucketContents:
-        """Read every index object that was not read until now, and give what the bucket holds.
+        """Read every index object that was not read so far and return the bucket's contents.
 
-        A data object without an index object may have got one since the bucket was listed: each is
-        asked for once, until a later listing shows something new. If objects were deleted since,
-        the bucket is listed again: a topic may have been made anew.
+        A data object without an index object may have got one since the bucket was listed. Each is
+        looked up once, until a later listing shows something new. If objects were deleted since,
+        the bucket is listed again: a topic may have been created anew.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object, or the bucket kept
+                changing.
         """
         with self._lock:
             if self.checked_listing is None:
@@ -228,10 +231,10 @@ class Bucket:
             raise StorageError(message)
 
     def _find_missing_indexes(self) -> None:
-        """Ask for the index objects that data objects lack.
+        """Look for the index objects that data objects lack.
 
-        The pages of a listing are of different times, so it may have an attempt whole, and lack the
-        index object of an earlier one. Without new index objects there is no such attempt.
+        The pages of a listing are of different times. It may have both objects of an attempt and
+        lack the index object of an earlier one. If no index object is new, this cannot be the case.
         """
         listing, before = self.listing, self._previously_checked
         incomplete = listing.data.keys() - listing.indexes.keys()
@@ -243,27 +246,27 @@ class Bucket:
         self.checked_listing, self._previously_checked = self.listing, None
 
     def copies_of(self, ledger_ids: Iterable[int]) -> list[LedgerCopy]:
-        """All copies of some ledgers; order and errors are as in `copies`."""
+        """Return all copies of some ledgers; see `copies` for order and errors."""
         return self.copies(self.names_of(ledger_ids))
 
     def names_of(self, ledger_ids: Iterable[int]) -> list[CopyName]:
-        """The names of all copies of some ledgers.
+        """Return the names of all copies of some ledgers.
 
         Raises:
-            StorageError: An object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an object.
         """
         ids = set(ledger_ids)
         shares = [name for name in self._all_shares() if name.ledger_id in ids]
         return [*self._names_with_ledger_id(ids), *shares]
 
     def _names_with_ledger_id(self, ledger_ids: Iterable[int]) -> list[CopyName]:
-        """Return the names of pairs that tell their ledger, which are those of its copies too."""
+        """Return the names of pairs of these ledgers, which are also the names of their copies."""
         named = self.listing.by_ledger_id
         names = (name for each in ledger_ids for name in named.get(each, ()))
         return list(filter(tells_ledger, names))
 
     def _all_shares(self) -> Mapping[CopyName, LedgerCopy]:
-        """Return what pairs whose names do not tell their ledgers have of each, newest first."""
+        """Return the shares of all pairs whose names contain no ledger id, newest first."""
         if not self.shared_pair_names:
             return {}
         with self._lock:
@@ -273,22 +276,22 @@ class Bucket:
             return self._shares
 
     def copies(self, names: Iterable[CopyName]) -> list[LedgerCopy]:
-        """Read index objects, several at once, but for those that were read before.
+        """Read the index objects that were not read before, several at once.
 
         Args:
-            names: Names of pairs that the listing has with an index object, and of shares.
+            names: Names of listed pairs that have an index object, and of shares.
 
         Returns:
-            The copies, by ledger id, then from the newest to the oldest; none of those whose index
-            object was deleted after the bucket was listed.
+            The copies, ascending by ledger id, then newest first. Copies whose index object was
+            deleted after the listing are left out.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         requested: set[PairName] = set(names)
         listed_names = (requested & self.listing.indexes.keys()) - self._deleted
         shares = [copy for name, copy in self._all_shares().items() if name in requested]
-        # A thread that asks for the same at the same time waits, and finds it read.
+        # Of threads that need the same objects, the first reads and the others wait.
         with self._lock:
             unread = listed_names - self._pairs.keys()
             if unread:
@@ -301,8 +304,8 @@ class Bucket:
     def _read(self, names: Collection[PairName]) -> None:
         """Read index objects, several at once.
 
-        Objects come and go one after the other, so half of a pair may have been listed, or read.
-        What lacks an object is asked for again, and read again if it has both by then.
+        Objects appear and vanish one at a time, so only half of a pair may have been listed or
+        read. A pair that lacks an object is looked up again, and read again if it has both by then.
         """
         for _ in range(_MOST_READS):
             if not names:
@@ -324,9 +327,9 @@ class Bucket:
             return list(executor.map(read, names))
 
     def _recheck_incomplete(self, incomplete: Collection[PairName]) -> set[PairName]:
-        """Ask again for pairs that lack an object; return those that have both now.
+        """Look again for pairs that lack an object; return those that now have both.
 
-        If any is gone, the bucket is listed again: its topic may have been made anew.
+        If an index object is gone, list the bucket again: its topic may have been created anew.
         """
         if not incomplete:
             return set()
@@ -336,10 +339,10 @@ class Bucket:
         return {name for name in incomplete if found.has_both(name)}
 
     def _find(self, names: Collection[PairName] | None) -> BucketListing:
-        """Look for pairs, by their names or by a listing, and add what is new to the listing.
+        """Look for pairs, by their names or by a listing, and add new ones to the listing.
 
-        Index objects that are not listed any more are noted as deleted. One that is still listed is
-        not, even if the store does not return it: then it has lost the object.
+        Index objects that are not listed any more are recorded as deleted. One that is listed but
+        cannot be read is not: the store has lost it.
         """
         location = self.listing.location
         if names is None or len(names) > _MOST_BY_NAME:
@@ -358,7 +361,6 @@ class Bucket:
         return found
 
     def _forget(self, name: PairName) -> None:
-        """Forget what was read of a pair."""
         self._contents = self._shares = None
         self._pairs.pop(name, None)
 
@@ -368,7 +370,7 @@ def _lacks_object(pair: StoredPair) -> bool:
 
 
 def sort_copies(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
-    """Copies by ledger id, then from the newest to the oldest."""
+    """Return copies ascending by ledger id, then newest first."""
     newest_first = sorted(copies, key=lambda copy: age_rank(copy.name, copy.index), reverse=True)
     return sorted(newest_first, key=lambda copy: copy.name.ledger_id)
 
@@ -378,12 +380,12 @@ def read_bucket(location: Location, *, previous: BucketContents | None = None) -
 
     Args:
         location: The bucket, prefix or folder.
-        previous: What an earlier call gave; index objects that have not changed since, by what the
-            listing says of them, are not read again.
+        previous: The result of an earlier call. Index objects that the listing shows to be
+            unchanged are not read again.
 
     Raises:
         MissingObjectError: There is no such folder, or no object below the prefix.
-        StorageError: The bucket cannot be listed, or an index object cannot be read for a reason
-            that lies in the store.
+        StorageError: The bucket cannot be listed, or the store refused or failed to return an index
+            object.
     """
     return Bucket(list_bucket(location), previous.copies if previous else ()).open_all()

@@ -1,4 +1,4 @@
-"""The names of a bucket → the index and data objects of ledgers, whatever their kind."""
+"""The index and data objects of a bucket, found by one listing or by their names."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ class BucketListing:
 
     Attributes:
         location: The bucket, prefix or folder.
-        indexes: Index objects, by the names of their pairs: by ledger id, those whose names do not
-            tell it last, then from the newest to the oldest.
-        data: Data objects likewise, in no order.
-        foreign: Objects whose names no offloader of Pulsar gives.
+        indexes: Index objects by the names of their pairs: ascending by ledger id, then newest
+            first. Pairs whose names contain no ledger id come last.
+        data: Data objects by the names of their pairs, in no order.
+        foreign: Objects whose names no offloader of Pulsar writes.
     """
 
     location: Location
@@ -40,7 +40,7 @@ class BucketListing:
 
     @property
     def object_count(self) -> int:
-        """How many objects were listed."""
+        """The number of listed objects."""
         return len(self.indexes) + len(self.data) + len(self.foreign)
 
     def has_both(self, name: PairName) -> bool:
@@ -48,16 +48,16 @@ class BucketListing:
         return name in self.indexes and name in self.data
 
     def has_indexes(self, later: BucketListing) -> bool:
-        """Return whether a later listing has no index object that this lacks."""
+        """Return whether this listing has all index objects of a later one."""
         return later.indexes.keys() <= self.indexes.keys()
 
     def new_names(self, later: BucketListing) -> set[PairName]:
-        """Return the names of the pairs of which a later listing has an object that this lacks."""
+        """Return the names of pairs of which a later listing has an object that this one lacks."""
         indexes = later.indexes.keys() - self.indexes.keys()
         return indexes | (later.data.keys() - self.data.keys())
 
     def with_objects(self, later: BucketListing) -> BucketListing:
-        """Return the same listing with objects that were found later; removes none of its own."""
+        """Return this listing plus the objects that a later one found; remove none."""
         return replace(
             self,
             indexes=_sort_indexes({**later.indexes, **self.indexes}),
@@ -66,14 +66,14 @@ class BucketListing:
 
     @cached_property
     def positions(self) -> Mapping[PairName, int]:
-        """The position of each pair that has an index object in their order."""
+        """The position of each pair in `indexes`."""
         return {name: position for position, name in enumerate(self.indexes)}
 
     @cached_property
     def by_ledger_id(self) -> Mapping[int | None, list[PairName]]:
-        """Names of the pairs that have an index object, the newest first.
+        """Names of the pairs that have an index object, by ledger id, newest first.
 
-        Those that do not tell their ledgers stand under None.
+        The key None holds pairs whose names contain no ledger id.
         """
         grouped: dict[int | None, list[PairName]] = defaultdict(list)
         for name in self.indexes:
@@ -111,22 +111,22 @@ def list_again(location: Location) -> BucketListing:
 
 
 def find_objects(location: Location, names: Collection[PairName]) -> BucketListing:
-    """Ask for objects by their names: up to three requests for each pair, several at once.
+    """Look up objects by their names: up to three requests for each pair, several at once.
 
     Args:
         location: The bucket, prefix or folder.
-        names: The pairs. Without an index object, which is written last, a pair counts for nothing:
-            its data object is not asked for.
+        names: The pairs. The data object of a pair is looked up only if its index object exists,
+            because the index object is written last.
 
     Raises:
-        StorageError: The store refused, or went on failing.
+        StorageError: The store refused, or all attempts failed.
     """
 
     def find(name: PairName) -> tuple[ObjectInfo | None, ObjectInfo | None]:
         index = location.find(name.index_name)
         data = None if index is None else location.find(name.data_name)
         if index is not None and data is None:
-            # Both may have been deleted since.
+            # Both may have been deleted after the first request.
             index = location.find(name.index_name)
         return index, data
 
@@ -142,7 +142,7 @@ def find_objects(location: Location, names: Collection[PairName]) -> BucketListi
 
 
 def _sort_indexes(indexes: Mapping[PairName, ObjectInfo]) -> dict[PairName, ObjectInfo]:
-    """Index objects in the order of `BucketListing.indexes`."""
+    """Return index objects in the order of `BucketListing.indexes`."""
     newest_first = sorted(indexes.items(), key=lambda each: age_rank(*each), reverse=True)
     return dict(sorted(newest_first, key=_ledger_rank))
 

@@ -1,4 +1,4 @@
-"""What lies at a URL where a topic was looked for, in words: it may be the wrong place."""
+"""A description of what a URL holds, for errors about a topic that was not found there."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ _SHOWN_CHARACTERS: Final = 80
 _MAP_FILES: Final = "MapFiles of Pulsar's filesystem offloader"
 _MAP_FILE: Final = re.compile(r"\d{1,19}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DEEPEST: Final = 5
-"""Slashes in the longest path that is looked at."""
+"""Most slashes in a path that is searched for MapFiles."""
 _MOST_LISTINGS: Final = 16
 
 
 def describe_contents(bucket: Bucket) -> str:
-    """The URL, how many ledgers are there, and if there are none, what is there instead.
+    """Return a sentence with the URL and its number of ledgers, or with its other contents.
 
-    Sends one request if there are none, for the folders, and a few that look for MapFiles in them.
+    Without ledgers, it lists the folders and sends a few requests to look for MapFiles in them.
     """
     listing = bucket.listing
     url = str(listing.location)
@@ -49,7 +49,7 @@ def describe_contents(bucket: Bucket) -> str:
     try:
         folders = listing.location.list_folders()
     except PulsarOffloadError:
-        # This must not hide the error that a topic was not found.
+        # The caller reports that a topic was not found, which is more useful than this error.
         folders = []
     map_file = _map_file(listing.location, folders)
     if map_file is not None:
@@ -57,12 +57,12 @@ def describe_contents(bucket: Bucket) -> str:
     elif folders:
         parts.append(f"{counted(len(folders), 'folder')} ({_some(folders)})")
     if not parts:
-        return f"nothing lies at {url}"
+        return f"there is nothing at {url}"
     return f"{url} has no offloaded ledger, but {' and '.join(parts)}"
 
 
 def check_no_map_files(bucket: Bucket) -> None:
-    """Refuse a place whose ledgers are MapFiles: it looks empty, and is not.
+    """Refuse a URL whose ledgers are MapFiles, because it would look empty.
 
     Raises:
         UnsupportedFormatError: It has MapFiles.
@@ -74,9 +74,10 @@ def check_no_map_files(bucket: Bucket) -> None:
 
 
 def _map_file(location: Location, folders: Sequence[str]) -> str | None:
-    """The path of a MapFile, a folder that the filesystem offloader makes for a ledger.
+    """Return the path of a MapFile, the folder that the filesystem offloader makes for a ledger.
 
-    It is `<tenant>/<namespace>/persistent/<topic>/<ledgerId>-<uuid>`, perhaps in another folder.
+    It is `<tenant>/<namespace>/persistent/<topic>/<ledgerId>-<uuid>`, possibly inside another
+    folder.
     """
     stack = [(location, "", name) for name in reversed(folders)]
     for _ in range(_MOST_LISTINGS):

@@ -1,4 +1,4 @@
-"""Which topics there are, and which ledgers make each of them, in order."""
+"""The catalog: the topics of a bucket and the ledgers of each, in order."""
 
 from __future__ import annotations
 
@@ -60,24 +60,24 @@ if TYPE_CHECKING:
 
 
 def _statistics_location(statistics: str | os.PathLike[str]) -> str:
-    """Where statistics are, for whoever reads this from another folder; without credentials."""
+    """Return an absolute path or a URL of statistics, without credentials, to save elsewhere."""
     location = path_or_url("statistics", statistics)
     return redacted_urls(location) if "://" in location else str(Path(location).absolute())
 
 
 class Catalog:
-    """The topics of a bucket, with what their cluster knows of them, if it was asked.
+    """The topics of a bucket, with the metadata of their cluster if there is any.
 
-    A topic that the metadata does not know is what the bucket shows of it.
+    Topics that the metadata does not know are read from the bucket alone.
 
     Args:
-        options: What it is opened with.
-        bucket: What lies in the bucket.
-        source: Where the metadata is read; None if there is none.
+        options: The options of `open_catalog`.
+        bucket: The listed bucket.
+        source: The metadata, or None.
         listed_at: When the bucket was listed.
-        other_buckets: Other buckets that are known already, by their names in the metadata.
-        earlier: The catalog as it was: what it read of objects, which never change, is not read
-            again.
+        other_buckets: Other buckets that are open already, by their names in the metadata.
+        earlier: An earlier catalog of the same bucket, to reuse what it read of objects, which
+            never change.
     """
 
     def __init__(
@@ -115,34 +115,35 @@ class Catalog:
         return TopicLookup(self.bucket, self.source, self._copies, self._other_buckets)
 
     def __repr__(self) -> str:
-        """The URL, and what was found there; sends no request, so the metadata is not asked."""
+        """Return the URL and the number of topics and ledgers; sends no request."""
         return catalog_repr(self.bucket, has_metadata=self.source is not None)
 
     def _repr_html_(self) -> str:
-        """The same as a table of the topics, as a notebook shows it."""
+        """Return a table of the topics, which notebooks show."""
         return catalog_html(repr(self), self.bucket)
 
     @property
     def contents(self) -> BucketContents:
-        """All that the bucket holds; reads every index object that was not read until now.
+        """All contents of the bucket; reads every index object that was not read so far.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         return self.bucket.open_all()
 
     @classmethod
     def from_options(cls, options: CatalogOptions, earlier: Catalog | None = None) -> Catalog:
-        """List a bucket, and open its metadata.
+        """List a bucket and open its metadata.
 
         Args:
-            options: What it is opened with; the metadata is no snapshot.
-            earlier: The catalog as it was.
+            options: The options of `open_catalog`; the metadata is no catalog snapshot.
+            earlier: An earlier catalog of the same bucket.
 
         Raises:
             OptionError: An option has a value that is not allowed.
             MissingObjectError: There is no such bucket or folder.
-            StorageError: The bucket, or an index object, cannot be read.
+            StorageError: The store refused or failed to list the bucket, or to return an index
+                object.
         """
         metadata = options.metadata
         source = (
@@ -159,34 +160,36 @@ class Catalog:
             else Bucket(listing)
         )
         if source is None:
-            # Only index objects say which topics there are, and what they have.
+            # Without metadata, only index objects name topics.
             bucket.open_all()
         return Catalog(options, bucket, source, listed_at=listed_at, earlier=earlier)
 
     @property
     def statistics(self) -> str | None:
-        """Where statistics of the topics are, if that was saved with a snapshot."""
+        """The location of the topics' statistics, if a snapshot was saved with one."""
         return None
 
     def refreshed(self) -> Catalog:
-        """The catalog as it is now: one listing; index objects that were read are kept.
+        """Return the current catalog: list the bucket again and read the metadata anew.
 
-        The metadata is read anew; a snapshot stays what it is.
+        Index objects that were read before are reused. A catalog from a snapshot returns itself.
 
         Raises:
-            MissingObjectError: There is no such bucket or folder any more.
-            StorageError: The bucket, or an index object, cannot be read.
+            MissingObjectError: The bucket or folder does not exist any more.
+            StorageError: The store refused or failed to list the bucket, or to return an index
+                object.
         """
         return Catalog.from_options(self._options, earlier=self)
 
     def relisted(self) -> Catalog:
-        """The bucket as it is now; a snapshot's metadata stays what it is.
+        """Return a catalog of the current bucket; a snapshot's metadata stays unchanged.
 
-        One listing; index objects that were read are kept.
+        Lists the bucket once; index objects that were read before are reused.
 
         Raises:
-            MissingObjectError: There is no such bucket or folder any more.
-            StorageError: The bucket, or an index object, cannot be read.
+            MissingObjectError: The bucket or folder does not exist any more.
+            StorageError: The store refused or failed to list the bucket, or to return an index
+                object.
         """
         return self.refreshed()
 
@@ -197,21 +200,21 @@ class Catalog:
         statistics: str | os.PathLike[str] | None = None,
         storage_options: Mapping[str, object] | None = None,
     ) -> None:
-        """Write all that the catalog knows to a file, from which it opens again by one read.
+        """Save the catalog as a catalog snapshot, which opens again with one read.
 
-        With metadata, that of every topic is read.
+        If there is metadata, it is read for every topic.
 
         Args:
-            path: Path or URL of the file; ends with `.json.gz`. It replaces what was there.
-            statistics: Folder or URL of statistics of these topics, reached by the options of the
-                catalog. Reads by the snapshot use them unless they name others. None: those that
-                this catalog was saved with.
+            path: Path or URL of the file; ends with `.json.gz`. An existing file is replaced.
+            statistics: Folder or URL of statistics of these topics, opened with the storage options
+                of the catalog. Reads from the snapshot use them unless they name others. None: the
+                location that this catalog was saved with.
             storage_options: Options of the fsspec file system of the path.
 
         Raises:
-            OptionError: What is given is not a path, or ends otherwise; or the catalog is too
-                large for a snapshot, or has segments of streaming offload (PIP-76); or the folder
-                `statistics` does not exist.
+            OptionError: The path is not one or has another suffix; the catalog is too large for a
+                snapshot or has segments of streaming offload (PIP-76); or the folder `statistics`
+                does not exist.
             PulsarOffloadError: The metadata or the statistics cannot be read, or the file cannot be
                 written.
         """
@@ -221,7 +224,7 @@ class Catalog:
             statistics_location = _statistics_location(statistics)
             location = self.location
             open_existing_statistics(statistics, location.storage_options, trace=location.trace)
-        # This looks into other buckets too, so that they are saved as well.
+        # `every_ledger` opens other buckets too, so that they are saved as well.
         source, found = self.source, self.every_ledger()
         schemas: dict[TopicName, bytes] = {}
         if source is not None:
@@ -243,14 +246,14 @@ class Catalog:
         save_snapshot(snapshot, path, storage_options)
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
-        """The topics, partitions each by itself, by name and partition number.
+        """Return the topics, each partition separately, sorted by name and partition number.
 
         Args:
-            namespaces: Those whose topics are looked for (`TopicName.full_namespace`), and perhaps
-                others; None: all.
+            namespaces: Namespaces whose topics are returned (`TopicName.full_namespace`), possibly
+                with others; None: all.
 
         Raises:
-            PulsarOffloadError: The metadata, or an index object, cannot be read.
+            PulsarOffloadError: The metadata or an index object cannot be read.
         """
         topics = self._topics(namespaces)
         return sorted(topics, key=lambda topic: (str(topic.base), topic.partition))
@@ -260,36 +263,36 @@ class Catalog:
         return {*known, *self._copies.stray_topics(namespaces)}
 
     def every_ledger(self) -> list[TopicLedgers]:
-        """The ledgers of all topics, for which every index object is read.
+        """Return the ledgers of all topics; reads every index object.
 
-        So if the metadata of one topic names a copy that names another topic, both topics show it.
+        If the metadata of one topic names a copy that names another topic, both topics have it.
 
         Raises:
-            PulsarOffloadError: The metadata, or an index object, cannot be read.
+            PulsarOffloadError: The metadata or an index object cannot be read.
         """
         if self._copies.treat_all_as_strays():
             self._ledgers.clear()
         return self.ledgers_of(self.topics())
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:
-        """The ledgers of one topic or partition.
+        """Return the ledgers of one topic or partition.
 
-        If the metadata of the topic is malformed, they are what the bucket shows of it, and that is
-        one of the problems.
+        If the metadata of the topic is malformed, the ledgers come from the bucket, and the error
+        is one of the problems.
 
         Raises:
             OptionError: `topic` is not a `TopicName`.
-            StorageError: The metadata, or an index object, cannot be read.
+            StorageError: The metadata or an index object cannot be read.
         """
         check_instance(TopicName, "a TopicName, such as one of topics()", "topic", topic)
         (found,) = self.ledgers_of([topic])
         return found
 
     def ledgers_of(self, topics: Sequence[TopicName]) -> list[TopicLedgers]:
-        """The ledgers of each topic; metadata and index objects of several are read at once.
+        """Return the ledgers of each topic; several topics are read concurrently.
 
         Raises:
-            StorageError: The metadata, or an index object, cannot be read.
+            StorageError: The metadata or an index object cannot be read.
         """
         new = [topic for topic in topics if topic not in self._ledgers]
         if new:
@@ -297,10 +300,10 @@ class Catalog:
         return [self._ledgers[topic] for topic in topics]
 
     def opening(self, topics: Iterable[TopicName]) -> Opening:
-        """What it takes to open the bucket once more, and choose these topics of it.
+        """Return the work of opening the bucket once more and selecting these topics.
 
         Raises:
-            StorageError: The metadata, or an index object, cannot be read.
+            StorageError: The metadata or an index object cannot be read.
         """
         known = [each.metadata for each in self.ledgers_of(list(topics))]
         return Opening(
@@ -310,10 +313,10 @@ class Catalog:
         )
 
     def cluster(self, topics: Iterable[TopicLedgers] | None = None) -> LiveCluster | None:
-        """Return what asks the cluster about ledgers that are missing; None if it is not live.
+        """Return the live cluster to ask about missing ledgers; None if the metadata is not live.
 
         Args:
-            topics: Those that are read; None: all that were looked up until now.
+            topics: The topics that are read; None: all that were looked up so far.
         """
         if self.source is None or not self.source.is_live or self._options.metadata is None:
             return None
@@ -325,7 +328,7 @@ class Catalog:
         )
 
     def explain_missing(self) -> AbstractContextManager[None]:
-        """Explain objects that are missing while topics of this catalog are read.
+        """Explain missing objects while topics of this catalog are read.
 
         See `connector.catalog.live_cluster.explain_missing`.
         """
@@ -334,22 +337,22 @@ class Catalog:
         )
 
     def metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
-        """What the cluster says of one topic or partition; None if nothing is known.
+        """Return the metadata of one topic or partition, or None.
 
         Args:
             topic: The topic or partition.
-            again: Whether a live cluster is asked anew.
+            again: Whether to ask a live cluster anew.
 
         Raises:
             FormatError: The metadata is malformed.
-            StorageError: It cannot be read.
+            StorageError: The metadata cannot be read.
         """
         return self.source.topic_metadata(topic, again=again) if self.source else None
 
     def schema(
         self, topics: Iterable[TopicName], schema_version: int | None = None
     ) -> TopicSchema | None:
-        """The schema of some topics; None if the metadata has none.
+        """Return the schema of some topics; None if the metadata has none.
 
         Args:
             topics: Topics or partitions.
@@ -367,7 +370,7 @@ class Catalog:
         for base in sorted({topic.base for topic in topics}, key=str):
             answer = self.source.schema_source(base)
             if answer not in schemas:
-                # Answers with the same schemas may differ in when these were registered.
+                # Answers with equal schemas may differ in the time of registration.
                 schemas[answer] = load_schema(answer or b"", schema_version=schema_version)
             topics_by_schema.setdefault(schemas[answer], base)
         if len(topics_by_schema) > 1:
@@ -376,9 +379,9 @@ class Catalog:
                 for schema, topic in list(topics_by_schema.items())[:2]
             )
             message = (
-                f"the topics have different schemas, such as {first} and {second}: read each by"
-                f" itself, or give a schema for all of them, or {option_name('value', 'raw')} for"
-                " bytes"
+                f"the topics have different schemas, such as {first} and {second}: read each topic"
+                f" separately, or give a schema for all of them, or {option_name('value', 'raw')}"
+                " for bytes"
             )
             raise OptionError(message)
         return next(iter(topics_by_schema), None)
@@ -393,24 +396,23 @@ class Catalog:
         last_ledger_id: int = MAX_LEDGER_ID,
         more_partitions: MorePartitions | None = None,
     ) -> list[TopicLedgers]:
-        """The topics that names or globs select, partitions each by itself.
+        """Return the topics that names or globs select, each partition separately.
 
         Args:
             wanted: Short or full names, or globs.
-            metrics: Counts what these topics will lack.
+            metrics: Counts what these topics lack.
             salvage: Whether ledgers that cannot be read are counted instead of raised.
-            first_ledger_id: First ledger that is asked for; what is wrong with others is passed
-                over.
-            last_ledger_id: The last (inclusive).
-            more_partitions: If brokers give what is behind (`TopicLedgers.without_broker_ledgers`):
-                tells, by what is wanted and the topics that are known, further partitions.
+            first_ledger_id: Id of the first requested ledger; faults of other ledgers are ignored.
+            last_ledger_id: Id of the last requested ledger (inclusive).
+            more_partitions: Returns additional partitions, given `wanted` and the known topics. It
+                is set if brokers serve later ledgers (`TopicLedgers.without_broker_ledgers`).
 
         Raises:
-            OptionError: Something wanted is not a topic name.
-            TopicNotFoundError: A name or glob selects no topic; the message lists names near it,
-                and unsound ledgers whose topic is not known, which may be this one.
+            OptionError: A value of `wanted` is not a topic name.
+            TopicNotFoundError: A name or glob selects no topic. The message lists similar names,
+                and unsound ledgers whose topic is unknown, because the topic may be this one.
             PulsarOffloadError: The metadata cannot be read; or a ledger of these topics, or one
-                whose topic is not known, is unsound.
+                whose topic is unknown, is unsound.
         """
         try:
             known = self._topics(namespaces_of(wanted))
@@ -423,7 +425,7 @@ class Catalog:
             unsound = self.unattributed_errors()
             if not unsound:
                 raise
-            do = agreeing(len(unsound), "ledger does not tell its", "ledgers do not tell their")
+            do = agreeing(len(unsound), "ledger does not name its", "ledgers do not name their")
             not_found.message += f"; {len(unsound)} unsound {do} topic, the first: {unsound[0]}"
             raise TopicNotFoundError(not_found.message) from unsound[0]
         counted = TopicMetrics() if metrics is None else metrics
@@ -454,29 +456,31 @@ class Catalog:
         progress: Callable[[Analyzed], None] = lambda _: None,
         executor: Analyzer = analyze,
     ) -> list[Analyzed]:
-        """Read what statistics do not know yet of some topics, and write it there.
+        """Read the ledgers of topics that statistics lack, and add them to the statistics.
 
-        Ledgers are read whole, in as many threads as there are cores. A run that is killed has
-        written whole ledgers; the next one goes on behind them. Several runs may write at once.
+        Ledgers are read whole, in as many threads as there are cores. Only whole ledgers are
+        written, so a run that is killed can be repeated and continues after them. Several runs may
+        write at once.
 
         Args:
-            statistics: Folder or URL of the statistics; it need not be there.
+            statistics: Folder or URL of the statistics; it need not exist.
             topics: Short or full names, or globs.
             storage_options: Options of the folder's file system; None: those of the catalog.
             progress: Called after each ledger that was read.
-            executor: What reads them, and writes.
+            executor: Reads the ledgers and writes the statistics.
 
         Returns:
-            What was read, in this order. Entries that could not be read are among the `losses` of
-            their ledger; whoever reads the topic meets them as before.
+            One result per ledger, in the order in which they were read. Entries that could not be
+            read are among the `losses` of their ledger; reads of the topic report them as before.
 
         Raises:
-            OptionError: The folder cannot be written to; or something is not a topic name.
+            OptionError: The folder cannot be written to, or a value is not a topic name.
             TopicNotFoundError: A name or glob selects no topic.
             PulsarOffloadError: The catalog or its metadata cannot be read.
-            TrimmedEntriesError: The cluster trimmed a ledger before it was read; what was read
-                before is written.
-            StorageError: A request went on failing; likewise.
+            TrimmedEntriesError: The cluster trimmed a ledger before it was read. Ledgers that were
+                read before are written.
+            StorageError: All attempts of a request failed. Ledgers that were read before are
+                written.
         """
         options = self.location.storage_options if storage_options is None else storage_options
         known = open_statistics(statistics, options)
@@ -496,10 +500,10 @@ class Catalog:
         return results
 
     def unattributed_errors(self) -> list[PulsarOffloadError]:
-        """What is wrong with ledgers that may belong to any topic, because nothing names theirs.
+        """Return the errors of ledgers that may belong to any topic: nothing names theirs.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         strays = self._copies.strays_without_topic()
         shares = [copy for copy in strays if copy.is_shared]

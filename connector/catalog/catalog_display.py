@@ -1,4 +1,4 @@
-"""What a catalog shows of itself when it is printed: a line, or a table of its topics."""
+"""The representations of a catalog: one line, or an HTML table of its topics."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
 
 
 def catalog_repr(bucket: Bucket, *, has_metadata: bool) -> str:
-    """The URL, and how many topics and ledgers were found there, as far as index objects were read.
+    """Return the URL and the number of topics and ledgers, as far as index objects were read.
 
     Args:
-        bucket: What was listed.
-        has_metadata: Whether the catalog has metadata too, which is not asked.
+        bucket: The listed bucket.
+        has_metadata: Whether the catalog has metadata too, which is not read.
     """
     bases = {copy.topic.base for copy in bucket.opened_copies if isinstance(copy.topic, TopicName)}
     return counts_repr(
@@ -34,12 +34,12 @@ def catalog_repr(bucket: Bucket, *, has_metadata: bool) -> str:
 
 
 def counts_repr(location: Location, *, topics: int | None, ledgers: int, has_metadata: bool) -> str:
-    """The URL, and how many topics and ledgers were found there.
+    """Return the URL and the number of topics and ledgers.
 
     Args:
-        location: What was listed.
-        topics: How many topics; None if that is not known.
-        ledgers: How many ledgers.
+        location: The listed location.
+        topics: The number of topics; None if it is unknown.
+        ledgers: The number of ledgers.
         has_metadata: Whether the catalog has metadata too.
     """
     parts = [] if topics is None else [counted(topics, "topic")]
@@ -50,11 +50,11 @@ def counts_repr(location: Location, *, topics: int | None, ledgers: int, has_met
 
 
 def catalog_html(caption: str, bucket: Bucket) -> str:
-    """The topics in HTML, with the ledgers and bytes of each; and the ledgers not read until now.
+    """Return an HTML table of the topics with their ledgers and bytes, and of unread ledgers.
 
     Args:
-        caption: What stands above it.
-        bucket: What was listed.
+        caption: The caption of the table.
+        bucket: The listed bucket.
     """
     ledgers: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = defaultdict(int)
@@ -65,7 +65,7 @@ def catalog_html(caption: str, bucket: Bucket) -> str:
 
     opened_copies = bucket.opened_copies
     for copy in opened_copies:
-        topic_text = "(topic not known)" if copy.topic is None else _topic_text(copy.topic)
+        topic_text = "(topic unknown)" if copy.topic is None else _topic_text(copy.topic)
         add(topic_text, copy.name.ledger_id, copy.data_bytes)
     opened_names = {pair.name for copy in opened_copies for pair in copy.pairs}
     for name in bucket.listing.indexes:

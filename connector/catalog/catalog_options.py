@@ -1,4 +1,4 @@
-"""What a catalog is opened with, as one value."""
+"""The options that a catalog is opened with, as one value."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
 Metadata: TypeAlias = str | os.PathLike[str] | Mapping[str, str | os.PathLike[str]]
-"""Where a cluster's metadata can be read: see `open_catalog`."""
+"""Where a cluster's metadata is read from: see `open_catalog`."""
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class CatalogOptions:
-    """What a catalog is opened with; see `open_catalog`. It shows no value: some are secret."""
+    """Options of `open_catalog`. Its repr shows no values, because some are secret."""
 
     location: Location
     metadata: Metadata | None = None

@@ -1,7 +1,7 @@
-"""What an index object says of the cluster that wrote it: its name, its bookies, and the time.
+"""The origin of a ledger according to its index object: cluster name, bookies and times.
 
-BookKeeper gives out the ids of ledgers in the order in which they are created, and each cluster has
-bookies of its own.
+BookKeeper assigns ledger ids in the order in which ledgers are created, and each cluster has its
+own bookies.
 """
 
 from __future__ import annotations
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.topic_metadata import LedgerInfo
 
 _BROKER_CLOCKS_MS: Final = 60_000
-"""How far the clocks of brokers, which note these times, may be apart."""
+"""How far the clocks of brokers, which record these times, may differ."""
 _NO_BOOKIE: Final = "127.0.0.1:3181"
-"""What `new_ledger_metadata` names if there was no bookie; clusters on one machine have it too."""
+"""The bookie that `new_ledger_metadata` names if there was none. Clusters on one machine use it
+too."""
 
 
 class LedgerTimes:
-    """When ledgers of a cluster were created and closed, to judge if another can be one of them.
+    """Times at which a cluster's ledgers were created and closed.
 
     Args:
-        own_copies: Copies of the cluster's own ledgers, which say when these were created.
-        infos: What the metadata says of ledgers, such as when they were closed.
+        own_copies: Copies of the cluster's own ledgers, which record when these were created.
+        infos: Ledgers in the metadata, which records when they were closed.
     """
 
     def __init__(self, own_copies: Collection[LedgerCopy], infos: Iterable[LedgerInfo]) -> None:
@@ -40,7 +41,7 @@ class LedgerTimes:
             if (metadata := ledger_metadata_of(copy)) and metadata.ctime_ms is not None
         }
         closed = [(each.ledger_id, each.timestamp_ms) for each in infos if each.timestamp_ms]
-        # Ledgers that were written without a broker may have the times of their messages there.
+        # Ledgers that were written without a broker may record the times of their messages.
         if any(time_ms < created.get(ledger_id, 0) for ledger_id, time_ms in closed):
             closed = []
         times = sorted((*created.items(), *closed))
@@ -49,7 +50,14 @@ class LedgerTimes:
         self._earliest_ms = list(accumulate((time for _, time in reversed(times)), min))[::-1]
 
     def allow(self, ledger_id: int, created_ms: int | None) -> bool:
-        """Whether a ledger can have been created then: ids are given out in the order of time."""
+        """Return whether a ledger can have been created at a time, judging by its id.
+
+        Ids ascend with the time of creation.
+
+        Args:
+            ledger_id: Id of the ledger.
+            created_ms: When it was created, ms since the epoch; None: unknown, so it is allowed.
+        """
         if created_ms is None:
             return True
         left = bisect_left(self._ledger_ids, ledger_id)
@@ -63,18 +71,18 @@ class LedgerTimes:
 
 
 def recorded_cluster(user_metadata: Mapping[str, str] | None) -> str | None:
-    """The cluster's name; None if nothing names it, as in a folder or a copy."""
+    """Return the cluster name in user metadata; None in folders and copies, which lack it."""
     return (user_metadata or {}).get(CLUSTER_NAME_KEY) or None
 
 
 def ledger_metadata_of(copy: LedgerCopy) -> LedgerMetadata | None:
-    """What the index object says of the ledger; None if it cannot be read."""
+    """Return the ledger metadata in the index object; None if it cannot be read."""
     ledger = copy.ledger or copy.cut
     return None if ledger is None else ledger.ledger_metadata
 
 
 def bookies_of(copy: LedgerCopy) -> set[str]:
-    """The bookies that had the ledger; none if it was written without BookKeeper."""
+    """Return the bookies that stored the ledger; empty if it was written without BookKeeper."""
     metadata = ledger_metadata_of(copy)
     segments = () if metadata is None else metadata.segments
     bookies = {member for segment in segments for member in segment.ensemble_members}
@@ -87,16 +95,16 @@ def is_foreign(
     own_copies: Collection[LedgerCopy],
     infos: Iterable[LedgerInfo],
 ) -> bool:
-    """Whether something shows that a copy of a ledger is another cluster's.
+    """Return whether there is evidence that a copy belongs to another cluster's ledger.
 
-    Looks only at what is known without a request. If a copy names no bookie, because it was written
-    without any, its times prove nothing: they may be those of its messages.
+    Sends no request. If a copy names no bookie, it was written without BookKeeper, and its times
+    prove nothing: they may be those of its messages.
 
     Args:
         copy: The copy, whose index object is sound.
-        info: What the metadata says of the ledger.
-        own_copies: Copies of the topic's that are surely the cluster's own.
-        infos: What the metadata says of all ledgers of the topic.
+        info: The ledger in the metadata.
+        own_copies: Copies of the topic's ledgers that are certainly the cluster's own.
+        infos: All ledgers of the topic in the metadata.
     """
     clusters = {_cluster_of(each) for each in own_copies} - {None}
     if clusters and _cluster_of(copy) not in {None, *clusters}:
@@ -114,7 +122,8 @@ def is_foreign(
     closed_ms = info.timestamp_ms or created_ms
     is_late = created_ms > closed_ms + _BROKER_CLOCKS_MS
     broker_copies = [each for each in own_copies if bookies_of(each)]
-    # One written without a broker has the times of its messages; so may those of which no copy is.
+    # Ledgers written without a broker have the times of their messages; so may those without a
+    # copy.
     times = LedgerTimes(broker_copies, infos if len(broker_copies) == len(own_copies) else ())
     return is_late or not times.allow(info.ledger_id, created_ms)
 

@@ -1,6 +1,6 @@
-"""The ledgers of a topic as sequences that make each ledger when it is asked for.
+"""Sequences of a topic's ledgers that build each ledger on access.
 
-A topic may have a hundred thousand ledgers, and a read of it may need two of them.
+A topic may have a hundred thousand ledgers, of which a read needs two.
 """
 
 from __future__ import annotations
@@ -23,11 +23,10 @@ class LazySequence(Sequence[_T]):
     """A sequence that is equal to any other of the same items, and pickled as a tuple."""
 
     def _item(self, index: int) -> _T:
-        """The item at a place, from 0."""
+        """Return the item at an index, from 0."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[_T]:
-        """Each item, made anew."""
         return (self._item(index) for index in range(len(self)))
 
     @overload
@@ -37,37 +36,33 @@ class LazySequence(Sequence[_T]):
     def __getitem__(self, key: slice) -> tuple[_T, ...]: ...
 
     def __getitem__(self, key: int | slice) -> _T | tuple[_T, ...]:
-        """An item, or several as a tuple."""
         indices = range(len(self))[key]
         if isinstance(indices, int):
             return self._item(indices)
         return tuple(map(self._item, indices))
 
     def __eq__(self, other: object) -> bool:
-        """Whether the other has the same items."""
         if not isinstance(other, Sequence):
             return NotImplemented
         return len(self) == len(other) and tuple(self) == tuple(other)
 
     def __hash__(self) -> int:
-        """Return the hash of the same items in a tuple."""
         return hash(tuple(self))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the items."""
         return tuple, (list(self),)
 
 
 class LedgerPages(LazySequence[TopicLedger]):
-    """All ledgers of a topic, some to a page. Only the pages used last are kept.
+    """All ledgers of a topic, in pages. Only the pages used last are cached.
 
-    Several threads may ask at once.
+    Safe to use from several threads.
 
     Args:
-        count: How many ledgers there are.
-        page_ledgers: How many there are on each page but the last.
-        read_page: Gives the values of a page, from 0.
-        read_ledger: Makes a ledger of a value and its place.
+        count: The number of ledgers.
+        page_ledgers: The number of ledgers on each page but the last.
+        read_page: Returns the values of a page, from 0.
+        read_ledger: Builds a ledger from a value and its index.
     """
 
     def __init__(
@@ -84,12 +79,11 @@ class LedgerPages(LazySequence[TopicLedger]):
         self._pinned: Mapping[int, TopicLedger] = {}
 
     def pin(self, indices: Sequence[int]) -> tuple[TopicLedger, ...]:
-        """Make some ledgers now, and give them; they stay the same objects."""
+        """Build some ledgers now and return them; later accesses return the same objects."""
         self._pinned = {index: self._item(index) for index in indices}
         return tuple(self._pinned.values())
 
     def __len__(self) -> int:
-        """How many ledgers there are."""
         return self._count
 
     def _item(self, index: int) -> TopicLedger:
@@ -97,7 +91,7 @@ class LedgerPages(LazySequence[TopicLedger]):
             return self._pinned[index]
         number, row = divmod(index, self._page_ledgers)
         page = self._page(number)
-        # Read once: another thread may put the ledger there meanwhile.
+        # Into a variable, because another thread may replace the value by the ledger meanwhile.
         found = page[row]
         if not isinstance(found, TopicLedger):
             found = page[row] = self._read_ledger(found, index)
@@ -105,12 +99,12 @@ class LedgerPages(LazySequence[TopicLedger]):
 
 
 class MappedLedgers(LazySequence[_T]):
-    """Something of each ledger of a topic, but for some.
+    """A value of each ledger of a topic, except for skipped ledgers.
 
     Args:
         ledgers: The ledgers.
-        left_out: Places of those that are left out, ascending.
-        pick: Takes what is wanted of a ledger.
+        skipped: Indices of skipped ledgers, ascending.
+        extract: Returns the value of a ledger.
     """
 
     def __init__(
@@ -124,7 +118,6 @@ class MappedLedgers(LazySequence[_T]):
         self._extract = extract
 
     def __len__(self) -> int:
-        """How many there are."""
         return len(self._ledgers) - len(self._before)
 
     def _item(self, index: int) -> _T:

@@ -1,4 +1,4 @@
-"""Tells ledgers that a live cluster trimmed while they were read from ledgers that are lost."""
+"""A live cluster, to distinguish ledgers that it trimmed during a read from lost ledgers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class LiveCluster:
-    """A live cluster that is asked only about objects that are missing. Can be pickled.
+    """A live cluster that is asked only about missing objects. Can be pickled.
 
     Attributes:
         metadata: The URL of its admin API.
@@ -32,14 +32,14 @@ class LiveCluster:
     topics: frozenset[str]
 
     def for_topic(self, topic: str) -> LiveCluster:
-        """Return the same cluster, to be asked about one topic at most."""
+        """Return the same cluster restricted to at most one topic."""
         return replace(self, topics=self.topics & {topic})
 
     def has_trimmed(self, topic: str, ledger_id: int) -> bool:
-        """Return whether a topic that had a ledger does not have it any more."""
+        """Return whether a topic of `topics` does not have a ledger any more."""
         if topic not in self.topics:
             return False
-        # If the cluster does not answer, the object is still what was missing first.
+        # If the cluster does not answer, the caller reports the missing object.
         with suppress(PulsarOffloadError):
             source = open_metadata_source(self.metadata, options=self.metadata_options)
             newer = source.topic_metadata(TopicName.parse(topic))
@@ -51,13 +51,13 @@ class LiveCluster:
 def explain_missing(
     cluster: LiveCluster | None, find_topic: Callable[[int], str | None]
 ) -> Iterator[None]:
-    """Explain objects that are missing while topics are read.
+    """Replace errors about missing objects by one that says that the ledger was trimmed.
 
-    Retention may delete a ledger between any two requests. Only a live cluster can tell.
+    Retention may delete a ledger between any two requests of a read. Only a live cluster can tell.
 
     Args:
-        cluster: The cluster; None if the metadata is not live: then nothing is explained.
-        find_topic: Returns the topic that has a ledger of this id, if one has.
+        cluster: The cluster; None if the metadata is not live: then errors stay as they are.
+        find_topic: Returns the topic that has a ledger of this id, if any.
 
     Raises:
         TrimmedEntriesError: An object was missing, and the cluster has trimmed its ledger.
@@ -70,7 +70,7 @@ def explain_missing(
         topic = find_topic(error.ledger_id)
         if topic is None or not cluster.has_trimmed(topic, error.ledger_id):
             raise
-        message = "the cluster trimmed the ledger since the topic was opened: open it again"
+        message = "the cluster trimmed the ledger after the topic was opened: open the topic again"
         raise TrimmedEntriesError(
             message, object_key=error.object_key, ledger_id=error.ledger_id
         ) from error
@@ -79,5 +79,5 @@ def explain_missing(
 def explain_missing_in_topic(
     cluster: LiveCluster | None, topic: str
 ) -> AbstractContextManager[None]:
-    """Explain objects that are missing while one topic is read; see `explain_missing`."""
+    """Like `explain_missing`, while one topic is read."""
     return explain_missing(cluster, lambda _: topic)

@@ -1,4 +1,4 @@
-"""Opens the catalog of a bucket, with metadata of any kind."""
+"""`open_catalog`: the catalog of a bucket, with metadata from any source."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ def open_catalog(  # noqa: D417 - the decorator describes the options
 ) -> Catalog:
     """Find the topics of a bucket: one listing, and without metadata each index object.
 
-    With metadata, the index objects of a topic are read when it is asked for, and with them those
-    of ledgers that the metadata of no topic names, which may be newer than it.
+    With metadata, index objects are read topic by topic, on first use. Index objects that the
+    metadata of no topic names, and which may be newer, are read with the first topic.
 
-    Metadata says what the bucket cannot: which of several copies counts, which ledgers should be
-    there and are not, which are still in BookKeeper only, and the schemas. A snapshot is read
-    instead of all that, and the bucket is not listed.
+    Metadata has information that the bucket lacks: which of several copies counts, which ledgers
+    are missing, which are still in BookKeeper only, and the schemas. A catalog snapshot replaces
+    the listing and the metadata: the bucket is not listed.
 
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
@@ -49,10 +49,10 @@ def open_catalog(  # noqa: D417 - the decorator describes the options
     Raises:
         OptionError: An option has a value that is not allowed.
         MissingObjectError: There is no such bucket or folder, or no such snapshot.
-        StorageError: The bucket, or the snapshot, cannot be read.
-        CorruptSnapshotError: The file is not a snapshot.
+        StorageError: The bucket or the snapshot cannot be read.
+        CorruptSnapshotError: The file is not a catalog snapshot.
     """
-    # Refuses values that are not allowed.
+    # The constructor raises for values that are not allowed.
     TopicRequest(**selected_options(OPTIONS, locals()))
     options = CatalogOptions(
         location=Location(

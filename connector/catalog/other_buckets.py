@@ -1,7 +1,8 @@
-"""Ledgers of a topic that were written to another bucket than the one that is read.
+"""Ledgers of a topic that are stored in another bucket than the catalog's.
 
-A cluster's bucket may change, and each ledger keeps the one that it was written to: Pulsar reads it
-from the bucket recorded with the ledger (OffloadDriverMetadata), with its present credentials.
+A cluster's bucket may change, and ledgers stay in the bucket that they were written to. Pulsar
+reads each ledger from the bucket recorded with it (OffloadDriverMetadata), with its current
+credentials.
 """
 
 from __future__ import annotations
@@ -29,16 +30,15 @@ if TYPE_CHECKING:
 
 
 class OtherBuckets:
-    """The buckets that metadata names, each listed when a ledger is first looked for in it.
+    """The buckets that metadata names. Each is listed when a ledger is first looked up in it.
 
     Args:
-        location: The bucket that is read.
-        urls: Where a bucket is, by the name that the metadata has for it. One that is not named
-            here is looked for in the same store, by its name and with the same storage options; a
-            local folder has no such neighbours.
-        known_buckets: Some of them.
-        earlier: The buckets as they were listed before: index objects that were read then are not
-            read again.
+        location: The bucket of the catalog.
+        urls: URLs of buckets, by their names in the metadata. Other buckets are looked up by their
+            name in the same store, with the same storage options; local folders have no other
+            buckets.
+        known_buckets: Buckets that are open already.
+        earlier: The buckets as they were listed before, to reuse the index objects read then.
     """
 
     def __init__(
@@ -57,28 +57,28 @@ class OtherBuckets:
 
     @property
     def opened_copies(self) -> dict[str, tuple[LedgerCopy, ...]]:
-        """The copies whose index objects have been read until now, by the name of the bucket."""
+        """The copies whose index objects have been read so far, by bucket name."""
         found = {name: each for name, each in self._buckets.items() if isinstance(each, Bucket)}
         return self._known_copies | {name: bucket.opened_copies for name, bucket in found.items()}
 
     @property
     def contents(self) -> dict[str, BucketContents]:
-        """All that lies in the buckets that were listed, by the metadata's names for them.
+        """The contents of all listed buckets, by their names in the metadata.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         found = self._buckets.items()
         return {name: bucket.open_all() for name, bucket in found if isinstance(bucket, Bucket)}
 
     def prefetch(self, metadata: TopicMetadata, local_copies: Iterable[LedgerCopy]) -> None:
-        """Read together the index objects that `find` would read one by one.
+        """Read the index objects together that `find` would read one by one.
 
-        `find` says what cannot be read.
+        Errors are ignored: `find` reports them.
 
         Args:
-            metadata: A topic.
-            local_copies: Its copies in the bucket that is read, which are not looked for.
+            metadata: The metadata of a topic.
+            local_copies: The topic's copies in the catalog's bucket, which are not looked up.
         """
         attempts = {
             (copy.name.ledger_id, uuid) for copy in local_copies for uuid in (None, *copy.uuids)
@@ -97,9 +97,10 @@ class OtherBuckets:
                 self._copies(bucket, ids)
 
     def look_again(self, ledgers: Iterable[LedgerInfo]) -> None:
-        """List the buckets in which ledgers may be once more.
+        """List the buckets in which ledgers may be stored once more.
 
-        What cannot be listed has nothing new. One that could not be listed before may be by now.
+        A bucket that cannot be listed has nothing new. One that could not be listed before is tried
+        anew.
         """
         for name in {name for info in ledgers for name in self._candidate_buckets(info)}:
             bucket = self._buckets.get(name)
@@ -111,17 +112,17 @@ class OtherBuckets:
                     self._buckets.pop(name, None)
 
     def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:
-        """The copy of an offloaded ledger of a topic in the bucket that the metadata names.
+        """Return the copy of an offloaded ledger in the bucket that the metadata names.
 
-        If it names none, and the admin API never does, the copy may be in any that the user named.
+        If it names none, as the admin API never does, search all buckets that the user named.
 
         Args:
             topic: The topic or partition.
-            info: What the metadata says of the ledger.
+            info: The ledger in the metadata.
 
         Returns:
-            The copy; what went wrong, if a bucket cannot be read; None if there is no such bucket
-            or no such copy in it.
+            The copy; the error, if a bucket cannot be read; None if there is no such bucket or
+            copy.
         """
         uuids = set() if info.offload is None else set(info.offload.uuids)
         failure = None
@@ -141,7 +142,7 @@ class OtherBuckets:
         return failure
 
     def _candidate_buckets(self, info: LedgerInfo) -> Collection[str]:
-        """Names of the buckets in which a ledger may be."""
+        """Return the names of the buckets in which a ledger may be stored."""
         if info.offload is None:
             return ()
         return self._urls if info.offload.bucket is None else (info.offload.bucket,)
@@ -153,7 +154,7 @@ class OtherBuckets:
         return [] if found is None else found.copies_of(ledger_ids)
 
     def _open_bucket(self, bucket: str) -> Bucket | PulsarOffloadError | None:
-        # Topics are looked up side by side, and a bucket is listed once for all of them.
+        # Topics are looked up concurrently, and a bucket is listed once for all of them.
         with self._lock:
             if bucket not in self._buckets:
                 url = self._urls.get(bucket) or self._neighbour(bucket)

@@ -1,4 +1,4 @@
-"""What a read of some topics will leave out or cannot read, as far as the catalog knows."""
+"""Counts of the ledgers and entries that a read of some topics will lack, as far as known."""
 
 from __future__ import annotations
 
@@ -31,24 +31,24 @@ def count_read_gaps(
     unattributed_errors: Callable[[], list[PulsarOffloadError]],
     salvage: bool,
 ) -> None:
-    """Count what is wrong with topics, and what of them is not offloaded yet or is not known.
+    """Count the faults of topics, and the ledgers that are not offloaded yet or not listed.
 
     Args:
-        bucket: The bucket that the topics were chosen from.
-        source: Its metadata; None if there is none.
+        bucket: The bucket that the topics were selected from.
+        source: Its metadata, or None.
         offloads: The owners of its unfinished offloads.
-        topics: The topics, partitions each by itself.
+        topics: The topics, each partition separately.
         metrics: Receives the counts.
-        requested_ids: Ledger ids that are asked for; what is wrong with others is passed over.
-        unattributed_errors: Returns the errors of ledgers whose topic is not known.
+        requested_ids: Ids of the requested ledgers; faults of other ledgers are ignored.
+        unattributed_errors: Returns the errors of ledgers whose topic is unknown.
         salvage: Whether unsound ledgers are counted instead of raised.
 
     Raises:
-        PulsarOffloadError: A ledger of these topics, or one whose topic is not known, is unsound,
-            and `salvage` is not set.
+        PulsarOffloadError: A ledger of these topics, or one whose topic is unknown, is unsound, and
+            `salvage` is not set.
     """
     tally = Tally(metrics, salvage=salvage)
-    # What the metadata lists is all there is of a topic.
+    # For a topic with metadata, the list of ledgers in the metadata is complete.
     without_metadata = [each for each in topics if each.metadata is None]
     problems = [problem for each in topics for problem in each.problems]
     for error in problems + (unattributed_errors() if without_metadata else []):
@@ -72,10 +72,10 @@ def count_read_gaps(
 
 
 def _doubts(source: MetadataSource, topics: Sequence[TopicLedgers]) -> list[str]:
-    """What the metadata of topics leaves unsure; if there are several, each names its topic."""
+    """Return warnings of the metadata about topics; if there are several, each names its topic."""
     prefixes = tuple(f"{each.topic}: " for each in topics)
     doubts = [each for each in dict.fromkeys(source.warnings) if each.startswith(prefixes)]
-    # What is reported of a single topic has its name before it already.
+    # The report of a single topic starts with its name already.
     return doubts if len(topics) > 1 else [each.removeprefix(prefixes[0]) for each in doubts]
 
 
@@ -86,10 +86,13 @@ def _unfinished(
     tally: Tally,
     requested_ids: range,
 ) -> int:
-    """How many offloads have no index object and may be under way; one between is lost."""
+    """Return the number of offloads without an index object that may still be running.
+
+    One that is followed by a ledger of the same topic cannot be: it is counted as lost.
+    """
     names = [each.name for each in bucket.unfinished]
     unfinished = list(filter(tells_ledger, names))
-    # Without an index object, nothing tells the ledgers of the others.
+    # The names of the other objects contain no ledger id, and their index object is missing.
     running_count = len(names) - len(unfinished)
     if not unfinished:
         return running_count
@@ -97,7 +100,7 @@ def _unfinished(
     sound_ledgers = {
         (copy.topic, copy.name.ledger_id) for copy in copies if copy.ledger is not None
     }
-    # An offload whose topic nothing names may be of any topic that has the ledger.
+    # An offload whose topic nothing names may belong to any topic that has the ledger.
     sound_ledgers |= {(None, ledger_id) for _, ledger_id in sound_ledgers}
     last_ids: dict[TopicName | None, int] = {
         each.topic: max((ledger.ledger_id for ledger in each.ledgers), default=-1)
@@ -116,7 +119,7 @@ def _unfinished(
         if ledger_id not in requested_ids:
             continue
         if ledger_id < last_ids[owner]:
-            message = "the data object is there, its index object is not"
+            message = "the data object exists, but its index object is missing"
             error = MissingObjectError(message, object_key=name.index_name, ledger_id=ledger_id)
             tally.lose(Unit.LEDGER, error)
         else:

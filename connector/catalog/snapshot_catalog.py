@@ -1,4 +1,4 @@
-"""A catalog from a snapshot: what that says of a topic is read when it is asked for."""
+"""A catalog opened from a catalog snapshot, which parses each topic on first use."""
 
 from __future__ import annotations
 
@@ -24,11 +24,10 @@ if TYPE_CHECKING:
 class SnapshotCatalog(Catalog):
     """The topics as they were when the catalog was saved.
 
-    Any method that reads of the snapshot raises `CorruptSnapshotError` if it has something else
-    there than a snapshot has.
+    Any method that reads the snapshot raises `CorruptSnapshotError` if it finds a malformed value.
 
     Args:
-        options: What it is opened with.
+        options: The options of `open_catalog`.
         file: The snapshot.
     """
 
@@ -43,7 +42,7 @@ class SnapshotCatalog(Catalog):
         )
 
     def __repr__(self) -> str:
-        """The URL, and what was found there; reads nothing of any topic."""
+        """Return the URL and the number of topics and ledgers; parses no topic."""
         file = self._file
         return counts_repr(
             self.location,
@@ -54,19 +53,20 @@ class SnapshotCatalog(Catalog):
 
     @property
     def statistics(self) -> str | None:
-        """Where statistics of the topics are, if that was saved."""
+        """The location of the topics' statistics, if it was saved."""
         return self._file.statistics
 
     def refreshed(self) -> Catalog:
-        """The same: a snapshot stays what it is."""
+        """Return the same catalog: a snapshot does not change."""
         return self
 
     def relisted(self) -> Catalog:
-        """The bucket as it is now, with the snapshot's metadata: one listing.
+        """Return the current bucket with the snapshot's metadata: one listing.
 
         Raises:
-            MissingObjectError: There is no such bucket or folder any more.
-            StorageError: The bucket, or an index object, cannot be read.
+            MissingObjectError: The bucket or folder does not exist any more.
+            StorageError: The store refused or failed to list the bucket, or to return an index
+                object.
         """
         listed_at = datetime.now(UTC)
         bucket = Bucket(list_bucket(self.location), self.bucket.opened_copies)
@@ -77,13 +77,13 @@ class SnapshotCatalog(Catalog):
         return set(self._file.topics)
 
     def every_ledger(self) -> list[TopicLedgers]:
-        """The ledgers of all topics."""
+        """Return the ledgers of all topics."""
         return self.ledgers_of(self.topics())
 
     def ledgers_of(self, topics: Sequence[TopicName]) -> list[TopicLedgers]:
-        """The ledgers of each topic."""
+        """Return the ledgers of each topic."""
         return [self._file.ledgers(topic) for topic in topics]
 
     def unattributed_errors(self) -> list[PulsarOffloadError]:
-        """What is wrong with ledgers that may belong to any topic, because nothing names theirs."""
+        """Return the errors of ledgers that may belong to any topic: nothing names theirs."""
         return super().unattributed_errors() if self._file.has_copies_without_topic else []

@@ -1,4 +1,4 @@
-"""A catalog as tables: one row a topic, a ledger, a data block, a zone, or an object."""
+"""A catalog as Arrow tables: one row per topic, ledger, data block, zone or object."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from connector.statistics.zone_files import ZoneFile
 
 Row: TypeAlias = dict[str, Any]
-"""A line of a listing, by column."""
+"""A row of a table, by column name."""
 
 _INTEGER = pa.int64()
 _MAX_INTEGER = 2**63 - 1
@@ -54,10 +54,10 @@ TOPIC_SCHEMA = pa.schema(
     )
     | {"problems": TEXTS}
 )
-"""One row a topic, with all its partitions. `ledgers`, `entries` and `bytes` (of data objects) are
-what can be read of it. Pending ledgers are behind those, in BookKeeper only. Unlisted ledgers are
-in the bucket, but the metadata does not have them as offloaded, for it may be older. Both are null
-without metadata. `unsound` counts what cannot be read, and `problems` say why."""
+"""One row per topic, all partitions together. `ledgers`, `entries` and `bytes` (of data objects)
+count the readable ledgers. Pending ledgers follow those and are in BookKeeper only. Unlisted
+ledgers are in the bucket, but the metadata, which may be older, does not have them as offloaded.
+Both are null without metadata. `unsound` counts what cannot be read, and `problems` say why."""
 
 LEDGER_SCHEMA = pa.schema(
     {
@@ -83,10 +83,11 @@ LEDGER_SCHEMA = pa.schema(
         "problems": TEXTS,
     }
 )
-"""One row a ledger, by ledger id: its state (`connector.catalog.topic_ledgers.LedgerState`); its
-entries (both ends inclusive); bytes of the data object, and of the entries alone, which the
-metadata gives too for a ledger that is not in the bucket; when it was created, closed and
-offloaded; and to where. What is not known is null."""
+"""One row per ledger, ascending by ledger id: its state
+(`connector.catalog.topic_ledgers.LedgerState`), its entries (both ends inclusive), the bytes of the
+data object and of the entries alone, when it was created, closed and offloaded, and to which
+bucket. The metadata has the entries and their bytes even of a ledger that is not in the bucket.
+Unknown values are null."""
 
 BLOCK_SCHEMA = pa.schema(
     {
@@ -101,8 +102,8 @@ BLOCK_SCHEMA = pa.schema(
         "object": pa.string(),
     }
 )
-"""One row a data block: its number in the ledger, from 0, its entries (both ends inclusive), and
-where in the data object it stands, header and padding included."""
+"""One row per data block: its number in the ledger, from 0, its entries (both ends inclusive), and
+its byte range in the data object, including header and padding."""
 
 OBJECT_SCHEMA = pa.schema(
     {
@@ -116,21 +117,21 @@ OBJECT_SCHEMA = pa.schema(
         "modified": _TIME,
     }
 )
-"""One row an object of the bucket: `data` or `index` of a ledger, or of a segment of streaming
-offload (PIP-76), which has no ledger id; `streaming`, which is data of a segment without an index
-object; or `foreign`, whose name no offloader of Pulsar gives."""
+"""One row per object of the bucket. The kind is `data` or `index` for objects of a ledger, or of a
+segment of streaming offload (PIP-76), which has no ledger id. `streaming` is the data of a segment
+without an index object. `foreign` objects have names that no offloader of Pulsar writes."""
 
 
 KNOWN_ZONE_SCHEMA = pa.schema(
     [each for each in ZONE_SCHEMA if each.name != "keys"] + [pa.field("is_current", pa.bool_())]
 )
-"""One row a zone, by topic, ledger id and entry: what statistics know of it
-(`connector.statistics.zones`), but for the filter of its keys; and whether its object is the one
-that is read, in the version that the bucket has. Zones of others are never looked at."""
+"""One row per zone, by topic, ledger id and entry: the recorded statistics
+(`connector.statistics.zones`) without the filter of its keys, and whether the zone belongs to the
+object that is read, in the version in the bucket. Reads ignore zones of other objects."""
 
 
 def counted_topics(topics: Iterable[TopicName]) -> str:
-    """How many topics there are, a partitioned one counted once; and how many partitions, if any.
+    """Return the number of topics and partitions in words; a partitioned topic counts once.
 
     Example:
         >>> counted_topics(map(TopicName.parse, ["a", "b-partition-0", "b-partition-1"]))
@@ -143,16 +144,16 @@ def counted_topics(topics: Iterable[TopicName]) -> str:
 
 
 def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
-    """The topics, in `TOPIC_SCHEMA`.
+    """Return the topics, in `TOPIC_SCHEMA`.
 
     Args:
         catalog: The catalog.
         topic: Names or globs; None: all.
 
     Raises:
-        OptionError: Something that is given as `topic` is not a name or glob.
+        OptionError: A value of `topic` is not a name or glob.
         TopicNotFoundError: A name or glob selects no topic.
-        PulsarOffloadError: The metadata, or an index object, cannot be read.
+        PulsarOffloadError: The metadata or an index object cannot be read.
     """
     partitions: dict[str, list[TopicLedgers]] = {}
     for each in _selected(catalog, topic):
@@ -162,7 +163,7 @@ def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
 
 
 def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
-    """The ledgers of topics, in `LEDGER_SCHEMA`; arguments and errors are as in `topics_table`."""
+    """Return the ledgers of topics, in `LEDGER_SCHEMA`; see `topics_table`."""
     rows = [
         _ledger_row(each, ledger) for each in _selected(catalog, topic) for ledger in each.states
     ]
@@ -170,7 +171,7 @@ def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
 
 
 def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
-    """The data blocks of topics, in `BLOCK_SCHEMA`; arguments and errors as in `topics_table`."""
+    """Return the data blocks of topics, in `BLOCK_SCHEMA`; see `topics_table`."""
     rows = [
         row
         for each in _selected(catalog, topic)
@@ -181,7 +182,7 @@ def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
 
 
 def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
-    """The objects of the bucket, in `OBJECT_SCHEMA`; arguments and errors as in `topics_table`.
+    """Return the objects of the bucket, in `OBJECT_SCHEMA`; see `topics_table`.
 
     With `topic`, only objects of ledgers of these topics.
     """
@@ -207,19 +208,19 @@ def zones_table(
     statistics: str | os.PathLike[str],
     topic: str | Sequence[str] | None = None,
 ) -> pa.Table:
-    """The zones that statistics know of topics, in `KNOWN_ZONE_SCHEMA`.
+    """Return the zones in statistics of topics, in `KNOWN_ZONE_SCHEMA`.
 
-    Warns with `UnusedStatisticsWarning` if a file of them cannot be used.
+    Warns with `UnusedStatisticsWarning` if a file of the statistics cannot be used.
 
     Args:
         catalog: The catalog.
-        statistics: Folder or URL of the statistics, reached by the options of the catalog.
-        topic: Names or globs; None: all topics that statistics know, whether they are in the
-            catalog or not.
+        statistics: Folder or URL of the statistics, opened with the storage options of the catalog.
+        topic: Names or globs; None: all topics in the statistics, whether they are in the catalog
+            or not.
 
     Raises:
-        OptionError: Something that is given as `topic` is not a name or glob; or `statistics` is
-            not a folder or URL.
+        OptionError: A value of `topic` is not a name or glob, or `statistics` is not a folder or
+            URL.
         TopicNotFoundError: A name or glob selects no topic.
         PulsarOffloadError: The metadata, an index object or the statistics cannot be read.
     """
@@ -250,11 +251,11 @@ TABLES: Mapping[str, Callable[[Catalog, str | Sequence[str] | None], pa.Table]] 
     "blocks": blocks_table,
     "objects": objects_table,
 }
-"""Every table of the catalog alone, by name."""
+"""Every table that needs the catalog alone, by name."""
 
 
 def table_of(rows: Iterable[Row], schema: pa.Schema) -> pa.Table:
-    """Rows as a table; what UTF-8 cannot hold, as in names of files, becomes a question mark."""
+    """Return rows as a table. Characters that UTF-8 cannot encode become question marks."""
     return pa.Table.from_pylist([_encodable(row) for row in rows], schema)
 
 
@@ -294,7 +295,7 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
 
 
 def _zones_of(file: ZoneFile, ledgers: pa.Table, objects: DataObjects) -> list[pa.Table]:
-    """The zones of some ledgers of a file, in `KNOWN_ZONE_SCHEMA`."""
+    """Return the zones of some ledgers of a file, in `KNOWN_ZONE_SCHEMA`."""
     columns = KNOWN_ZONE_SCHEMA.names[:-1]
     parts = []
     for groups, rows in file.row_groups_of(ledgers):
@@ -308,12 +309,12 @@ def _zones_of(file: ZoneFile, ledgers: pa.Table, objects: DataObjects) -> list[p
 
 
 def _storable(number: int) -> int:
-    """The number, as far as a column reaches: nothing bounds what hostile ledgers add up to."""
+    """Return a number, at most the maximum of a column: sums over hostile ledgers are unbounded."""
     return min(number, _MAX_INTEGER)
 
 
 def problems_of(topic: TopicLedgers) -> list[str]:
-    """What of a topic cannot be read, in words."""
+    """Return the reasons why parts of a topic cannot be read, in words."""
     lost = [problem for ledger in topic.ledgers for problem in _lost_entries(ledger)]
     return [*map(str, topic.problems), *lost]
 
@@ -348,7 +349,7 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
 
 
 def _read_row(ledger: OpenLedger) -> Row:
-    """What the index object of a ledger says."""
+    """Return the columns that come from the index object of a ledger."""
     metadata = ledger.ledger_metadata
     return {
         "first_entry_id": 0,
@@ -415,5 +416,5 @@ def _object_row(
 
 
 def _optional_time(milliseconds: int | None) -> datetime | None:
-    """A time of Pulsar's, which writes 0 if it knows none."""
+    """Return a time that Pulsar recorded; it records 0 for an unknown time."""
     return time_of(milliseconds) if milliseconds else None

@@ -1,9 +1,10 @@
-"""Which copies in a bucket may be a topic's: their index objects are read, and no others.
+"""The copies in a bucket that may belong to a topic, reading as few index objects as possible.
 
-Those are the copies of the ledgers that the topic's metadata lists, whatever their uuid; and
-strays, which the metadata of no topic names. A stray may be newer than the metadata, or of a topic
-that the metadata does not know. A bucket that is as its metadata says has no strays. For a topic
-without metadata, only index objects say what it has, and all of them are read.
+With metadata, these are the copies of the ledgers that the topic's metadata lists, whatever their
+uuid, and the strays. A *stray* is a copy that the metadata of no topic names. It may be newer than
+the metadata, or belong to a topic that the metadata does not know. A bucket that matches its
+metadata has no strays. Without metadata, only index objects name the topic of a ledger, so all of
+them are read.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
     CopiesByTopic = Mapping[AnyTopic | None, list[LedgerCopy]]
 
 _MAX_STRAYS_READ: Final = 16
-"""Up to so many strays are read; only for more, other namespaces are listed to spare that."""
+"""Up to so many strays are read directly; for more, listing other namespaces first is cheaper."""
 
 
 class TopicCopies:
-    """The copies of each topic, of a bucket as it was listed. Several threads may ask at once.
+    """The copies of each topic in a bucket as it was listed. Safe to use from several threads.
 
     Args:
         bucket: The bucket.
-        source: What the topics' cluster knows of them; None if nothing is known.
+        source: The metadata of the topics' cluster, or None.
     """
 
     def __init__(self, bucket: Bucket, source: MetadataSource | None) -> None:
@@ -49,18 +50,18 @@ class TopicCopies:
         self._bucket_copies: tuple[object, CopiesByTopic] = (None, {})
 
     def find_by_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
-        """The copies of a topic that has metadata; those of one ledger from the newest on.
+        """Return the copies of a topic that has metadata; those of one ledger newest first.
 
-        They are the copies that name the topic, and those that the metadata names, even if they
-        name another topic or none. If the metadata lists a ledger and no offload of it, its copies
-        that name no topic count too: no other topic of the cluster has a ledger of this id.
+        These are copies that name the topic, and copies that the metadata names, even if they name
+        another topic or none. If the metadata lists a ledger without an offload, copies of it that
+        name no topic count too: no other topic of the cluster has a ledger of this id.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         topic, ledger_ids = metadata.topic, {info.ledger_id for info in metadata.ledgers}
         without_offload = {info.ledger_id for info in metadata.ledgers if info.offload is None}
-        # Segments need not name their topic, and the admin API does not name segments.
+        # Segments need not name their topic, and the admin API does not return their uuids.
         without_uuids = without_offload | {
             info.ledger_id for info in metadata.ledgers if info.offload and not info.offload.uuids
         }
@@ -80,10 +81,10 @@ class TopicCopies:
         return [each.with_topic(topic) for each in found]
 
     def find_in_bucket(self, topic: TopicName) -> list[LedgerCopy]:
-        """The copies of a topic that has no metadata: all in the bucket that name it.
+        """Return the copies of a topic that has no metadata: all that name it.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         contents = self._bucket.open_all()
         if self._bucket_copies[0] is not contents:
@@ -91,36 +92,36 @@ class TopicCopies:
         return self._bucket_copies[1].get(topic, [])
 
     def stray_topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
-        """The topics that are named by copies which the metadata of no topic names.
+        """Return the topics that strays name.
 
         Args:
-            namespaces: Those whose topics are looked for; None: all.
+            namespaces: Namespaces whose topics are wanted; None: all.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         self._narrow_strays(namespaces)
         return {topic for topic in self._copies_of_strays() if isinstance(topic, TopicName)}
 
     def strays_without_topic(self) -> list[LedgerCopy]:
-        """The copies that name no topic, of those that the metadata of no topic names.
+        """Return the strays that name no topic.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         return self._copies_of_strays().get(None, [])
 
     def segment_ledgers(self, topic: TopicName) -> int:
-        """Return how many ledgers the segments of a topic's scalable successor have (Pulsar 5.0).
+        """Return the number of ledgers of a topic's scalable successor (Pulsar 5.0).
 
-        They are counted among the copies that the metadata of no topic names, for no metadata names
-        those of segments.
+        A successor stores its messages in segments, whose ledgers no metadata names: they are
+        strays.
 
         Args:
             topic: A topic or partition.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         strays = self._copies_of_strays()
         counted_strays, counts = self._segment_ledgers
@@ -133,10 +134,10 @@ class TopicCopies:
         return counts[topic.base]
 
     def treat_all_as_strays(self) -> bool:
-        """Take every copy for a stray from now on; gives whether that changes anything.
+        """Treat every copy as a stray from now on; return whether this adds strays.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         self._bucket.open_all()
         with self._lock:
@@ -145,16 +146,16 @@ class TopicCopies:
             return is_new
 
     def prefetch(self, metadata: Iterable[TopicMetadata | None]) -> list[LedgerCopy]:
-        """Read together all index objects that topics take, which each would read by itself.
+        """Read the index objects of several topics together, instead of topic by topic.
 
         Args:
-            metadata: The metadata of each topic; None for one that has none.
+            metadata: The metadata of each topic; None for a topic without metadata.
 
         Returns:
-            The copies, by ledger id, then from the newest to the oldest.
+            The copies, ascending by ledger id, then newest first.
 
         Raises:
-            StorageError: An index object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an index object.
         """
         entries = list(metadata)
         if any(each is None for each in entries):
@@ -170,10 +171,10 @@ class TopicCopies:
         return self._stray_copies[1]
 
     def _narrow_strays(self, namespaces: Collection[str] | None) -> None:
-        """Find out which attempts the metadata of topics names; the others are strays.
+        """Remove the attempts that the metadata of topics names from the strays.
 
-        To list the topics of other namespaces takes time, and rights that a reader of one need not
-        have. So they are asked about only if that spares more.
+        Listing the topics of other namespaces takes time, and permissions that a reader of one
+        namespace need not have. They are listed only if that avoids more reads.
         """
         with self._lock:
             if self._source is None or self._is_narrowed:
@@ -192,7 +193,7 @@ class TopicCopies:
         try:
             named = source.named_attempts(namespaces, most_topics=len(self._strays))
         except PulsarOffloadError:
-            # Index objects say what the metadata does not.
+            # Strays are then attributed by their index objects alone.
             return
         self._strays = frozenset(
             name for name in self._strays if (name.ledger_id, name.uuid) not in (named or ())
@@ -200,7 +201,7 @@ class TopicCopies:
 
 
 def _by_topic(copies: Iterable[LedgerCopy]) -> CopiesByTopic:
-    """Copies of each topic's ledgers, in their order; under None, those that name no topic."""
+    """Group copies by topic and keep their order; None groups those that name no topic."""
     grouped: dict[AnyTopic | None, list[LedgerCopy]] = defaultdict(list)
     for copy in copies:
         grouped[copy.topic].append(copy)

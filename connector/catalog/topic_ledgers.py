@@ -1,14 +1,14 @@
-"""One topic: what its cluster says of its ledgers, against what lies in the bucket.
+"""The ledgers of one topic: its metadata compared with the contents of the bucket.
 
 Without metadata, every ledger in the bucket that names the topic is one of its ledgers. If a ledger
-lies there under several uuids, the newest copy whose index object is sound is taken (the index
-object is written last). With metadata, its list of ledgers is the topic, and the copy is the one
-whose uuid it names.
+has several copies with different uuids, the newest copy with a sound index object counts (the index
+object is written last). With metadata, its list of ledgers is the topic, and the copy with the uuid
+in the metadata counts.
 
 The bucket may have a ledger that the metadata, which may be older, does not have as offloaded. Such
-a ledger is not read, and always reported: it is `UNKNOWN`, whether the metadata does not list it,
-or lists it as open, as closed in BookKeeper, or as being offloaded. (Damaged copies of a closed one
-do not count: it is in BookKeeper, and reported for that.)
+a ledger is not read but always reported as `UNKNOWN`. The metadata may not list it at all, or list
+it as open, as closed in BookKeeper, or as being offloaded. (Damaged copies of a closed ledger do
+not count: it is reported for being in BookKeeper only.)
 """
 
 from __future__ import annotations
@@ -40,33 +40,34 @@ if TYPE_CHECKING:
 
 
 class LedgerState(StrEnum):
-    """Where a ledger of a topic is."""
+    """Where a ledger of a topic is stored."""
 
     OFFLOADED = "offloaded"
-    """In the bucket; BookKeeper's copy was deleted, or nothing is known of it."""
+    """In the bucket. BookKeeper's copy was deleted, or nothing is known of it."""
     BOTH = "both"
     """In the bucket and in BookKeeper."""
     BOOKKEEPER = "bookkeeper"
     """Closed, and in BookKeeper only."""
     OFFLOADING = "offloading"
-    """In BookKeeper; an offload was begun, and did not complete until now."""
+    """In BookKeeper. An offload was started and has not completed so far."""
     OPEN = "open"
-    """Still being written, in BookKeeper."""
+    """In BookKeeper, and still being written."""
     EMPTY = "empty"
     """Closed without an entry, so never offloaded."""
     MISSING = "missing"
-    """Offloaded according to the metadata, but its objects are not there."""
+    """Offloaded according to the metadata, but its objects are missing."""
     UNSOUND = "unsound"
-    """In the bucket, and cannot be read, or is not what the metadata says."""
+    """In the bucket, but it cannot be read or contradicts the metadata."""
     TRIMMED = "trimmed"
-    """In the bucket, and older than the topic's first ledger: retention took it from the topic."""
+    """In the bucket, but older than the topic's first ledger: retention removed it from the topic.
+    """
     UNKNOWN = "unknown"
-    """In the bucket, and not an offloaded ledger of the topic by its metadata, which may be older
+    """In the bucket, but not an offloaded ledger of the topic by its metadata, which may be older
     than the offload."""
 
     @property
     def is_readable(self) -> bool:
-        """Whether the topic has the ledger, and the bucket has it whole."""
+        """Whether the topic has the ledger and the bucket has a sound copy of it."""
         return self in {LedgerState.OFFLOADED, LedgerState.BOTH}
 
     @property
@@ -76,26 +77,26 @@ class LedgerState(StrEnum):
 
     @property
     def is_lost(self) -> bool:
-        """Whether the topic has the ledger, and it can be read nowhere."""
+        """Whether the topic has the ledger but it cannot be read anywhere."""
         return self in {LedgerState.MISSING, LedgerState.UNSOUND}
 
     @property
     def is_stray(self) -> bool:
-        """Whether it lies in the bucket, and is not the topic's."""
+        """Whether it is in the bucket but not a ledger of the topic."""
         return self in {LedgerState.TRIMMED, LedgerState.UNKNOWN}
 
 
 @dataclass(frozen=True)
 class TopicLedger:
-    """One ledger, from both sides.
+    """One ledger in the metadata and in the bucket.
 
     Attributes:
         ledger_id: BookKeeper ledger id.
-        state: Where it is.
-        info: What the metadata says of it; None without metadata, or if it does not list it.
-        copy: The copy in the bucket that counts; None if there is none.
-        others: Further copies, newest first.
-        error: Why it cannot be read, if the topic cannot be read without it.
+        state: Where it is stored.
+        info: The ledger in the metadata; None without metadata, or if it does not list the ledger.
+        copy: The copy in the bucket that counts, or None.
+        others: Additional copies, newest first.
+        error: Why it cannot be read, if the topic is incomplete without it.
     """
 
     ledger_id: int
@@ -107,7 +108,7 @@ class TopicLedger:
 
     @property
     def entries(self) -> int | None:
-        """How many entries it has, by its index object, else by the metadata."""
+        """The number of entries by its index object, else by the metadata."""
         if self.copy is not None and self.copy.ledger is not None:
             return self.copy.ledger.entry_count
         return self.info.entries if self.info else None
@@ -120,15 +121,15 @@ class TopicLedgers:
     Attributes:
         topic: The topic, with its partition.
         ledgers: Sound offloaded ledgers, ascending by ledger id; one copy each.
-        problems: Why the topic is not whole: ledgers that have no sound copy, and with metadata
-            also those that are not there, or only in BookKeeper with offloaded ones behind them.
-        cut: Ledgers with nothing wrong but that their data objects are cut.
-        states: Every ledger that the metadata or the bucket has of the topic, ascending.
-        unread: Those of them that are not among `ledgers`.
-        metadata: What its cluster says; None if nothing is known.
-        metadata_error: Why that cannot be read, if it is there.
-        segment_ledgers: How many ledgers the bucket has of the scalable topic that continues this
-            one since Pulsar 5.0.
+        problems: Why the topic is incomplete: ledgers without a sound copy. With metadata, also
+            ledgers that are missing, or only in BookKeeper although later ones are offloaded.
+        cut: Ledgers whose only fault is that their data objects are too short.
+        states: Every ledger of the topic in the metadata or the bucket, ascending.
+        unread: Those of `states` that are not among `ledgers`.
+        metadata: The metadata of its cluster, or None.
+        metadata_error: Why the metadata cannot be read, if it exists.
+        segment_ledgers: The number of ledgers in the bucket of the scalable topic that continues
+            this topic since Pulsar 5.0.
     """
 
     topic: TopicName
@@ -142,27 +143,28 @@ class TopicLedgers:
     segment_ledgers: int = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        """Pickled by its fields, for `data` follows from them."""
+        """Return the fields to pickle, without `data`, which follows from them."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def data(self) -> tuple[Ledger, ...]:
-        """What has to be known of each of `ledgers` to read its entries.
+        """The data of each of `ledgers`, from which its entries are read.
 
-        It is kept, for every read of the topic needs it, and ledgers may be made anew each time.
+        It is cached: every read of the topic needs it, and `ledgers` may build its items on each
+        access.
         """
         return tuple(ledger.data for ledger in self.ledgers)
 
     def with_metadata_error(self, error: PulsarOffloadError) -> TopicLedgers:
-        """The same topic, whose metadata cannot be read, so that it may not be whole."""
+        """Return the topic with the error that its metadata cannot be read."""
         return replace(self, problems=(error, *self.problems), metadata_error=error)
 
     @property
     def substitutes(self) -> tuple[OpenLedger, ...]:
-        """Other copies, sound and as the metadata says, of ledgers whose own copy cannot be read.
+        """Other sound copies, which match the metadata, of ledgers whose own copy cannot be read.
 
-        As far as is known, they are of the same ledger; but another cluster may have one of the
-        same id and size. Only salvaging takes them.
+        As far as known they are copies of the same ledger, but another cluster may have a ledger of
+        the same id and size. Only salvaging reads them.
         """
         lost = [
             (each, each.info)
@@ -188,9 +190,9 @@ class TopicLedgers:
 
     @property
     def own_copies(self) -> list[LedgerCopy]:
-        """The copies that are there as the metadata says, uuid and all, by ledger id.
+        """The copies that match the metadata including the uuid, ascending by ledger id.
 
-        They are surely of the cluster that the metadata is of.
+        They certainly belong to the cluster that the metadata is from.
         """
         return [
             each.copy
@@ -201,7 +203,7 @@ class TopicLedgers:
 
     @property
     def missing(self) -> list[LedgerInfo]:
-        """What the metadata says of ledgers whose objects are not there, though they should be."""
+        """Ledgers of the metadata whose objects should exist but are missing."""
         return [
             each.info
             for each in self.unread
@@ -215,8 +217,8 @@ class TopicLedgers:
     def unproven(self) -> list[LedgerInfo]:
         """`missing`, and ledgers in segments that the metadata does not name.
 
-        A segment that was written after the bucket was listed does not show by its absence: the
-        last one that was found seems to have the rest of the ledger.
+        A segment that was written after the bucket was listed cannot be seen to be missing: the
+        last segment that was found seems to have the rest of the ledger.
         """
         unnamed = [
             each.info
@@ -230,7 +232,7 @@ class TopicLedgers:
         return self.missing + unnamed
 
     def salvaged(self) -> TopicLedgers:
-        """The same topic, to be read as far as its data objects go."""
+        """Return the topic with truncated and substitute ledgers among its ledgers."""
         found = {ledger.ledger_id: ledger for ledger in (*self.cut, *self.substitutes)}
         ledgers = self.ledgers
         if found:
@@ -240,10 +242,10 @@ class TopicLedgers:
         return replace(self, ledgers=ledgers, problems=lost, cut=())
 
     def without_broker_ledgers(self) -> TopicLedgers:
-        """The same topic up to the first ledger that is not read of a bucket, and has entries.
+        """Return the topic up to the first ledger that is read from brokers instead of the bucket.
 
-        Brokers have all that is behind: what is in BookKeeper only, and what was offloaded since
-        the metadata was read.
+        Brokers serve everything from there on: ledgers in BookKeeper only, and ledgers that were
+        offloaded after the metadata was read.
         """
         listed_ledgers = [each for each in self.unread if each.info is not None]
         broker_ledger_ids = [
@@ -269,9 +271,10 @@ class TopicLedgers:
 
     @property
     def pending(self) -> tuple[TopicLedger, ...]:
-        """Ledgers that are not offloaded yet, behind all that are.
+        """Ledgers that are not offloaded yet and follow all offloaded ones.
 
-        Those without entries do not count, nor does the open one if it is not known to have any.
+        Ledgers without entries are left out, and so is the open one unless it is known to have
+        entries.
         """
         return tuple(
             each
@@ -283,26 +286,26 @@ class TopicLedgers:
 
     @property
     def unknown(self) -> tuple[TopicLedger, ...]:
-        """Ledgers in the bucket that the metadata does not have as offloaded: it may be older.
+        """Ledgers in the bucket that the metadata, which may be older, does not have as offloaded.
 
-        Those that are older than its first ledger do not count, for retention explains them.
+        Ledgers older than the first of the metadata are left out, because retention explains them.
         """
         return tuple(each for each in self.unread if each.state is LedgerState.UNKNOWN)
 
 
 def topic_with_ledger(topics: Iterable[TopicLedgers], ledger_id: int) -> str | None:
-    """Return the topic whose metadata lists a ledger; None if there is none."""
+    """Return the topic whose metadata lists a ledger, or None."""
     known = ((each.topic, each.metadata) for each in topics)
     found = (str(topic) for topic, metadata in known if metadata and metadata.has(ledger_id))
     return next(found, None)
 
 
 def from_bucket(topic: TopicName, copies: Iterable[LedgerCopy]) -> TopicLedgers:
-    """The topic as the bucket shows it.
+    """Return a topic as the bucket shows it.
 
     Args:
         topic: The topic.
-        copies: All copies of its ledgers; those of one ledger from the newest to the oldest.
+        copies: All copies of its ledgers; those of one ledger newest first.
     """
     return _topic_from_states(
         topic,
@@ -318,14 +321,13 @@ def from_metadata(
     copies: Iterable[LedgerCopy],
     find_elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
 ) -> TopicLedgers:
-    """The topic as its metadata lists it.
+    """Return a topic as its metadata lists it.
 
     Args:
-        metadata: What its cluster says.
-        copies: All copies of its ledgers in the bucket; those of one ledger from the newest to the
-            oldest.
-        find_elsewhere: Finds an offloaded ledger that is not in the bucket, where the metadata says
-            it was written to; gives what went wrong if that cannot be read.
+        metadata: The metadata of its cluster.
+        copies: All copies of its ledgers in the bucket; those of one ledger newest first.
+        find_elsewhere: Finds an offloaded ledger that is not in the bucket, in the bucket that the
+            metadata names. Returns the error if that cannot be read.
     """
     copies_by_ledger = dict(_by_ledger(copies))
     ledgers = [
@@ -363,7 +365,7 @@ def _by_ledger(copies: Iterable[LedgerCopy]) -> Iterator[tuple[int, Sequence[Led
 
 
 def _ledger_from_copies(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
-    """A ledger of which only the bucket knows."""
+    """Return a ledger that only the bucket has."""
     chosen = next((copy for copy in copies if copy.ledger is not None), copies[0])
     others = tuple(copy for copy in copies if copy is not chosen)
     state = LedgerState.OFFLOADED if chosen.ledger is not None else LedgerState.UNSOUND
@@ -376,7 +378,7 @@ def _offloaded(
     copies: Sequence[LedgerCopy],
     find_elsewhere: Callable[[LedgerInfo], LedgerCopy | PulsarOffloadError | None],
 ) -> TopicLedger:
-    """A ledger of the metadata with the copy that it names, if it says that there is one."""
+    """Return a ledger of the metadata with the copy that the metadata names, if any."""
     ledger_id, offload = info.ledger_id, info.offload
     copies = join_shares(copies, info)
     not_offloaded = TopicLedger(ledger_id, LedgerState.BOOKKEEPER, info, others=tuple(copies))
@@ -401,14 +403,13 @@ def _offloaded(
     if error is None and not offload.uuids:
         error = _ambiguity(topic, info, copies)
     if offload.complete is None and error is not None:
-        # What is there may be half of an offload that is under way.
+        # The object may be one half of an offload that is still running.
         return not_offloaded
     state = _offloaded_state(error, is_in_bookkeeper=offload.bookkeeper_deleted is False)
     return TopicLedger(ledger_id, state, info, chosen, others, error)
 
 
 def _offloaded_state(error: PulsarOffloadError | None, *, is_in_bookkeeper: bool) -> LedgerState:
-    """Where an offloaded ledger is that the metadata lists."""
     if isinstance(error, MissingObjectError):
         return LedgerState.MISSING
     if error is not None:
@@ -422,33 +423,33 @@ def _missing(
     others: Sequence[LedgerCopy],
     cause: PulsarOffloadError | None,
 ) -> PulsarOffloadError:
-    message = "the ledger is offloaded, says the metadata, and its index object is not there"
+    message = "the metadata says that the ledger is offloaded, but its index object is missing"
     if cause is not None:
         message = f"{message}: {cause}"
     sound = next((copy for copy in others if copy.ledger is not None), None)
     if sound is not None:
-        message = f"{message}; there is another copy, under the uuid {sound.name.uuid}"
+        message = f"{message}; there is another copy with the uuid {sound.name.uuid}"
     key = next((each.index_name for each in named_pairs(topic, info)), None)
     return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
 
 
 def _sound(topic: TopicName, info: LedgerInfo, copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
-    """The copies that can be read, and are of the ledger by all that is known of it."""
+    """Return the copies that can be read and match the metadata of the ledger."""
     return [copy for copy in copies if copy.ledger and _objection(topic, info, copy) is None]
 
 
 def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOffloadError | None:
-    """Why a copy cannot be read as a ledger of the topic."""
+    """Return why a copy cannot be read as a ledger of the topic; None if it can."""
     if copy.data is None and copy.cut is None and isinstance(copy.error, MissingObjectError):
-        message = "the ledger is offloaded, says the metadata, and its data object is not there"
+        message = "the metadata says that the ledger is offloaded, but its data object is missing"
         key = copy.error.object_key
         return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
     if copy.ledger is None:
         return copy.error
     if copy.topic != topic:
         message = (
-            f"the metadata of {topic} names this ledger, which is there under the name of another"
-            f" topic, {copy.topic}"
+            f"the metadata of {topic} names this ledger, but its index object names another topic,"
+            f" {copy.topic}"
         )
         return CorruptIndexError(message, object_key=copy.name.index_name, ledger_id=info.ledger_id)
     return _contradiction(info, copy.ledger)
@@ -457,7 +458,7 @@ def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOf
 def _ambiguity(
     topic: TopicName, info: LedgerInfo, copies: Sequence[LedgerCopy]
 ) -> PulsarOffloadError | None:
-    """The error if copies are of different ledgers, as of two clusters, and no uuid says which."""
+    """Return an error if the copies are of different ledgers (two clusters) and no uuid decides."""
     metadata_by_uuid = {
         copy.name.uuid: copy.ledger.ledger_metadata
         for copy in _sound(topic, info, copies)
@@ -466,19 +467,19 @@ def _ambiguity(
     if len({each.serialize() for each in metadata_by_uuid.values()}) <= 1:
         return None
     message = (
-        f"the bucket has {len(metadata_by_uuid)} different ledgers under this id, and the metadata"
-        " does not say which uuid counts"
+        f"the bucket has {len(metadata_by_uuid)} different ledgers with this id, and the metadata"
+        " does not name the uuid of one of them"
     )
     return CorruptMetadataError(message, ledger_id=info.ledger_id)
 
 
 def _contradiction(info: LedgerInfo, ledger: OpenLedger) -> PulsarOffloadError | None:
-    """The error if an index object contradicts the metadata, which leaves numbers out at times."""
+    """Return an error if an index object contradicts the metadata, which may lack numbers."""
     for what, expected, actual in (
         ("entries", info.entries, ledger.entry_count),
         ("bytes", info.size_bytes, ledger.length_bytes),
     ):
-        # A ledger of empty entries has no bytes, and so says an index whose writer did not count.
+        # 0 bytes are not compared: ledgers of empty entries have none, and some writers record 0.
         if expected and actual and expected != actual:
             message = f"{actual} {what} by its index object, {expected} by the metadata"
             return CorruptIndexError(
@@ -488,9 +489,9 @@ def _contradiction(info: LedgerInfo, ledger: OpenLedger) -> PulsarOffloadError |
 
 
 def _lacks_objects(ledger: TopicLedger) -> bool:
-    """Whether more objects of a ledger than were found may explain why it cannot be read.
+    """Return whether objects that were not found may explain why a ledger cannot be read.
 
-    If nothing names its segments, one that was not found shows as entries that are in none.
+    If nothing names its segments, a segment that was not found shows as missing entries.
     """
     is_shared = ledger.copy is not None and ledger.copy.is_shared
     return isinstance(ledger.error, MissingObjectError) or (
@@ -501,15 +502,15 @@ def _lacks_objects(ledger: TopicLedger) -> bool:
 def _not_offloaded(
     metadata: TopicMetadata, info: LedgerInfo, ledger: TopicLedger, last_offloaded: int
 ) -> TopicLedger:
-    """The state of a ledger that is not offloaded according to the metadata.
+    """Return the state of a ledger that is not offloaded according to the metadata.
 
     Pulsar offloads the oldest ledgers first, so such ledgers are the end of the topic, unless an
-    offload failed. It is an error if offloaded ledgers are behind one.
+    offload failed. If offloaded ledgers follow one, that is an error.
     """
-    # If the bucket has it nevertheless, that came later: an open ledger is never offloaded.
+    # If the bucket has it nevertheless, the metadata is older: open ledgers are never offloaded.
     newer = next(iter(_sound(metadata.topic, info, ledger.others)), None)
     if newer is None and _is_open(metadata, info):
-        # A damaged copy shows that too, and otherwise its messages would not be reported at all.
+        # A damaged copy shows that too; otherwise its messages would not be reported at all.
         newer = next(iter(ledger.others), None)
     is_after_offloaded = info.ledger_id > last_offloaded
     if newer is not None and (is_after_offloaded or info.entries == 0):
@@ -522,19 +523,19 @@ def _not_offloaded(
     state = LedgerState.BOOKKEEPER if info.offload is None else LedgerState.OFFLOADING
     if is_after_offloaded:
         return replace(ledger, state=state)
-    message = "the ledger is only in BookKeeper, and ledgers behind it are offloaded"
+    message = "the ledger is only in BookKeeper, although later ledgers are offloaded"
     if newer is not None:
         message = (
-            f"the ledger is only in BookKeeper, says the metadata, and ledgers behind it are"
-            f" offloaded; the bucket has it under the uuid {newer.name.uuid}, so the metadata may"
-            " be older"
+            f"the metadata says that the ledger is only in BookKeeper, although later ledgers are"
+            f" offloaded; the bucket has it with the uuid {newer.name.uuid}, so the metadata may be"
+            " outdated"
         )
     error = MissingObjectError(message, ledger_id=info.ledger_id)
     return replace(ledger, state=state, error=error)
 
 
 def _is_open(metadata: TopicMetadata, info: LedgerInfo) -> bool:
-    """Whether a ledger is still being written: the last of a topic, which has no numbers yet."""
+    """Return whether a ledger is still being written: the last of a topic, without numbers."""
     is_last = info.ledger_id == metadata.last_ledger_id
     return is_last and info.timestamp_ms is None and metadata.terminated_position is None
 
@@ -553,13 +554,13 @@ def build_topic(
     states: Sequence[TopicLedger],
     unread: Sequence[TopicLedger],
 ) -> TopicLedgers:
-    """A topic of its ledgers, with what is wrong with those that are not read.
+    """Return a topic with its ledgers and the errors of those that are not read.
 
     Args:
         topic: The topic or partition.
-        ledgers: Those that are read, ascending.
-        states: All of them.
-        unread: The others.
+        ledgers: The ledgers that are read, ascending.
+        states: All ledgers.
+        unread: The ledgers of `states` that are not read.
     """
     cut = (
         each.copy.cut

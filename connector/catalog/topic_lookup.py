@@ -1,8 +1,8 @@
-"""Metadata and buckets → the ledgers of topics, whatever the cluster does between two requests.
+"""The ledgers of topics, from metadata and buckets, while the cluster keeps changing both.
 
 The buckets are listed before the metadata is read, and the cluster may offload and trim in between.
-A ledger is missing only if it was looked for after its metadata was read, and a live cluster, asked
-once more, still lists it.
+A ledger counts as missing only if it was looked up after its metadata was read and a live cluster,
+asked once more, still lists it.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
     Answer: TypeAlias = TopicMetadata | FormatError | None
-    """The metadata of a topic; why it is malformed; None if nothing is known of the topic."""
+    """The metadata of a topic; the error, if it is malformed, or None."""
 
 _CONCURRENT_TOPICS: Final = 8
 _MAX_ROUNDS: Final = 10
-"""After so many looks at topics whose ledgers come and go between them, that is an error."""
+"""How often topics whose ledgers appear or vanish are compared anew before that is an error."""
 
 
 class TopicLookup:
-    """Finds the ledgers of topics. Several threads may ask at once.
+    """Looks up the ledgers of topics. Safe to use from several threads.
 
     Args:
         bucket: The bucket.
-        source: Where the metadata is read; None if there is none.
+        source: The metadata, or None.
         copies: The copies of each topic in the bucket.
-        other_buckets: Other buckets.
+        other_buckets: Other buckets that metadata names.
     """
 
     def __init__(
@@ -57,11 +57,11 @@ class TopicLookup:
         self._other_buckets = other_buckets
 
     def find(self, topics: Sequence[TopicName]) -> list[TopicLedgers]:
-        """Return the ledgers of each topic; several topics are looked up side by side.
+        """Return the ledgers of each topic; several topics are looked up concurrently.
 
         Raises:
-            StorageError: The metadata, or an index object, cannot be read; or ledgers came and went
-                faster than they could be looked for.
+            StorageError: The metadata or an index object cannot be read, or ledgers changed faster
+                than they could be looked up.
         """
         found: dict[TopicName, TopicLedgers] = {}
         with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
@@ -76,8 +76,8 @@ class TopicLookup:
                 unproven = {topic: each.unproven for topic, each in compared.items()}
                 doubtful = {topic: pending[topic] for topic in pending if unproven[topic]}
                 if doubtful:
-                    # One look for all topics: it may be a listing. Another thread may have found
-                    # the same before, so that nothing is new; it is still to be compared.
+                    # One request for all topics, because it may be a listing. The comparison is
+                    # repeated even if nothing is new: another thread may have found it before.
                     self._look_again(unproven)
                     again = executor.map(self._compare, *_columns(doubtful))
                     compared |= zip(doubtful, again, strict=True)
@@ -86,9 +86,7 @@ class TopicLookup:
                 if not pending:
                     return [found[topic] for topic in topics]
         changed = ", ".join(map(str, pending))
-        message = (
-            f"the ledgers of {changed} changed faster than they could be looked for: try again"
-        )
+        message = f"the ledgers of {changed} changed faster than they could be looked up: try again"
         raise StorageError(message)
 
     def _read_metadata(self, topic: TopicName, *, again: bool = False) -> Answer:
@@ -98,7 +96,7 @@ class TopicLookup:
             return error
 
     def _compare(self, topic: TopicName, metadata: Answer) -> TopicLedgers:
-        """Compare the metadata of a topic with what the buckets are known to have."""
+        """Compare the metadata of a topic with the known contents of the buckets."""
         if metadata is None:
             found = from_bucket(topic, self._copies.find_in_bucket(topic))
         elif isinstance(metadata, FormatError):
@@ -116,7 +114,7 @@ class TopicLookup:
     def _changed(
         self, executor: ThreadPoolExecutor, compared: dict[TopicName, TopicLedgers]
     ) -> dict[TopicName, Answer]:
-        """Ask a live cluster for topics that lack ledgers; return those that it has changed."""
+        """Ask a live cluster about topics that lack ledgers; return those that it has changed."""
         missing = {topic: each.missing for topic, each in compared.items() if each.missing}
         if self._source is None or not self._source.is_live:
             return {}
@@ -132,7 +130,7 @@ class TopicLookup:
         }
 
     def _look_again(self, unproven: Mapping[TopicName, Sequence[LedgerInfo]]) -> None:
-        """Look for ledgers of topics in all buckets once more."""
+        """Look up ledgers of topics in all buckets once more."""
         ledgers = [(topic, info) for topic, infos in unproven.items() for info in infos]
         names = [named_pairs(*each) for each in ledgers]
         self._bucket.look_again({name for each in names for name in each} if all(names) else None)

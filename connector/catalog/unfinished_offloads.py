@@ -1,4 +1,4 @@
-"""Offloads that have a data object and no index object: whose they are, as far as it is known."""
+"""The topics of unfinished offloads, which have a data object and no index object."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 class UnfinishedOffloads:
-    """What the user metadata of data objects says; each object is asked once.
+    """The user metadata of data objects without an index object. Each object is requested once.
 
     Args:
-        location: Where they lie.
+        location: The bucket of the objects.
     """
 
     def __init__(self, location: Location) -> None:
@@ -28,11 +28,11 @@ class UnfinishedOffloads:
         self._user_metadata: dict[PairName, Mapping[str, str] | None] = {}
 
     def topic(self, name: PairName) -> AnyTopic | None:
-        """The topic of an unfinished offload; None if nothing names it.
+        """Return the topic of an unfinished offload; None if nothing names it.
 
         Raises:
-            MissingObjectError: The data object is not there any more.
-            StorageError: It cannot be asked for.
+            MissingObjectError: The data object does not exist any more.
+            StorageError: The store refused, or all attempts failed.
         """
         managed_ledger = (self.user_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY)
         try:
@@ -41,14 +41,14 @@ class UnfinishedOffloads:
             return None
 
     def user_metadata(self, name: PairName) -> Mapping[str, str] | None:
-        """The user metadata of the data object of an unfinished offload.
+        """Return the user metadata of the data object of an unfinished offload.
 
         Returns:
             The metadata, names in lower case; None if the store keeps none.
 
         Raises:
-            MissingObjectError: The data object is not there any more.
-            StorageError: It cannot be asked for.
+            MissingObjectError: The data object does not exist any more.
+            StorageError: The store refused, or all attempts failed.
         """
         if name not in self._user_metadata:
             self._user_metadata[name] = self._location.user_metadata(name.data_name)

@@ -359,7 +359,7 @@ def test_empty_bucket_has_no_topics(folder: Folder) -> None:
     assert catalog.topics() == []
     with pytest.raises(
         TopicNotFoundError,
-        match=rf"no offloaded topic .*orders', nor any other; nothing lies at {folder.path}$",
+        match=rf"no offloaded topic .*orders', nor any other; there is nothing at {folder.path}$",
     ):
         catalog.select("orders")
 

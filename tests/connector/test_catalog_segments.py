@@ -307,7 +307,7 @@ def test_without_metadata_user_metadata_names_the_topic(monkeypatch: pytest.Monk
     more = [(30, [entry("30:0"), entry("30:1")])]
     with streamed(found, offload(more)) as topic:
         catalog = open_catalog(topic.bucket.url)
-        with pytest.raises(CorruptIndexError, match="nothing tells which topic") as caught:
+        with pytest.raises(CorruptIndexError, match="nothing names the topic") as caught:
             topic.read(catalog)
         assert caught.value.object_key is not None
         assert salvaged(topic, catalog) == (
@@ -339,7 +339,10 @@ def test_segments_that_have_more_than_the_closed_ledger_are_told() -> None:
     size_bytes = sum(map(len, entries[:7]))
     before = Part(ledger_id, entries, closed_ms=None)
     found = named_in([before, Part(ledger_id, entries[5:7], 5, 7, size_bytes)])
-    with streamed(found) as topic, pytest.raises(CorruptIndexError, match="different numbers"):
+    with (
+        streamed(found) as topic,
+        pytest.raises(CorruptIndexError, match="disagree about its number"),
+    ):
         topic.read()
 
 
@@ -514,7 +517,7 @@ def test_a_catalog_shows_the_ledgers_of_segments(monkeypatch: pytest.MonkeyPatch
     with streamed(found) as topic:
         assert "0 ledgers, with metadata" in repr(topic.catalog())
         assert "0 topics, 2 ledgers" in repr(open_catalog(topic.bucket.url))
-        assert "topic not known" in open_catalog(topic.bucket.url)._repr_html_()
+        assert "topic unknown" in open_catalog(topic.bucket.url)._repr_html_()
         with pytest.raises(TopicNotFoundError, match="3 segments of streaming offload"):
             open_topic(topic.bucket.url, "other", catalog=topic.catalog())
         monkeypatch.setattr(Location, "user_metadata", lambda *_: told)

@@ -78,7 +78,7 @@ def test_salvaging_reads_another_copy_and_says_so(bucket: OwnedBucket) -> None:
         bucket.copy_ledger(ledger, OTHER_UUID)
         bucket.delete(ledger.data_object.name, ledger.index_object.name)
 
-    with pytest.raises(MissingObjectError, match="another copy, under the uuid"):
+    with pytest.raises(MissingObjectError, match="another copy with the uuid"):
         dataset(bucket)
     rows, told = read(dataset(bucket, on_corruption="salvage"))
 

@@ -266,15 +266,15 @@ def test_interrupted_save_leaves_the_old_snapshot(
 @pytest.mark.parametrize("path", ["catalog.json", "catalog", "folder/", "memory://catalog.json.gz"])
 def test_name_of_no_snapshot_is_refused(path: str) -> None:
     """By its name a snapshot is told from a folder of metadata."""
-    with pytest.raises(OptionError, match=r"ends with \.json\.gz"):
+    with pytest.raises(OptionError, match=r"must end with \.json\.gz"):
         open_catalog(str(GOLDEN / SMALL / "objects")).save(path)
 
 
 @pytest.mark.parametrize(
     ("bound", "said"),
     [
-        ("MAX_SNAPSHOT_BYTES", r"takes \d{5,} bytes, and a snapshot has 100 at most"),
-        ("MAX_SNAPSHOT_VALUES", r"takes \d{4,} values, and a snapshot has 100 at most"),
+        ("MAX_SNAPSHOT_BYTES", r"takes \d{5,} bytes, but a snapshot may have at most 100"),
+        ("MAX_SNAPSHOT_VALUES", r"takes \d{4,} values, but a snapshot may have at most 100"),
     ],
 )
 def test_catalog_that_no_snapshot_can_hold_is_refused(

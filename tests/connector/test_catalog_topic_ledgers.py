@@ -185,7 +185,7 @@ def test_gap_that_the_bucket_fills_is_an_error_that_says_so(
     topic = reconciled(changed(**{f"ledger_{ledger_id}": change}))
     (problem,) = topic.problems
     copy = copies()[ledger_id - 14]
-    assert f"the bucket has it under the uuid {copy.name.uuid}" in problem.message
+    assert f"the bucket has it with the uuid {copy.name.uuid}" in problem.message
     assert topic.states[ledger_id - 14].others == (copy,)
     assert topic.salvaged().problems == (problem,)
     assert ledger_id not in [ledger.ledger_id for ledger in topic.salvaged().ledgers]
@@ -208,7 +208,7 @@ def test_ledger_under_the_name_of_another_topic() -> None:
     topic = reconciled(changed(), there)
     (problem,) = topic.problems
     assert isinstance(problem, CorruptIndexError)
-    assert f"under the name of another topic, {other}" in problem.message
+    assert f"its index object names another topic, {other}" in problem.message
     assert states(topic)[18] == "unsound"
     assert [each.ledger_id for each in topic.salvaged().ledgers] == [14, 15, 16, 17, 19, 20, 21]
 

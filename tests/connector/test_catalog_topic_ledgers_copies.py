@@ -138,7 +138,7 @@ def test_copies_of_two_clusters_are_ambiguous_where_no_uuid_is_told() -> None:
     (problem,) = topic.problems
     assert isinstance(problem, CorruptMetadataError)
     assert problem.ledger_id == _ID
-    assert problem.message.startswith("the bucket has 2 different ledgers under this id")
+    assert problem.message.startswith("the bucket has 2 different ledgers with this id")
     assert _ledger(topic).state == LedgerState.UNSOUND
     # Neither one that is under another topic's name nor one that cannot be read makes a doubt.
     elsewhere = replace(foreign, topic=TopicName.parse("another"))
@@ -174,13 +174,13 @@ def test_missing_ledger_is_told_with_all_that_is_known() -> None:
     assert problem.ledger_id == _ID
     assert problem.object_key == replace(sound.name, uuid=OTHER_UUID).index_name
     assert problem.message == (
-        "the ledger is offloaded, says the metadata, and its index object is not there: refused;"
-        f" there is another copy, under the uuid {sound.name.uuid}"
+        "the metadata says that the ledger is offloaded, but its index object is missing: refused;"
+        f" there is another copy with the uuid {sound.name.uuid}"
     )
     (alone,) = _topic(_info()).problems
     assert alone.object_key is None
     assert alone.message == (
-        "the ledger is offloaded, says the metadata, and its index object is not there"
+        "the metadata says that the ledger is offloaded, but its index object is missing"
     )
 
 
@@ -191,7 +191,7 @@ def test_missing_ledger_is_told_with_all_that_is_known() -> None:
             told(golden()[_COPY]),
             replace(golden()[_COPY], topic=TopicName.parse("another")),
             (
-                f"the metadata of {TOPIC} names this ledger, which is there under the name of"
+                f"the metadata of {TOPIC} names this ledger, but its index object names"
                 " another topic, persistent://public/default/another"
             ),
         ),

@@ -168,7 +168,7 @@ def test_a_wrong_place_is_told_apart_from_an_empty_one(command: str, tmp_path: P
     (above / "bucket").mkdir(parents=True)
     (above / "page.html").write_text("<html></html>")
 
-    assert f"note: nothing lies at {empty}\n" in run(command, str(empty)).stderr
+    assert f"note: there is nothing at {empty}\n" in run(command, str(empty)).stderr
     ends = OK if command == "topics" else FOUND
     told = run(command, str(above), ends=ends).stderr
     assert (

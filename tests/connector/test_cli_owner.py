@@ -201,7 +201,7 @@ def test_cost_by_the_metadata(tmp_path: Path) -> None:
     assert rest["data"]["requests"] == whole["data"]["requests"] - 1
     assert rest["data"]["bytes"] == whole["data"]["bytes"] - trimmed_bytes
     assert asked["data"] == rest["data"]
-    assert "says the metadata" in run("cost", *topic, *known, ends=STORAGE).stderr
+    assert "the metadata says" in run("cost", *topic, *known, ends=STORAGE).stderr
 
 
 def test_cost_of_opening_a_snapshot_is_none(tmp_path: Path) -> None:

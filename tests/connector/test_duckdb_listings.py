@@ -274,7 +274,7 @@ def test_damage_is_told_in_the_table(tmp_path: Path) -> None:
             con, "select state, problems[1] from pulsar_ledgers() where len(problems) > 0"
         )
         assert row[0] == "unsound"
-        assert "its data object is not" in row[1]
+        assert "its data object is missing" in row[1]
         assert all_of(con, "select topic, unsound from pulsar_topics() where unsound > 0") == [
             (CHUNKED.name, 1)
         ]

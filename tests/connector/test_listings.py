@@ -203,7 +203,7 @@ def test_states_of_ledgers(bucket: OwnedBucket) -> None:
         closed.ledger_id: "bookkeeper",
     }
     assert rows[16]["uuid"] == missing.uuid
-    assert "index object is not there" in rows[16]["problems"][0]
+    assert "index object is missing" in rows[16]["problems"][0]
     assert (rows[16]["entries"], rows[16]["entry_bytes"]) == (7, missing.length_bytes)
     assert [rows[16]["bytes"], rows[21]["bytes"]] == [None, None]
     assert rows[17]["bytes"] == cut.data_object.stat().st_size - 1

@@ -183,7 +183,7 @@ def test_options_of_the_metadata_of_messages(tmp_path: Path) -> None:
     broken = source(bucket.objects, **options)
     # A stream may begin before what is missing, and Spark asks for its columns in the same way.
     assert broken.schema() == typed
-    with pytest.raises(FileNotFoundError, match="says the metadata"):
+    with pytest.raises(FileNotFoundError, match="the metadata says"):
         broken.reader(typed)
     assert source(bucket.objects, **options, failOnDataLoss="false").schema() == typed
 
@@ -205,7 +205,7 @@ def test_listing_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     states = {row["ledger_id"]: row["state"] for row in ledgers.collect()}
     assert states == {**dict.fromkeys(range(14, 22), "both"), 16: "missing", 62: "open"}
     problems = ledgers.where("size(problems) > 0").select("problems").collect()
-    assert "index object is not there" in problems[0]["problems"][0]
+    assert "index object is missing" in problems[0]["problems"][0]
     objects = listing(spark, bucket.objects, "objects")
     counted = objects.groupBy("kind").count().orderBy("kind").collect()
     assert [tuple(row) for row in counted] == [("data", 29), ("index", 28)]

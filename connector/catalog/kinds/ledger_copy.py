@@ -1,7 +1,7 @@
-"""What a bucket has of a ledger, whatever kind of objects holds it.
+"""Protocols for the copies of ledgers that a bucket holds, whatever kind of objects holds them.
 
-A bucket holds pairs of an index object and a data object. Once its index object is read, a pair
-says which ledgers it has copies of.
+A bucket holds pairs of an index object and a data object. The index object says which ledgers the
+pair has copies of.
 """
 
 from __future__ import annotations
@@ -25,33 +25,33 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 class StoredObjects(Protocol):
-    """Objects in a bucket, of which the index object was read."""
+    """Objects in a bucket whose index object was read."""
 
     if TYPE_CHECKING:
         # Fields of dataclasses, which would take properties of a base class for their defaults.
         @property
         def index(self) -> ObjectInfo:
-            """The index object, as it was listed; the first one, if there are several."""
+            """The index object as it was listed; the first one, if there are several."""
 
         @property
         def data(self) -> ObjectInfo | None:
-            """Its data object, as it was listed; None if there is none."""
+            """Its data object as it was listed, or None."""
 
         @property
         def topic(self) -> AnyTopic | None:
-            """The topic that they belong to; None if nothing names it."""
+            """The topic that the objects belong to; None if nothing names it."""
 
         @property
         def error(self) -> PulsarOffloadError | None:
-            """What is wrong with them; None if they are sound."""
+            """Why the objects are unsound; None if they are sound."""
 
         @property
         def objects(self) -> tuple[ObjectInfo, ...]:
-            """All objects, index objects before their data objects."""
+            """All objects; index objects come before their data objects."""
 
 
 class StoredPair(StoredObjects, Protocol):
-    """An index object that was read, and its data object."""
+    """An index object that was read, with its data object."""
 
     @property
     def name(self) -> PairName:
@@ -59,19 +59,19 @@ class StoredPair(StoredObjects, Protocol):
 
     @property
     def copies(self) -> Sequence[LedgerCopy]:
-        """What it has of each ledger; none if nothing says which ledgers it has."""
+        """The pair's copy of each ledger; empty if the index object names no ledger."""
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
-        """Return whether a later listing shows the same sound objects."""
+        """Return whether a later listing shows the same objects and they are sound."""
 
     def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> StoredPair:
-        """Return the pair with the versions of a later listing, which shows the same objects."""
+        """Return the pair with the object versions of a later listing of the same objects."""
 
 
 class LedgerCopy(StoredObjects, Protocol):
-    """One copy of a ledger in a bucket: one pair of objects, or its shares of several pairs.
+    """One copy of a ledger in a bucket: one pair of objects, or shares of several pairs.
 
-    Kinds inherit from it what follows from the pairs of a copy.
+    Implementations inherit the properties that follow from the pairs of a copy.
     """
 
     if TYPE_CHECKING:
@@ -82,38 +82,38 @@ class LedgerCopy(StoredObjects, Protocol):
 
         @property
         def pairs(self) -> Sequence[StoredPair]:
-            """The pairs of objects that hold it, in the order of its entries."""
+            """The pairs of objects that hold the copy, in the order of its entries."""
 
         @property
         def ledger(self) -> OpenLedger | None:
-            """The ledger, if its objects are there and sound."""
+            """The ledger, if its objects exist and are sound."""
 
         @property
         def cut(self) -> OpenLedger | None:
-            """The ledger, if it is not sound and can be read as far as its data objects go."""
+            """The readable part of an unsound ledger, up to where its data objects end."""
 
         @property
         def is_shared(self) -> bool:
             """Whether its objects may hold other ledgers too, as segments do.
 
-            Then they need not name their topic, objects that were not found may have more of the
-            ledger, and they are needed as long as any of their ledgers is.
+            Shared objects need not name their topic, and objects that were not found may hold more
+            of the ledger. They are needed as long as any of their ledgers is.
             """
 
         @property
         def data_bytes(self) -> int | None:
-            """Bytes of data objects that it takes; None if there is none."""
+            """Bytes that the copy occupies in data objects; None if there is no data object."""
 
         @property
         def stored_bytes(self) -> int:
-            """Bytes of objects that it alone takes."""
+            """Bytes of objects that only this copy occupies."""
 
         @property
         def extra_bytes(self) -> int:
             """Bytes of its data object after those that its index object describes."""
 
         def with_topic(self, topic: AnyTopic) -> LedgerCopy:
-            """Return the copy as one of a topic, if only the metadata can name its topic."""
+            """Return the copy with this topic, if its objects do not name one."""
 
     @property
     def uuids(self) -> set[UUID]:
@@ -122,19 +122,22 @@ class LedgerCopy(StoredObjects, Protocol):
 
     @property
     def modified(self) -> datetime | None:
-        """When the last of its index objects, which are written last, was written."""
+        """When the last of its index objects was written; None if a time is unknown.
+
+        Writers write the index object last.
+        """
         times = [each.modified for each in self.index_objects]
         known = [each for each in times if each is not None]
         return max(known) if len(known) == len(times) else None
 
     @property
     def index_objects(self) -> tuple[ObjectInfo, ...]:
-        """The objects that are read to open it."""
+        """The objects that opening the ledger reads."""
         return tuple(each.index for each in self.pairs)
 
     @property
     def may_lack_entries(self) -> bool:
-        """Whether its writer lost entries, or may have."""
+        """Whether its writer lost entries, or may have lost some."""
         parts = () if self.ledger is None else self.ledger.parts
         return any(each.may_lack_entries for each in parts)
 
@@ -145,7 +148,7 @@ def objects_of(index: ObjectInfo, data: ObjectInfo | None) -> tuple[ObjectInfo, 
 
 
 def age_rank(name: PairName, index: ObjectInfo) -> tuple[datetime, str]:
-    """Greater for what was written later; the uuid decides between copies of the same time."""
+    """Return a sort key that is greater for pairs written later; the uuid breaks ties."""
     return index.modified or _LONG_AGO, str(name.uuid)
 
 
@@ -155,7 +158,10 @@ def are_same(
     later_index: ObjectInfo,
     later_data: ObjectInfo | None,
 ) -> bool:
-    """Whether two listings surely show the same two objects; data objects may not be there."""
+    """Return whether two listings certainly show the same index and data object.
+
+    Data objects may be missing from both. Without a time of modification, the answer is False.
+    """
     versions = object_versions(index, data)
     same = (index, data) == (later_index, later_data)
     same = same and versions.agrees_with(object_versions(later_index, later_data))
@@ -163,5 +169,5 @@ def are_same(
 
 
 def object_versions(index: ObjectInfo, data: ObjectInfo | None) -> ObjectVersions:
-    """The versions of a ledger's two objects, as they were listed."""
+    """Return the versions of a pair's objects, as they were listed."""
     return ObjectVersions(index.version, None if data is None else data.version)

@@ -1,4 +1,4 @@
-"""What the catalog asks of each kind of objects that hold ledgers."""
+"""The protocol of a kind of objects that hold ledgers."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _Copy = TypeVar("_Copy", bound="LedgerCopy")
 
 
 class NamedObject(NamedTuple):
-    """What the name of an object says."""
+    """The parts of an object's name."""
 
     name: PairName
-    """Names of the pair that it belongs to."""
+    """Names of the pair that the object belongs to."""
     is_index: bool
-    """Whether it is the index object; else it is the data object."""
+    """Whether it is the index object; otherwise it is the data object."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotPair:
-    """What every catalog snapshot has of a pair, whatever its kind."""
+    """The fields that a catalog snapshot has of every pair, whatever its kind."""
 
     location: Location
     index: ObjectInfo
@@ -42,27 +42,27 @@ class SnapshotPair:
 
 
 class SnapshotForm(Protocol[_Name_contra, _Copy]):
-    """The form in which catalog snapshots have the copies of a kind."""
+    """The JSON form of a kind's copies in catalog snapshots."""
 
     def to_json(self, copy: _Copy) -> dict[str, Any]:
-        """Return what a catalog snapshot has of a copy beyond `SnapshotPair`."""
+        """Return the fields that a catalog snapshot has of a copy besides `SnapshotPair`."""
 
     def from_json(self, value: dict[str, Any], name: _Name_contra, pair: SnapshotPair) -> _Copy:
-        """Read what `to_json` returned.
+        """Read the value that `to_json` returned.
 
         Raises:
-            CorruptSnapshotError: The copy would be neither sound nor in error; or another error, if
-                the value is not what `to_json` returns.
+            CorruptSnapshotError: The copy would be neither sound nor in error. Other errors are
+                raised if the value does not have the form that `to_json` returns.
         """
 
 
 class ObjectKind(Protocol[_Name, _Copy]):
-    """One kind of objects. `connector.catalog.kinds.registry` has the list of all kinds.
+    """One kind of objects. `connector.catalog.kinds.registry` lists all kinds.
 
     Attributes:
-        title: What wrote its objects, in words.
-        unit: What one pair of them is, in words.
-        name_type: The class of the names of its pairs, which no other kind has.
+        title: The writer of its objects, for messages.
+        unit: The noun for one pair of its objects, for messages.
+        name_type: The class of the names of its pairs; no other kind uses it.
     """
 
     title: str
@@ -71,10 +71,10 @@ class ObjectKind(Protocol[_Name, _Copy]):
 
     @property
     def snapshot_form(self) -> SnapshotForm[_Name, _Copy] | None:
-        """Its form in catalog snapshots; None if they have none for it."""
+        """Its form in catalog snapshots; None if they cannot hold it."""
 
     def parse(self, object_name: str) -> NamedObject | None:
-        """Read the name of an object; None if it is none of this kind."""
+        """Parse the name of an object; return None if it is not of this kind."""
 
     def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[_Name]:
         """Return the names of the pairs of this kind that metadata names for a ledger."""
@@ -82,25 +82,25 @@ class ObjectKind(Protocol[_Name, _Copy]):
     def read(
         self, location: Location, name: _Name, *, index: ObjectInfo, data: ObjectInfo | None
     ) -> StoredPair:
-        """Read the index object of a pair, and find out which copies the pair has.
+        """Read the index object of a pair and the copies that the pair has.
 
         Args:
-            location: Where the objects are.
+            location: The bucket of the objects.
             name: Names of the objects.
             index: The index object, as it was listed.
-            data: The data object likewise; None if there is none.
+            data: The data object, as it was listed, or None.
 
         Raises:
-            StorageError: An object cannot be read for a reason that lies in the store.
+            StorageError: The store refused or failed to return an object.
         """
 
     def join_shares(self, copies: Sequence[_Copy], info: LedgerInfo | None) -> Sequence[LedgerCopy]:
-        """Put together the shares of one ledger that several pairs of this kind have.
+        """Join the shares of one ledger that several pairs of this kind have.
 
         Args:
-            copies: What each pair has of the ledger, from the newest on.
-            info: What the metadata says of the ledger; None: all pairs may be of the ledger.
+            copies: The share of each pair, newest first.
+            info: The ledger in the metadata; None: all pairs may belong to the ledger.
 
         Returns:
-            The copy of the pairs that count, if there are any, then what each other pair has.
+            The joined copy, if any pairs belong together, then the shares of all other pairs.
         """

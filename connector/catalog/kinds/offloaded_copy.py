@@ -1,7 +1,7 @@
 """Copies of ledgers in offloaded objects (PIP-17): one pair of objects for each offload attempt.
 
-The managed-ledger name comes from the ledger's custom metadata in the index, else from the user
-metadata of the object.
+The managed-ledger name comes from the ledger's custom metadata in the index object, else from the
+user metadata of the object.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class OffloadedCopy(LedgerCopy):
-    """One offload attempt of one ledger, as it lies in the bucket: a pair, and the copy it has.
+    """One offload attempt of one ledger in the bucket: both a pair and the copy that it has.
 
     Attributes:
         name: Names of its objects.
         index: The index object, as it was listed.
-        data: The data object likewise; None if there is none.
+        data: The data object, as it was listed, or None.
         topic: The topic that it belongs to; None if nothing names it.
-        ledger: The ledger, if both objects are there and the index object is sound.
-        error: What is wrong with it otherwise.
-        cut: The ledger, if all that is wrong with it is that its data object is cut.
+        ledger: The ledger, if both objects exist and the index object is sound.
+        error: Why there is no `ledger`.
+        cut: The ledger, if its only fault is that its data object is too short.
     """
 
     name: LedgerObjectName
@@ -67,17 +67,17 @@ class OffloadedCopy(LedgerCopy):
 
     @property
     def pairs(self) -> tuple[OffloadedCopy]:
-        """Itself."""
+        """The attempt itself."""
         return (self,)
 
     @property
     def copies(self) -> tuple[OffloadedCopy]:
-        """Itself."""
+        """The attempt itself."""
         return (self,)
 
     @property
     def data_bytes(self) -> int | None:
-        """Bytes of its data object; None if there is none."""
+        """Bytes of its data object, or None."""
         return None if self.data is None else self.data.size_bytes
 
     @property
@@ -98,11 +98,11 @@ class OffloadedCopy(LedgerCopy):
         return max(0, self.data.size_bytes - self.ledger.index.data_object_length_bytes)
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
-        """Return whether a later listing shows the same sound objects."""
+        """Return whether a later listing shows the same objects and they are sound."""
         return self.ledger is not None and are_same(self.index, self.data, index, data)
 
     def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> OffloadedCopy:
-        """Return the copy with the versions of a later listing, which shows the same objects."""
+        """Return the copy with the object versions of a later listing of the same objects."""
         ledger, versions = self.ledger, object_versions(index, data)
         if ledger is None or ledger.versions == versions:
             return self
@@ -110,7 +110,7 @@ class OffloadedCopy(LedgerCopy):
         return replace(self, index=index, data=data, ledger=ledger)
 
     def with_topic(self, topic: AnyTopic) -> OffloadedCopy:
-        """Return the same copy: without a topic of its own it is not sound."""
+        """Return the same copy: without a topic of its own it is unsound."""
         del topic
         return self
 
@@ -119,7 +119,7 @@ class _OffloadedCopyForm:
     """The form of these copies in catalog snapshots (a `SnapshotForm`)."""
 
     def to_json(self, copy: OffloadedCopy) -> dict[str, Any]:
-        """Return what a catalog snapshot has of the index object."""
+        """Return the fields that a catalog snapshot has of the index object."""
         ledger = copy.ledger or copy.cut
         if ledger is None:
             return {"block": None, "cut_bytes": None}
@@ -134,7 +134,7 @@ class _OffloadedCopyForm:
     def from_json(
         self, value: dict[str, Any], name: LedgerObjectName, pair: SnapshotPair
     ) -> OffloadedCopy:
-        """Read what `to_json` returned.
+        """Read the value that `to_json` returned.
 
         Raises:
             CorruptSnapshotError: The copy would be neither sound nor in error.
@@ -157,7 +157,7 @@ class _OffloadedCopyForm:
         else:
             is_whole = None not in (ledger, data, topic) and value["cut_bytes"] is None
         if not is_whole:
-            # It would be left out without a word.
+            # Without an error, reads would skip the ledger silently.
             message = f"{name.index_name} is neither sound nor in error"
             raise CorruptSnapshotError(message)
         sound, cut = (ledger, None) if error is None else (None, ledger)
@@ -173,7 +173,7 @@ class OffloadedObjects:
     name_type = LedgerObjectName
 
     def parse(self, object_name: str) -> NamedObject | None:
-        """Read the name of an object; None if it is none of this kind."""
+        """Parse the name of an object; return None if it is not of this kind."""
         parsed = parse_object_name(object_name)
         if parsed is None or parsed.is_streaming:
             return None
@@ -201,7 +201,7 @@ class OffloadedObjects:
         managed_ledger = None
         try:
             ledger = OffloadedLedger.open(location, name, versions=object_versions(index, data))
-            # A ledger whose data object is cut has a topic too.
+            # Set before the size check, so that a truncated ledger has a topic too.
             managed_ledger = ledger.index.ledger_metadata.managed_ledger_name
             if data is not None:
                 cut = ledger.cut_at(data.size_bytes)
@@ -218,16 +218,16 @@ class OffloadedObjects:
             except FormatError as cause:
                 error = cause.located(object_key=name.index_name, ledger_id=name.ledger_id)
         if data is None and error is None:
-            message = f"the index object is there, its data object is not{OR_DELETION}"
+            message = f"the index object exists, but its data object is missing{OR_DELETION}"
             error = MissingObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
         if topic is None and error is None:
-            message = "nothing tells which topic the ledger belongs to"
+            message = "neither the index object nor its user metadata names the topic of the ledger"
             error = CorruptIndexError(message, object_key=name.index_name, ledger_id=name.ledger_id)
         return OffloadedCopy(name, index, data, topic, None if error else ledger, error, cut)
 
     def join_shares(
         self, copies: Sequence[OffloadedCopy], info: LedgerInfo | None
     ) -> Sequence[OffloadedCopy]:
-        """Return the same copies: each is one of the whole ledger."""
+        """Return the same copies: each is a copy of the whole ledger."""
         del info
         return copies

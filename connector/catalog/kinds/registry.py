@@ -1,4 +1,4 @@
-"""The kinds of objects that hold ledgers: a new kind has its line in `KINDS`."""
+"""The list of all kinds of objects that hold ledgers: add a new kind to `KINDS`."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
 KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (StreamedSegments(), OffloadedObjects())
-"""In the order in which they are asked what metadata names: the last takes what no other does."""
+"""The order in which kinds are asked for a ledger's pairs: the last accepts what no other does."""
 
 
 def parse_name(object_name: str) -> NamedObject | None:
-    """Read the name of an object.
+    """Parse the name of an object.
 
     Args:
         object_name: Its name, without the prefix of the bucket's URL.
 
     Returns:
-        What the name says; None for an object of no known kind.
+        The parts of the name; None for an object of no known kind.
     """
     # Most objects are of the last kind.
     for kind in reversed(KINDS):
@@ -50,10 +50,10 @@ def named_pairs(topic: TopicName, info: LedgerInfo) -> list[PairName]:
 
 
 def unattributed_error(copy: LedgerCopy) -> CorruptIndexError:
-    """Return the error for what a shared pair has of a ledger whose topic nothing names."""
+    """Return the error for a share of a ledger whose topic nothing names."""
     kind = kind_of(copy.pairs[0].name)
     message = (
-        f"nothing tells which topic the {kind.unit} belongs to: {kind.title} notes it only in the"
+        f"nothing names the topic of the {kind.unit}: {kind.title} records it only in the cluster's"
         " metadata"
     )
     return CorruptIndexError(
@@ -62,15 +62,14 @@ def unattributed_error(copy: LedgerCopy) -> CorruptIndexError:
 
 
 def join_shares(copies: Sequence[LedgerCopy], info: LedgerInfo | None = None) -> list[LedgerCopy]:
-    """Put together the shares of one ledger that belong together.
+    """Join the shares of one ledger that belong together.
 
     Args:
-        copies: Its copies, and what each shared pair has of it; from the newest on.
-        info: What the metadata says of it; None: all shares may be of it.
+        copies: Its copies, and the share of each shared pair; newest first.
+        info: The ledger in the metadata; None: all shares may belong to it.
 
     Returns:
-        The copies that have their objects alone; then what `ObjectKind.join_shares` makes of the
-            others.
+        The copies that do not share their objects, then the results of `ObjectKind.join_shares`.
     """
     found = [each for each in copies if not each.is_shared]
     shares = [each for each in copies if each.is_shared]

@@ -1,8 +1,8 @@
-"""Segments of streaming offload (PIP-76) in a bucket, and the copies of ledgers that they make.
+"""Segments of streaming offload (PIP-76) in a bucket, and the copies of ledgers that they form.
 
-A segment holds shares of ledgers, of one topic each time, and a ledger may be spread over several.
-Pulsar's writer notes the topic nowhere in it: the metadata names the segments of each ledger. What
-others wrote may have the name in its user metadata, as objects of PIP-17 have.
+A segment holds shares of ledgers of one topic, and a ledger may be spread over several segments.
+Pulsar's writer does not record the topic in a segment: the metadata names the segments of each
+ledger. Other writers may put the topic into its user metadata, as objects of PIP-17 have it.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SegmentCopy:
-    """One segment, as it lies in the bucket.
+    """One segment in the bucket.
 
     Attributes:
         name: Names of its objects.
-        index: What the listing said of its index object.
-        data: What it said of its data object; None if there is none.
+        index: The index object, as it was listed.
+        data: The data object, as it was listed, or None.
         topic: The topic that it belongs to; None if its objects do not name it.
         segment: The segment, if its index object is sound.
-        error: What is wrong with it otherwise.
+        error: Why there is no `segment`.
     """
 
     name: SegmentName
@@ -63,7 +63,7 @@ class SegmentCopy:
         return objects_of(self.index, self.data)
 
     def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
-        """Whether a later listing shows the same sound objects."""
+        """Return whether a later listing shows the same objects and they are sound."""
         return self.error is None and are_same(self.index, self.data, index, data)
 
     def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> SegmentCopy:
@@ -73,7 +73,7 @@ class SegmentCopy:
 
     @cached_property
     def copies(self) -> tuple[SegmentedCopy, ...]:
-        """What it has of each ledger, as a copy of it; none if the index object is not sound."""
+        """Its share of each ledger, as a copy; empty if the index object is not sound."""
         if self.segment is None:
             return ()
         return tuple(segmented_copy(each, [self]) for each in self.segment.ledger_ids)
@@ -81,15 +81,15 @@ class SegmentCopy:
 
 @dataclass(frozen=True)
 class SegmentedCopy(LedgerCopy):
-    """What one or more segments have of a ledger; name and objects are those of the first.
+    """The shares of one ledger in one or more segments.
 
     Attributes:
-        name: What names its share of the first segment.
+        name: The name of its share of the first segment.
         pairs: The segments, in the order of its entries.
         topic: The topic that it belongs to; None if nothing names it.
-        ledger: The ledger, if all of its segments are there and sound.
-        error: What is wrong with it otherwise.
-        cut: The ledger otherwise, to be read as far as its segments go.
+        ledger: The ledger, if all of its segments exist and are sound.
+        error: Why there is no `ledger`.
+        cut: The readable part of the ledger, if there is an error.
     """
 
     name: ShareName
@@ -109,27 +109,27 @@ class SegmentedCopy(LedgerCopy):
 
     @property
     def data(self) -> ObjectInfo | None:
-        """The data object of its first segment likewise; None if there is none."""
+        """The data object of its first segment, as it was listed, or None."""
         return self.pairs[0].data
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
-        """All of its objects, which other ledgers may have shares of."""
+        """All of its objects; other ledgers may have shares of them."""
         return tuple(info for each in self.pairs for info in each.objects)
 
     @property
     def data_bytes(self) -> int | None:
-        """Bytes of data objects that it takes; None if there is none."""
+        """Bytes that it occupies in data objects; None if there is no data object."""
         ledger = self.ledger or self.cut
         return None if ledger is None or self.data is None else ledger.data.stored_bytes
 
     @property
     def stored_bytes(self) -> int:
-        """Bytes of data objects that it takes: other ledgers share the index objects."""
+        """Bytes that it occupies in data objects: other ledgers share the index objects."""
         return self.data_bytes or 0
 
     def with_topic(self, topic: AnyTopic) -> SegmentedCopy:
-        """Return the copy as one of a topic that metadata names, if it does not name one itself."""
+        """Return the copy with the topic that metadata names, unless it names one itself."""
         return self if self.topic is not None else replace(self, topic=topic)
 
 
@@ -142,7 +142,7 @@ class StreamedSegments:
     name_type = SegmentName
 
     def parse(self, object_name: str) -> NamedObject | None:
-        """Read the name of an object; None if it is none of this kind."""
+        """Parse the name of an object; return None if it is not of this kind."""
         parsed = parse_object_name(object_name)
         if parsed is None or not parsed.is_streaming:
             return None
@@ -156,7 +156,7 @@ class StreamedSegments:
     def read(
         self, location: Location, name: SegmentName, *, index: ObjectInfo, data: ObjectInfo | None
     ) -> SegmentCopy:
-        """Read an index object: one request, and what `OffloadedSegment.open` adds."""
+        """Read an index object: one request, plus those of `OffloadedSegment.open`."""
         topic = segment = None
         error: PulsarOffloadError | None = None
         try:
@@ -179,7 +179,7 @@ class StreamedSegments:
     def join_shares(
         self, copies: Sequence[SegmentedCopy], info: LedgerInfo | None
     ) -> Sequence[SegmentedCopy]:
-        """Put together the segments that metadata names for a ledger; if it names none, all."""
+        """Join the segments that metadata names for a ledger; if it names none, join all."""
         named_segments = _named_segments(info)
         uuids = {each.uuid for each in named_segments}
         selected = [each for each in copies if not named_segments or each.name.uuid in uuids]
@@ -199,13 +199,13 @@ def _named_segments(info: LedgerInfo | None) -> Sequence[OffloadSegment]:
 def segmented_copy(
     ledger_id: int, segments: Sequence[SegmentCopy], named_segments: Sequence[OffloadSegment] = ()
 ) -> SegmentedCopy:
-    """Put together what some segments have of a ledger.
+    """Join the shares that some segments have of a ledger.
 
     Args:
         ledger_id: The ledger.
-        segments: Segments that have a share of it, at least one; of two that begin with the same
+        segments: Segments that have a share of it, at least one. Of two that start with the same
             entry, the first counts.
-        named_segments: All segments that the metadata names, whether they are there or not.
+        named_segments: All segments that the metadata names, whether they exist or not.
     """
     ends = {each.uuid: each.end_entry_id for each in named_segments}
     shares: list[SegmentShare] = []
@@ -213,7 +213,7 @@ def segmented_copy(
     errors: list[PulsarOffloadError] = []
     present = {each.name.uuid for each in segments}
     for uuid in (each for each in ends if each not in present):
-        message = "the metadata names a segment of the ledger, and its index object is not there"
+        message = "the metadata names a segment of the ledger whose index object is missing"
         key = SegmentName(uuid).index_name
         errors.append(MissingObjectError(message, object_key=key, ledger_id=ledger_id))
     for each in segments:
@@ -231,12 +231,12 @@ def segmented_copy(
     entries = max(each.entries for each in (closed or groups))
     recorded_sizes = {(each.entries, each.size_bytes) for each in closed}
     if len(recorded_sizes) > 1 or any(each.entries > entries for each in groups):
-        message = "segments of the ledger say different numbers of its entries or bytes"
+        message = "segments of the ledger disagree about its number of entries or bytes"
         key = segments[0].name.index_name
         errors.append(CorruptIndexError(message, object_key=key, ledger_id=ledger_id))
     topics = {each.topic for each in segments} - {None}
     if len(topics) > 1:
-        message = f"segments of the ledger are of different topics: {_texts(topics)}"
+        message = f"segments of the ledger belong to different topics: {_texts(topics)}"
         key = segments[0].name.index_name
         errors.append(CorruptIndexError(message, object_key=key, ledger_id=ledger_id))
     data = SegmentedLedger.from_shares(
@@ -245,7 +245,7 @@ def segmented_copy(
         length_bytes=(closed[0].size_bytes or 0) if closed else 0,
     )
     for gap in data.gaps():
-        # If the metadata names the segments, each that is missing has its own error.
+        # If the metadata names the segments, each missing one already has its own error.
         gap.message += "" if named_segments else OR_DELETION
         errors.append(gap)
     by_uuid = {each.name.uuid: each for each in segments}
@@ -270,7 +270,7 @@ def _errors(each: SegmentCopy, share: SegmentShare) -> Iterator[PulsarOffloadErr
     if each.error is not None:
         yield each.error
     if each.data is None:
-        message = f"the index object is there, its data object is not{OR_DELETION}"
+        message = f"the index object exists, but its data object is missing{OR_DELETION}"
         key = each.name.data_name
         yield MissingObjectError(message, object_key=key, ledger_id=share.ledger_id)
     if each.segment is not None and (truncation := each.segment.truncation(share)) is not None:

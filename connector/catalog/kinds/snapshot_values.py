@@ -1,6 +1,6 @@
-"""The values that a snapshot is made of, as JSON, and back.
+"""Values of a catalog snapshot as JSON, and back.
 
-What comes back is checked: a file may hold anything.
+Reading checks each value, because a file may hold anything.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from connector.inputs.topic_names import AnyTopic, ForeignTopic, TopicName
 
 
 def info_json(info: ObjectInfo) -> list[Any]:
-    """What a listing said of an object, as `json` takes it."""
+    """Return a listed object as a value for `json.dumps`."""
     modified = info.modified and info.modified.isoformat()
     return [info.name, info.size_bytes, modified, _version(info.version)]
 
@@ -30,82 +30,82 @@ def _version(version: ObjectVersion | None) -> list[Any] | None:
 
 
 def error_json(error: PulsarOffloadError) -> list[Any]:
-    """An error, as `json` takes it."""
+    """Return an error as a value for `json.dumps`."""
     fields = ("object_key", "ledger_id", "entry_id", "offset")
     return [type(error).__name__, error.message, {name: getattr(error, name) for name in fields}]
 
 
 def base64_text(data: bytes) -> str:
-    """Bytes as `json` takes them."""
+    """Return bytes as Base64 text."""
     return base64.b64encode(data).decode()
 
 
 def read_base64(text: str) -> bytes:
-    """Read what `base64_text` gave."""
+    """Decode the text that `base64_text` returned."""
     return base64.b64decode(text, validate=True)
 
 
 def read_text(value: object) -> str:
-    """Read a text."""
+    """Return a value that must be text."""
     if not isinstance(value, str):
-        message = f"a {type(value).__name__} where a text must stand"
+        message = f"expected text, found a {type(value).__name__}"
         raise CorruptSnapshotError(message)
     return value
 
 
 def read_flag(value: object) -> bool:
-    """Read a flag."""
+    """Return a value that must be a bool."""
     if not isinstance(value, bool):
-        message = f"a {type(value).__name__} where true or false must stand"
+        message = f"expected true or false, found a {type(value).__name__}"
         raise CorruptSnapshotError(message)
     return value
 
 
 def read_optional_flag(value: object) -> bool | None:
-    """Read a flag that may not be known."""
+    """Return a value that must be a bool or None (unknown)."""
     return None if value is None else read_flag(value)
 
 
 def read_number(value: object, *, minimum: int = 0) -> int:
-    """Read a whole number in `minimum` … 2^63 - 1."""
+    """Return a value that must be a whole number in `minimum` … 2^63 - 1."""
     if (
         not isinstance(value, int)
         or isinstance(value, bool)
         or not minimum <= value <= MAX_LEDGER_ID
     ):
-        message = f"something else where a number in {minimum} … 2^63 - 1 must stand"
+        message = f"expected a whole number in {minimum} … 2^63 - 1, found another value"
         raise CorruptSnapshotError(message)
     return value
 
 
 def read_optional_number(value: object) -> int | None:
-    """Read a whole number from 0 on that may not be known."""
+    """Return a value that must be a whole number from 0 on, or None (unknown)."""
     return None if value is None else read_number(value)
 
 
 def read_time(value: object) -> datetime:
-    """Read a time, which has a time zone."""
+    """Parse a time, which must have a time zone."""
     time = datetime.fromisoformat(read_text(value))
     if time.tzinfo is None:
-        message = "a time without a time zone"
+        message = "found a time without a time zone"
         raise CorruptSnapshotError(message)
     return time
 
 
 def read_texts(value: dict[str, Any]) -> dict[str, str]:
-    """Read texts by name."""
+    """Return an object whose values must all be text."""
     return {name: read_text(text) for name, text in value.items()}
 
 
 def owner_json(owner: AnyTopic | None) -> str | None:
-    """The topic that a copy names, as `json` takes it."""
+    """Return the topic that a copy names as a value for `json.dumps`."""
     if isinstance(owner, ForeignTopic):
         return owner.managed_ledger_name
     return None if owner is None else str(owner)
 
 
 def read_owner(value: object) -> AnyTopic | None:
-    """Read what `owner_json` gave."""
+    """Read the value that `owner_json` returned."""
     if value is None:
         return None
     name = read_text(value)
@@ -113,10 +113,13 @@ def read_owner(value: object) -> AnyTopic | None:
 
 
 def read_info(value: list[Any], expected: str | None = None) -> ObjectInfo:
-    """What a listing said; a name that is not the expected one must never be asked for."""
+    """Read the value that `info_json` returned.
+
+    A name other than the expected one is an error, because requests must never go to it.
+    """
     name, size_bytes, modified, version = value
     if expected not in {None, name}:
-        message = f"another object than {expected}"
+        message = f"expected the object {expected}, found another one"
         raise CorruptSnapshotError(message)
     modified_time = None if modified is None else read_time(modified)
     parsed_version = None if version is None else _read_version(*version)
@@ -130,10 +133,10 @@ def _read_version(value: object, modified: object = None) -> ObjectVersion:
 
 
 def read_error(kind: str, message: str, fields: dict[str, Any]) -> PulsarOffloadError:
-    """Read what `error_json` gave."""
+    """Read the value that `error_json` returned."""
     error_class = getattr(errors, kind, None)
     if not isinstance(error_class, type) or not issubclass(error_class, PulsarOffloadError):
-        message = f"an error of an unknown class {kind!r}"
+        message = f"found an error of the unknown class {kind!r}"
         raise CorruptSnapshotError(message)
     key = fields["object_key"]
     return error_class(

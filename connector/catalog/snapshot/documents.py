@@ -1,7 +1,7 @@
-"""JSON documents in one file, from which each is read without the others.
+"""JSON documents in one file, of which each can be read without the others.
 
-Each is a line, compressed by itself as a member of gzip, so that `zcat` shows all of them. The
-first says how many bytes each other member has, and what checksum all of them have together.
+Each document is a line and a separate gzip member, so `zcat` shows all of them. The first document
+has the size in bytes of each other member, and a checksum over all of them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 FORMAT = "pulsar-offload catalog"
 VERSION = 5
-"""Version 1 had neither cursors nor how far the metadata is proven; version 2 was one document;
-version 3 had segments of streaming offload (PIP-76)."""
+"""Version 1 had neither cursors nor `proven_to`; version 2 was one document; version 3 had segments
+of streaming offload (PIP-76)."""
 MAX_SNAPSHOT_BYTES = 256 << 20
-"""Longest snapshot that is written, and longest document of one that is read, uncompressed
+"""Maximum size of a snapshot that is written, and of one document that is read, uncompressed
 (inclusive): some hundred thousand ledgers."""
 MAX_SNAPSHOT_VALUES = 16 << 20
-"""Most values in them, about (inclusive): three bytes of text may take sixty of memory."""
+"""Approximate maximum number of values in them (inclusive): a value of three bytes of text may take
+sixty bytes of memory."""
 
 _SHOWN_CHARACTERS = 200
 _GZIP = 31
@@ -34,7 +35,7 @@ _GZIP = 31
 
 
 class DocumentWriter:
-    """Packs documents, which take the places from 0 on."""
+    """Packs documents; their positions are 0, 1, 2 and so on."""
 
     def __init__(self) -> None:
         self._members: list[bytes] = []
@@ -42,18 +43,18 @@ class DocumentWriter:
         self._values = 0
 
     def add(self, document: object) -> int:
-        """Add a document, and give its place."""
+        """Add a document and return its position."""
         self._members.append(self._member(document))
         return len(self._members) - 1
 
     def file(self, head: dict[str, Any]) -> bytes:
-        """The file of the documents added until now.
+        """Return the file of the documents added so far.
 
         Args:
-            head: What is read first, and always.
+            head: Additional fields of the first document, which readers always parse.
 
         Raises:
-            OptionError: The file is larger than one that is read.
+            OptionError: The file is larger than readers allow.
         """
         body = b"".join(self._members)
         first = self._member(
@@ -70,7 +71,9 @@ class DocumentWriter:
             ("values", self._values, MAX_SNAPSHOT_VALUES),
         ):
             if number > limit:
-                message = f"the catalog takes {number} {what}, and a snapshot has {limit} at most"
+                message = (
+                    f"the catalog takes {number} {what}, but a snapshot may have at most {limit}"
+                )
                 raise OptionError(message)
         return first + body
 
@@ -83,7 +86,7 @@ class DocumentWriter:
 
 
 class Documents:
-    """A file of documents, whose bytes are all checked at once; each is parsed when it is read.
+    """A file of documents. All bytes are checked at once; each document is parsed on demand.
 
     Args:
         data: The file.
@@ -104,17 +107,17 @@ class Documents:
             if min(self.head["sizes"], default=1) < 1 or stops[-1] != len(body):
                 _corrupt(f"{counted(len(body), 'byte')} of documents, not {_shown(stops[-1])}")
             if zlib.crc32(body) != self.head["crc32"]:
-                _corrupt("its bytes do not have their checksum")
+                _corrupt("its checksum does not match its bytes")
             self._body, self._stops = body, stops
 
     def read(self, position: int) -> Any:  # noqa: ANN401 - whatever it is
         """Parse a document.
 
         Args:
-            position: Its place.
+            position: Its position.
 
         Raises:
-            CorruptSnapshotError: It is not there, or not JSON within the bounds.
+            CorruptSnapshotError: There is no such document, or it is not JSON within the limits.
         """
         with self.corruption_errors():
             if not 0 <= position < len(self._stops) - 1:
@@ -122,26 +125,26 @@ class Documents:
             member = self._body[self._stops[position] : self._stops[position + 1]]
             text, size_bytes = _uncompressed(member)
             if size_bytes != len(member):
-                _corrupt(f"something follows document {position}")
+                _corrupt(f"document {position} is followed by other bytes")
             return json.loads(text)
 
     @contextmanager
     def corruption_errors(self) -> Iterator[None]:
-        """Give one error for whatever is wrong with the file, and name it."""
+        """Turn every error of a malformed file into `CorruptSnapshotError` with its name."""
         try:
             yield
         except CorruptSnapshotError as error:
             raise error.located(object_key=self.name) from None
         except (FormatError, OptionError, zlib.error, RecursionError) as error:
-            message = f"it is not a snapshot of a catalog: {_shown(error)}"
+            message = f"it is not a catalog snapshot: {_shown(error)}"
             raise CorruptSnapshotError(message, object_key=self.name) from None
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-            message = f"it is not a snapshot of a catalog: {type(error).__name__}: {_shown(error)}"
+            message = f"it is not a catalog snapshot: {type(error).__name__}: {_shown(error)}"
             raise CorruptSnapshotError(message, object_key=self.name) from None
 
 
 def begins_file(data: bytes) -> bool:
-    """Whether bytes are the first of a snapshot, of whatever version."""
+    """Return whether bytes are the start of a catalog snapshot of any version."""
     try:
         text = zlib.decompressobj(wbits=_GZIP).decompress(data, len(data))
     except zlib.error:
@@ -155,23 +158,23 @@ def _check_version(format_name: object, version: object) -> None:
     if version != VERSION:
         _corrupt(
             f"the snapshot has version {_shown(version)}, and this release reads version {VERSION}:"
-            " save it anew with this release"
+            " save it again with this release"
         )
 
 
 def _uncompressed(data: bytes | memoryview) -> tuple[bytes, int]:
-    """The first member of gzip in some bytes, uncompressed, and how many of them it takes."""
+    """Return the first gzip member of some bytes, uncompressed, and its compressed size."""
     decompressor = zlib.decompressobj(wbits=_GZIP)
     text = decompressor.decompress(data, MAX_SNAPSHOT_BYTES)
     if not decompressor.eof:
-        _corrupt(f"it is cut, or longer than {MAX_SNAPSHOT_BYTES} bytes")
+        _corrupt(f"it is truncated, or longer than {MAX_SNAPSHOT_BYTES} bytes")
     if _value_count(text) > MAX_SNAPSHOT_VALUES:
         _corrupt(f"it has more than {MAX_SNAPSHOT_VALUES} values")
     return text, len(data) - len(decompressor.unused_data)
 
 
 def _value_count(text: bytes) -> int:
-    """About how many values JSON has, and no fewer, without reading it."""
+    """Return an upper bound of the number of values in JSON text, without parsing it."""
     return 1 + sum(text.count(mark) for mark in (b",", b"[", b"{", b":"))
 
 

@@ -1,6 +1,6 @@
-"""What a catalog is made of, as JSON, and back.
+"""The parts of a catalog as JSON, and back.
 
-What comes back is checked: a file may hold anything.
+Reading checks each value, because a file may hold anything.
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a catalog is made of.
+    """The parts of a catalog.
 
     Attributes:
-        contents: What lies in the bucket.
-        other_buckets: What lies in other buckets, by their names in the metadata.
+        contents: The contents of the bucket.
+        other_buckets: The contents of other buckets, by their names in the metadata.
         topics: Every topic.
         has_metadata: Whether there was metadata.
-        schemas: The admin API's answer for all versions of a schema, by topic without partition.
-        warnings: What the metadata leaves unsure, in words.
+        schemas: The admin API's answer with all versions of a schema, by topic without partition.
+        warnings: Doubts about the metadata, in words.
         listed_at: When the bucket was listed.
-        statistics: Where statistics of the topics are; None if that is not told.
+        statistics: The location of the topics' statistics; None if it is not saved.
     """
 
     contents: BucketContents
@@ -74,12 +74,12 @@ class Snapshot:
 def contents_json(
     contents: BucketContents, bucket: str | None, copies: Iterable[LedgerCopy]
 ) -> dict[str, Any]:
-    """What lies in a bucket, as `json` takes it.
+    """Return the contents of a bucket as a value for `json.dumps`.
 
     Args:
-        contents: What lies there.
-        bucket: The metadata's name for the bucket; None: the one that is read.
-        copies: Which of the copies are wanted.
+        contents: The contents.
+        bucket: The bucket's name in the metadata; None: the catalog's bucket.
+        copies: The copies to include.
     """
     return {
         "copies": [copy_json(copy, bucket) for copy in copies],
@@ -89,11 +89,12 @@ def contents_json(
 
 
 def ledger_json(ledger: TopicLedger, find_bucket: Callable[[LedgerCopy], str | None]) -> Any:  # noqa: ANN401
-    """A ledger of a topic, as `json` takes it.
+    """Return a ledger of a topic as a value for `json.dumps`.
 
     Args:
         ledger: The ledger.
-        find_bucket: Gives the metadata's name for the bucket that a copy is in; None: the one read.
+        find_bucket: Returns the name in the metadata of the bucket of a copy; None: the catalog's
+            bucket.
     """
     error, copy = ledger.error, ledger.copy
     is_copy_error = copy is not None and error is not None and error is copy.error
@@ -108,11 +109,11 @@ def ledger_json(ledger: TopicLedger, find_bucket: Callable[[LedgerCopy], str | N
 
 
 def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
-    """A copy of a ledger, as `json` takes it.
+    """Return a copy of a ledger as a value for `json.dumps`.
 
     Args:
         copy: The copy.
-        bucket: The metadata's name for the bucket that it is in; None: the one that is read.
+        bucket: The name in the metadata of the copy's bucket; None: the catalog's bucket.
     """
     return {
         "bucket": bucket,
@@ -125,7 +126,7 @@ def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
 
 
 def metadata_json(metadata: TopicMetadata) -> dict[str, Any]:
-    """What the metadata says of a topic but for its ledgers, as `json` takes it."""
+    """Return the metadata of a topic without its ledgers as a value for `json.dumps`."""
     return {
         "cursors": dict(metadata.cursors),
         "terminated": metadata.terminated_position,
@@ -158,16 +159,16 @@ def _ledger(info: LedgerInfo) -> dict[str, Any]:
 def read_contents_json(
     value: dict[str, Any], location: Location, copies: Iterable[LedgerCopy]
 ) -> BucketContents:
-    """Read what `contents_json` gave, but for the copies, which are given.
+    """Read the value that `contents_json` returned, except for the copies.
 
     Raises:
-        PulsarOffloadError: It is something else; so are the errors below, here and in all that is
-            read of JSON.
-        AttributeError: Likewise.
-        LookupError: Likewise.
-        OverflowError: Likewise.
-        TypeError: Likewise.
-        ValueError: Likewise.
+        PulsarOffloadError: It is another value. Every function that reads JSON may raise this error
+            and those below.
+        AttributeError: It is another value.
+        LookupError: It is another value.
+        OverflowError: It is another value.
+        TypeError: It is another value.
+        ValueError: It is another value.
     """
     return BucketContents(
         location,
@@ -180,10 +181,10 @@ def read_contents_json(
 def read_ledger_json(
     value: dict[str, Any], read_copy: Callable[[dict[str, Any]], LedgerCopy]
 ) -> TopicLedger:
-    """Read what `ledger_json` gave.
+    """Read the value that `ledger_json` returned.
 
     Args:
-        value: What it gave.
+        value: The value.
         read_copy: Reads a copy.
     """
     ledger_id, state = read_number(value["ledger_id"]), LedgerState(value["state"])
@@ -192,10 +193,10 @@ def read_ledger_json(
     others = tuple(map(read_copy, value["others"]))
     copies = others if copy is None else (copy, *others)
     if {ledger_id, *(each.name.ledger_id for each in copies)} != {ledger_id}:
-        message = f"a copy of another ledger than {ledger_id}"
+        message = f"ledger {ledger_id} has a copy of another ledger"
         raise CorruptSnapshotError(message)
     if info is not None and info.ledger_id != ledger_id:
-        message = f"metadata of another ledger than {ledger_id}"
+        message = f"ledger {ledger_id} has the metadata of another ledger"
         raise CorruptSnapshotError(message)
     error: PulsarOffloadError | None
     if value["error"] is True:
@@ -204,18 +205,18 @@ def read_ledger_json(
         error = read_error(*value["error"]) if value["error"] else None
     is_sound = copy is not None and copy.ledger is not None and error is None
     if (state.is_readable and not is_sound) or (state.is_lost and error is None):
-        # It would be read though it cannot be, or left out without a word.
+        # Reads would use it though it is unsound, or skip it silently.
         message = f"ledger {ledger_id} is neither sound nor in error"
         raise CorruptSnapshotError(message)
     return TopicLedger(ledger_id, state, info, copy, others, error)
 
 
 def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
-    """Read what `copy_json` gave.
+    """Read the value that `copy_json` returned.
 
     Args:
-        value: What it gave.
-        location: The bucket that it is in.
+        value: The value.
+        location: The bucket of the copy.
     """
     index = read_info(value["index"])
     name = _read_name(index, is_index=True)
@@ -234,7 +235,7 @@ def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
 def _form_of(name: PairName) -> SnapshotForm[Any, Any]:
     form = kind_of(name).snapshot_form
     if form is None:
-        message = f"catalog snapshots have no form for {name.index_name}"
+        message = f"catalog snapshots cannot hold {name.index_name}"
         raise CorruptSnapshotError(message)
     return form
 
@@ -243,7 +244,7 @@ def _read_name(info: ObjectInfo, *, is_index: bool) -> PairName:
     """Return the name of the pair that an object belongs to."""
     parsed = parse_name(info.name)
     if parsed is None or parsed.is_index != is_index:
-        message = f"{info.name} is not an object of a ledger"
+        message = f"{info.name} does not name the expected object of a ledger"
         raise CorruptSnapshotError(message)
     return parsed.name
 
@@ -256,10 +257,10 @@ def _read_unfinished(value: list[Any]) -> UnfinishedOffload:
 def read_metadata_json(
     value: dict[str, Any], topic: TopicName, ledgers: Sequence[LedgerInfo]
 ) -> TopicMetadata:
-    """Read what `metadata_json` gave.
+    """Read the value that `metadata_json` returned.
 
     Args:
-        value: What it gave.
+        value: The value.
         topic: The topic.
         ledgers: Its ledgers, ascending.
     """
@@ -275,12 +276,12 @@ def read_metadata_json(
 
 
 def _read_position(ledger_id: object, entry_id: object) -> tuple[int, int]:
-    # Before the first message it is entry -1.
+    # Entry -1 is the position before the first message.
     return read_number(ledger_id), read_number(entry_id, minimum=-1)
 
 
 def _read_cursor(ledger_id: object, entry_id: object) -> tuple[int, int]:
-    # Before the first message of the topic it is -1:-1.
+    # -1:-1 is the position before the first message of the topic.
     return read_number(ledger_id, minimum=-1), read_number(entry_id, minimum=-1)
 
 

@@ -1,8 +1,7 @@
-"""A catalog in one file, so that opening it again takes one read.
+"""Saving a catalog as one file and loading it with one read.
 
-The file is JSON, compressed by gzip: every index block, what the listing said of every object, and
-what the cluster's metadata said of every topic. Nothing of it is secret: storage options are not in
-it, nor is the URL's user information.
+The file is gzip-compressed JSON: every index block, every listed object, and the metadata of every
+topic. It has no secrets: storage options and the user information of URLs are left out.
 """
 
 from __future__ import annotations
@@ -27,23 +26,23 @@ if TYPE_CHECKING:
     from connector.catalog.snapshot.json import Snapshot
 
 SUFFIX = ".json.gz"
-"""How the name of a snapshot ends."""
+"""The suffix of the name of a catalog snapshot."""
 
 _BEGINNING_BYTES = 1024
 
 
 def is_snapshot(path: object) -> bool:
-    """Whether a path or URL is that of a snapshot, by how it ends."""
+    """Return whether a path or URL is that of a catalog snapshot, by its suffix."""
     return str(path).endswith(SUFFIX)
 
 
 def begins_snapshot(location: Location, name: str) -> bool:
-    """Whether an object begins as a snapshot does; only its first bytes are read.
+    """Return whether an object starts like a catalog snapshot; reads only its first bytes.
 
-    What cannot be read, as for want of a permission, does not.
+    An object that cannot be read, for example without permission, counts as none.
 
     Args:
-        location: Where it is.
+        location: The location of the object.
         name: Name of the object.
     """
     try:
@@ -55,16 +54,16 @@ def begins_snapshot(location: Location, name: str) -> bool:
 def save_snapshot(
     snapshot: Snapshot, path: str, storage_options: Mapping[str, object] | None = None
 ) -> None:
-    """Write a snapshot.
+    """Write a catalog snapshot.
 
     Args:
-        snapshot: What to write.
+        snapshot: The catalog to write.
         path: Path or URL of the file; ends with `.json.gz`.
         storage_options: Options of the fsspec file system of the path.
 
     Raises:
-        OptionError: The path ends otherwise, or the catalog is too large for a snapshot.
-        StorageError: The store refused, or went on failing.
+        OptionError: The path has another suffix, or the catalog is too large for a snapshot.
+        StorageError: The store refused, or all attempts failed.
     """
     location, name = _location_and_name(path, storage_options)
     location.write_object(name, serialize_snapshot(snapshot), user_metadata={})
@@ -77,20 +76,19 @@ def load_snapshot(
     buckets: Mapping[str, str] | None = None,
     storage_options: Mapping[str, object] | None = None,
 ) -> SnapshotFile:
-    """Read a snapshot: one request. What is said of a topic is parsed when it is asked for.
+    """Read a catalog snapshot: one request. Topics are parsed on first use.
 
     Args:
         path: Path or URL of the file.
-        location: Where the bucket's objects are; its trace counts this request too.
-        buckets: Where other buckets are, if not where they were.
+        location: The bucket of the ledgers' objects; its trace counts this request too.
+        buckets: URLs of other buckets, if they have moved since.
         storage_options: Options of the fsspec file system of the path.
 
     Raises:
-        OptionError: The path ends otherwise than a snapshot's, or cannot be used.
-        CorruptSnapshotError: It is not a snapshot, is damaged, or is of a version that is not
-            known.
+        OptionError: The path has another suffix, or cannot be used.
+        CorruptSnapshotError: It is not a catalog snapshot, is damaged, or has an unknown version.
         MissingObjectError: There is no such file.
-        StorageError: The store refused, or went on failing.
+        StorageError: The store refused, or all attempts failed.
     """
     folder, name = _location_and_name(path, storage_options)
     folder = replace(folder, trace=location.trace)
@@ -106,6 +104,6 @@ def _location_and_name(
 ) -> tuple[Location, str]:
     folder, name = folder_and_name(path)
     if not is_snapshot(name):
-        message = f"the name of a snapshot ends with {SUFFIX}, unlike {name!r}"
+        message = f"the name of a catalog snapshot must end with {SUFFIX}, unlike {name!r}"
         raise OptionError(message)
     return Location(folder or ".", storage_options), name

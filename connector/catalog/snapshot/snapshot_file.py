@@ -1,8 +1,9 @@
-"""A catalog in a file: what is said of a topic is read when the topic is asked for.
+"""A catalog in a file, from which each topic is parsed on first use.
 
-The head names the topics, and where the document of each stands. That says what the metadata has of
-the topic, and which of its ledgers are not read; behind it stand pages of the ledgers, as they were
-chosen when the catalog was saved. The first document of all has what belongs to no topic.
+The head lists the topics and the position of each topic's document. That document has the topic's
+metadata and the indices of ledgers that are not read. Pages of the topic's ledgers, with the copies
+that were selected when the catalog was saved, follow it. The first document holds everything that
+belongs to no topic.
 """
 
 from __future__ import annotations
@@ -51,15 +52,15 @@ if TYPE_CHECKING:
 
 PAGE_LEDGERS: Final = 64
 _REST: Final = 0
-"""Place of the document that has what belongs to no topic."""
+"""Position of the document with everything that belongs to no topic."""
 
 
 def serialize_snapshot(snapshot: Snapshot) -> bytes:
-    """The file of a catalog.
+    """Return the file of a catalog.
 
     Raises:
         OptionError: The catalog is too large for a file, or has a kind of objects that the file
-            has no form for.
+            cannot hold.
     """
     every: dict[str | None, BucketContents] = {None: snapshot.contents}
     every.update(snapshot.other_buckets.items())
@@ -110,7 +111,7 @@ def serialize_snapshot(snapshot: Snapshot) -> bytes:
 
 
 def _check_savable(buckets: Iterable[BucketContents], topics: Iterable[TopicLedgers]) -> None:
-    """Refuse what the file has no form for, so that no ledger of it is lost without a word."""
+    """Refuse kinds of objects that the file cannot hold, so that no ledger is lost silently."""
     named = (
         (name, f"topic {topic.topic} has ledger {info.ledger_id} in such objects")
         for topic in topics
@@ -122,7 +123,7 @@ def _check_savable(buckets: Iterable[BucketContents], topics: Iterable[TopicLedg
     for name, text in chain(named, stored):
         kind = kind_of(name)
         if kind.snapshot_form is None:
-            message = f"{kind.title} cannot be saved in a catalog: {text}"
+            message = f"{kind.title} cannot be saved in a catalog snapshot: {text}"
             raise OptionError(message)
 
 
@@ -152,15 +153,17 @@ def _add_topic(
 
 
 class SnapshotFile:
-    """A catalog that was saved. Several threads may ask at once.
+    """A saved catalog. Safe to use from several threads.
+
+    Methods raise `CorruptSnapshotError` too, when they find a malformed value.
 
     Args:
         documents: The file.
-        location: Where the bucket's objects are.
-        buckets: Where other buckets are, by the metadata's names for them; else where they were.
+        location: The bucket of the ledgers' objects.
+        buckets: URLs of other buckets by their names in the metadata, if they have moved since.
 
     Raises:
-        CorruptSnapshotError: The file has something else; so wherever something of it is read.
+        CorruptSnapshotError: The head has a malformed value.
     """
 
     def __init__(
@@ -205,7 +208,7 @@ class SnapshotFile:
         return {topic.base: topic for topic in reversed(self._positions)}
 
     def schema(self, base: TopicName) -> bytes | None:
-        """The admin API's answer for the schema of a topic without partition."""
+        """Return the admin API's answer for the schema of a topic without partition."""
         topic = self._first_of_base.get(base)
         if topic is None:
             return None
@@ -214,9 +217,9 @@ class SnapshotFile:
             return None if answer is None else read_base64(answer)
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:
-        """One topic, of which only those ledgers are made now that are not read.
+        """Return one topic; build only the ledgers that are not read.
 
-        One that is not there has no ledgers.
+        A topic that is not in the file has no ledgers.
         """
         if topic not in self._positions:
             return build_topic(topic, (), (), ())
@@ -259,10 +262,10 @@ class SnapshotFile:
             expected = min(PAGE_LEDGERS, count - number * PAGE_LEDGERS)
             next_first = firsts[number + 1] if number + 1 < len(firsts) else None
             if len(ids) != expected or ids[0] != firsts[number]:
-                message = f"page {number} of a topic has other ledgers than it should"
+                message = f"page {number} of a topic has unexpected ledgers"
                 raise CorruptSnapshotError(message)
             if next_first is not None and ids[-1] >= next_first:
-                message = f"page {number} of a topic has ledgers of the next"
+                message = f"page {number} of a topic has ledgers of the next page"
                 raise CorruptSnapshotError(message)
             return list(values)
 
@@ -276,15 +279,20 @@ class SnapshotFile:
         with self._documents.corruption_errors():
             ledger = read_ledger_json(value, self._read_copy)
             if ledger.state.is_readable == (position in unread):
-                message = f"ledger {ledger.ledger_id} is not where its state belongs"
+                message = (
+                    f"the state of ledger {ledger.ledger_id} contradicts the list of unread ledgers"
+                )
                 raise CorruptSnapshotError(message)
             if (ledger.info is None) != (position in unlisted):
-                message = f"ledger {ledger.ledger_id} is not where its metadata belongs"
+                message = (
+                    f"the metadata of ledger {ledger.ledger_id} contradicts the list of unlisted"
+                    " ledgers"
+                )
                 raise CorruptSnapshotError(message)
             return ledger
 
     def _read_copy(self, value: Any) -> LedgerCopy:  # noqa: ANN401 - any JSON
-        """Read a copy; as long as one is used, it is the same for all that ask."""
+        """Read a copy; while one is in use, later reads return the same object."""
         bucket = value["bucket"]
         key = bucket, read_text(value["index"][0])
         with self._lock:
@@ -296,18 +304,18 @@ class SnapshotFile:
 
     @cached_property
     def _rest(self) -> dict[str | None, dict[str, Any]]:
-        """What belongs to no topic, by bucket."""
+        """Everything that belongs to no topic, by bucket."""
         with self._documents.corruption_errors():
             rest = self._documents.read(_REST)
             found = {None: rest["contents"], **rest["elsewhere"]}
             if found.keys() != self._locations.keys():
-                message = "it has other buckets than it says"
+                message = "its buckets differ from those in its head"
                 raise CorruptSnapshotError(message)
             return found
 
     @property
     def other_buckets(self) -> Mapping[str, Bucket]:
-        """The other buckets, by the metadata's names for them."""
+        """The other buckets, by their names in the metadata."""
         return {name: SnapshotBucket(self, name) for name in self._locations if name is not None}
 
     @property
@@ -317,12 +325,12 @@ class SnapshotFile:
             return any(each["topic"] is None for each in self._rest[None]["copies"])
 
     def contents_without_copies(self, bucket: str | None) -> BucketContents:
-        """What lies in a bucket besides the copies of ledgers."""
+        """Return the contents of a bucket without the copies of ledgers."""
         with self._documents.corruption_errors():
             return read_contents_json(self._rest[bucket], self._locations[bucket], ())
 
     def contents(self, bucket: str | None) -> BucketContents:
-        """What lies in a bucket; reads all that the file has."""
+        """Return the contents of a bucket; parses the whole file."""
         with self._documents.corruption_errors():
             copies = self._every_copy[bucket].values()
             return read_contents_json(self._rest[bucket], self._locations[bucket], copies)
@@ -342,7 +350,7 @@ class SnapshotFile:
         return found
 
     def _page_positions(self) -> Iterable[int]:
-        """Places of the documents that are pages of ledgers."""
+        """Return the positions of the documents that are pages of ledgers."""
         return (
             position + 1 + number
             for position in self._positions.values()
@@ -351,11 +359,11 @@ class SnapshotFile:
 
 
 class SnapshotBucket(Bucket):
-    """A bucket of which everything is known, and read from the file when it is asked for.
+    """A bucket whose contents are read from the file on first use.
 
     Args:
         file: The file.
-        name: The metadata's name for it; None: the bucket that is read.
+        name: The bucket's name in the metadata; None: the catalog's bucket.
     """
 
     def __init__(self, file: SnapshotFile, name: str | None) -> None:
@@ -369,7 +377,7 @@ class SnapshotBucket(Bucket):
 
     @cached_property
     def listing(self) -> BucketListing:
-        """What was listed."""
+        """The listed objects."""
         contents, pairs = self._stored_contents, self._pairs
         data = {name: pair.data for name, pair in pairs.items() if pair.data is not None}
         return BucketListing(
@@ -384,14 +392,14 @@ class SnapshotBucket(Bucket):
         return {pair.name: pair for pair in self._stored_contents.pairs}
 
     def look_again(self, names: Collection[PairName] | None) -> None:
-        """A snapshot stays what it is."""
+        """Do nothing: a snapshot does not change."""
 
     def _find_missing_indexes(self) -> None:
-        """A snapshot stays what it is."""
+        """Do nothing: a snapshot does not change."""
 
     @property
     def copy_count(self) -> int:
-        """How many index objects there are."""
+        """The number of index objects."""
         return self._file.copy_count if self._name is None else len(self._pairs)
 
     @property
@@ -415,7 +423,7 @@ class SnapshotSource:
         self._file = file
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
-        """Every topic, partitions each by itself; of some namespaces, if they are given."""
+        """Return every topic, each partition separately; with `namespaces`, only theirs."""
         return [
             topic
             for topic in self._file.topics_with_metadata
@@ -423,7 +431,7 @@ class SnapshotSource:
         ]
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
-        """What was known of a topic; None if nothing was."""
+        """Return the saved metadata of a topic; None if there was none."""
         del again
         return self._file.ledgers(topic).metadata
 
@@ -433,41 +441,41 @@ class SnapshotSource:
         *,
         most_topics: int,  # noqa: ARG002
     ) -> Collection[tuple[int, UUID]]:
-        """Ledger id and uuid of each offload of all topics."""
+        """Return the ledger id and uuid of each offload of all topics."""
         all_metadata = map(self.topic_metadata, self._file.topics_with_metadata)
         return {each for metadata in all_metadata if metadata for each in metadata.named_attempts}
 
     def schema_source(self, topic: TopicName) -> bytes | None:
-        """The admin API's answer for the topic's schemas."""
+        """Return the admin API's answer for the topic's schemas."""
         return self._file.schema(topic.base)
 
 
 def _offloaded_of(ledger: TopicLedger) -> OpenLedger:
     if ledger.copy is None or ledger.copy.ledger is None:
-        message = f"ledger {ledger.ledger_id} cannot be read, and is among those that can"
+        message = f"ledger {ledger.ledger_id} cannot be read, but is listed as readable"
         raise CorruptSnapshotError(message)
     return ledger.copy.ledger
 
 
 def _info_of(ledger: TopicLedger) -> LedgerInfo:
     if ledger.info is None:
-        message = f"nothing is known of ledger {ledger.ledger_id}, and it is listed"
+        message = f"ledger {ledger.ledger_id} has no metadata, but is listed by the metadata"
         raise CorruptSnapshotError(message)
     return ledger.info
 
 
 def _count(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        message = "something else where a number must stand"
+        message = "expected a whole number from 0 on, found another value"
         raise CorruptSnapshotError(message)
     return value
 
 
 def _ascending(values: Sequence[object], stop: int | None = None) -> list[int]:
-    """Numbers that ascend, below `stop`."""
+    """Return numbers after checking that they ascend and are less than `stop`."""
     numbers = list(map(_count, values))
     in_order = all(map(lt, numbers, numbers[1:]))
     if not in_order or (stop is not None and numbers and numbers[-1] >= stop):
-        message = "numbers that do not ascend within their bounds"
+        message = "found numbers that do not ascend or exceed their limit"
         raise CorruptSnapshotError(message)
     return numbers
