@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 _MOST_BY_NAME: Final = 256
-"""Up to so many pairs of objects are looked up by name; for more, the bucket is listed again."""
+"""Maximum number of pairs that are looked up by name; for more, the bucket is listed again."""
 _MOST_READS: Final = 10
 """How often objects that appear or vanish between requests are read before giving up."""
 
@@ -233,14 +233,14 @@ class Bucket:
     def _find_missing_indexes(self) -> None:
         """Look for the index objects that data objects lack.
 
-        The pages of a listing are of different times. It may have both objects of an attempt and
-        lack the index object of an earlier one. If no index object is new, this cannot be the case.
+        A listing's pages are read at different times, so a listing may lack the index object of an
+        attempt but have both objects of a later one. This cannot happen if no index object is new.
         """
-        listing, before = self.listing, self._previously_checked
+        listing, previous = self.listing, self._previously_checked
         incomplete = listing.data.keys() - listing.indexes.keys()
-        if before is not None and before.has_indexes(listing):
+        if previous is not None and previous.has_indexes(listing):
             incomplete = {
-                name for name in incomplete if before.data.get(name) != listing.data[name]
+                name for name in incomplete if previous.data.get(name) != listing.data[name]
             }
         self.look_again(incomplete)
         self.checked_listing, self._previously_checked = self.listing, None
@@ -261,8 +261,8 @@ class Bucket:
 
     def _names_with_ledger_id(self, ledger_ids: Iterable[int]) -> list[CopyName]:
         """Return the names of pairs of these ledgers, which are also the names of their copies."""
-        named = self.listing.by_ledger_id
-        names = (name for each in ledger_ids for name in named.get(each, ()))
+        by_ledger_id = self.listing.by_ledger_id
+        names = (name for each in ledger_ids for name in by_ledger_id.get(each, ()))
         return list(filter(tells_ledger, names))
 
     def _all_shares(self) -> Mapping[CopyName, LedgerCopy]:
@@ -347,16 +347,16 @@ class Bucket:
         location = self.listing.location
         if names is None or len(names) > _MOST_BY_NAME:
             found = list_again(location)
-            gone = self.listing.indexes.keys() - found.indexes.keys() - self._deleted
-            self._deleted |= gone
-            for name in gone:
+            missing_names = self.listing.indexes.keys() - found.indexes.keys() - self._deleted
+            self._deleted |= missing_names
+            for name in missing_names:
                 self._forget(name)
         else:
             found = find_objects(location, names)
-        changed = self.listing.new_names(found)
-        if changed:
+        new_names = self.listing.new_names(found)
+        if new_names:
             self.listing = self.listing.with_objects(found)
-            for name in changed:
+            for name in new_names:
                 self._forget(name)
         return found
 

@@ -52,7 +52,7 @@ class BucketListing:
         return later.indexes.keys() <= self.indexes.keys()
 
     def new_names(self, later: BucketListing) -> set[PairName]:
-        """Return the names of pairs of which a later listing has an object that this one lacks."""
+        """Return the names of pairs with an object that only a later listing has."""
         indexes = later.indexes.keys() - self.indexes.keys()
         return indexes | (later.data.keys() - self.data.keys())
 

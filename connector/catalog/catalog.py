@@ -60,7 +60,7 @@ if TYPE_CHECKING:
 
 
 def _statistics_location(statistics: str | os.PathLike[str]) -> str:
-    """Return an absolute path or a URL of statistics, without credentials, to save elsewhere."""
+    """Return an absolute path, or a URL without credentials, for use from another folder."""
     location = path_or_url("statistics", statistics)
     return redacted_urls(location) if "://" in location else str(Path(location).absolute())
 
@@ -119,7 +119,6 @@ class Catalog:
         return catalog_repr(self.bucket, has_metadata=self.source is not None)
 
     def _repr_html_(self) -> str:
-        """Return a table of the topics, which notebooks show."""
         return catalog_html(repr(self), self.bucket)
 
     @property
@@ -153,10 +152,10 @@ class Catalog:
         )
         listed_at = datetime.now(UTC)
         listing = list_bucket(options.location)
-        before = earlier.bucket if earlier else None
+        previous = earlier.bucket if earlier else None
         bucket = (
-            Bucket(listing, before.opened_copies, before.checked_listing)
-            if before
+            Bucket(listing, previous.opened_copies, previous.checked_listing)
+            if previous
             else Bucket(listing)
         )
         if source is None:
@@ -419,7 +418,7 @@ class Catalog:
             if more_partitions is not None:
                 known |= set(more_partitions(wanted, known))
             topics = select_topics(wanted, known)
-            chosen = self.ledgers_of(topics)
+            ledgers = self.ledgers_of(topics)
         except TopicNotFoundError as not_found:
             not_found.message += f"; {describe_contents(self.bucket)}"
             unsound = self.unattributed_errors()
@@ -431,21 +430,21 @@ class Catalog:
         counted = TopicMetrics() if metrics is None else metrics
         requested_ids = range(first_ledger_id, last_ledger_id + 1)
         if more_partitions is not None:
-            chosen = [each.without_broker_ledgers() for each in chosen]
+            ledgers = [each.without_broker_ledgers() for each in ledgers]
         if salvage:
-            counted.substituted_ledgers += sum(len(each.substitutes) for each in chosen)
-            chosen = [each.salvaged() for each in chosen]
+            counted.substituted_ledgers += sum(len(each.substitutes) for each in ledgers)
+            ledgers = [each.salvaged() for each in ledgers]
         count_read_gaps(
             self.bucket,
             self.source,
             self.unfinished,
-            chosen,
+            ledgers,
             counted,
             requested_ids=requested_ids,
             unattributed_errors=self.unattributed_errors,
             salvage=salvage,
         )
-        return chosen
+        return ledgers
 
     def analyze(
         self,

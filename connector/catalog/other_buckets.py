@@ -142,7 +142,6 @@ class OtherBuckets:
         return failure
 
     def _candidate_buckets(self, info: LedgerInfo) -> Collection[str]:
-        """Return the names of the buckets in which a ledger may be stored."""
         if info.offload is None:
             return ()
         return self._urls if info.offload.bucket is None else (info.offload.bucket,)

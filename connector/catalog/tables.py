@@ -295,7 +295,6 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
 
 
 def _zones_of(file: ZoneFile, ledgers: pa.Table, objects: DataObjects) -> list[pa.Table]:
-    """Return the zones of some ledgers of a file, in `KNOWN_ZONE_SCHEMA`."""
     columns = KNOWN_ZONE_SCHEMA.names[:-1]
     parts = []
     for groups, rows in file.row_groups_of(ledgers):
@@ -315,8 +314,8 @@ def _storable(number: int) -> int:
 
 def problems_of(topic: TopicLedgers) -> list[str]:
     """Return the reasons why parts of a topic cannot be read, in words."""
-    lost = [problem for ledger in topic.ledgers for problem in _lost_entries(ledger)]
-    return [*map(str, topic.problems), *lost]
+    lost_entries = [problem for ledger in topic.ledgers for problem in _lost_entries(ledger)]
+    return [*map(str, topic.problems), *lost_entries]
 
 
 def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:

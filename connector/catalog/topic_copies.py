@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     CopiesByTopic = Mapping[AnyTopic | None, list[LedgerCopy]]
 
 _MAX_STRAYS_READ: Final = 16
-"""Up to so many strays are read directly; for more, listing other namespaces first is cheaper."""
+"""Maximum number of strays that are read directly. For more, other namespaces are listed first,
+because that is cheaper."""
 
 
 class TopicCopies:
@@ -65,19 +66,19 @@ class TopicCopies:
         without_uuids = without_offload | {
             info.ledger_id for info in metadata.ledgers if info.offload and not info.offload.uuids
         }
-        named = metadata.named_attempts
-        listed = [
+        attempts = metadata.named_attempts
+        matching = [
             copy
             for copy in self._bucket.copies_of(ledger_ids)
             if copy.topic == topic
-            or (copy.name.ledger_id, copy.name.uuid) in named
+            or (copy.name.ledger_id, copy.name.uuid) in attempts
             or (
                 copy.topic is None
                 and copy.name.ledger_id in (without_uuids if copy.is_shared else without_offload)
             )
         ]
         strays = self._copies_of_strays().get(topic, ())
-        found = [*listed, *(copy for copy in strays if copy.name.ledger_id not in ledger_ids)]
+        found = [*matching, *(copy for copy in strays if copy.name.ledger_id not in ledger_ids)]
         return [each.with_topic(topic) for each in found]
 
     def find_in_bucket(self, topic: TopicName) -> list[LedgerCopy]:
@@ -191,12 +192,12 @@ class TopicCopies:
 
     def _remove_named(self, source: MetadataSource, namespaces: Collection[str] | None) -> None:
         try:
-            named = source.named_attempts(namespaces, most_topics=len(self._strays))
+            attempts = source.named_attempts(namespaces, most_topics=len(self._strays))
         except PulsarOffloadError:
             # Strays are then attributed by their index objects alone.
             return
         self._strays = frozenset(
-            name for name in self._strays if (name.ledger_id, name.uuid) not in (named or ())
+            name for name in self._strays if (name.ledger_id, name.uuid) not in (attempts or ())
         )
 
 

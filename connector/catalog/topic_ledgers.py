@@ -366,10 +366,10 @@ def _by_ledger(copies: Iterable[LedgerCopy]) -> Iterator[tuple[int, Sequence[Led
 
 def _ledger_from_copies(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
     """Return a ledger that only the bucket has."""
-    chosen = next((copy for copy in copies if copy.ledger is not None), copies[0])
-    others = tuple(copy for copy in copies if copy is not chosen)
-    state = LedgerState.OFFLOADED if chosen.ledger is not None else LedgerState.UNSOUND
-    return TopicLedger(ledger_id, state, copy=chosen, others=others, error=chosen.error)
+    best = next((copy for copy in copies if copy.ledger is not None), copies[0])
+    others = tuple(copy for copy in copies if copy is not best)
+    state = LedgerState.OFFLOADED if best.ledger is not None else LedgerState.UNSOUND
+    return TopicLedger(ledger_id, state, copy=best, others=others, error=best.error)
 
 
 def _offloaded(
@@ -385,28 +385,28 @@ def _offloaded(
     if offload is None or offload.complete is False:
         return not_offloaded
     if not offload.uuids:
-        chosen = next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
+        best = next((copy for copy in copies if copy.ledger), copies[0] if copies else None)
     else:
         named_uuids = set(offload.uuids)
-        chosen = next((copy for copy in copies if not named_uuids.isdisjoint(copy.uuids)), None)
-    others = tuple(copy for copy in copies if copy is not chosen)
+        best = next((copy for copy in copies if not named_uuids.isdisjoint(copy.uuids)), None)
+    others = tuple(copy for copy in copies if copy is not best)
     error: PulsarOffloadError | None = None
-    if chosen is None:
+    if best is None:
         found = find_elsewhere(info)
         if found is None or isinstance(found, PulsarOffloadError):
             if offload.complete is None:
                 return not_offloaded
             error = _missing(topic, info, others, found)
             return TopicLedger(ledger_id, LedgerState.MISSING, info, others=others, error=error)
-        chosen = found
-    error = _objection(topic, info, chosen)
+        best = found
+    error = _objection(topic, info, best)
     if error is None and not offload.uuids:
         error = _ambiguity(topic, info, copies)
     if offload.complete is None and error is not None:
         # The object may be one half of an offload that is still running.
         return not_offloaded
     state = _offloaded_state(error, is_in_bookkeeper=offload.bookkeeper_deleted is False)
-    return TopicLedger(ledger_id, state, info, chosen, others, error)
+    return TopicLedger(ledger_id, state, info, best, others, error)
 
 
 def _offloaded_state(error: PulsarOffloadError | None, *, is_in_bookkeeper: bool) -> LedgerState:

@@ -79,8 +79,8 @@ class TopicLookup:
                     # One request for all topics, because it may be a listing. The comparison is
                     # repeated even if nothing is new: another thread may have found it before.
                     self._look_again(unproven)
-                    again = executor.map(self._compare, *_columns(doubtful))
-                    compared |= zip(doubtful, again, strict=True)
+                    results = executor.map(self._compare, *_columns(doubtful))
+                    compared |= zip(doubtful, results, strict=True)
                 found |= compared
                 pending = self._changed(executor, compared)
                 if not pending:
@@ -130,7 +130,6 @@ class TopicLookup:
         }
 
     def _look_again(self, unproven: Mapping[TopicName, Sequence[LedgerInfo]]) -> None:
-        """Look up ledgers of topics in all buckets once more."""
         ledgers = [(topic, info) for topic, infos in unproven.items() for info in infos]
         names = [named_pairs(*each) for each in ledgers]
         self._bucket.look_again({name for each in names for name in each} if all(names) else None)

@@ -1,7 +1,8 @@
 """Protocols for the copies of ledgers that a bucket holds, whatever kind of objects holds them.
 
 A bucket holds pairs of an index object and a data object. The index object says which ledgers the
-pair has copies of.
+pair has copies of. If a ledger is spread over several pairs, each has a *share* of it. Pairs and
+copies are *sound* if their objects exist and can be read.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ class StoredObjects(Protocol):
     """Objects in a bucket whose index object was read."""
 
     if TYPE_CHECKING:
-        # Fields of dataclasses, which would take properties of a base class for their defaults.
+        # Subclasses are dataclasses, whose fields would take these properties as defaults.
         @property
         def index(self) -> ObjectInfo:
             """The index object as it was listed; the first one, if there are several."""

@@ -119,7 +119,6 @@ class _OffloadedCopyForm:
     """The form of these copies in catalog snapshots (a `SnapshotForm`)."""
 
     def to_json(self, copy: OffloadedCopy) -> dict[str, Any]:
-        """Return the fields that a catalog snapshot has of the index object."""
         ledger = copy.ledger or copy.cut
         if ledger is None:
             return {"block": None, "cut_bytes": None}
@@ -134,11 +133,6 @@ class _OffloadedCopyForm:
     def from_json(
         self, value: dict[str, Any], name: LedgerObjectName, pair: SnapshotPair
     ) -> OffloadedCopy:
-        """Read the value that `to_json` returned.
-
-        Raises:
-            CorruptSnapshotError: The copy would be neither sound nor in error.
-        """
         index, data, topic, error = pair.index, pair.data, pair.topic, pair.error
         ledger = None
         if value["block"] is not None:

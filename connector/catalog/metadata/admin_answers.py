@@ -223,7 +223,9 @@ def _by_topic(
     for name, each in _mapping(partitions, "the field partitions").items():
         partition = _topic_name(name)
         if partition is None or partition.base != topic or partition.partition < 0:
-            message = f"an answer about {topic} has {_shown(name)}, which is not a partition of it"
+            message = (
+                f"an answer about {topic} has {_shorten(name)}, which is not a partition of it"
+            )
             raise CorruptMetadataError(message)
         if partition in seen:
             message = f"an answer about {topic} has the partition {partition.partition} twice"
@@ -358,7 +360,7 @@ def _stats_cursors(answer: Mapping[str, object]) -> Iterator[tuple[str, tuple[in
             continue
         match = _CURSOR_POSITION.fullmatch(str(text))
         if match is None:
-            message = f"{_shown(text)} is not a position"
+            message = f"{_shorten(text)} is not a position"
             raise CorruptMetadataError(message)
         ids = int(match[1]), int(match[2])
         yield name, (-1, -1) if ids[0] < 0 else checked_position(*ids)
@@ -424,11 +426,11 @@ def _uuid(ledger: Mapping[str, object]) -> UUID | None:
     try:
         uuid = UUID(str(text))
     except ValueError as error:
-        message = f"{_shown(text)} is not a uuid"
+        message = f"{_shorten(text)} is not a uuid"
         raise CorruptMetadataError(message) from error
     # An offload in segments (PIP-76) has no uuid of its own: the broker writes zeros.
     return uuid if uuid.int else None
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     return repr(value)[:_SHOWN_CHARACTERS]

@@ -269,7 +269,6 @@ class AdminApi:
         return None if answer is None else parse_internal_info(answer, topic).get(topic)
 
     def _is_unknown(self, path: str) -> bool:
-        """Return whether the cluster answers that there is no topic at a path."""
         try:
             return self._get(f"{path}/internalStats", bytes) is None
         except PulsarOffloadError:
@@ -307,8 +306,6 @@ class AdminApi:
 
 
 class _TopicAnswer(NamedTuple):
-    """A cluster's metadata of a topic."""
-
     metadata: TopicMetadata | None
     warnings: list[str]
 
@@ -338,7 +335,6 @@ class _Cache(Generic[_Key, _Value]):
             return self._locks.setdefault(key, threading.Lock())
 
     def peek(self, key: _Key) -> _Value | None:
-        """Return the value if it was computed."""
         return self._values.get(key)
 
     def values(self) -> list[_Value]:

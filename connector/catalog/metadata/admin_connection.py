@@ -309,7 +309,6 @@ def _body(response: HTTPResponse) -> bytes:
 
 
 def _reason(body: bytes) -> str:
-    """Return the server's reason as one short line."""
     text = " ".join(body.decode("utf-8", "replace").split())
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 

@@ -278,7 +278,6 @@ class _TopicFolder:
 
     @property
     def has_files(self) -> bool:
-        """Whether there is any metadata of the topic."""
         try:
             _, names = self._files
         except MissingObjectError:
@@ -338,7 +337,7 @@ class _TopicFolder:
 
     @cached_property
     def _stats_data(self) -> bytes | None:
-        """The statistics without check, which may name the topic if the manifest is damaged."""
+        """The unverified statistics file, which may name the topic if the manifest is damaged."""
         _, names = self._files
         return self._read(STATS_FILE) if STATS_FILE in names else None
 
@@ -376,7 +375,6 @@ class _TopicFolder:
 
     @contextmanager
     def _name_in_errors(self, file: str) -> Iterator[None]:
-        """Add the name of a file to errors."""
         try:
             yield
         except FormatError as error:
@@ -385,7 +383,6 @@ class _TopicFolder:
 
 
 def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
-    """Return folders by their topics."""
     found: dict[TopicName, _TopicFolder] = {}
     with ThreadPoolExecutor(_connections(folders)) as executor:
         topics_of_each = list(executor.map(_topics_of, folders))
@@ -423,7 +420,6 @@ def _attempts_of(folder: _TopicFolder) -> set[tuple[int, UUID]]:
 
 
 def _locations_by_file(root: Location) -> dict[TopicName, Location]:
-    """Return the folders of topics in `topics.json`."""
     answer = read_answer(root.read_object(TOPICS_FILE, max_bytes=MAX_METADATA_BYTES).data)
     found: dict[TopicName, Location] = {}
     for name, each in answer.items():
@@ -447,7 +443,6 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
 
 
 def _discover(root: Location) -> list[_TopicFolder]:
-    """Return the folders with metadata, at or below a folder."""
     found: list[_TopicFolder] = []
     level: list[tuple[Location, tuple[str, ...]]] = [(root, ())]
     with ThreadPoolExecutor(root.max_connections) as executor:
@@ -467,5 +462,4 @@ def _discover(root: Location) -> list[_TopicFolder]:
 
 
 def _listing(location: Location) -> tuple[list[str], list[str]]:
-    """Return the names of the files and of the folders at a location."""
     return [info.name for info in location.list_objects()], location.list_folders()

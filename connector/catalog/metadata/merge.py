@@ -92,9 +92,9 @@ def _fill_last_ledger(
     """Return the ledgers of a topic that ends at a position, with the entries of the last one."""
     if not ledgers or ledgers[-1].entries or position[0] > ledgers[-1].ledger_id:
         return ledgers
-    *before, last = ledgers
+    *previous, last = ledgers
     entries = position[1] + 1 if position[0] == last.ledger_id else 0
-    return *before, replace(last, entries=entries, size_bytes=last.size_bytes or None)
+    return *previous, replace(last, entries=entries, size_bytes=last.size_bytes or None)
 
 
 def _join_answers(
@@ -190,21 +190,21 @@ def _disagreement(
     older_ids, newer_ids = (
         {each.ledger_id for each in source.ledgers} for source in (older, newer)
     )
-    gone = [each for each in older.ledgers if each.ledger_id not in newer_ids]
+    absent = [each for each in older.ledgers if each.ledger_id not in newer_ids]
     added = [
         each
         for each in newer.ledgers
         if each.ledger_id not in older_ids and each.ledger_id < older.last_ledger_id
     ]
     first = newer.ledgers[0].ledger_id
-    filled = [each for each in gone if each.entries]
+    filled = [each for each in absent if each.entries]
     return _Disagreement(
         older=names[0],
         newer=names[1],
         trimmed_ids=_ids(each for each in filled if each.ledger_id < first),
         lost_ids=_ids(each for each in filled if each.ledger_id > first),
         added_ids=_ids(each for each in added if each.entries),
-        empty_ids=_ids(each for each in (*gone, *added) if not each.entries),
+        empty_ids=_ids(each for each in (*absent, *added) if not each.entries),
         contradictions=tuple(contradictions),
     )
 

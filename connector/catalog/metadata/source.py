@@ -108,9 +108,8 @@ def open_metadata_source(
             `managed-ledger-info.bin`, by topic name.
         options: For the admin API `token`, `token_file`, `ca_file`, `cert_file`, `key_file`,
             `verify_hostname`, `timeout_s` and `namespaces` (names `tenant/namespace`, in a list or
-            separated by commas). With `namespaces`, all topics are those of these namespaces; only
-            a superuser may list the topics of the whole cluster. For folders the options of the
-            fsspec file system.
+            separated by commas). Without `namespaces`, all namespaces are listed, for which
+            only a superuser has permission. For folders the options of the fsspec file system.
 
     Raises:
         OptionError: The source is of no such kind or contains no path, or an option is unknown or

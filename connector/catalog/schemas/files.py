@@ -78,7 +78,6 @@ def _files(info: SchemaInfo) -> Iterator[tuple[str, bytes]]:
 
 @contextmanager
 def _readable() -> Iterator[None]:
-    """Turn errors of JSON parsing into `SchemaError`."""
     try:
         yield
     except (ValueError, RecursionError) as error:

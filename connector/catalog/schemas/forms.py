@@ -65,7 +65,7 @@ _KV_ENCODING: Final = "kv.encoding.type"
 _KV_PROPERTY: Final = re.compile(r"kv\.encoding\.type|(?:key|value)\.schema\..*", re.DOTALL)
 _LONG_STOP: Final = 1 << 63
 _INT_BYTES: Final = 4
-_LISTED: Final = 20
+_MAX_NAMES: Final = 20
 _SHORT: Final = reprlib.Repr()
 _SHORT.maxstring = 100
 
@@ -291,7 +291,6 @@ def _text_by_name(value: object, name: str) -> dict[str, str]:
 
 
 def _schema_info(name: str, data: object, properties: Mapping[str, str]) -> SchemaInfo:
-    """Create the schema of a type from its data in any form."""
     if name == "KEY_VALUE":
         return _key_value_schema(data, properties)
     text = _definition(name, data) if name in DEFINED_TYPES else ""
@@ -311,7 +310,6 @@ def _definition(name: str, data: object) -> str:
 
 
 def _descriptor_text(value: object) -> str:
-    """Check and normalize the data of a PROTOBUF_NATIVE schema."""
     if not isinstance(value, Mapping):
         message = f"the definition is not an object with {_DESCRIPTOR_FIELD}"
         raise OptionError(message)
@@ -417,7 +415,6 @@ def _read_sized(data: bytes) -> tuple[bytes, bytes]:
 
 
 def _list_names(names: Collection[str]) -> str:
-    """Return names for an error message, shortened."""
-    shown = ", ".join(map(_SHORT.repr, islice(names, _LISTED)))
-    more = len(names) - _LISTED
-    return f"{shown} and {more} more" if more > 0 else shown or "none"
+    shown = ", ".join(map(_SHORT.repr, islice(names, _MAX_NAMES)))
+    hidden_count = len(names) - _MAX_NAMES
+    return f"{shown} and {hidden_count} more" if hidden_count > 0 else shown or "none"

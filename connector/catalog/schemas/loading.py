@@ -41,7 +41,7 @@ SchemaSource: TypeAlias = (
 
 _MAX_NESTED_LISTS: Final = 8
 _MAX_PATH_LENGTH: Final = 4096
-_LISTED: Final = 20
+_MAX_VERSIONS: Final = 20
 _SHOWN_LENGTH: Final = 200
 _WITH_MESSAGE: Final = re.compile(r"(?P<path>.+)#(?P<message>[A-Za-z_.][\w.]*)")
 
@@ -122,18 +122,15 @@ class _SchemaReader:
             message = f"both {both}: give one of them"
             raise OptionError(message)
         if schema_version not in by_version:
-            known = ", ".join(map(str, list(by_version)[-_LISTED:])) or "none is known"
-            newest = f" (the newest {_LISTED} of {len(by_version)})" * (len(by_version) > _LISTED)
+            known = ", ".join(map(str, list(by_version)[-_MAX_VERSIONS:])) or "none is known"
+            newest = f" (the newest {_MAX_VERSIONS} of {len(by_version)})" * (
+                len(by_version) > _MAX_VERSIONS
+            )
             message = f"there is no schema of version {schema_version}; versions{newest}: {known}"
             raise OptionError(message)
         return TopicSchema(by_version[schema_version], versions)
 
     def read(self, source: object, depth: int = 0) -> None:
-        """Collect the schemas of a source.
-
-        Raises:
-            OptionError: See `load_schema`.
-        """
         if isinstance(source, str):
             self._read_text(source, depth)
         elif isinstance(source, os.PathLike):
@@ -241,7 +238,6 @@ class _SchemaReader:
             self._add(None, schema, what)
 
     def _add_json(self, value: object, what: str, depth: int = 0) -> None:
-        """Collect the schemas of parsed JSON."""
         if isinstance(value, Mapping):
             if ALL_VERSIONS in value:
                 value = value[ALL_VERSIONS]

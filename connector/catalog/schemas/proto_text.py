@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from google.protobuf.message import Message
 
 _F: Final = FieldDescriptorProto
-_NAMED: Final = frozenset({_F.TYPE_MESSAGE, _F.TYPE_ENUM, _F.TYPE_GROUP})
+_TYPES_WITH_NAMES: Final = frozenset({_F.TYPE_MESSAGE, _F.TYPE_ENUM, _F.TYPE_GROUP})
 _PROTO2: Final = ("", "proto2")
 _LABELS: Final = {_F.LABEL_OPTIONAL: "optional ", _F.LABEL_REQUIRED: "required "}
 _VISIBILITIES: Final = {0: "", 1: "local ", 2: "export "}
@@ -90,7 +90,6 @@ class _FileWriter:
         self._left_out = 0
 
     def text(self) -> str:
-        """Return the written text."""
         head = []
         if self._left_out:
             options = counted(self._left_out, "custom option")
@@ -215,7 +214,7 @@ class _FileWriter:
         return _LABELS[field.label] if has_label else ""
 
     def _type(self, field: FieldDescriptorProto) -> str:
-        if field.type in _NAMED:
+        if field.type in _TYPES_WITH_NAMES:
             return field.type_name
         return _F.Type.Name(field.type).removeprefix("TYPE_").lower()
 

@@ -105,7 +105,7 @@ class Documents:
             body = memoryview(data)[size_bytes:]
             stops = list(accumulate(self.head["sizes"], initial=0))
             if min(self.head["sizes"], default=1) < 1 or stops[-1] != len(body):
-                _corrupt(f"{counted(len(body), 'byte')} of documents, not {_shown(stops[-1])}")
+                _corrupt(f"{counted(len(body), 'byte')} of documents, not {_shorten(stops[-1])}")
             if zlib.crc32(body) != self.head["crc32"]:
                 _corrupt("its checksum does not match its bytes")
             self._body, self._stops = body, stops
@@ -121,7 +121,7 @@ class Documents:
         """
         with self.corruption_errors():
             if not 0 <= position < len(self._stops) - 1:
-                _corrupt(f"there is no document {_shown(position)}")
+                _corrupt(f"there is no document {_shorten(position)}")
             member = self._body[self._stops[position] : self._stops[position + 1]]
             text, size_bytes = _uncompressed(member)
             if size_bytes != len(member):
@@ -136,10 +136,10 @@ class Documents:
         except CorruptSnapshotError as error:
             raise error.located(object_key=self.name) from None
         except (FormatError, OptionError, zlib.error, RecursionError) as error:
-            message = f"it is not a catalog snapshot: {_shown(error)}"
+            message = f"it is not a catalog snapshot: {_shorten(error)}"
             raise CorruptSnapshotError(message, object_key=self.name) from None
         except (ValueError, TypeError, LookupError, AttributeError, OverflowError) as error:
-            message = f"it is not a catalog snapshot: {type(error).__name__}: {_shown(error)}"
+            message = f"it is not a catalog snapshot: {type(error).__name__}: {_shorten(error)}"
             raise CorruptSnapshotError(message, object_key=self.name) from None
 
 
@@ -154,11 +154,11 @@ def begins_file(data: bytes) -> bool:
 
 def _check_version(format_name: object, version: object) -> None:
     if format_name != FORMAT:
-        _corrupt(f"it is not a {FORMAT}: its format is {_shown(format_name)!r}")
+        _corrupt(f"it is not a {FORMAT}: its format is {_shorten(format_name)!r}")
     if version != VERSION:
         _corrupt(
-            f"the snapshot has version {_shown(version)}, and this release reads version {VERSION}:"
-            " save it again with this release"
+            f"the catalog snapshot has version {_shorten(version)}, but this release reads version"
+            f" {VERSION}: save it again with this release"
         )
 
 
@@ -178,7 +178,7 @@ def _value_count(text: bytes) -> int:
     return 1 + sum(text.count(mark) for mark in (b",", b"[", b"{", b":"))
 
 
-def _shown(value: object) -> str:
+def _shorten(value: object) -> str:
     text = str(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 

@@ -241,7 +241,6 @@ def _form_of(name: PairName) -> SnapshotForm[Any, Any]:
 
 
 def _read_name(info: ObjectInfo, *, is_index: bool) -> PairName:
-    """Return the name of the pair that an object belongs to."""
     parsed = parse_name(info.name)
     if parsed is None or parsed.is_index != is_index:
         message = f"{info.name} does not name the expected object of a ledger"

@@ -112,15 +112,15 @@ def serialize_snapshot(snapshot: Snapshot) -> bytes:
 
 def _check_savable(buckets: Iterable[BucketContents], topics: Iterable[TopicLedgers]) -> None:
     """Refuse kinds of objects that the file cannot hold, so that no ledger is lost silently."""
-    named = (
+    recorded_names = (
         (name, f"topic {topic.topic} has ledger {info.ledger_id} in such objects")
         for topic in topics
         for info in (topic.metadata.ledgers if topic.metadata else ())
         for name in named_pairs(topic.topic, info)
     )
     pairs = (pair for contents in buckets for pair in contents.pairs)
-    stored = ((each.name, f"{each.index.name} is such an object") for each in pairs)
-    for name, text in chain(named, stored):
+    stored_names = ((each.name, f"{each.index.name} is such an object") for each in pairs)
+    for name, text in chain(recorded_names, stored_names):
         kind = kind_of(name)
         if kind.snapshot_form is None:
             message = f"{kind.title} cannot be saved in a catalog snapshot: {text}"
@@ -350,7 +350,6 @@ class SnapshotFile:
         return found
 
     def _page_positions(self) -> Iterable[int]:
-        """Return the positions of the documents that are pages of ledgers."""
         return (
             position + 1 + number
             for position in self._positions.values()
