@@ -44,7 +44,7 @@ _GREATER_THAN_ONE: Final = {
     ("connector/catalog/metadata/admin_connection.py", "count"): "more than answers may have",
     ("connector/catalog/metadata/managed_ledger.py", "size_bytes"): "more than metadata may have",
     ("connector/catalog/snapshot/snapshot.py", "len(text)"): "more than a snapshot may have",
-    ("connector/catalog/topic_ledgers.py", "len(told)"): "they differ",
+    ("connector/catalog/topic_ledgers.py", "len(metadata_by_uuid)"): "they differ",
     (
         "connector/writing/offloader.py",
         "metadata.length_bytes",
