@@ -70,7 +70,7 @@ def explain_missing(
         topic = find_topic(error.ledger_id)
         if topic is None or not cluster.has_trimmed(topic, error.ledger_id):
             raise
-        message = "the cluster trimmed the ledger after the topic was opened: open the topic again"
+        message = "the cluster trimmed the ledger after the topic was opened: open it again"
         raise TrimmedEntriesError(
             message, object_key=error.object_key, ledger_id=error.ledger_id
         ) from error

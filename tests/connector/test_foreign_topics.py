@@ -160,7 +160,7 @@ def test_topics_json_may_list_scalable_topics(tmp_path: Path) -> None:
 
 def test_topics_json_of_scalable_topics_alone_is_refused_by_name() -> None:
     """Metadata that has no classic topic says so, instead of looking empty."""
-    with pytest.raises(OptionError, match=r"scalable topics of Pulsar 5\.0 alone"):
+    with pytest.raises(OptionError, match=r"only scalable topics of Pulsar 5\.0"):
         open_catalog(str(OBJECTS), metadata=str(SCALABLE)).topics()
 
 

@@ -367,7 +367,7 @@ def test_every_byte_of_a_decision_that_is_changed_is_noticed(bucket: MemoryBucke
     for at in range(len(text)):
         changed = text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :]
         for damaged in (changed, text[:at]):
-            with pytest.raises(CorruptMetadataError, match="does not match its own checksum"):
+            with pytest.raises(CorruptMetadataError, match="not as it was written"):
                 CommitRecord.from_json(damaged)
 
 
