@@ -35,7 +35,7 @@ _MAX_ROUNDS: Final = 10
 
 
 class TopicLookup:
-    """Looks up the ledgers of topics. Safe to use from several threads.
+    """A lookup of the ledgers of topics. Safe to use from several threads.
 
     Args:
         bucket: The bucket.

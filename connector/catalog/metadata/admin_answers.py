@@ -1,7 +1,7 @@
 """Pulsar's admin API answers about the ledgers of a topic, read and written as JSON.
 
 ================ ==================================== =============================================
-Answer           Pulsar's class                       Field of a ledger that only it has
+Answer           Pulsar's class                       Fields of a ledger that only it has
 ================ ==================================== =============================================
 `internal-info`  ManagedLedgerInfo                    time of closing, uuid of the offload
 `internalStats`  PersistentTopicInternalStats         whether the offload is complete

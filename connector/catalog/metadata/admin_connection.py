@@ -91,7 +91,7 @@ def parse_options(options: Mapping[str, object]) -> AdminOptions:
 
 
 class AdminConnection:
-    """Sends requests, each on its own connection. Safe to use from several threads.
+    """An HTTP client for one admin API, with a new connection for each request. Thread-safe.
 
     Args:
         url: URL of a broker or a proxy, such as `https://pulsar.example:8443`.

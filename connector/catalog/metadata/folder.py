@@ -1,4 +1,4 @@
-"""Metadata of topics from files that were saved of a cluster: one folder per topic.
+"""Metadata of topics from files saved from a cluster: one folder per topic.
 
 ========================== ======================================================================
 File in a topic's folder   Content

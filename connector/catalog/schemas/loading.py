@@ -92,7 +92,7 @@ def load_schema(
 
 
 class _SchemaReader:
-    """Collects schemas by version; the key None holds the one without a version."""
+    """A collection of schemas by version; the key None holds the one without a version."""
 
     def __init__(self, storage_options: Mapping[str, object] | None) -> None:
         self._storage_options = storage_options

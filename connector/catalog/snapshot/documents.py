@@ -35,7 +35,7 @@ _GZIP = 31
 
 
 class DocumentWriter:
-    """Packs documents; their positions are 0, 1, 2 and so on."""
+    """A writer of documents; their positions are 0, 1, 2 and so on."""
 
     def __init__(self) -> None:
         self._members: list[bytes] = []
