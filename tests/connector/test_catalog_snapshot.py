@@ -528,7 +528,7 @@ def test_snapshot_of_an_earlier_version_says_what_to_do(tmp_path: Path, version:
     old = {"format": "pulsar-offload catalog", "version": version, "contents": {}}
     path.write_bytes(gzip.compress(json.dumps(old).encode()))
 
-    with pytest.raises(CorruptSnapshotError, match=f"has version {version}, and this release"):
+    with pytest.raises(CorruptSnapshotError, match=f"has version {version}, but this release"):
         open_catalog(str(tmp_path), metadata=str(path))
 
 
