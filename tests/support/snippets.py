@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shlex
 from dataclasses import dataclass
+from itertools import takewhile
 
 _BLOCK = re.compile(
-    r"(?:<!-- (?P<skipped>not run here: [^>]+) -->\n)?```(?P<kind>[a-z]+)\n(?P<text>.*?)\n```"
-    r"(?:\n\n```text\n(?P<printed>.*?)\n```)?",
-    re.DOTALL,
+    r"^(?P<indent> *)(?:<!-- (?P<skipped>not run here: [^>]+) -->\n(?P=indent))?"
+    r"```(?P<kind>[a-z]+)\n(?P<text>.*?)\n(?P=indent)```$"
+    r"(?:\n\n(?P=indent)```text\n(?P<printed>.*?)\n(?P=indent)```$)?",
+    re.DOTALL | re.MULTILINE,
 )
-_COMMAND = re.compile(r"^\$ pulsar-offload (.+)\n?((?:(?!\$ ).*\n?)*)", re.MULTILINE)
+_PROMPT = "$ pulsar-offload "
 
 
 @dataclass(frozen=True)
@@ -19,9 +22,9 @@ class Snippet:
 
     Attributes:
         kind: Its language.
-        text: The block.
-        printed: The block behind it, if it shows output.
-        skipped: Why it is not run, if it is not.
+        text: The block, without the indentation that it has in a content tab.
+        printed: The block that follows it, if that shows output.
+        skipped: The reason why it is not run, if it is not.
     """
 
     kind: str
@@ -31,14 +34,47 @@ class Snippet:
 
     @property
     def commands(self) -> list[tuple[str, str]]:
-        """Arguments of each command in it, and what stands below."""
+        """Arguments of each command in it, and the output shown below the command."""
         is_run = self.kind == "console" and not self.skipped
-        return _COMMAND.findall(self.text) if is_run else []
+        return _commands(self.text.split("\n")) if is_run else []
 
 
 def snippets_of(page: str) -> list[Snippet]:
-    """The fenced blocks of a page."""
+    """Return the fenced blocks of a page, in order."""
     return [
-        Snippet(match["kind"], match["text"], match["printed"], match["skipped"])
+        Snippet(
+            kind=match["kind"],
+            text=_without_indent(match["text"], match["indent"]),
+            printed=match["printed"] and _without_indent(match["printed"], match["indent"]),
+            skipped=match["skipped"],
+        )
         for match in _BLOCK.finditer(page)
     ]
+
+
+def _without_indent(text: str, indent: str) -> str:
+    return re.sub(rf"^{indent}", "", text, flags=re.MULTILINE)
+
+
+def _commands(lines: list[str]) -> list[tuple[str, str]]:
+    commands = []
+    while lines:
+        first, *lines = lines
+        if not first.startswith(_PROMPT):
+            continue
+        command = first.removeprefix(_PROMPT)
+        while _continues(command):
+            command = f"{command}\n{lines.pop(0)}"
+        output = [*takewhile(lambda line: not line.startswith("$ "), lines)]
+        lines = lines[len(output) :]
+        commands.append((command.replace("\\\n", " "), "\n".join(output)))
+    return commands
+
+
+def _continues(command: str) -> bool:
+    """Whether a shell would read the next line too: after a backslash, or within quotes."""
+    try:
+        shlex.split(command.removesuffix("\\"))
+    except ValueError:
+        return True
+    return command.endswith("\\")
