@@ -77,6 +77,10 @@ lint: install docs ## Check style, spelling, types, import contracts and the lin
 docs: install ## Build the pages of docs/ into build/site
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 
+.PHONY: docs-serve
+docs-serve: install ## Show the pages of docs/ on http://127.0.0.1:8000, and again after each change
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs serve --livereload
+
 .PHONY: bench
 bench: install ## Print the table of benchmarks
 	@$(BIN)/python -m tests.benchmarks

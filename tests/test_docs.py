@@ -24,6 +24,7 @@ from connector.options.write_request import WRITE_OPTIONS
 from spark_ds.options import NOTES, OWN_HELP
 from spark_ds.write_options import OWN_WRITING_HELP, WRITING_NOTES
 from tests.support.command_line import run
+from tests.support.golden import GOLDEN
 from tests.support.snippets import snippets_of
 
 if TYPE_CHECKING:
@@ -32,7 +33,9 @@ if TYPE_CHECKING:
     from connector.options.option import Option
 
 ROOT = Path(__file__).parents[1]
-PAGES = sorted((ROOT / "docs").glob("*.md"))
+DOCS = ROOT / "docs"
+PAGES = sorted(each for each in DOCS.rglob("*.md") if each.parent.name != "api")
+"""The pages with prose; those of `api` name the objects whose docstrings they show."""
 README = ROOT / "README.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PACKAGES = ("arrow_io", "connector", "spark_ds")
@@ -45,12 +48,16 @@ BUCKET = "s3://offloaded"
 
 SUFFIXES = (".md", ".pxd", ".py", ".sql", ".toml", ".yml")
 """Endings of the names of our own files; those of users have others."""
-NOT_OURS = ("build/", ".venv/", "tenant/namespace/topic", "_pulsar_offload/")
+NOT_OURS = ("build/", ".venv/", "golden/", "tenant/namespace/topic", "_pulsar_offload/")
 """What `make` builds, and the folders of users and of their tables."""
 
 
 def _text(name: str) -> str:
-    return (ROOT / "docs" / name).read_text("utf-8")
+    return (DOCS / name).read_text("utf-8")
+
+
+def _name(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix().removeprefix("docs/")
 
 
 def _ran(page: Path) -> Mapping[str, object]:
@@ -72,16 +79,17 @@ def _ran(page: Path) -> Mapping[str, object]:
     return namespace
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and commands, one after the other, print what stands below them."""
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
+    (tmp_path / "golden").symlink_to(GOLDEN / "pulsar-4.0.7")
 
     _ran(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+@pytest.mark.parametrize("page", PAGES, ids=_name)
 def test_every_block_of_a_page_is_run_or_says_why_not(page: Path) -> None:
     """A block that no test runs gives the reason in a comment before it."""
     for each in snippets_of(page.read_text("utf-8")):
@@ -92,8 +100,9 @@ def test_pages_are_linked_from_the_readme() -> None:
     """Who reads the README finds each of them."""
     readme = README.read_text("utf-8")
 
-    assert PAGES
-    assert [page.name for page in PAGES if f"(docs/{page.name}" not in readme] == []
+    pages = [_name(page) for page in PAGES if page.parent == DOCS or page.name == "index.md"]
+    assert "recipes/index.md" in pages
+    assert [page for page in pages if f"(docs/{page}" not in readme] == []
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:
@@ -105,7 +114,7 @@ def test_links_of_the_readme_lead_somewhere() -> None:
         assert not anchor or anchor in anchors
 
 
-@pytest.mark.parametrize("page", [README, *PAGES], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=_name)
 def test_no_cell_of_a_table_is_a_paragraph(page: Path) -> None:
     """A table is there to be looked at: what takes more than two lines is told in sentences."""
     rows = re.findall(r"^\| .*\|$", page.read_text("utf-8"), re.MULTILINE)
@@ -132,7 +141,7 @@ def tree() -> list[str]:
 @pytest.mark.parametrize(
     "page",
     [README, CONTRIBUTING, ROOT / "sql_examples" / "README.md", *PAGES],
-    ids=lambda page: page.relative_to(ROOT).as_posix(),
+    ids=_name,
 )
 def test_paths_and_modules_that_a_page_names_are_there(page: Path, tree: list[str]) -> None:
     """A path in backticks ends the path of a file or folder, and a dotted name can be imported."""
