@@ -59,7 +59,10 @@ class Page:
         self.messages: list[str] = []
 
     def load(self, path: Path) -> None:
-        """Load a file and wait until it is there."""
+        """Load a file, in the place of the one before, and wait until it is loaded."""
+        self._devtools.forget(self._session)
+        self.requests.clear()
+        self.messages.clear()
         for domain in ("Page", "Network", "Log", "Runtime"):
             self.call(f"{domain}.enable")
         self.call("Page.navigate", url=path.absolute().as_uri())
@@ -84,8 +87,9 @@ class Page:
         self.call("Emulation.setEmulatedMedia", media=media, features=features)
 
     def evaluate(self, expression: str) -> Any:  # noqa: ANN401 - whatever JavaScript gives
-        """The value of an expression of JavaScript, in the page."""
-        answer = self.call("Runtime.evaluate", expression=expression, returnByValue=True)
+        """Return the value of an expression of JavaScript in the page; of a promise, its result."""
+        options = {"returnByValue": True, "awaitPromise": True}
+        answer = self.call("Runtime.evaluate", expression=expression, **options)
         assert "exceptionDetails" not in answer, answer
         return answer["result"].get("value")
 
@@ -150,6 +154,9 @@ class _DevTools:
 
     def events(self, session: str) -> list[dict[str, Any]]:
         return [event for event in self._seen if event.get("sessionId") == session]
+
+    def forget(self, session: str) -> None:
+        self._seen = [event for event in self._seen if event.get("sessionId") != session]
 
     def _read(self) -> dict[str, Any]:
         deadline = time.monotonic() + _HANGS_AFTER_S
