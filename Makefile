@@ -75,7 +75,8 @@ lint: install docs ## Check style, spelling, types, import contracts and the lin
 
 .PHONY: docs
 docs: install ## Build the pages of docs/ into build/site
-	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@# With --quiet, --strict would overlook warnings.
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict 2>&1 | { grep -v "^INFO" || true; }
 
 .PHONY: docs-serve
 docs-serve: install ## Show the pages of docs/ on http://127.0.0.1:8000, and again after each change

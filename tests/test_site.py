@@ -19,6 +19,9 @@ from tests.support.browser import Browser, find_browser, running_browser
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+pytestmark = pytest.mark.timeout(600)
+"""To build the site and to show its pages takes minutes on a busy machine."""
+
 ROOT: Final = Path(__file__).parents[1]
 WIDTHS_PX: Final = (390, 1280)
 OVERFLOW: Final = """
@@ -95,9 +98,12 @@ class _Page(HTMLParser):
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the built site."""
     folder = tmp_path_factory.mktemp("site")
-    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--quiet", "--site-dir", folder]
+    command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)]
     environment = {**os.environ, "NO_MKDOCS_2_WARNING": "1"}
-    subprocess.run(command, cwd=ROOT, env=environment, check=True)
+    built = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stderr
     return folder
 
 
