@@ -218,7 +218,7 @@ def _check_columns(target: WriteTarget, schema: StructType) -> None:
 def _plan(options: SinkOptions, file: CommitRecordFile) -> WritePlan:
     target = options.target
     new_write = begin(
-        target, file, ids_apart=options.task_ledgers, previous=_contents.get(target.bucket)
+        target, file, id_stride=options.task_ledgers, previous=_contents.get(target.bucket)
     )
     _contents.clear()
     if new_write.contents is not None:

@@ -1,1 +1,1 @@
-"""Messages → entries → ledgers → a topic that lies in a bucket as if offloaded."""
+"""Write messages to a bucket as the offloaded ledgers of a topic."""

@@ -1,6 +1,6 @@
-"""Columns of a table → values of messages; what cannot be one is an error that names the row.
+"""Conversion of table columns to message fields. An error names the column and the row.
 
-Rows count from 0, from the beginning of the source that they stand in.
+Row numbers start at 0 at the beginning of the source.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ COLUMN_TYPES: Final[Mapping[str, pa.DataType]] = {
     "__properties__": pa.map_(pa.string(), pa.string()),
     "__null_value__": pa.bool_(),
 }
-"""What columns are cast to, without loss."""
+"""Type that each column is cast to, without loss."""
 
 _TO_MS: Final = (
     "; round it to ms first, by date_trunc('millisecond', …) in SQL or pyarrow's floor_temporal"
@@ -42,10 +42,10 @@ _PAIR: Final = 2
 
 
 def plain_batch(batch: pa.RecordBatch, first_row: int) -> pa.RecordBatch:
-    """The same rows without dictionaries and runs, which only say how a column is stored.
+    """Return the rows with dictionary- and run-end-encoded columns decoded.
 
     Raises:
-        OptionError: A column is not what its type says, such as text that is not UTF-8.
+        OptionError: A column does not match its type, such as text that is not UTF-8.
     """
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -71,12 +71,12 @@ def _is_broken(value: pa.Array) -> bool:
 
 
 def value_error(name: str, row: int, reason: str) -> OptionError:
-    """The error for a value of a column."""
+    """Return the error for an invalid value of a column."""
     return OptionError(f"the column {name}, row {row} (from 0): {reason}")
 
 
 def missing_column_error(row: int, reason: str, missing_column: str) -> OptionError:
-    """The error for a row of a topic that lacks a column which tells how it was written."""
+    """Return the error for a row read from a topic that is ambiguous without another column."""
     return OptionError(
         f"row {row} (from 0) was read from a topic, and {reason}: read {missing_column} too, or add"
         " that column"
@@ -84,11 +84,14 @@ def missing_column_error(row: int, reason: str, missing_column: str) -> OptionEr
 
 
 def first_failing(length: int, fails: Callable[[int, int], bool]) -> int | None:
-    """The first row for which something fails; None if it fails for no row by itself.
+    """Return the first row that fails on its own, found by bisection.
 
     Args:
         length: Number of rows.
-        fails: Whether it fails for the rows from one number on, as many as a second one says.
+        fails: Takes the first row and the number of rows, and returns whether these rows fail.
+
+    Returns:
+        The row; None if no single row fails.
     """
     start, stop = 0, length
     while stop - start > 1:
@@ -101,19 +104,20 @@ def first_failing(length: int, fails: Callable[[int, int], bool]) -> int | None:
 
 
 def cast(batch: pa.RecordBatch, name: str, type_: pa.DataType, first_row: int) -> pa.Array:
-    """A column in another type, without loss.
+    """Return a column cast to another type, without loss.
 
     Raises:
-        OptionError: It cannot be cast; the error names the row, or the type if no row can be.
+        OptionError: The column cannot be cast. The error names the row, or the type if no row can
+            be cast.
     """
     return cast_array(batch.column(name), name, type_, first_row)
 
 
 def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) -> pa.Array:
-    """As `cast`, of an array that is not a column as it stands.
+    """Cast an array that is not a column of the batch. See `cast`.
 
     Raises:
-        OptionError: As `cast`.
+        OptionError: See `cast`.
     """
 
     def find_error(start: int, length: int) -> pa.ArrowException | None:
@@ -132,7 +136,7 @@ def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) 
             reason = f"{find_error(row, 1)}{_TO_MS if is_time else ''}"
             raise value_error(name, first_row + row, reason) from None
         source_type = column.type
-        # A type with others in it may have a thousand.
+        # The full text of a nested type may be very long.
         type_text = (
             f"a {str(source_type).partition('<')[0]}" if source_type.num_fields else source_type
         )
@@ -143,16 +147,16 @@ def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) 
 def column_values(
     batch: pa.RecordBatch, name: str, first_row: int, default: object = None
 ) -> list[Any]:
-    """The values of a column as Python's, times in ms since the epoch.
+    """Return the values of a column as Python objects, times in ms since the epoch.
 
     Args:
         batch: The rows.
         name: Name of the column, among `COLUMN_TYPES`.
         first_row: Number of the first row.
-        default: What stands for null, and for a column that is not there.
+        default: Value for nulls, and for all rows if the column is missing.
 
     Raises:
-        OptionError: As `cast`.
+        OptionError: See `cast`.
     """
     if name not in batch.schema.names:
         return [default] * batch.num_rows
@@ -163,7 +167,11 @@ def column_values(
 
 
 def keys(batch: pa.RecordBatch, first_row: int) -> list[str | bytes | None]:
-    """Keys: text, or bytes if they are not the bytes of the text; errors are those of `cast`."""
+    """Return the keys: text, or bytes if `__key_bytes__` differs from the text's UTF-8.
+
+    Raises:
+        OptionError: See `cast`.
+    """
     names = batch.schema.names
     if "__key__" in names and is_binary(batch.schema.field("__key__").type):
         binary: list[str | bytes | None] = cast(
@@ -179,11 +187,13 @@ def keys(batch: pa.RecordBatch, first_row: int) -> list[str | bytes | None]:
 
 
 def properties(batch: pa.RecordBatch, first_row: int) -> list[tuple[tuple[str, str], ...]]:
-    """Properties as pairs: of a map, its entries or pairs in a list, or the fields of a struct.
+    """Return the properties of each row as pairs of name and value.
+
+    The column is a map, a list of entries or pairs, or a struct whose non-null fields are
+    properties.
 
     Raises:
-        OptionError: As `cast`; or a name or a value is null, but for the fields of a struct, of
-            which those that are null are not properties of their row.
+        OptionError: See `cast`. Or a name or a value in a map or list is null.
     """
     if _PROPERTIES not in batch.schema.names:
         return [()] * batch.num_rows
@@ -237,7 +247,7 @@ def _is_entry(type_: pa.DataType) -> bool:
 
 
 def is_text(type_: pa.DataType) -> bool:
-    """Whether values are text."""
+    """Return whether values of this type are text."""
     return bool(
         pa.types.is_string(type_)
         or pa.types.is_large_string(type_)
@@ -246,7 +256,7 @@ def is_text(type_: pa.DataType) -> bool:
 
 
 def is_binary(type_: pa.DataType) -> bool:
-    """Whether values are bytes, or all null."""
+    """Return whether values of this type are bytes, or all null."""
     return bool(
         pa.types.is_binary(type_)
         or pa.types.is_large_binary(type_)

@@ -1,7 +1,7 @@
-"""Two-phase commit of a write: start it, then publish or discard its staged ledgers.
+"""Two-phase commit of a write: begin it, then publish or discard its staged ledgers.
 
-A decision is an object of its own only if somebody may look for it: who repeats a write that has an
-id, and who finds the note of a write with metadata.
+A commit record is stored as an object only if another process may look for it: one that repeats a
+write with an id, or one that finds the note of an unfinished write with metadata.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from connector.writing.write_target import WriteTarget
 
 _STALE_METADATA_WARNING: Final = (
-    "Metadata that was saved before lacks the new ledgers, so whoever reads by it misses these"
+    "Metadata that was saved before lacks the new ledgers, so readers that use it miss these"
     " messages. Give {option} to extend metadata that write made."
 )
 _FREE_RANGES: Final = 1 << 20
@@ -52,12 +52,12 @@ _FREE_RANGES: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class StartedWrite:
-    """A write that has begun, in the process that began it.
+    """A write that this process has begun.
 
     Attributes:
-        plan: What others need to know.
-        files: The metadata that is to be extended; None: none is written.
-        contents: What the bucket held; None if it had no ledger.
+        plan: The values that processes staging the write need.
+        files: The metadata to extend; None if the write has no metadata folder.
+        contents: The bucket's contents before the write; None if it had no ledger.
     """
 
     plan: WritePlan
@@ -66,7 +66,7 @@ class StartedWrite:
 
 
 def metadata_files(target: WriteTarget) -> MetadataFiles | None:
-    """The metadata of a topic that is written to; None: none is written."""
+    """Return the metadata files of the topic; None if the write has no metadata folder."""
     root = target.metadata_root
     if root is None:
         return None
@@ -77,25 +77,29 @@ def begin(
     target: WriteTarget,
     file: CommitRecordFile,
     *,
-    ids_apart: int | None = None,
+    id_stride: int | None = None,
     previous: BucketContents | None = None,
 ) -> StartedWrite:
-    """Begin a write, of which ledgers that runs before it have staged take no ids.
+    """Begin a write and plan its ledger ids.
+
+    Ids of ledgers that earlier runs of the same write have staged may be used again.
 
     Args:
-        target: What is written to.
-        file: Where the write will be decided, unless it gets an id later; it is not decided.
-        ids_apart: Unless ids are chosen by the user: how many ids lie between the places of which
-            one is drawn for the first, so that writers that begin at once hardly ever meet; None:
-            it is the one behind the greatest in the bucket.
-        previous: What the bucket held before, of which nothing is read again that has not changed.
+        target: The topic to write to.
+        file: The write's commit record file, which must not exist yet. The write may get its id
+            later.
+        id_stride: Spread of the first id, unless the user chose it. The first id is the next free
+            one plus a random multiple of this number, so that writers that begin at the same time
+            hardly ever collide. None: the next free id.
+        previous: Contents of the bucket at an earlier write. Objects that have not changed are not
+            read again.
 
     Raises:
         OptionError: The topic cannot be written to: see `MetadataFiles.open`, `check_new` and
-            `check_appendable`; or the first ledger id is not behind those that it has.
-        CorruptMetadataError: Metadata that is to be extended is malformed.
+            `check_appendable`. Or the first ledger id is not greater than the topic's ids.
+        CorruptMetadataError: The metadata to extend is malformed.
         SchemaError: The schema cannot be read.
-        StorageError: The store refused, or went on failing.
+        StorageError: The store refused a request, or retries were exhausted.
     """
     request = target.request
     schema = target.read_schema()
@@ -104,24 +108,24 @@ def begin(
         files.open(append=request.append)
         schema = files.merge_schema(schema)
     names = list_names(target.bucket)
-    listed = ledger_object_names(names)
+    reserved_names = ledger_object_names(names)
     contents = read_bucket(target.bucket, previous=previous) if names else None
     existing_ids = _check_topic_ledgers(target, contents, files)
     if file.is_named:
-        # What earlier runs have left stays until one is decided, lest one that still runs miss it.
-        listed -= find_unpublished(names, file.is_own)
-    used_ids = {name.ledger_id for name in listed}.union(files.ledger_ids if files else ())
-    # Other kinds of objects have ledgers too, which only their index objects may tell.
-    named = ledger_object_names(names)
+        # Objects of earlier runs are kept until one run commits: one of them may still be running.
+        reserved_names -= find_unpublished(names, file.is_own)
+    used_ids = {name.ledger_id for name in reserved_names}.union(files.ledger_ids if files else ())
+    # Some kinds of objects list their ledgers only in index objects, not in their names.
+    listed_names = ledger_object_names(names)
     copies = contents.copies if contents else ()
-    used_ids |= {copy.name.ledger_id for copy in copies if copy.name not in named}
+    used_ids |= {copy.name.ledger_id for copy in copies if copy.name not in listed_names}
     first = request.first_ledger_id
     if first is not None:
         check_first_ledger_id(first, existing_ids.union(files.ledger_ids if files else ()))
     else:
         first = max(used_ids, default=-1) + 1
-        if ids_apart is not None:
-            first += ids_apart * secrets.randbelow(_FREE_RANGES)
+        if id_stride is not None:
+            first += id_stride * secrets.randbelow(_FREE_RANGES)
     warnings = [*(files.warnings if files else ())]
     if files is not None:
         warnings += _cluster_warnings(target.bucket, request.first_ledger_id)
@@ -130,7 +134,7 @@ def begin(
     plan = WritePlan(
         mark=file.mark,
         started_ms=time.time_ns() // 1_000_000,
-        ids=IdRange(first=first, used=frozenset(each for each in used_ids if each >= first)),
+        ids=IdRange(first=first, used_ids=frozenset(each for each in used_ids if each >= first)),
         schema=schema,
         warnings=tuple(warnings),
     )
@@ -142,7 +146,7 @@ def begin(
 def _check_topic_ledgers(
     target: WriteTarget, contents: BucketContents | None, files: MetadataFiles | None
 ) -> set[int]:
-    """Check what the bucket has of the topic; ids of its ledgers."""
+    """Check the topic's ledgers in the bucket against the options, and return their ids."""
     if contents is None:
         return set()
     if not target.request.append:
@@ -153,32 +157,33 @@ def _check_topic_ledgers(
 
 
 def _cluster_warnings(location: Location, first_ledger_id: int | None) -> list[str]:
-    """Warnings of metadata in an object store that no cluster should be given."""
+    """Return warnings if the metadata would not be usable by a cluster."""
     if store_kind(location.url) is None:
         return []
     if prefix_in_store(location.url):
         warning = (
-            f"the ledgers lie below a prefix, {location}: a broker looks for them at the root of"
-            " the bucket, so a cluster with this metadata would not find them"
+            f"the ledgers are stored below a prefix, {location}: a broker looks for them at the"
+            " root of the bucket, so a cluster with this metadata would not find them"
         )
         return [warning]
     if first_ledger_id is None:
         warning = (
-            "the ids of the ledgers were not chosen for a cluster, which would lose them at once:"
-            f" this metadata is for readers alone, unless {option_name('first_ledger_id')} is given"
+            "the ledger ids were not chosen for a cluster, which would lose them at once: use this"
+            f" metadata for readers only, or write with {option_name('first_ledger_id')}"
         )
         return [warning]
     return []
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """What `publish` gave.
+class PublishResult:
+    """Result of `publish`.
 
     Attributes:
-        record: What was published: what was staged, unless a write of its id was decided before.
-        is_earlier: Whether one was; nothing of what was staged counts then.
-        warnings: What went wrong, yet does no harm, and whether nothing was written, in words.
+        record: The commit record that was published: this write's, or that of an earlier write with
+            the same id.
+        is_earlier: Whether it is an earlier write's. Nothing staged by this write counts then.
+        warnings: Harmless problems, and whether nothing was written.
     """
 
     record: CommitRecord
@@ -192,25 +197,28 @@ def publish(
     file: CommitRecordFile,
     *,
     files: MetadataFiles | None,
-) -> Published:
-    """Decide a write, and publish its ledgers; repeated by anyone, it changes nothing.
+) -> PublishResult:
+    """Commit a write and publish its ledgers. Repeating the call changes nothing.
 
-    If a write of this id was decided before, that one is published, and this one is discarded.
+    If a write with this id was committed before, publish that one and discard this one.
 
     Args:
-        target: What is written to.
-        staged: What was staged, in the order that messages are to have; at least one.
-        file: Where the write is decided.
-        files: The metadata that is to be extended, begun or resumed; None: none is written.
+        target: The topic to write to.
+        staged: The staged shares, in message order; at least one.
+        file: The write's commit record file.
+        files: The metadata to extend, after `begin` or `resume`; None if the write has no metadata
+            folder.
 
     Returns:
-        The decision that stands, which is carried out.
+        The valid commit record, whose ledgers are published.
 
     Raises:
-        OptionError: Another writer took ids of the ledgers, or wrote metadata, meanwhile; or the
-            write has an id, and the store cannot decide. Nothing is published.
-        CorruptMetadataError: An earlier decision is not as it was written.
-        StorageError: The store refused, or went on failing; the write may be decided then.
+        OptionError: Another writer used the same ledger ids or changed the metadata in the
+            meantime. Or the write has an id, and the store cannot write an object only if its name
+            is free. Nothing is published.
+        CorruptMetadataError: An earlier commit record is damaged.
+        StorageError: The store refused a request, or retries were exhausted. The write may have
+            been committed.
     """
     record = _make_record(target, staged)
     committed = file.read() if file.is_named else None
@@ -226,23 +234,23 @@ def publish(
         files.carry_out(committed)
     else:
         carry_out(committed, target.offloader, target.metadata_root)
-    return _to_published(committed, file, _clean_up(target, committed, file, files, leftovers))
+    return _to_result(committed, file, _clean_up(target, committed, file, files, leftovers))
 
 
-def publish_earlier(target: WriteTarget, file: CommitRecordFile) -> Published | None:
-    """Publish what was decided before under the id of a write, if that was left undone.
+def publish_earlier(target: WriteTarget, file: CommitRecordFile) -> PublishResult | None:
+    """Finish publishing an earlier write that was committed under the same id.
 
     Args:
-        target: What is written to.
-        file: Where the write is decided; nothing of it is begun.
+        target: The topic to write to.
+        file: The commit record file of a write that has not begun.
 
     Returns:
-        What stands; None: the write has no id, or is not decided.
+        The earlier write; None if this write has no id, or none was committed under it.
 
     Raises:
-        OptionError: A write of the topic to another bucket was cut off.
-        CorruptMetadataError: The decision, or metadata, is not as it was written.
-        StorageError: The store refused, or went on failing.
+        OptionError: A write of the topic to another bucket was interrupted.
+        CorruptMetadataError: The commit record or the metadata is malformed.
+        StorageError: The store refused a request, or retries were exhausted.
     """
     earlier = file.read() if file.is_named else None
     if earlier is None:
@@ -251,19 +259,19 @@ def publish_earlier(target: WriteTarget, file: CommitRecordFile) -> Published | 
     warnings = [] if files is None else files.finish()
     carry_out(earlier, target.offloader, target.metadata_root)
     warnings += _clean_up(target, earlier, file, None, ())
-    return _to_published(earlier, file, warnings)
+    return _to_result(earlier, file, warnings)
 
 
-def _to_published(
+def _to_result(
     record: CommitRecord, file: CommitRecordFile, warnings: Sequence[str]
-) -> Published:
+) -> PublishResult:
     if has_mark(record.mark, file.mark):
-        return Published(record, is_earlier=False, warnings=tuple(warnings))
+        return PublishResult(record, is_earlier=False, warnings=tuple(warnings))
     warning = (
         f"a write {file.write_id} of the topic, begun at {time_of(record.started_ms):%F %T} UTC,"
         " was published before: nothing was written now"
     )
-    return Published(record, is_earlier=True, warnings=(*warnings, warning))
+    return PublishResult(record, is_earlier=True, warnings=(*warnings, warning))
 
 
 def _clean_up(
@@ -273,10 +281,10 @@ def _clean_up(
     files: MetadataFiles | None,
     leftovers: Iterable[LedgerObjectName],
 ) -> list[str]:
-    """Forget what was noted, and delete what was staged in vain; warnings of it, or why not."""
+    """Delete the note and unpublished ledgers; return warnings, or why that failed."""
     try:
         if files is not None:
-            # It leads to the decision, so it goes first.
+            # The note refers to the commit record, so delete it first.
             files.end()
         if not record.is_published and (file.is_named or files is not None):
             file.finish(record)
@@ -288,20 +296,20 @@ def _clean_up(
             for warning in target.offloader.delete_offloaded(name.ledger_id, name.uuid)
         }
     except PulsarOffloadError as failure:
-        return [f"all is published, but not all that is of no use any more was deleted: {failure}"]
+        return [f"everything is published, but not all leftovers could be deleted: {failure}"]
     return list(warnings)
 
 
 def discard(target: WriteTarget, file: CommitRecordFile) -> None:
-    """Delete what was staged, by whichever process, unless it was decided and may be repeated.
+    """Delete what all processes staged, unless the write is committed and may be repeated.
 
     Args:
-        target: What is written to.
-        file: Where the write is decided.
+        target: The topic to write to.
+        file: The write's commit record file.
 
     Raises:
-        CorruptMetadataError: The decision is not as it was written.
-        StorageError: The store refused, or went on failing.
+        CorruptMetadataError: The commit record is damaged.
+        StorageError: The store refused a request, or retries were exhausted.
     """
     if file.is_named and file.is_committed():
         return
@@ -310,10 +318,10 @@ def discard(target: WriteTarget, file: CommitRecordFile) -> None:
         if files is not None:
             files.resume(file.mark)
     except OptionError:
-        # What was noted is undone, or ended, by another writer or by this one.
+        # This or another writer has undone or finished the noted write.
         return
     if files is not None and not file.is_named:
-        # Before anything is undone, lest somebody go on with it half undone.
+        # Revoke first, so that nobody resumes a write that is half undone.
         file.revoke()
     if files is not None:
         files.withdraw()
@@ -327,7 +335,7 @@ def _make_record(target: WriteTarget, staged: Sequence[StagedWrite]) -> CommitRe
         message = "there is no message to write"
         raise OptionError(message)
     greatest = max(each.info.ledger_id for each in ledgers)
-    # Open ledgers, one for each partition, behind them all.
+    # Each partition ends with an open ledger, whose id follows those of all ledgers.
     open_ids = LedgerIds(IdRange(first=greatest + 1))
     partitions = []
     for name in target.names:
@@ -352,14 +360,15 @@ def _make_record(target: WriteTarget, staged: Sequence[StagedWrite]) -> CommitRe
 
 
 def check_new(topic: TopicName, copies: Iterable[LedgerCopy]) -> None:
-    """Refuse a topic that has ledgers in the bucket.
+    """Raise if the topic has ledgers in the bucket.
 
     Args:
         topic: The topic.
-        copies: What the bucket holds.
+        copies: The ledgers in the bucket.
 
     Raises:
-        OptionError: The topic itself, a partition of it, or what it is a partition of, has some.
+        OptionError: The topic, one of its partitions, or the partitioned topic that it belongs to
+            has ledgers.
     """
     for copy in copies:
         owner = copy.topic
@@ -377,20 +386,20 @@ def check_appendable(
     copies: Collection[LedgerCopy],
     metadata: Collection[TopicMetadata] | None,
 ) -> set[int]:
-    """Check that what is appended fits what is there.
+    """Check that the appended ledgers fit the existing ones.
 
     Args:
         topic: The topic.
         names: The topic, or all of its partitions.
-        copies: What the bucket holds.
-        metadata: What stands in the metadata that is to be extended; None: none is written.
+        copies: The ledgers in the bucket.
+        metadata: The metadata to extend; None if the write has no metadata folder.
 
     Returns:
         Ids of the ledgers that the topic or its partitions have in the bucket.
 
     Raises:
-        OptionError: The topic has another number of partitions; or there is metadata to be written,
-            and it lacks ledgers that the bucket has.
+        OptionError: The topic has another number of partitions. Or the metadata lacks ledgers that
+            the bucket has.
     """
     owners = {copy.topic for copy in copies if isinstance(copy.topic, TopicName)}
     partitions = {each.partition for each in owners if each.base == topic.base}
@@ -405,27 +414,27 @@ def check_appendable(
     for copy in topic_copies:
         if (copy.topic, copy.name.ledger_id) not in metadata_ledgers:
             message = (
-                "the bucket has a ledger of the topic that the metadata folder does not know, so"
-                " what is appended would hide it: give the folder that was written with it, or none"
+                "the bucket has a ledger of the topic that the metadata folder lacks, so appending"
+                " would hide it: give the folder that was written with this ledger, or no folder"
             )
             raise OptionError(message, ledger_id=copy.name.ledger_id)
     return ids
 
 
 def check_first_ledger_id(first_ledger_id: int, ledger_ids: Collection[int]) -> None:
-    """Refuse ledgers before those that a topic has: ids ascend with the order of messages.
+    """Raise unless appended ledgers follow the topic's: ids ascend in message order.
 
     Args:
-        first_ledger_id: The first id that was chosen for what is appended.
-        ledger_ids: Ids of the ledgers that are there.
+        first_ledger_id: The id that the user chose for the first appended ledger.
+        ledger_ids: Ids of the existing ledgers.
 
     Raises:
-        OptionError: It is not greater than all of these.
+        OptionError: The id is not greater than all existing ones.
     """
     greatest = max(ledger_ids, default=-1)
     if first_ledger_id <= greatest:
         message = (
             f"{option_name('first_ledger_id')} must be greater than {greatest}, the topic's last"
-            " ledger: readers would get what is appended before what is there"
+            " ledger: readers would get the appended messages before the existing ones"
         )
         raise OptionError(message, ledger_id=first_ledger_id)

@@ -1,9 +1,9 @@
-"""What a write is to publish, decided once: an object that whoever finds it carries out.
+"""Commit records: the objects that say what a write publishes.
 
-A write is decided when its decision lies in the bucket, in a folder for each topic:
-`_writes/<folder of the topic>/<id of the write>.json`. Of two that decide a write of one id, the
-second finds what the first has decided. A decision that was carried out is replaced by a short one,
-which says that the write was published; that of a write that nobody will repeat is deleted.
+A write is committed once the bucket has its record, `_writes/<topic's folder>/<write id>.json`. Any
+process that finds the record can publish the write. If two writes have one id, the second finds the
+record of the first. After publication, a short record replaces it, so that the write is not
+repeated. The record of a write without an id is deleted.
 
 ```
 {"version": 1, "mark": "4f6cf8a2-…", "begun_ms": 1760000000000, "messages": 3400,
@@ -13,8 +13,8 @@ which says that the write was published; that of a write that nobody will repeat
  "crc32": 2774351021}
 ```
 
-The short one has neither `schemas`, `partitions` nor `indexes`. `crc32` is the checksum of the
-others.
+The short record lacks `schemas`, `partitions` and `indexes`. `crc32` is the checksum of the other
+fields.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from connector.writing.offloader import LedgerOffloader
 
 COMMIT_RECORDS_FOLDER: Final = "_writes"
-"""Below the bucket, whose own objects brokers and catalogs look at."""
+"""Folder below the bucket's root: brokers and catalogs list only the objects of the root itself."""
 
 _VERSION: Final = 1
 _MAX_BYTES: Final = 1 << 30
@@ -56,16 +56,16 @@ _MAX_BYTES: Final = 1 << 30
 
 @dataclass(frozen=True, kw_only=True)
 class CommitRecord:
-    """What a write is to publish.
+    """The ledgers that a write publishes.
 
     Attributes:
         mark: The mark of the write.
-        started_ms: When it began, ms since the epoch.
-        message_count: How many messages it has.
-        partitions: Its ledgers, as a cluster records them, for the topic or for each partition; the
-            last of each is open and empty. None once all is published.
-        indexes: The index objects, in the order in which they are to be written.
-        schemas: The answer of the admin API with the schemas of the topic.
+        started_ms: When the write began, in ms since the epoch.
+        message_count: Number of messages.
+        partitions: The ledgers as a cluster records them, per topic or partition. The last ledger
+            of each is open and empty. None once all is published.
+        indexes: The index objects, in the order in which to write them.
+        schemas: The admin API's answer with the topic's schemas.
     """
 
     mark: UUID
@@ -77,17 +77,17 @@ class CommitRecord:
 
     @property
     def is_published(self) -> bool:
-        """Whether it was carried out."""
+        """Whether the write was published."""
         return self.partitions is None
 
     @cached_property
     def names(self) -> set[LedgerObjectName]:
-        """The ledgers that it has index objects of."""
+        """The ledgers whose index objects the record contains."""
         parsed = (parse_object_name(each.name) for each in self.indexes)
         return {each.ledger_object_name for each in parsed if each is not None}
 
     def to_json(self) -> bytes:
-        """The text that `from_json` reads."""
+        """Return the record as JSON for `from_json`."""
         fields: dict[str, object] = {
             "version": _VERSION,
             "mark": str(self.mark),
@@ -112,10 +112,10 @@ class CommitRecord:
 
     @classmethod
     def from_json(cls, data: bytes) -> CommitRecord:
-        """Read a decision.
+        """Parse a commit record.
 
         Raises:
-            CorruptMetadataError: It is not as it was written.
+            CorruptMetadataError: The record is damaged.
         """
         try:
             fields = json.loads(data)
@@ -123,7 +123,7 @@ class CommitRecord:
             if type(checksum) is not int or checksum != json_crc32(fields):
                 raise _malformed_error()
             started_ms, message_count = fields["begun_ms"], fields["messages"]
-            # Nor is a bool a number here, though it is an `int`.
+            # `type` rather than `isinstance`: a bool is an `int` too.
             if fields["version"] != _VERSION or {type(started_ms), type(message_count)} != {int}:
                 raise _malformed_error()
             if time_of(started_ms) is None or message_count < 0:
@@ -157,40 +157,41 @@ class CommitRecord:
 
 
 class CommitRecordFile:
-    """Where the decision of a write is kept.
+    """The object that stores a write's commit record.
 
     Args:
-        bucket: Where the ledgers go.
+        bucket: Location of the ledgers.
         topic: The topic.
-        write_id: The id of the write; None: nobody will repeat it, and its mark names it.
+        write_id: The id of the write. None: the write cannot be repeated, and its mark names the
+            object.
         mark: The mark of the write.
     """
 
     def __init__(
         self, bucket: Location, topic: TopicName, *, write_id: str | None, mark: UUID
     ) -> None:
-        self._all = bucket.child(COMMIT_RECORDS_FOLDER)
-        self._folder = self._all.child(folder_name(topic))
+        self._root = bucket.child(COMMIT_RECORDS_FOLDER)
+        self._folder = self._root.child(folder_name(topic))
         self.topic = topic
         self.mark = mark
         self.is_named = write_id is not None
-        """Whether the write may be repeated."""
+        """Whether the write has an id, and so may be repeated."""
         self.write_id = str(mark) if write_id is None else write_id
-        """What the write is known by."""
+        """The id of the write, or its mark if it has no id."""
         self._name = f"{self.write_id}.json"
         self._may_exist = False
 
     def is_own(self, uuid: UUID) -> bool:
-        """Whether a ledger of this uuid is of this write, or of another run of it."""
+        """Return whether a ledger's uuid belongs to this write, or to another run of it."""
         is_own = has_mark(uuid, self.mark)
         return is_own or (self.is_named and belongs_to_write(uuid, self.topic, self.write_id))
 
     def read(self) -> CommitRecord | None:
-        """The decision; None: the write is not decided.
+        """Return the commit record; None if the write is not committed.
 
         Raises:
-            CorruptMetadataError: It is not as it was written.
-            StorageError: The store refused, or went on failing.
+            CorruptMetadataError: The record is damaged.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         try:
             data = self._folder.read_object(self._name, max_bytes=_MAX_BYTES).data
@@ -202,26 +203,27 @@ class CommitRecordFile:
             raise error.located(object_key=f"{self._folder}/{self._name}") from None
 
     def is_committed(self) -> bool:
-        """Whether the decision is that of this write, not of an earlier one of the same id.
+        """Return whether this run committed, and not an earlier one with the same id.
 
         Raises:
-            CorruptMetadataError: It is not as it was written.
-            StorageError: The store refused, or went on failing.
+            CorruptMetadataError: The record is damaged.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         record = self.read() if self.is_named or self._may_exist else None
         return record is not None and has_mark(record.mark, self.mark)
 
     def commit(self, record: CommitRecord) -> CommitRecord:
-        """Decide a write, unless it is decided.
+        """Store the commit record, unless one exists.
 
         Returns:
-            The decision that stands from now on, which may be an earlier one.
+            The stored record, which may be an earlier one.
 
         Raises:
-            OptionError: The write may be repeated, and the store has no way to write an object only
-                if its name is free.
-            CorruptMetadataError: The earlier one is not as it was written.
-            StorageError: The store refused, or went on failing; it may be decided then.
+            OptionError: The write has an id, and the store cannot write an object only if its name
+                is free.
+            CorruptMetadataError: The earlier record is damaged.
+            StorageError: The store refused a request, or retries were exhausted. The record may
+                have been stored.
         """
         data = record.to_json()
         self._may_exist = True
@@ -235,10 +237,10 @@ class CommitRecordFile:
         return record
 
     def finish(self, record: CommitRecord) -> None:
-        """Note that a decision was carried out.
+        """Mark the write as published: shorten the record, or delete it if the write has no id.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         if self.is_named:
             short = replace(record, partitions=None)
@@ -247,13 +249,13 @@ class CommitRecordFile:
             self.revoke()
 
     def revoke(self) -> None:
-        """Forget a decision that nobody else can have carried out.
+        """Delete a record that no other process can have published.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         self._folder.delete_objects([self._name])
-        for folder in (self._folder, self._all):
+        for folder in (self._folder, self._root):
             remove_if_empty(folder)
 
 
@@ -261,19 +263,22 @@ def carry_out(
     record: CommitRecord,
     bucket: LedgerOffloader,
     root: Location | None,
-    before: Mapping[str, Mapping[str, bytes]] | None = None,
+    old_files: Mapping[str, Mapping[str, bytes]] | None = None,
 ) -> None:
-    """Publish the ledgers of a decision, unless that is known to be done.
+    """Publish the ledgers of a commit record, and extend the metadata.
+
+    Does nothing if the record says that the write was published. If the call fails, it can be
+    repeated.
 
     Args:
-        record: The decision.
-        bucket: Where the ledgers are.
-        root: Where the folders of the metadata are; None: no metadata is written.
-        before: What stands there, by the name of the folder and of the file; None: it is read.
+        record: The commit record.
+        bucket: Location of the ledgers.
+        root: Location of the metadata folders; None if the write has no metadata folder.
+        old_files: Content of the metadata files, by folder and file name; None: it is read.
 
     Raises:
-        CorruptMetadataError: The metadata that stands is malformed.
-        StorageError: The store refused, or went on failing; whoever calls again goes on.
+        CorruptMetadataError: The existing metadata is malformed.
+        StorageError: The store refused a request, or retries were exhausted.
     """
     if record.partitions is None:
         return
@@ -281,11 +286,11 @@ def carry_out(
         bucket.publish(index)
     if root is None:
         return
-    for added in record.partitions:
-        name = folder_name(added.topic)
+    for metadata in record.partitions:
+        name = folder_name(metadata.topic)
         folder = root.child(name)
-        files = read_files(folder) if before is None else before[name]
-        extend_files(folder, files, added, record.schemas)
+        files = read_files(folder) if old_files is None else old_files[name]
+        extend_files(folder, files, metadata, record.schemas)
 
 
 def _index(fields: Mapping[str, Any], mark: UUID) -> IndexObject:
@@ -301,4 +306,4 @@ def _text(data: bytes) -> str:
 
 
 def _malformed_error() -> CorruptMetadataError:
-    return CorruptMetadataError("the decision of a write is not as it was written")
+    return CorruptMetadataError("the commit record of a write is damaged")

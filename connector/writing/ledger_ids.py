@@ -1,8 +1,13 @@
-"""Ledger ids that a write may give, and uuids by which what it wrote is known as its own.
+"""Ledger ids for a write, and uuids that identify the ledgers it wrote.
 
-The uuid of a ledger has 5 bytes that are the same for all runs of a write that has an id, 7 of the
-mark of the run, and 4 that are drawn anew for each attempt at a ledger. So all that a write has
-left is found in a listing, whichever process wrote it, and no other ledger is taken for it.
+The uuid of a ledger consists of three parts:
+
+- 5 bytes that all runs of a write with an id share,
+- 7 bytes of the run's mark,
+- 4 random bytes, drawn for each attempt at a ledger.
+
+So a listing finds everything that a write has left, whichever process wrote it, and attributes no
+other ledger to it.
 """
 
 from __future__ import annotations
@@ -33,30 +38,30 @@ _RANDOM_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IdRange:
-    """Ids that ledgers may have: a value that goes to other processes."""
+    """Ids that ledgers may have. Can be sent to other processes."""
 
     first: int
     stop: int = MAX_LEDGER_ID + 1
-    """Behind the last (half-open)."""
-    used: frozenset[int] = frozenset()
-    """Those that there is a ledger of."""
+    """End of the range (exclusive)."""
+    used_ids: frozenset[int] = frozenset()
+    """Ids in the range that existing ledgers have."""
 
     def share(self, number: int, size: int) -> IdRange:
-        """The ids of one of several that write at once, without knowing of each other.
+        """Return the ids of one of several processes that write at the same time.
 
         Args:
-            number: Which of them, from 0.
-            size: How many ids each has.
+            number: Number of the process, from 0.
+            size: Number of ids per process.
         """
         first = min(self.first + number * size, self.stop)
         return replace(self, first=first, stop=min(first + size, self.stop))
 
 
 class LedgerIds:
-    """Gives ids, one after the other.
+    """A generator of consecutive ledger ids.
 
     Args:
-        ids: The ids that may be given.
+        ids: The ids that may be used.
     """
 
     def __init__(self, ids: IdRange) -> None:
@@ -64,65 +69,60 @@ class LedgerIds:
         self._next = ids.first
 
     def next_id(self) -> int:
-        """The next ledger id.
+        """Return the next ledger id.
 
         Raises:
-            OptionError: There is a ledger of that id, or no further id may be given.
+            OptionError: A ledger with this id exists, or the range has no further id.
         """
         ledger_id = self._next
         if ledger_id > MAX_LEDGER_ID:
             first = option_name("first_ledger_id")
-            message = f"ledger ids end with {MAX_LEDGER_ID}: give a smaller {first}"
+            message = f"ledger ids end at {MAX_LEDGER_ID}: give a smaller {first}"
             raise OptionError(message)
         if ledger_id >= self._ids.stop:
-            most = counted(self._ids.stop - self._ids.first, "ledger")
+            capacity = counted(self._ids.stop - self._ids.first, "ledger")
             message = (
-                f"a task may write {most}: give"
-                f" {option_name('task_ledgers')} for more, let ledgers have more entries, or have"
-                " more tasks"
+                f"a task may write {capacity}: raise {option_name('task_ledgers')}, allow more"
+                " entries in a ledger, or use more tasks"
             )
             raise OptionError(message)
-        if ledger_id in self._ids.used:
+        if ledger_id in self._ids.used_ids:
             first = option_name("first_ledger_id")
-            message = f"there is a ledger of this id already: give another {first}"
+            message = f"a ledger with this id exists already: give another {first}"
             raise OptionError(message, ledger_id=ledger_id)
         self._next += 1
         return ledger_id
 
 
 def new_mark(topic: TopicName, write_id: str | None) -> UUID:
-    """A mark for a run of a write, as random as a uuid is but for what tells of the write.
+    """Return a mark for a run of a write: a random uuid whose first bytes identify the write.
 
     Args:
-        topic: The topic that is written to.
-        write_id: The id of the write; None: it has none, or not yet.
+        topic: The topic to write to.
+        write_id: The id of the write; None if it has none, or not yet.
     """
     return mark_with_id(uuid4(), topic, write_id)
 
 
 def mark_with_id(mark: UUID, topic: TopicName, write_id: str | None) -> UUID:
-    """The mark of the same run of a write, of which the id is known now."""
+    """Return the run's mark for a write whose id has become known."""
     if write_id is None:
         return mark
     return UUID(bytes=_hash(topic, write_id) + mark.bytes[_WRITE_BYTES.stop :])
 
 
 def ledger_uuid(mark: UUID) -> UUID:
-    """A new uuid for a ledger of a write.
-
-    Args:
-        mark: The mark of the run.
-    """
+    """Return a new uuid for a ledger of the run with this mark."""
     return UUID(bytes=mark.bytes[: _RUN_BYTES.stop] + secrets.token_bytes(_RANDOM_BYTES))
 
 
 def has_mark(uuid: UUID, mark: UUID) -> bool:
-    """Whether a ledger of this uuid is of the run of a write with this mark."""
+    """Return whether a ledger's uuid belongs to the run with this mark."""
     return uuid.bytes[_RUN_BYTES] == mark.bytes[_RUN_BYTES]
 
 
 def belongs_to_write(uuid: UUID, topic: TopicName, write_id: str) -> bool:
-    """Whether a ledger of this uuid is of any run of the write with this id."""
+    """Return whether a ledger's uuid belongs to any run of the write with this id."""
     return uuid.bytes[_WRITE_BYTES] == _hash(topic, write_id)
 
 
@@ -131,7 +131,7 @@ def _hash(topic: TopicName, write_id: str) -> bytes:
 
 
 def list_names(location: Location) -> list[ParsedName]:
-    """The names of all objects of ledgers in the bucket; one listing.
+    """Return the parsed names of all ledger objects in the bucket, from one listing.
 
     Raises:
         StorageError: The bucket cannot be listed.
@@ -144,14 +144,14 @@ def list_names(location: Location) -> list[ParsedName]:
 
 
 def ledger_object_names(names: Iterable[ParsedName]) -> set[LedgerObjectName]:
-    """The ledgers, and attempts to offload one, that some objects are of."""
+    """Return the ledgers, and attempts to offload one, that the objects belong to."""
     return {name.ledger_object_name for name in names if not name.is_streaming}
 
 
 def find_unpublished(
     names: Collection[ParsedName], is_own: Callable[[UUID], bool]
 ) -> set[LedgerObjectName]:
-    """The ledgers of some uuids that have a data object among the names, and no index object."""
+    """Return the write's ledgers that have a data object but no index object."""
     published = {name.uuid for name in names if name.is_index}
     return ledger_object_names(
         name for name in names if name.uuid not in published and is_own(name.uuid)
@@ -161,46 +161,46 @@ def find_unpublished(
 def check_alone(
     location: Location, is_own: Callable[[UUID], bool], ids: Collection[int]
 ) -> set[LedgerObjectName]:
-    """Check that nobody else wrote ledgers of these ids; one listing.
+    """Check by one listing that nobody else wrote ledgers with these ids.
 
-    Of two writers that have both written, at least the one that asks later finds the other.
+    If two writers have both written, at least the one that checks last finds the other.
 
     Args:
         location: The bucket.
-        is_own: Whether a ledger of a uuid is of the write that asks.
-        ids: The ids of its ledgers.
+        is_own: Returns whether a ledger's uuid belongs to this write.
+        ids: Ids of this write's ledgers.
 
     Returns:
-        All that the write has in the bucket, attempts that came to nothing too.
+        All ledgers that the write has in the bucket, including failed attempts.
 
     Raises:
-        OptionError: There is another ledger, or a part of one, of an id.
+        OptionError: Another writer has an object of a ledger with one of the ids.
         StorageError: The bucket cannot be listed.
     """
     names = ledger_object_names(list_names(location))
-    own = {name for name in names if is_own(name.uuid)}
-    for name in names - own:
+    own_names = {name for name in names if is_own(name.uuid)}
+    for name in names - own_names:
         if name.ledger_id in ids:
             message = (
-                "another writer took ids of these ledgers meanwhile: write again, and let one"
-                " writer at a time write to a bucket"
+                "another writer used the ids of these ledgers in the meantime: write again, and"
+                " let only one writer at a time write to a bucket"
             )
             raise OptionError(message, object_key=name.data_name, ledger_id=name.ledger_id)
-    return own
+    return own_names
 
 
 def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str]]:
-    """Delete what a write has left, which is no more, half-written ledgers too.
+    """Delete all ledgers that a run has written, including unfinished uploads.
 
     Args:
-        offloader: What it offloaded with, or alike.
-        mark: Its mark.
+        offloader: An offloader with the location and options of the write's.
+        mark: The mark of the run.
 
     Returns:
-        How many ledgers there were, and warnings of `LedgerOffloader.delete_offloaded`.
+        Number of ledgers, and warnings of `LedgerOffloader.delete_offloaded`.
 
     Raises:
-        StorageError: The store refused, or went on failing.
+        StorageError: The store refused a request, or retries were exhausted.
     """
     names = ledger_object_names(list_names(offloader.location))
     try:
@@ -208,12 +208,12 @@ def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str
     except MissingObjectError:
         uploads = []
     names |= ledger_object_names(_parse_names(each.name for each in uploads))
-    own = [each for each in names if has_mark(each.uuid, mark)]
+    own_names = [each for each in names if has_mark(each.uuid, mark)]
     warnings: dict[str, None] = {}
-    # The newest first, so that no ledger is ever missing between others.
-    for name in sorted(own, key=lambda each: each.ledger_id, reverse=True):
+    # Newest first, so that no gap appears between ledgers if this is interrupted.
+    for name in sorted(own_names, key=lambda each: each.ledger_id, reverse=True):
         warnings |= dict.fromkeys(offloader.delete_offloaded(name.ledger_id, name.uuid))
-    return len(own), list(warnings)
+    return len(own_names), list(warnings)
 
 
 def _parse_names(objects: Iterable[str]) -> list[ParsedName]:

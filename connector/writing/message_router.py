@@ -1,8 +1,8 @@
-"""Which partition of a partitioned topic a message goes to, as with Pulsar's Java client.
+"""Partition that a message goes to, chosen as Pulsar's Java client does.
 
-Messages with a key go where `JavaStringHash`, the Java client's default, sends the text of the key;
-those without one go to a partition after the other, as many to each as a batch may have
-(`RoundRobinPartitionMessageRouterImpl`, which counts time instead).
+Messages with a key go to the partition that `JavaStringHash`, the Java client's default, chooses
+for the key's text. Messages without a key go to the partitions in turn, as many to each as a batch
+may have. (`RoundRobinPartitionMessageRouterImpl` switches by time instead.)
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _REMEMBERED_KEYS: Final = 1 << 16
 
 
 class MessageRouter:
-    """Chooses partitions.
+    """Router of messages to partitions.
 
     Args:
         partitions: Number of partitions, 1 or more.
-        batch_messages: Most messages of a batch, 1 or more.
+        batch_messages: Maximum number of messages in a batch, 1 or more.
 
     Example:
         >>> from arrow_io.messages.message_metadata import Message
@@ -41,7 +41,7 @@ class MessageRouter:
         self._without_key = 0
 
     def route(self, message: Message) -> int:
-        """Number of the partition of the next message, 0 or more."""
+        """Return the partition of the next message, from 0."""
         if self._partitions == 1:
             return 0
         key = message.key_text
@@ -54,7 +54,7 @@ class MessageRouter:
 
 @lru_cache(maxsize=_REMEMBERED_KEYS)
 def java_string_hash(text: str) -> int:
-    """Pulsar's `JavaStringHash`: Java's `String.hashCode()` without its sign.
+    """Return Pulsar's `JavaStringHash` of a text: Java's `String.hashCode()` without its sign.
 
     Example:
         >>> java_string_hash("pulsar")

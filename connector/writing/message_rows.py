@@ -1,40 +1,40 @@
-"""Tables → messages: a row is a message, columns are named as `arrow_io.columns` names them.
+"""Conversion of tables to messages: one row is one message, and columns have the names of a read.
 
-What a missing column, or a null in one, stands for:
+Meaning of a missing column, or of a null in it:
 
 ========================= =====================================================================
-Column                    Without it
+Column                    If it is missing or null
 ========================= =====================================================================
-`__value__`               null is a null value; the column may be missing if a schema with
-                          fields is given, which are columns then
-fields                    what the schema has as the field's default, or null; of protobuf, a
-                          field that is not set
-`__key` and its fields    of a KEY_VALUE: keys as of other messages, if the parts are SEPARATED;
-                          INLINE, `__value__` has payloads with both parts
-`__publish_time__`        the time at which writing began
-`__sequence_id__`         how many messages were written before
+`__value__`               a null value. The column may be missing if the schema has fields, which
+                          are columns then
+fields                    the field's default in the schema, or null; for protobuf, a field that
+                          is not set
+`__key` and its fields    only for KEY_VALUE. SEPARATED: keys come from the columns of other
+                          messages' keys. INLINE: `__value__` has payloads with both parts
+`__publish_time__`        the time at which the write began
+`__sequence_id__`         the number of messages written before
 `__producer_name__`       `pulsar-offload`
-`__schema_version__`      the version of the schema that is given, else none
+`__schema_version__`      the version of the schema passed to the write, or none
 `__null_value__`          the value is null if `__value__` is; a row whose fields are all null is
                           a record of nulls
-`__key__`                 no key; text is a text, binary are bytes
-`__key_bytes__`           the key is a text; if it says other bytes than the text of `__key__`,
-                          the key is these bytes. Columns of a SEPARATED key go before both
-others that are read      none
+`__key__`                 no key. A text column has text keys, a binary one has bytes
+`__key_bytes__`           the key is text. If these bytes differ from the text of `__key__`, they
+                          are the key. Columns of a SEPARATED key take precedence over both
+other columns of a read   none
 ========================= =====================================================================
 
-Columns that say where a message stood, or what a broker said of it (`REGENERATED_COLUMNS`), are
-passed over, so that what was read can be written. What would not be written as it was read, for
-want of a column that is given on request, is refused, and the error names the column.
+Columns with a message's position or values set by a broker (`REGENERATED_COLUMNS`) are ignored, so
+that rows of a topic can be written again. If such rows are ambiguous without a column that a read
+returns only on request, they are refused, and the error names the column.
 
-Typed values are what `open_topic` gives of the same schema, in one column or in one for each field,
-or whatever Arrow casts to that without loss. A column `__value__` of binary data has payloads.
+Typed values are what `open_topic` returns for the same schema, in one column or in one per field,
+or anything that Arrow casts to that without loss. A binary column `__value__` contains payloads.
 
-Columns may also have the names of `naming="pulsar-spark"`. A name that the schema gives to a field
-as well is refused if nothing says which of both is meant.
+Columns may also have the names of `naming="pulsar-spark"`. A name that is also a field of the
+schema is refused if it is ambiguous.
 
-Properties are a map; a list of pairs, or of structs with `key` and `value`; or a struct, of which
-each field that is not null is one. Dictionary- and run-end-encoded columns are as their values.
+Properties are a map; a list of pairs, or of structs with `key` and `value`; or a struct whose
+non-null fields are the properties. Dictionary- and run-end-encoded columns count as their values.
 """
 
 from __future__ import annotations
@@ -88,16 +88,17 @@ REGENERATED_COLUMNS: Final = frozenset(
         "__txn_id__",
     }
 )
-"""If one of these is there, the rows were read from a topic."""
+"""Columns that are set anew when a message is stored. They show that rows were read from a
+topic."""
 _PULSAR_SPARK_NAMES: Final = {
     name: own for name, own in every_column("pulsar-spark").columns if name != own
 }
-"""Our own name of each column that has another one there."""
+"""Own name of each column that `naming="pulsar-spark"` calls otherwise, by that other name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Rows of a file, by which name errors call it; their rows count from its beginning.
+    """The rows of a file, whose name errors contain; row numbers start at 0 in each file.
 
     Attributes:
         name: Name of the file.
@@ -109,11 +110,11 @@ class FileRows:
 
 
 class MessageRows:
-    """Makes messages of tables.
+    """Converter of tables to messages.
 
     Args:
-        schema: The schema of the values; None: they are bytes.
-        publish_time_ms: Publish time of messages that have none, ms since the epoch.
+        schema: The schema of the values; None if values are bytes.
+        publish_time_ms: Publish time of messages without one, in ms since the epoch.
     """
 
     def __init__(self, schema: TopicSchema | None, *, publish_time_ms: int) -> None:
@@ -128,16 +129,16 @@ class MessageRows:
         self._schema_version = max(self._own_versions, default=None)
 
     def messages(self, source: object) -> Iterator[Message]:
-        """The messages of a source, in order; no more than a record batch of it is held.
+        """Yield the messages of a source in order; at most one record batch is in memory.
 
         Args:
-            source: A table, record batch, dataset or whatever else streams Arrow data
-                (`__arrow_c_stream__`: DuckDB, Polars, pandas); or an iterable of record batches or
-                of messages, or of `FileRows`.
+            source: A table, record batch, dataset or other object that streams Arrow data
+                (`__arrow_c_stream__`: DuckDB, Polars, pandas). Or an iterable of record batches, of
+                messages or of `FileRows`.
 
         Raises:
-            OptionError: The source is not one of these; a column is unknown, stands twice, or
-                cannot be cast; a value does not fit the schema, or is not what its type says.
+            OptionError: The source has another type; a column is unknown, duplicate or cannot be
+                cast; or a value does not match the schema or the type of its column.
             SchemaError: The schema cannot be read.
         """
         count = 0
@@ -155,7 +156,9 @@ class MessageRows:
                     error.message = f"{each.name}: {error.message}"
                     raise
             else:
-                message = f"neither a record batch nor a Message: {type(each).__name__}"
+                message = (
+                    f"messages must be record batches or Message objects, not {type(each).__name__}"
+                )
                 raise OptionError(message)
 
     def _add_schema_version(self, message: Message, number: int) -> Message:
@@ -168,11 +171,11 @@ class MessageRows:
         return replace(message, schema_version=self._schema_version)
 
     def _rows(self, rows: pa.RecordBatch, first_row: int) -> Iterator[Message]:
-        named = rows.rename_columns(self._own_names(rows.schema.names))
-        self._check_names(named.schema.names)
-        batch = plain_batch(named, first_row)
+        renamed_batch = rows.rename_columns(self._own_names(rows.schema.names))
+        self._check_names(renamed_batch.schema.names)
+        batch = plain_batch(renamed_batch, first_row)
         was_read = not REGENERATED_COLUMNS.isdisjoint(batch.schema.names)
-        # Before the values, which take longest: what is wrong here is an error at once.
+        # Read these first: encoding the values takes longest, and errors here should not wait.
         fields = self._read_fields(batch, first_row, was_read=was_read)
         encoded = self._values.encode(batch, first_row, was_read=was_read)
         if was_read:
@@ -189,7 +192,7 @@ class MessageRows:
     def _read_fields(
         self, batch: pa.RecordBatch, first_row: int, *, was_read: bool
     ) -> dict[str, list[Any]]:
-        """Return the fields of messages that do not depend on the schema, by name."""
+        """Return the message fields that do not depend on the schema, by name."""
         fields: dict[str, list[Any]] = {}
         for field, (name, default) in {
             "publish_time_ms": ("__publish_time__", self._publish_time_ms),
@@ -201,7 +204,7 @@ class MessageRows:
             "schema_version": ("__schema_version__", self._schema_version),
             "replicated_from": ("__replicated_from__", None),
         }.items():
-            # A message that was read without a version had none.
+            # In rows that were read from a topic, null means that the message had no version.
             had_none = was_read and field == "schema_version" and name in batch.schema.names
             default = None if had_none else default  # noqa: PLW2901
             fields[field] = column_values(batch, name, first_row, default)
@@ -210,40 +213,40 @@ class MessageRows:
         return fields
 
     def _own_names(self, names: Sequence[str]) -> list[str]:
-        """Our own names of columns, some of which may be those of `naming="pulsar-spark"`.
+        """Translate column names of `naming="pulsar-spark"` to our own.
 
         Raises:
-            OptionError: A name may be that of a field too.
+            OptionError: A name may also be that of a field.
         """
-        renamed = self._values.renamed
-        theirs = {
+        pulsar_spark_names = self._values.pulsar_spark_names
+        translations = {
             name: own
             for name, own in _PULSAR_SPARK_NAMES.items()
             if name in names and own not in names
         }
-        if not renamed.keys().isdisjoint(names):
-            return [renamed.get(name, theirs.get(name, name)) for name in names]
+        if not pulsar_spark_names.keys().isdisjoint(names):
+            return [pulsar_spark_names.get(name, translations.get(name, name)) for name in names]
         own_fields = self._values.own_names(names)
         fields = [name for name in names if name in own_fields]
-        if theirs.keys() <= set(fields):
+        if translations.keys() <= set(fields):
             return list(names)
-        # Beside other fields, it is one of them.
+        # A column named like the value is a field if all other fields have columns too.
         is_field = len(self._values.fields) > 1 and set(self._values.fields) <= set(names)
-        for name in theirs.keys() & set(fields):
-            if theirs[name] != VALUE_COLUMN or not is_field:
+        for name in translations.keys() & set(fields):
+            if translations[name] != VALUE_COLUMN or not is_field:
                 message = (
-                    f'the column {name} may be what naming="pulsar-spark" calls so, or a field of'
-                    f' the schema: read it with naming="pulsar-sql"'
+                    f'the column {name} may be a column of naming="pulsar-spark" or a field of the'
+                    f' schema: read it with naming="pulsar-sql"'
                 )
                 raise OptionError(message)
-        return [name if name in fields else theirs.get(name, name) for name in names]
+        return [name if name in fields else translations.get(name, name) for name in names]
 
     def _check_unambiguous(
         self, batch: pa.RecordBatch, read_keys: Sequence[str | bytes | None], first_row: int
     ) -> None:
-        """Refuse rows of a topic that would be written otherwise than they were read.
+        """Raise if rows of a topic might be written otherwise than they were read.
 
-        A reader gives in columns on request what the default ones leave open.
+        Some differences are visible only in columns that a read returns on request.
         """
         names = batch.schema.names
         if "__key__" in names and "__key_bytes__" not in names:
@@ -259,9 +262,9 @@ class MessageRows:
     def _check_versions(
         self, batch: pa.RecordBatch, fields: Mapping[str, Sequence[Any]], first_row: int
     ) -> None:
-        """Refuse rows of another version than the one that Avro's bytes are written by.
+        """Raise if Avro rows have another schema version than the one that encodes them.
 
-        Other payloads are read by any version.
+        Other encodings can be read by any version.
         """
         schemas = self._values.encoded_schemas(batch)
         if all(schema.type != "AVRO" for schema in schemas):
@@ -270,14 +273,14 @@ class MessageRows:
         for row, (version, payload) in enumerate(rows, first_row):
             if payload is not None and version is not None and version not in self._own_versions:
                 reason = (
-                    f"its fields are written by version {self._schema_version} of the schema, not"
-                    f" by {version}: leave the column out"
+                    f"its fields are encoded by version {self._schema_version} of the schema, not"
+                    f" by version {version}: leave the column out"
                 )
                 raise value_error(_SCHEMA_VERSION, row, reason)
 
     def _check_names(self, names: Sequence[str]) -> None:
         if len(set(names)) < len(names):
-            message = f"two columns have one name: {_list_names(names)}"
+            message = f"two columns have the same name: {_list_names(names)}"
             raise OptionError(message)
         values = self._values.columns(names)
         allowed = {*COLUMN_TYPES, *REGENERATED_COLUMNS, *values}
@@ -287,26 +290,26 @@ class MessageRows:
             if unknown:
                 hint = _suggest_names(unknown, (VALUE_COLUMN, *COLUMN_TYPES, *self._values.fields))
                 problem = f"unknown columns: {_list_names(unknown)}{hint}"
-            message = f"{problem}; beside {', '.join(COLUMN_TYPES)} there must be {VALUE_COLUMN}"
-            raise OptionError(message + self._or_fields())
+            message = f"{problem}; besides {', '.join(COLUMN_TYPES)} give {VALUE_COLUMN}"
+            raise OptionError(message + self._describe_alternatives())
 
-    def _or_fields(self) -> str:
-        """What may stand for the column of values, for messages."""
+    def _describe_alternatives(self) -> str:
+        """Return which columns may replace the column of values, for error messages."""
         if self._values.fields:
             return f", or the fields of the schema: {_list_names(self._values.fields)}"
         if self._schema is None:
-            return ", or the fields of a schema, of which none is given"
+            return ", or give a schema and its fields"
         type_ = self._schema.reader.type
         if self._values.are_encoded:
             return f": the schema, of type {type_}, has no fields"
         return (
-            f": the schema is of type {type_}, whose fields are not encoded; of"
-            f' a topic, value="raw" gives {VALUE_COLUMN} and __schema_version__'
+            f": fields of a schema of type {type_} cannot be encoded. To copy a topic, read it with"
+            f' value="raw", which returns {VALUE_COLUMN} and __schema_version__'
         )
 
 
 def _parts(source: object) -> Iterable[object]:
-    """Record batches and messages of a source."""
+    """Return the record batches and messages of a source."""
     if isinstance(source, pa.RecordBatch | Message):
         return [source]
     if isinstance(source, Dataset):
@@ -316,17 +319,17 @@ def _parts(source: object) -> Iterable[object]:
         try:
             stream: Iterable[object] = pa.RecordBatchReader.from_stream(source)
         except pa.ArrowInvalid:
-            message = f"messages are rows of named columns, which a {type(source).__name__} lacks"
+            message = f"messages must have named columns, which a {type(source).__name__} lacks"
             raise OptionError(message) from None
         return stream
     if isinstance(source, Iterable) and not isinstance(source, str | bytes | Mapping):
         return source
-    message = f"messages are Arrow data or an iterable of it, not {type(source).__name__}"
+    message = f"messages must be Arrow data or an iterable of it, not {type(source).__name__}"
     raise OptionError(message)
 
 
 def _may_be_bytes(key: str | bytes) -> bool:
-    """Whether a key, which is not empty, is what a reader gives of some bytes."""
+    """Return whether a reader may have encoded this non-empty key in Base64."""
     text = key if isinstance(key, str) else key.decode("ascii", "replace")
     if _BASE64.fullmatch(text) is None:
         return False
@@ -334,7 +337,7 @@ def _may_be_bytes(key: str | bytes) -> bool:
 
 
 def _suggest_names(unknown: Iterable[str], allowed: Iterable[str]) -> str:
-    """Return a hint at the known columns whose names are like those of unknown ones."""
+    """Return a hint at known columns whose names resemble unknown ones."""
     by_plain_name = {_plain_name(name): name for name in allowed}
     near = (by_plain_name.get(_plain_name(name)) for name in islice(unknown, _MAX_NAMES))
     suggestions = [name for name in near if name is not None]
@@ -346,5 +349,5 @@ def _plain_name(name: str) -> str:
 
 
 def _list_names(names: Iterable[str]) -> str:
-    """The first few names."""
+    """Return the first few names, for error messages."""
     return ", ".join(islice(names, _MAX_NAMES))

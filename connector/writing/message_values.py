@@ -1,9 +1,9 @@
-"""Columns of values and keys → payloads, and the keys of KEY_VALUE messages.
+"""Encoding of value and key columns as payloads and as the keys of KEY_VALUE messages.
 
-Of a KEY_VALUE, each part has its columns as a reader gives them: `__key` or `__key.<field>`, and
-`__value__` or the fields. INLINE, both stand in the payload (`KeyValue.encode` of Pulsar's Java
-client); SEPARATED, the key is the message's. Without columns of the key, values are payloads, and
-keys are told as those of any message.
+Each part of a KEY_VALUE has the columns that a read returns: `__key` or `__key.<field>`, and
+`__value__` or the fields. If the parts are INLINE, the payload contains both (`KeyValue.encode` of
+Pulsar's Java client). If they are SEPARATED, the key is the message's key. Without columns of the
+key, values are payloads, and keys come from the columns that other messages use.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _ABSENT: Final = _LENGTH.pack(-1)
 
 @dataclass(frozen=True, slots=True)
 class EncodedValues:
-    """What rows say of values.
+    """Encoded values of rows.
 
     Attributes:
         payloads: The payload of each row; None for a null value.
-        keys: The key of each row, None for null; None if columns of values say nothing of keys.
+        keys: The key of each row, None for a null key. None if no value column has keys.
     """
 
     payloads: list[bytes | None]
@@ -50,10 +50,10 @@ class EncodedValues:
 
 
 class MessageValues:
-    """Makes payloads of columns.
+    """Encoder of value columns.
 
     Args:
-        schema: The schema of the values; None: they are bytes.
+        schema: The schema of the values; None if values are bytes.
     """
 
     def __init__(self, schema: TopicSchema | None) -> None:
@@ -61,7 +61,6 @@ class MessageValues:
 
     @property
     def _is_keyed(self) -> bool:
-        """Whether keys have a schema of their own."""
         return self._schema is not None and self._schema.reader.type == "KEY_VALUE"
 
     @property
@@ -70,42 +69,44 @@ class MessageValues:
 
     @cached_property
     def fields(self) -> list[str]:
-        """The columns of fields, and of the key of a KEY_VALUE."""
+        """Names of the columns of fields, and of a KEY_VALUE's key."""
         if self._typed is None:
             return []
         return [each.name for each in self._typed.fields if each.field is not None or each.is_key]
 
     @cached_property
-    def renamed(self) -> Mapping[str, str]:
-        """Our own names of the columns that `naming="pulsar-spark"` alone calls otherwise."""
+    def pulsar_spark_names(self) -> Mapping[str, str]:
+        """Our names of the value columns that only `naming="pulsar-spark"` calls otherwise."""
         if self._typed is None:
             return {}
         names: dict[str, str] = {}
         for is_flat in (True, False):
             own = replace(self._typed, is_flat=is_flat)
-            theirs = every_column("pulsar-spark", own).values
-            assert theirs is not None  # noqa: S101 - they were given
-            pairs = zip(theirs.fields, own.fields, strict=True)
-            names |= {their.name: each.name for their, each in pairs}
-        return {their: own for their, own in names.items() if their not in names.values()}
+            spark_columns = every_column("pulsar-spark", own).values
+            assert spark_columns is not None  # noqa: S101 - `own` are values
+            pairs = zip(spark_columns.fields, own.fields, strict=True)
+            names |= {spark_column.name: each.name for spark_column, each in pairs}
+        return {
+            spark_name: own for spark_name, own in names.items() if spark_name not in names.values()
+        }
 
     def own_names(self, names: Collection[str]) -> set[str]:
-        """Names that are those of fields, or of a whole key, if some columns are given."""
-        own = {*self.fields, *self.renamed.values()}
-        # The whole of a key does not stand beside its fields.
+        """Return our names of fields, and of a whole key, for a batch with these columns."""
+        own = {*self.fields, *self.pulsar_spark_names.values()}
+        # A batch has either the whole key or its fields.
         if self._has_keys(names) and not self.key.fields.keys().isdisjoint(names):
             own.discard(self.key.whole)
         return own
 
     @cached_property
     def _typed(self) -> ValueColumns | None:
-        """The columns that a reader gives; None if there are none, or the schema cannot be read."""
+        """The columns that a read returns; None if there are none or the schema cannot be read."""
         if self._schema is None or not is_encodable(self._schema.reader):
             return None
         try:
             return every_column(values=ValueColumns(self._schema)).values
         except SchemaError:
-            # Payloads are written without a look at it; who needs it reads it again.
+            # Payloads can be written without the schema. Code that needs it raises the error.
             return None
 
     @cached_property
@@ -115,7 +116,7 @@ class MessageValues:
 
     @cached_property
     def key(self) -> ValuePart:
-        """The columns of the keys of a KEY_VALUE."""
+        """The columns of a KEY_VALUE's keys."""
         return self._part(is_key=True)
 
     def _part(self, *, is_key: bool) -> ValuePart:
@@ -136,7 +137,7 @@ class MessageValues:
 
     @property
     def are_encoded(self) -> bool:
-        """Whether values are encoded, from whatever columns.
+        """Whether values can be encoded from columns.
 
         Raises:
             SchemaError: The schema cannot be read.
@@ -148,7 +149,7 @@ class MessageValues:
         )
 
     def columns(self, names: Collection[str]) -> list[str]:
-        """Those of some columns that say something of values and their keys."""
+        """Return those names that are columns of values or their keys."""
         keys = self.key.columns(names) if self._has_keys(names) else []
         return [*keys, *self.value.columns(names)]
 
@@ -156,22 +157,22 @@ class MessageValues:
         return self._is_keyed and self._typed is not None and bool(self.key.columns(names))
 
     def encoded_schemas(self, batch: pa.RecordBatch) -> list[SchemaInfo]:
-        """The schemas that values, and keys, are encoded by; not of what are payloads already."""
+        """Return the schemas that encode values and keys; none for columns of payloads."""
         parts = [self.key, self.value] if self._has_keys(batch.schema.names) else [self.value]
         return [each.schema for each in parts if each.schema and not each.is_raw(batch)]
 
     def encode(self, batch: pa.RecordBatch, first_row: int, *, was_read: bool) -> EncodedValues:
-        """Encode the values of rows, and their keys if columns have them.
+        """Encode the values of rows, and their keys if there are columns of keys.
 
         Args:
             batch: The rows.
             first_row: Number of the first row.
-            was_read: Whether they were read from a topic.
+            was_read: Whether the rows were read from a topic.
 
         Raises:
-            OptionError: A value does not fit its schema, or rows of a topic may be written
+            OptionError: A value does not match its schema, or rows of a topic might be written
                 otherwise than they were read.
-            SchemaError: A schema cannot be read, or values of its type are not written.
+            SchemaError: A schema cannot be read, or values of its type cannot be encoded.
         """
         names = batch.schema.names
         null_flags = column_values(batch, _NULL_VALUE, first_row)
@@ -185,9 +186,9 @@ class MessageValues:
                 self._values(batch, null_flags, first_row, is_guessed=is_guessed), keys
             )
         nulls = pa.array([each is True for each in null_flags], pa.bool_())
-        row = pc.index(pc.and_not(nulls, self.key.empty(batch)), value=True).as_py()
+        row = pc.index(pc.and_not(nulls, self.key.null_rows(batch)), value=True).as_py()
         if row >= 0:
-            reason = "a null value has no key, if both stand in one payload"
+            reason = "a null value cannot have a key if both are in one payload (INLINE)"
             raise value_error(_NULL_VALUE, first_row + row, reason)
         keys, values = (
             _part_payloads(part, batch, nulls, first_row, was_read=was_read)
@@ -200,57 +201,59 @@ class MessageValues:
     ) -> list[bytes | None]:
         """Encode the keys of a KEY_VALUE whose parts are SEPARATED.
 
-        If all fields of a key are null, the column of undecoded keys says whether the key is.
+        If all fields of a key are null, the column of undecoded keys shows whether the key is null.
         """
         names = batch.schema.names
-        none = pa.array([False] * batch.num_rows)
+        no_nulls = pa.array([False] * batch.num_rows)
         if not was_read or self.key.is_whole(names) or _UNDECODED_KEYS.isdisjoint(names):
-            return _part_payloads(self.key, batch, none, first_row, was_read=was_read)
+            return _part_payloads(self.key, batch, no_nulls, first_row, was_read=was_read)
         undecoded = undecoded_keys(batch, first_row)
         has_none = pa.array([key is None for key in undecoded], pa.bool_())
-        doubtful = pc.and_not(self.key.doubtful(batch), has_none)
-        nulls = pc.and_not(self.key.empty(batch), doubtful)
+        ambiguous_rows = pc.and_not(self.key.ambiguous_rows(batch), has_none)
+        nulls = pc.and_not(self.key.null_rows(batch), ambiguous_rows)
         encoded = self.key.payloads(batch, nulls, first_row)
-        for row, is_doubtful in enumerate(doubtful.to_pylist()):
-            # A salvage gives such fields of a key that could not be decoded.
-            if is_doubtful and not _is_key(undecoded[row], encoded[row]):
+        for row, is_ambiguous in enumerate(ambiguous_rows.to_pylist()):
+            # With salvage, a key that could not be decoded is read as null fields.
+            if is_ambiguous and not _is_key(undecoded[row], encoded[row]):
                 raise _unclear_null_error(self.key, first_row + row)
         return encoded
 
     def _check_whole(self, batch: pa.RecordBatch) -> None:
-        """Refuse typed values without keys, if both stand in one payload."""
+        """Raise if values have no keys although INLINE payloads contain both."""
         if self._is_keyed and not self._is_separated and not self.value.is_raw(batch):
             message = (
-                "values of a KEY_VALUE whose parts are INLINE stand beside their keys: give these"
-                f" too, as {KEY_COLUMN} or its fields, or the payloads of both as {VALUE_COLUMN}"
+                "a KEY_VALUE whose parts are INLINE needs its keys: give them as"
+                f" {KEY_COLUMN} or its fields, or give payloads of key and value as {VALUE_COLUMN}"
             )
             raise OptionError(message)
 
     def _values(
         self, batch: pa.RecordBatch, null_flags: Sequence[Any], first_row: int, *, is_guessed: bool
     ) -> list[bytes | None]:
-        """Payloads that have values alone."""
+        """Return payloads that contain only values."""
         nulls = pa.array([each is True for each in null_flags], pa.bool_())
         if is_guessed:
-            row = pc.index(self.value.doubtful(batch), value=True).as_py()
+            row = pc.index(self.value.ambiguous_rows(batch), value=True).as_py()
             if row >= 0:
                 reason = "its value may be a null value or a record of nulls"
                 raise missing_column_error(first_row + row, reason, _NULL_VALUE)
-            nulls = self.value.empty(batch)
+            nulls = self.value.null_rows(batch)
         try:
             payloads = self.value.payloads(batch, nulls, first_row)
         except OptionError as error:
             names = batch.schema.names
             is_silent = not self.value.is_whole(names) and _NULL_VALUE not in names
-            if is_silent and pc.any(self.value.empty(batch)).as_py():
-                error.message += f"; a row that is a null value says so in a column {_NULL_VALUE}"
+            if is_silent and pc.any(self.value.null_rows(batch)).as_py():
+                error.message += f"; to write a null value, set {_NULL_VALUE} to true in its row"
             raise
         for row, is_null in enumerate(null_flags):
             if is_null:
                 payloads[row] = None
             elif is_null is False and payloads[row] is None:
                 if self.value.null is None:
-                    reason = f"{_NULL_VALUE} says that there is a value; a salvage may have lost it"
+                    reason = (
+                        f"{_NULL_VALUE} is false, but the value is null; salvage may have lost it"
+                    )
                     raise value_error(VALUE_COLUMN, first_row + row, reason)
                 payloads[row] = self.value.null
         return payloads
@@ -264,12 +267,12 @@ def _part_payloads(
     *,
     was_read: bool,
 ) -> list[bytes | None]:
-    """Payloads of a part of a KEY_VALUE of which no column says whether it is null."""
+    """Encode one part of a KEY_VALUE; no column says whether the part is null."""
     if was_read and not part.is_whole(batch.schema.names):
-        row = pc.index(pc.and_not(part.doubtful(batch), nulls), value=True).as_py()
+        row = pc.index(pc.and_not(part.ambiguous_rows(batch), nulls), value=True).as_py()
         if row >= 0:
             raise _unclear_null_error(part, first_row + row)
-        nulls = pc.or_(nulls, part.empty(batch))
+        nulls = pc.or_(nulls, part.null_rows(batch))
     return part.payloads(batch, nulls, first_row)
 
 
@@ -281,7 +284,7 @@ def _unclear_null_error(part: ValuePart, row: int) -> OptionError:
 
 
 def _is_key(undecoded: str | bytes | None, encoded: bytes | None) -> bool:
-    """Return whether the key that a reader gave, bytes perhaps in Base64, has these bytes."""
+    """Return whether a key from a read, perhaps in Base64, has these bytes."""
     if isinstance(undecoded, str) and encoded is not None:
         return undecoded in {base64.b64encode(encoded).decode(), encoded.decode("utf-8", "replace")}
     return undecoded == encoded
@@ -295,7 +298,7 @@ def _pairs(
     *,
     is_guessed: bool,
 ) -> list[bytes | None]:
-    """Keys and values behind their lengths; None for a null value, which has neither."""
+    """Return INLINE payloads: each part after its length. A null value is None."""
     pairs: list[bytes | None] = []
     for row, (is_null, key, value) in enumerate(
         zip(null_flags, keys, values, strict=True), first_row

@@ -1,14 +1,14 @@
-"""The metadata of a topic in folders, which a write extends: all of it, or nothing.
+"""Metadata of a topic in folders. A write extends all of it or none.
 
-Each topic or partition has a folder, with the files that `connector.catalog.metadata.folder` reads.
-To append to a topic is to extend its metadata: what stands there is read, the new ledgers are put
-to it, and it is written back. That is done to what was written here only: what was saved of a
-cluster knows more (subscriptions, ledgers in BookKeeper), and the cluster alone may extend it.
+Each topic or partition has a folder with the files that `connector.catalog.metadata.folder` reads.
+To append to a topic, its metadata is read, extended by the new ledgers, and written back. Only
+metadata written here is extended. A cluster's metadata has more (subscriptions, ledgers in
+BookKeeper), and only the cluster may extend it.
 
-To write a topic with its metadata is to change many objects: ledgers in the bucket, and files in
-the folder of each partition. Before the first of them, a note says how the files stood, and which
-ledgers are about to come; behind the last, it is deleted. It lies beside the folders, one object,
-which is there whole or not at all, `<folder of the topic>.unfinished.json`:
+A write with metadata changes many objects: ledgers in the bucket, and files in the folder of each
+partition. Before the first change, a note records the files' content and the mark of the ledgers to
+come. After the last change, the note is deleted. It is one object beside the folders, `<folder of
+the topic>.unfinished.json`, so it is never half written:
 
 ```
 {"bucket": "s3://offloaded", "attempt": "4f6cf8a2-…", "begun_ms": 1760000000000,
@@ -16,9 +16,9 @@ which is there whole or not at all, `<folder of the topic>.unfinished.json`:
  "folders": {"public__default__orders": {"manifest.json": "<Base64>", …}}}
 ```
 
-`attempt` is the mark of the write, by which its ledgers are known, so that no other is deleted;
-`write_id` is null unless the write may be repeated. The next write finishes what a killed one left
-if it was decided, and undoes it otherwise.
+`attempt` is the mark of the write, which identifies its ledgers, so that no others are deleted.
+`write_id` is null unless the write may be repeated. If a process is killed, the next write finds
+its note. It finishes the killed write if that was committed, and undoes it otherwise.
 """
 
 from __future__ import annotations
@@ -72,12 +72,12 @@ if TYPE_CHECKING:
 
 
 _MAX_NOTE_BYTES: Final = 1 << 30
-"""Most bytes that are read of a note, which has what stood of up to 500 partitions."""
+"""Maximum size of a note, which has the files of up to 500 partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Note:
-    """What a note says, as in the table above; `folders` has each file's bytes, by its name."""
+    """Content of a note, as described above. `folders` has the bytes of each file, by name."""
 
     bucket: str
     attempt: UUID
@@ -88,7 +88,7 @@ class _Note:
 
     @property
     def start_time(self) -> str:
-        """When the write began, in words."""
+        """When the write began, as text in UTC."""
         return f"{time_of(self.started_ms):%F %T} UTC"
 
     def to_json(self) -> bytes:
@@ -107,12 +107,12 @@ class _Note:
 
     @classmethod
     def from_json(cls, data: bytes, topic: TopicName) -> _Note:
-        """Read the note of a topic.
+        """Parse the note of a topic.
 
         Raises:
-            CorruptMetadataError: It is not as it was written.
+            CorruptMetadataError: The note is damaged.
         """
-        message = "the note of a write that was cut off is not as it was written"
+        message = "the note of an interrupted write is damaged"
         try:
             fields = json.loads(data)
             bucket, attempt = fields["bucket"], UUID(fields["attempt"])
@@ -139,13 +139,13 @@ class _Note:
 
 
 class MetadataFiles:
-    """Receives what a cluster would record of a topic, in a folder for each of its partitions.
+    """The metadata folders of a topic, one for each partition.
 
     Args:
-        root: Where those folders are made.
+        root: Parent of the folders.
         topic: The topic.
         names: The topic, or all of its partitions.
-        bucket: Where the ledgers go.
+        bucket: The offloader that writes the ledgers.
     """
 
     def __init__(
@@ -159,65 +159,69 @@ class MetadataFiles:
         self._topic = topic
         self._bucket = bucket
         self._names = names
-        # A topic and its partitions have the same note.
+        # A topic and its partitions share one note, so that their writes exclude each other.
         self._note_name = f"{folder_name(topic.base)}.unfinished.json"
         self._note: _Note | None = None
         self._folders = {folder_name(name): root.child(folder_name(name)) for name in names}
         self._new_folders = [NewFolders(folder) for folder in self._folders.values()]
-        self._before: Mapping[str, Mapping[str, bytes]] = {}
+        self._old_files: Mapping[str, Mapping[str, bytes]] = {}
         self._is_touched = False
         self.warnings: list[str] = []
-        """What an earlier write that was cut off had left, and what became of it."""
+        """Whether an interrupted earlier write was undone or finished."""
         self.metadata: list[TopicMetadata] = []
-        """What is to be extended; nothing, if the topic has no metadata yet."""
+        """The metadata to extend; empty if the topic has none yet."""
 
     def open(self, *, append: bool) -> None:
-        """Look at what stands, when what an earlier write has left is undone, or finished.
+        """Undo or finish an interrupted earlier write, then read the existing metadata.
 
         Args:
-            append: Whether the topic may have metadata already, which is extended then.
+            append: Whether to extend existing metadata of the topic.
 
         Raises:
-            OptionError: There is metadata of the topic already and `append` is not given, or it is
-                of another number of partitions, or was not written here; or a write to another
-                bucket was cut off.
-            CorruptMetadataError: The metadata that is to be extended is malformed.
-            StorageError: The store refused, or went on failing.
+            OptionError: Metadata exists but `append` is False, it has another number of partitions,
+                or it was not written here. Or a write to another bucket was interrupted.
+            CorruptMetadataError: The metadata to extend is malformed.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         self.warnings = self.finish()
         if append:
             self._check_partitions()
-        before = {name: read_files(folder) for name, folder in self._folders.items()}
-        has_some = any(before.values())
+        old_files = {name: read_files(folder) for name, folder in self._folders.items()}
+        has_some = any(old_files.values())
         if not append and has_some:
             message = (
                 f"{self._root} has metadata of this topic already: give {option_name('append')} to"
                 " extend it"
             )
             raise OptionError(message)
-        if has_some and not all(before.values()):
-            absent = next(self._folders[name] for name, files in before.items() if not files)
-            message = f"{absent} has no metadata, while other partitions of the topic have some"
+        if has_some and not all(old_files.values()):
+            empty_folder = next(
+                self._folders[name] for name, files in old_files.items() if not files
+            )
+            message = (
+                f"{empty_folder} has no metadata, while other partitions of the topic have some"
+            )
             raise OptionError(message)
-        self._before = before
+        self._old_files = old_files
         if has_some:
             self.metadata = [
                 _parse_own_metadata(
-                    self._folders[folder_name(name)], name, before[folder_name(name)]
+                    self._folders[folder_name(name)], name, old_files[folder_name(name)]
                 )
                 for name in self._names
             ]
 
     def finish(self) -> list[str]:
-        """Undo what an earlier process has begun and not ended; or end it, if it was decided.
+        """Undo a write that an earlier process did not finish; if it was committed, finish it.
 
         Returns:
-            What was done, in words.
+            What was done, as warnings.
 
         Raises:
-            OptionError: It wrote to another bucket.
-            CorruptMetadataError: The note, the decision or the metadata is malformed.
-            StorageError: The store refused, or went on failing; the next call begins anew.
+            OptionError: The earlier process wrote to another bucket.
+            CorruptMetadataError: The note, the commit record or the metadata is malformed.
+            StorageError: The store refused a request, or retries were exhausted. The call can be
+                repeated.
         """
         data = self._read_note()
         if data is None:
@@ -225,55 +229,55 @@ class MetadataFiles:
         note = self._parse_note(data)
         if note.bucket != self._bucket.location.url:
             message = (
-                f"a write of this topic to {note.bucket} with the metadata in {self._root} was cut"
-                f" off: repeat it with {note.bucket}, which undoes what it left"
+                f"a write of this topic to {note.bucket} with the metadata in {self._root} was"
+                f" interrupted: write to {note.bucket} again, which cleans up what it left"
             )
             raise OptionError(message)
         file = CommitRecordFile(
             self._bucket.location, note.topic, write_id=note.write_id, mark=note.attempt
         )
         record = file.read()
-        # A write of the same id may have been decided by another process.
+        # Another process may have committed a write with the same id.
         if record is not None and has_mark(record.mark, note.attempt):
             carry_out(record, self._bucket, self._root)
             self._root.delete_objects([self._note_name])
             file.finish(record)
-            text = f"a write that was cut off, begun at {note.start_time}, had written everything"
-            return [f"{text}: it counts"]
+            text = f"a write that was interrupted, begun at {note.start_time}, was committed"
+            return [f"{text}: it is finished now"]
         warnings = self._undo_write(note)
         self._root.delete_objects([self._note_name])
         return warnings
 
     def resume(self, mark: UUID) -> None:
-        """Go on where another process has called `begin`.
+        """Continue a write for which another process called `begin`.
 
         Args:
             mark: The mark of the write.
 
         Raises:
-            OptionError: Someone else writes the topic.
-            CorruptMetadataError: What was noted is malformed.
-            StorageError: The store refused, or went on failing.
+            OptionError: Another writer writes the topic.
+            CorruptMetadataError: The note is malformed.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         data = self._read_note()
         note = None if data is None else self._parse_note(data)
         if note is None or not has_mark(note.attempt, mark):
             raise self._changed_error()
         self._note = note
-        self._before = {name: note.folders.get(name, {}) for name in self._folders}
+        self._old_files = {name: note.folders.get(name, {}) for name in self._folders}
 
     @property
     def ledger_ids(self) -> set[int]:
-        """Ids of the ledgers in what is to be extended, but for the open ones, which are empty."""
+        """Ids of the ledgers in the existing metadata, except open ones, which are empty."""
         return {ledger.ledger_id for each in self.metadata for ledger in each.ledgers[:-1]}
 
     def merge_schema(self, schema: TopicSchema | None) -> TopicSchema | None:
-        """The schemas that are given, with the versions that the metadata has already.
+        """Return the schema to write, with the versions that the metadata already has.
 
         Raises:
-            OptionError: They differ in what a version is.
+            OptionError: Both define the same version differently.
         """
-        current = next(iter(self._before.values())).get(SCHEMAS_FILE)
+        current = next(iter(self._old_files.values())).get(SCHEMAS_FILE)
         if schema is None or current is None or not has_schemas(read_answer(current)):
             return schema
         if not schema.versions:
@@ -282,14 +286,14 @@ class MetadataFiles:
         return replace(schema, versions=load_schema([current, answer]).versions)
 
     def begin(self, file: CommitRecordFile) -> None:
-        """Note what stands, before any ledger is written, lest a kill leave half of it.
+        """Write the note, before any ledger is written, so that a kill leaves a trace.
 
         Args:
-            file: Where the write will be decided, unless it gets an id later.
+            file: The write's commit record file. The write may get its id later.
 
         Raises:
-            OptionError: Someone else writes the topic.
-            StorageError: The store refused, or went on failing.
+            OptionError: Another writer writes the topic.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         if self._read_note() is not None:
             raise self._changed_error()
@@ -300,73 +304,74 @@ class MetadataFiles:
                 started_ms=time.time_ns() // 1_000_000,
                 topic=file.topic,
                 write_id=file.write_id if file.is_named else None,
-                folders=self._before,
+                folders=self._old_files,
             )
         )
 
     def check_unchanged(self, file: CommitRecordFile) -> None:
-        """Check that nobody has changed anything since, before the write is decided.
+        """Check, before the commit, that nobody has changed the note or the metadata.
 
         Args:
-            file: Where it will be decided.
+            file: The write's commit record file.
 
         Raises:
-            OptionError: Someone else wrote there meanwhile.
-            StorageError: The store refused, or went on failing.
+            OptionError: Another writer changed them in the meantime.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         note = self._note
         if note is None or self._read_note() != note.to_json():
             raise self._changed_error()
-        # Where it will be decided may be known only now.
+        # The write may have got its id after the note was written.
         write_id = file.write_id if file.is_named else None
         if note.write_id != write_id:
             self._write_note(replace(note, write_id=write_id))
         now = {name: read_files(folder) for name, folder in self._folders.items()}
-        if now != self._before:
+        if now != self._old_files:
             raise self._changed_error()
 
     def carry_out(self, record: CommitRecord) -> None:
-        """Publish ledgers, and write the files of each partition.
+        """Publish the ledgers, and write the files of each partition.
 
         Args:
-            record: What was decided behind `check_unchanged`.
+            record: The commit record, stored after `check_unchanged`.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused a request, or retries were exhausted.
         """
-        # Before anything is written, lest an interrupt fall between the two.
+        # Set before anything is written: an interrupt may come between the two.
         self._is_touched = True
-        carry_out(record, self._bucket, self._root, self._before)
+        carry_out(record, self._bucket, self._root, self._old_files)
 
     def end(self) -> None:
-        """Forget what was noted, since all is there, or nothing.
+        """Delete the note after the write is finished or undone.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         if self._note is not None and self._read_note() == self._note.to_json():
             self._root.delete_objects([self._note_name])
 
     def withdraw(self) -> None:
-        """Undo what was begun, decided or not: nobody else may have carried it out.
+        """Undo the write, committed or not. No other process may have published it.
 
         Raises:
-            StorageError: The store refused, or went on failing; the next `finish` begins anew.
+            StorageError: The store refused a request, or retries were exhausted. The next `finish`
+                undoes the write.
         """
         if self._note is not None:
             self._undo_write(self._note)
             self.end()
 
     def undo(self, error: BaseException, stager: LedgerStager) -> None:
-        """Make all what it was, the ledgers too; what cannot be is noted on the error.
+        """Restore the files and delete the ledgers. Failures are added to the error as notes.
 
-        It is then left to the next write.
+        After a failure, the note stays, and the next write undoes the rest.
         """
         folders = self._folders.items() if self._is_touched else ()
         failures = [
-            f"{folder}/{file} could not be made what it was: {reason}"
+            f"{folder}/{file} could not be restored: {reason}"
             for name, folder in folders
-            for file, reason in restore_files(folder, self._before[name]).items()
+            for file, reason in restore_files(folder, self._old_files[name]).items()
         ]
         for failure in failures:
             error.add_note(failure)
@@ -374,12 +379,12 @@ class MetadataFiles:
             try:
                 self.end()
             except PulsarOffloadError as failure:
-                error.add_note(f"the note of what was begun was not deleted: {failure}")
+                error.add_note(f"the note of the write could not be deleted: {failure}")
         for new_folders in self._new_folders:
             new_folders.remove()
 
     def _check_partitions(self) -> None:
-        """Refuse to append to metadata of another number of partitions."""
+        """Raise if the existing metadata has another number of partitions."""
         try:
             folders = self._root.list_folders()
         except MissingObjectError:
@@ -390,23 +395,23 @@ class MetadataFiles:
         check_partitions(self._topic, self._names, partitions, location, is_whole=True)
 
     def _undo_write(self, note: _Note) -> list[str]:
-        """Make all what it was before a write; what was done, in words."""
+        """Restore the state before a write, and return what was done as warnings."""
         for name, files in note.folders.items():
             folder = self._root.child(name)
             for file, reason in restore_files(folder, files).items():
-                message = f"{file} could not be made what it was: {reason}"
+                message = f"{file} could not be restored: {reason}"
                 raise StorageError(message, object_key=f"{folder}/{file}")
             if not files:
-                # One that is empty would count as a partition.
+                # An empty folder would count as a partition.
                 remove_if_empty(folder)
-        # Behind the metadata, which would name them.
+        # After the metadata, which would still name the ledgers.
         count, warnings = delete_marked(self._bucket, note.attempt)
         deleted = counted(count, "ledger")
-        text = f"a write that was cut off, begun at {note.start_time}, was undone: {deleted}"
-        return [f"{text} deleted, whole or not" if count else text, *warnings]
+        text = f"a write that was interrupted, begun at {note.start_time}, was undone: {deleted}"
+        return [f"{text} deleted, complete or not" if count else text, *warnings]
 
     def _write_note(self, note: _Note) -> None:
-        # Before it is written, lest an interrupt fall between the two.
+        # Set before the note is written: an interrupt may come between the two.
         self._note = note
         self._root.write_object(self._note_name, note.to_json(), user_metadata={})
 
@@ -423,12 +428,12 @@ class MetadataFiles:
             raise error.located(object_key=f"{self._root}/{self._note_name}") from None
 
     def _changed_error(self) -> OptionError:
-        message = f"the metadata in {self._root} was changed meanwhile: write again"
+        message = f"the metadata in {self._root} was changed in the meantime: write again"
         return OptionError(message)
 
 
 def _partition_folders(topic: TopicName) -> re.Pattern[str]:
-    """What the folders of a topic and of its partitions match; the group is the partition."""
+    """Return a pattern of the topic's folder names; the group is the partition number."""
     base = re.escape(folder_name(topic.base))
     return re.compile(rf"{base}(?:-partition-(0|[1-9][0-9]*))?")
 
@@ -436,16 +441,15 @@ def _partition_folders(topic: TopicName) -> re.Pattern[str]:
 def _parse_own_metadata(
     folder: Location, name: TopicName, files: Mapping[str, bytes]
 ) -> TopicMetadata:
-    """The metadata in a folder, if it is nothing but what `MetadataFiles` writes of it."""
+    """Parse the metadata in a folder, and raise if `MetadataFiles` did not write it."""
     try:
         metadata = parse_managed_ledger_info(files.get(VALUE_FILE, b""), name)
     except FormatError as error:
         raise error.located(object_key=f"{folder}/{VALUE_FILE}") from None
     if not metadata.ledgers or files != make_files(metadata, files.get(SCHEMAS_FILE, b"")):
         message = (
-            f"{folder} has metadata that write did not make, such as a cluster's own: nothing can"
-            f" be appended to it; give another {option_name('metadata_folder')}, or a topic of"
-            " another name"
+            f"{folder} has metadata that write did not make, such as a cluster's: it cannot be"
+            f" extended; give another {option_name('metadata_folder')} or another topic name"
         )
         raise OptionError(message)
     return metadata
@@ -459,17 +463,17 @@ def check_partitions(
     *,
     is_whole: bool,
 ) -> None:
-    """Refuse another number of partitions than a topic has: keys would go to other ones.
+    """Raise if the number of partitions differs from the topic's: keys would move to others.
 
     Args:
-        topic: The topic that is appended to.
-        names: The topic, or all the partitions that messages are to go to.
-        partitions: Numbers of the partitions that are there; -1: the topic has none.
-        location: Where they were found, for messages.
-        is_whole: Whether the topic has no further partition behind the greatest of `partitions`.
+        topic: The topic to append to.
+        names: The topic, or all the partitions to write to.
+        partitions: Numbers of the existing partitions; -1 if the topic is not partitioned.
+        location: Where the partitions were found, for error messages.
+        is_whole: Whether the greatest of `partitions` is the topic's last.
 
     Raises:
-        OptionError: It is another number.
+        OptionError: The number of partitions differs.
     """
     if not partitions:
         return
@@ -484,8 +488,8 @@ def check_partitions(
         )
     if not fits:
         has = "no partitions" if -1 in partitions else counted(count, "partition")
-        how = "append to it without partitions"
+        advice = "append to it without partitions"
         if -1 not in partitions:
-            how = f"give {option_name('partitions', count)} to append to it"
-        message = f"{topic.base} has {has} in {location}: {how}"
+            advice = f"give {option_name('partitions', count)} to append to it"
+        message = f"{topic.base} has {has} in {location}: {advice}"
         raise OptionError(message)

@@ -1,8 +1,8 @@
-"""PIP-17's three calls for a ledger, without a broker: offload it, read it, delete it.
+"""PIP-17's three calls for a ledger, without a broker: offload, read and delete it.
 
-In comes a closed ledger; out go its data object, a block a part, and then its index object, named
-and described as Pulsar's BlobStoreManagedLedgerOffloader does it. The index object is written last
-and deleted first: a bucket that has it has the ledger whole.
+A closed ledger becomes a data object, written one block per part, and an index object. Both have
+the names and user metadata that Pulsar's BlobStoreManagedLedgerOffloader gives them. The index
+object is written last and deleted first, so a bucket with the index object has the complete ledger.
 """
 
 from __future__ import annotations
@@ -51,23 +51,24 @@ if TYPE_CHECKING:
     from arrow_io.storage.uploads import ObjectUpload
 
 MIN_STORE_BLOCK_BYTES = 5 << 20
-"""Smallest block size in an object store (inclusive): Pulsar asks for it, as S3 does of a part."""
+"""Minimum block size in an object store (inclusive). Pulsar requires it, since S3 requires it of
+a part."""
 MAX_STORE_BLOCKS = 10_000
-"""Most blocks of a ledger in an object store (inclusive): S3 takes no more parts of an object."""
+"""Maximum number of blocks of a ledger in an object store (inclusive): S3's limit of parts."""
 
 ROLE_KEY = "role"
 """User metadata key of both objects: `data` or `index`."""
 SOFTWARE_VERSION_KEY = "s3managedledgeroffloadersoftwareversion"
-"""User metadata key of both objects: what wrote them. Pulsar writes a git hash beside it, which
-nothing reads and which a package does not have."""
+"""User metadata key of both objects: the software that wrote them. Pulsar also writes a git
+hash, which nothing reads and which a package does not have."""
 SOFTWARE_GIT_SHA_KEY = "s3managedledgeroffloadersoftwaregitsha"
-"""User metadata key of both objects, if Pulsar wrote them."""
+"""User metadata key of both objects: Pulsar's git hash, if Pulsar wrote them."""
 
 _OWN_KEYS = frozenset({FORMAT_VERSION_KEY, ROLE_KEY, SOFTWARE_VERSION_KEY})
 _KEY = re.compile(r"[a-z0-9._-]+")
 
-# The driver's name, and Pulsar's enum constant for it. Pulsar's driver `filesystem` is for objects
-# of another kind than these; `aliyun-oss` asks for user metadata, which is not written there.
+# The driver's name, and Pulsar's enum constant for it. Pulsar's driver `filesystem` writes another
+# kind of objects. `aliyun-oss` requires user metadata, which we do not write to that store.
 _DRIVERS = {
     StoreKind.S3: ("aws-s3", "AWS_S3"),
     StoreKind.GCS: ("google-cloud-storage", "GOOGLE_CLOUD_STORAGE"),
@@ -77,12 +78,12 @@ _DRIVERS = {
 
 @dataclass(frozen=True, slots=True)
 class LedgerToOffload:
-    """A closed ledger.
+    """A closed ledger to offload.
 
     Attributes:
         ledger_id: BookKeeper ledger id.
-        metadata: Its metadata; length and last entry id are those of the entries.
-        entries: Data of the entries 0, 1, 2, … in order, as the broker gave them to BookKeeper.
+        metadata: Ledger metadata, whose length and last entry id match the entries.
+        entries: Data of the entries 0, 1, 2, … in order, as the broker stored them in BookKeeper.
     """
 
     ledger_id: int
@@ -91,25 +92,25 @@ class LedgerToOffload:
 
     @classmethod
     def from_offloaded(cls, ledger: OffloadedLedger) -> Self:
-        """A ledger that was offloaded, to be offloaded elsewhere.
+        """Return an offloaded ledger as one to offload to another location.
 
-        Its entries are read when they are offloaded, and raise then what
-        `OffloadedLedger.entry_runs` raises, and `ChecksumError` for an entry whose CRC32C is wrong.
+        Its entries are read during that offload, which then raises the errors of
+        `OffloadedLedger.entry_runs`, and `ChecksumError` for an entry with a wrong CRC32C.
         """
         return cls(ledger.ledger_id, ledger.index.ledger_metadata, _LedgerEntries(ledger))
 
 
 @dataclass(frozen=True, slots=True)
 class OffloadResult:
-    """What an offload wrote.
+    """Objects that an offload wrote.
 
     Attributes:
         name: Names of the objects.
         data_bytes: Length of the data object.
         index_bytes: Length of the index object.
         block_count: Number of data blocks.
-        context: What the cluster's metadata of the ledger must say of it.
-        warnings: What went wrong, yet does no harm, in words.
+        context: Offload context for the cluster's metadata of the ledger.
+        warnings: Harmless problems.
     """
 
     name: LedgerObjectName
@@ -122,7 +123,7 @@ class OffloadResult:
 
 @dataclass(frozen=True, slots=True)
 class IndexObject:
-    """An index object that is still to be written."""
+    """An index object that is not written yet."""
 
     name: str
     data: bytes
@@ -131,17 +132,17 @@ class IndexObject:
 
 @dataclass(frozen=True, slots=True)
 class StagedOffload:
-    """A ledger whose data object is written, and whose index object is not: nobody reads it yet.
+    """A ledger with a data object but no index object yet, so that readers do not see it.
 
-    A value that goes to other processes, whichever of which publishes the ledger.
+    Can be sent to other processes; any of them can publish the ledger.
 
     Attributes:
         name: Names of the objects.
         index: The index object, which publishes the ledger.
         data_bytes: Length of the data object.
         block_count: Number of data blocks.
-        context: What the cluster's metadata of the ledger must say of it.
-        warnings: What went wrong, yet does no harm, in words.
+        context: Offload context for the cluster's metadata of the ledger.
+        warnings: Harmless problems.
     """
 
     name: LedgerObjectName
@@ -154,15 +155,15 @@ class StagedOffload:
 
 @dataclass(slots=True)
 class _Attempt:
-    """What an offload may have published until now: it deletes nothing else."""
+    """Objects that an offload may have written so far: only these are deleted if it fails."""
 
     name: LedgerObjectName
     data: ObjectUpload | None = None
     has_requested_index: bool = False
 
     @property
-    def published(self) -> list[str]:
-        """Names of the objects, the index object first."""
+    def object_names(self) -> list[str]:
+        """Names of the objects that may exist, the index object first."""
         has_data = self.data is not None and self.data.may_be_published
         return [self.name.index_name] * self.has_requested_index + [self.name.data_name] * has_data
 
@@ -170,17 +171,18 @@ class _Attempt:
 class LedgerOffloader:
     """Offloads ledgers to a bucket, and deletes them.
 
-    A broker looks for the objects at the root of a bucket, not below a prefix, and refuses those
-    without user metadata, which a local folder cannot keep with them.
+    A broker looks for the objects at the root of a bucket, not below a prefix. It refuses objects
+    without user metadata, which a local folder cannot store.
 
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket` or any other URL
-            that fsspec knows, but for a chain of them.
+            that fsspec knows, except chained URLs.
         storage_options: Options of the fsspec file system.
-        block_bytes: Length of every data block but the last, in bytes; 5 MiB … 2^31 - 1 (inclusive)
-            in an object store, 140 … 2^31 - 1 elsewhere. Three blocks at most are held in memory.
-        cluster: Name of the cluster that the ledgers are of, for the objects' user metadata.
-        retry: How often a request that failed is sent again.
+        block_bytes: Length of every data block except the last, in bytes; 5 MiB … 2^31 - 1
+            (inclusive) in an object store, 140 … 2^31 - 1 elsewhere. At most three blocks are held
+            in memory.
+        cluster: Name of the ledgers' cluster, for the objects' user metadata.
+        retry: Policy for retries of failed requests.
         trace: Counts the requests.
 
     Raises:
@@ -223,8 +225,8 @@ class LedgerOffloader:
         self._driver = None if kind is None else _DRIVERS.get(kind)
         if self._driver is not None and block_bytes < MIN_STORE_BLOCK_BYTES:
             message = (
-                f"block_bytes is {block_bytes}; object stores take blocks of "
-                f"{MIN_STORE_BLOCK_BYTES} bytes and more"
+                f"block_bytes is {block_bytes}; object stores require blocks of at least "
+                f"{MIN_STORE_BLOCK_BYTES} bytes"
             )
             raise OptionError(message)
 
@@ -236,25 +238,25 @@ class LedgerOffloader:
     ) -> OffloadResult:
         """Write the objects of a ledger.
 
-        A failure, an interrupt too, leaves no index object, and nothing else that could be removed;
-        what could not be is noted on the error. An offload that was cut off without one, as by a
-        power failure, can be repeated with the same uuid; if it is still under way after all, the
-        one that ends first stands, and the other fails.
+        If the offload fails or is interrupted, what it wrote is deleted, the index object first.
+        Failures to delete are added to the error as notes. If the process is killed before the
+        index object is written, the offload can be repeated with the same uuid. If two offloads
+        with one uuid run at the same time, the first to finish wins, and the other fails.
 
         Args:
             ledger: The ledger.
-            uuid: Id of this attempt; each attempt of each ledger has one of its own.
-            extra_metadata: User metadata of both objects beside what is always there; ASCII. Pulsar
-                gives `ManagedLedgerName`, which by default is what the ledger's metadata says.
+            uuid: Id of this attempt, unique to it.
+            extra_metadata: Additional user metadata of both objects; ASCII. Pulsar sets
+                `ManagedLedgerName`, whose default here is the name in the ledger's metadata.
 
         Raises:
-            OptionError: The ledger is empty or not closed, its metadata does not fit its entries,
-                it would have too many blocks; nothing names its managed ledger; the user metadata
-                is not usable; or it was offloaded with this uuid before, or meanwhile.
+            OptionError: The ledger is empty, not closed, does not match its metadata or needs too
+                many blocks; the name of its managed ledger is missing; the user metadata is not
+                usable; or it was offloaded with this uuid before or in the meantime.
             EntryTooLargeError: An entry is longer than `block_bytes - 140`.
             MissingEntriesError: The entries end before the last entry id.
-            StorageError: The store refused, or went on failing.
-            Exception: What the entries raised.
+            StorageError: The store refused a request, or retries were exhausted.
+            Exception: Any error that the entries raise.
         """
         attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
         with self._undo_on_error(attempt):
@@ -277,10 +279,10 @@ class LedgerOffloader:
         uuid: UUID,
         extra_metadata: Mapping[str, str] | None = None,
     ) -> StagedOffload:
-        """Write the data object of a ledger, which readers do not know of until it is published.
+        """Write the data object of a ledger, which readers ignore until it is published.
 
-        As `offload`, but for the index object. What is left of a ledger that is never published is
-        an offload that never completed.
+        Like `offload`, without the index object. If the ledger is never published, its data object
+        counts as an incomplete offload.
 
         Args:
             ledger: See `offload`.
@@ -295,55 +297,56 @@ class LedgerOffloader:
             return self._stage(attempt, ledger, extra_metadata)
 
     def publish(self, index: IndexObject) -> None:
-        """Write the index object of a ledger that was staged; done again, it changes nothing.
+        """Write the index object of a staged ledger. The call can be repeated.
 
         Raises:
-            StorageError: The store refused, or went on failing; it may have the object then.
+            StorageError: The store refused a request, or retries were exhausted. The object may
+                have been written.
         """
         self.location.write_object(index.name, index.data, user_metadata=index.user_metadata)
 
     def read_offloaded(self, ledger_id: int, uuid: UUID) -> OffloadedLedger:
-        """Open an offloaded ledger for reading: one request.
+        """Open an offloaded ledger for reading, by one request.
 
         Args:
             ledger_id: BookKeeper ledger id.
             uuid: Id of the offload attempt.
 
         Raises:
-            MissingObjectError: There is no index object.
-            FormatError: It is not sound.
-            StorageError: The store refused, or went on failing.
+            MissingObjectError: The index object is missing.
+            FormatError: The index object is malformed.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         return OffloadedLedger.open(self.location, LedgerObjectName(uuid, ledger_id))
 
     def delete_offloaded(self, ledger_id: int, uuid: UUID) -> tuple[str, ...]:
-        """Delete the objects of a ledger, and what is left of an offload of it that was cut off.
+        """Delete the objects and unfinished uploads of a ledger.
 
-        Objects that are not there are no error. The index object goes first, so that what is left
-        by a process that ends half way is an unfinished offload, not a ledger without its entries.
+        Missing objects are not an error. The index object is deleted first: if the process is
+        killed halfway, an incomplete offload remains, not a ledger without its entries.
 
         Args:
             ledger_id: BookKeeper ledger id.
             uuid: Id of the offload attempt.
 
         Returns:
-            Warnings, in words: the objects are deleted, yet what is left of an offload that was cut
-            off could not be looked for.
+            Warnings: the objects are deleted, but unfinished uploads could not be listed or
+                aborted.
 
         Raises:
-            StorageError: The store refused, or went on failing.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         name = LedgerObjectName(uuid, ledger_id)
         self.location.delete_objects((name.index_name, name.data_name))
         return self._abort_uploads(name)
 
     def _check_block_count(self, metadata: LedgerMetadata) -> None:
-        # Less than there will be: no block is filled to its last byte.
+        # A lower bound: no block is filled to its last byte.
         block_count = metadata.length_bytes // self.block_bytes
         if self._driver is not None and block_count > MAX_STORE_BLOCKS:
             message = (
                 f"{metadata.length_bytes} bytes in blocks of {self.block_bytes} are more than the "
-                f"{MAX_STORE_BLOCKS} blocks that object stores take: use larger ones"
+                f"{MAX_STORE_BLOCKS} blocks that object stores allow: use larger blocks"
             )
             raise OptionError(message)
 
@@ -357,21 +360,26 @@ class LedgerOffloader:
     def _user_metadata(
         self, metadata: LedgerMetadata, extra_metadata: Mapping[str, str]
     ) -> dict[str, str]:
-        """User metadata of both objects but for their roles, under names in lower case."""
+        """Return the user metadata of both objects, except `role`, with lower-case keys."""
         extra = {str(key).lower(): value for key, value in extra_metadata.items()}
-        reserved = sorted(_OWN_KEYS.intersection(extra))
-        if reserved:
-            message = f"user metadata that the offloader itself sets: {', '.join(reserved)}"
+        reserved_keys = sorted(_OWN_KEYS.intersection(extra))
+        if reserved_keys:
+            message = (
+                f"extra metadata must not set what the offloader sets: {', '.join(reserved_keys)}"
+            )
             raise OptionError(message)
         own_name = metadata.managed_ledger_name
         extra_name = extra.get(MANAGED_LEDGER_NAME_KEY, own_name)
         if extra_name is None:
-            message = "nothing names the managed ledger: give ManagedLedgerName as extra metadata"
+            message = (
+                "the ledger's metadata does not name its managed ledger: give ManagedLedgerName as"
+                " extra metadata"
+            )
             raise OptionError(message)
         if own_name not in (None, extra_name):
             message = (
-                f"extra metadata for {extra_name!r}, but the ledger's own metadata says"
-                f" {own_name!r}"
+                f"extra metadata names the managed ledger {extra_name!r}, but the ledger's own"
+                f" metadata names {own_name!r}"
             )
             raise OptionError(message)
         cluster = {} if self.cluster is None else {CLUSTER_NAME_KEY: self.cluster}
@@ -421,7 +429,7 @@ class LedgerOffloader:
                 data_bytes += len(block)
                 block_count += 1
             upload.wait()
-            # Neither object of another offload that was faster is overwritten.
+            # Do not overwrite objects of another offload that finished first.
             self._check_new(name)
         return StagedOffload(
             name=name,
@@ -435,19 +443,19 @@ class LedgerOffloader:
         )
 
     def _undo(self, attempt: _Attempt, error: BaseException) -> None:
-        """Delete what a failed offload wrote; what is left is noted on the error.
+        """Delete what a failed offload wrote. Failures are added to the error as notes.
 
         Raises:
-            OptionError: The store failed because another offload with this uuid was faster, whose
-                objects stay.
+            OptionError: The error came from another offload with this uuid, which finished first.
+                Its objects are kept.
         """
         name = attempt.name
         try:
             is_another = not attempt.has_requested_index and self._is_complete(name)
             if not is_another:
-                self.location.delete_objects(attempt.published)
+                self.location.delete_objects(attempt.object_names)
         except PulsarOffloadError as failure:
-            error.add_note(f"not all that was written could be deleted: {failure}")
+            error.add_note(f"not all written objects could be deleted: {failure}")
             return
         if not is_another:
             for warning in self._abort_uploads(name):
@@ -456,13 +464,13 @@ class LedgerOffloader:
             raise _offloaded_before_error(name) from error
 
     def _abort_uploads(self, name: LedgerObjectName) -> tuple[str, ...]:
-        """Abort uploads of the objects: left by a process that was killed, or by a lost answer.
+        """Abort unfinished uploads of the objects, left by a killed process or a lost response.
 
-        To begin an upload and never hear of it is all that it takes to leave one.
+        A lost response to the first request is enough to leave one.
 
         Returns:
-            Warnings, in words: that it was not possible, as without the permission
-            `s3:ListBucketMultipartUploads`.
+            Warnings, if uploads could not be listed, as without the permission
+            `s3:ListBucketMultipartUploads`, or not aborted.
         """
         names = {name.data_name, name.index_name}
         try:
@@ -470,11 +478,11 @@ class LedgerOffloader:
                 if upload.name in names:
                     self.location.abort_upload(upload.name, upload.upload_id)
         except PulsarOffloadError as error:
-            return (f"uploads that were begun before could not be looked for: {error}",)
+            return (f"unfinished uploads could not be cleaned up: {error}",)
         return ()
 
     def _context(self, uuid: UUID) -> OffloadContext:
-        """What a cluster records; without a driver, a broker takes the one it is set to."""
+        """Return what a cluster records; without a driver, a broker uses its configured one."""
         properties: dict[str, str] = {}
         driver = None
         if self._driver is not None:
@@ -501,15 +509,15 @@ class LedgerOffloader:
 
 def _offloaded_before_error(name: LedgerObjectName) -> OptionError:
     message = (
-        "the ledger was offloaded with this uuid before, or while this offload was under way; a new"
-        " attempt has a new uuid"
+        "the ledger was offloaded with this uuid before, or while this offload was running: use a"
+        " new uuid for each attempt"
     )
     return OptionError(message, object_key=name.index_name)
 
 
 @dataclass(frozen=True, slots=True)
 class _LedgerEntries:
-    """The entries of an offloaded ledger, read anew each time they are asked for."""
+    """The entries of an offloaded ledger, read again for each iteration."""
 
     ledger: OffloadedLedger
 
@@ -527,10 +535,10 @@ class _LedgerEntries:
 def index_user_metadata(
     data_user_metadata: Mapping[str, str], managed_ledger: str
 ) -> dict[str, str]:
-    """User metadata of an index object that is written to a data object that is there.
+    """Return user metadata for the index object of an existing data object.
 
     Args:
-        data_user_metadata: User metadata of the data object, names in lower case.
+        data_user_metadata: User metadata of the data object, with lower-case keys.
         managed_ledger: Name of the managed ledger.
     """
     return {

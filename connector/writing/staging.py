@@ -1,8 +1,8 @@
-"""Messages → entries → ledgers, of which the data objects are written: nobody reads them yet.
+"""Staging of messages: encode entries, fill ledgers and write their data objects.
 
-A ledger's length and last entry id stand in its metadata, which decides the length of its first
-block: no block can be written before all entries are known. So the entries of the ledger that is
-being filled are kept aside, in memory first and in a temporary file once they are many.
+A ledger's metadata contains its length and last entry id, and is part of the first block. So no
+block can be written before all entries are known. The entries of the current ledger are buffered in
+memory, or in a temporary file if they are too large.
 """
 
 from __future__ import annotations
@@ -40,19 +40,21 @@ if TYPE_CHECKING:
 
 _LENGTHS = "Q"
 _EARLIEST_MS = 1
-"""A broker takes a ledger that was closed at 0 to be closed when it reads that (MetaStoreImpl)."""
+"""Earliest close time: a broker takes 0 to mean that the ledger is closed at load time
+(MetaStoreImpl)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WritePlan:
-    """What the processes that stage a write need to know; goes to them.
+    """Parameters that all processes of a write share. Sent to them by pickle.
 
     Attributes:
         mark: The mark of the write.
-        started_ms: When it began, ms since the epoch; the publish time of messages without one.
-        ids: What ids its ledgers may have.
-        schema: What values are encoded by, with all versions that the topic has.
-        warnings: What may do harm later, in words.
+        started_ms: When the write began, in ms since the epoch; publish time of messages without
+            one.
+        ids: The ids that ledgers may have.
+        schema: The schema that encodes values, with all versions that the topic has.
+        warnings: Conditions that may do harm later.
     """
 
     mark: UUID
@@ -64,12 +66,12 @@ class WritePlan:
 
 @dataclass(frozen=True, slots=True)
 class StagedLedger:
-    """A ledger whose data object is in the bucket, where nobody reads it yet.
+    """A ledger whose data object is written, but not published.
 
     Attributes:
-        managed_ledger: Name of the managed ledger that it is of.
-        info: What a cluster is to record of it.
-        index: The index object, which publishes it.
+        managed_ledger: Name of its managed ledger.
+        info: The ledger as a cluster records it.
+        index: The index object, which publishes the ledger.
     """
 
     managed_ledger: str
@@ -79,16 +81,16 @@ class StagedLedger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StagedWrite:
-    """What `stage` gave: the ledgers of a write, or the share of one process in them.
+    """Staged ledgers of a write, or one process's share of them.
 
     Attributes:
         mark: The mark of the write.
-        started_ms: When the write began, ms since the epoch.
-        message_count: How many messages were staged.
+        started_ms: When the write began, in ms since the epoch.
+        message_count: Number of staged messages.
         ledgers: Their ledgers.
-        schemas: The answer of the admin API with the schemas that values were encoded by.
+        schemas: The admin API's answer with the schemas that encoded the values.
         properties: Properties of the managed ledgers, by name.
-        warnings: What went wrong, yet does no harm, each once.
+        warnings: Harmless problems, without duplicates.
     """
 
     mark: UUID
@@ -101,12 +103,12 @@ class StagedWrite:
 
 
 class LedgerStager:
-    """Stages ledgers under one id after the other.
+    """Writer of the data objects of consecutive ledgers.
 
     Args:
-        offloader: Writes their data objects.
-        ids: Gives their ids.
-        mark: The mark of the write, from which their uuids are.
+        offloader: Writes the data objects.
+        ids: Generates the ledger ids.
+        mark: The mark of the write, from which uuids are derived.
     """
 
     def __init__(self, offloader: LedgerOffloader, ids: LedgerIds, mark: UUID) -> None:
@@ -115,7 +117,7 @@ class LedgerStager:
         self._mark = mark
         self._staged: list[tuple[int, UUID]] = []
         self.warnings: list[str] = []
-        """What went wrong, yet does no harm, each once."""
+        """Harmless problems, without duplicates."""
 
     def stage(
         self, spool: EntrySpool, managed_ledger: str, *, created_ms: int, closed_ms: int
@@ -123,23 +125,24 @@ class LedgerStager:
         """Stage a ledger.
 
         Args:
-            spool: Its entries, at least one.
+            spool: The entries, at least one.
             managed_ledger: Name of the managed ledger.
-            created_ms: When it counts as created, ms since the epoch.
-            closed_ms: When it counts as closed, likewise.
+            created_ms: Creation time to record, in ms since the epoch.
+            closed_ms: Close time to record, in ms since the epoch.
 
         Raises:
-            OptionError: Its id is taken.
+            OptionError: The ledger id is used already.
             EntryTooLargeError: An entry is longer than a block.
-            StorageError: The store refused, or went on failing; or the temporary file cannot be
-                read.
+            StorageError: The store refused a request, retries were exhausted, or the temporary file
+                cannot be read.
         """
         ledger_id = self._ids.next_id()
         uuid = ledger_uuid(self._mark)
         metadata = new_ledger_metadata(
             spool.lengths_bytes, managed_ledger=managed_ledger, ctime_ms=created_ms
         )
-        # Before it is written, lest an interrupt fall between the two; nothing there is no error.
+        # Recorded before it is written: an interrupt may come between the two, and deleting a
+        # missing object is no error.
         self._staged.append((ledger_id, uuid))
         objects = self._offloader.stage(LedgerToOffload(ledger_id, metadata, spool), uuid)
         self.warnings += [each for each in objects.warnings if each not in self.warnings]
@@ -148,16 +151,16 @@ class LedgerStager:
             entries=metadata.last_entry_id + 1,
             size_bytes=metadata.length_bytes,
             timestamp_ms=closed_ms,
-            # BookKeeper never had it, and would else be asked to delete a ledger of this id.
+            # BookKeeper never had the ledger, and must not delete another with this id.
             offload=replace(objects.context, bookkeeper_deleted=True),
         )
         return StagedLedger(managed_ledger, info, objects.index)
 
     def undo(self, error: BaseException) -> bool:
-        """Delete the ledgers that were staged; those that cannot be are noted on the error.
+        """Delete the staged ledgers. Failures are added to the error as notes.
 
         Returns:
-            Whether none is left.
+            Whether all were deleted.
         """
         notes: list[str] = []
         is_undone = True
@@ -173,14 +176,14 @@ class LedgerStager:
 
 
 class LedgerFiller:
-    """Gathers the entries of a topic or partition, and has them staged, ledger by ledger.
+    """Collects entries of a topic or partition, and stages a ledger whenever one is full.
 
-    A context manager, which removes what is kept aside.
+    A context manager, which removes the temporary file on exit.
 
     Args:
         stager: Stages the ledgers.
         managed_ledger: Name of the managed ledger.
-        limits: When a ledger is full.
+        limits: Limits of a ledger.
     """
 
     def __init__(self, stager: LedgerStager, managed_ledger: str, limits: LedgerLimits) -> None:
@@ -190,17 +193,17 @@ class LedgerFiller:
         self._spool = EntrySpool(limits.in_memory_bytes)
         self._published_ms: tuple[int, int] | None = None
         self.ledgers: list[StagedLedger] = []
-        """The ledgers that were staged, in order."""
+        """The staged ledgers, in order."""
 
     def add(self, entry: bytes, *, publish_time_ms: int) -> None:
-        """Take the next entry; errors are those of `LedgerStager.stage` and `EntrySpool.add`.
+        """Add the next entry. Raises the errors of `LedgerStager.stage` and `EntrySpool.add`.
 
         Args:
-            entry: Its bytes.
-            publish_time_ms: When its messages were published. A ledger counts as created at the
-                least of these, and as closed at the greatest: a broker that seeks a time stops at
-                the first ledger that was closed behind it (PersistentMessageFinder), and its
-                retention counts from there.
+            entry: The entry's bytes.
+            publish_time_ms: Publish time of its messages. A ledger is recorded as created at the
+                least publish time and as closed at the greatest. A broker that seeks a time stops
+                at the first ledger that was closed after it (PersistentMessageFinder), and counts
+                retention from the close time.
         """
         spool, limits = self._spool, self._limits
         is_full = len(spool) >= limits.entries or spool.size_bytes + len(entry) > limits.size_bytes
@@ -211,7 +214,7 @@ class LedgerFiller:
         self._published_ms = min(least, publish_time_ms), max(greatest, publish_time_ms)
 
     def close_ledger(self) -> None:
-        """Stage what is kept aside, if there is any; errors are those of `LedgerStager.stage`."""
+        """Stage the collected entries, if any. Raises the errors of `LedgerStager.stage`."""
         if self._published_ms is not None:
             created_ms, closed_ms = self._published_ms
             ledger = self._stager.stage(
@@ -237,19 +240,19 @@ class LedgerFiller:
 
 
 class EntrySpool:
-    """Entries kept aside, in order.
+    """Buffer of entries, in order.
 
     Args:
-        in_memory_bytes: Bytes that are kept in memory; more go to a temporary file.
+        in_memory_bytes: Maximum size in memory; a larger buffer moves to a temporary file.
     """
 
     def __init__(self, in_memory_bytes: int) -> None:
-        # Closed by `close`, which outlives this call.
+        # Stays open until `close`.
         self._file = SpooledTemporaryFile(max_size=in_memory_bytes)  # noqa: SIM115
         self.lengths_bytes = array(_LENGTHS)
         """Lengths of the entries."""
         self.size_bytes = 0
-        """Sum of them."""
+        """Sum of the lengths."""
 
     def __len__(self) -> int:
         return len(self.lengths_bytes)
@@ -269,10 +272,10 @@ class EntrySpool:
             raise _temporary_file_error(error) from error
 
     def add(self, entry: bytes) -> None:
-        """Keep one more.
+        """Append an entry.
 
         Raises:
-            StorageError: The temporary file cannot be made, or written to.
+            StorageError: The temporary file cannot be created or written.
         """
         try:
             self._file.write(entry)
@@ -282,7 +285,7 @@ class EntrySpool:
         self.size_bytes += len(entry)
 
     def clear(self) -> None:
-        """Forget all; errors are those of `add`."""
+        """Remove all entries. Raises the errors of `add`."""
         try:
             self._file.seek(0)
             self._file.truncate()
@@ -293,36 +296,42 @@ class EntrySpool:
 
     def close(self) -> None:
         """Remove the temporary file."""
-        # What could not be written to it before cannot be now, and is of no use any more.
+        # Closing flushes, which may fail again, but the content is not needed any more.
         with contextlib.suppress(OSError):
             self._file.close()
 
 
 def _temporary_file_error(error: OSError) -> StorageError:
     folder = tempfile.tempdir or "that TMPDIR names"
-    message = f"entries cannot be kept in the temporary folder {folder}: {error.strerror or error}"
+    message = (
+        f"entries cannot be stored in the temporary folder {folder}: {error.strerror or error}"
+    )
     if error.errno == errno.EMFILE:
-        message += "; each partition has a file open, so write fewer, or allow more (ulimit -n)"
+        message += (
+            "; each partition needs an open file: write fewer partitions, or allow more files"
+            " (ulimit -n)"
+        )
     return StorageError(message)
 
 
 def stage(target: WriteTarget, plan: WritePlan, ids: IdRange, messages: object) -> StagedWrite:
-    """Stage messages; if it fails, what was written is deleted, or noted on the error.
+    """Stage messages. On failure, delete what was written, or add notes to the error.
 
     Several processes can stage shares of one write at once.
 
     Args:
-        target: What is written to.
-        plan: The write.
-        ids: The ids that this process may give.
-        messages: The messages, as in `write_messages`.
+        target: The topic to write to.
+        plan: The plan of the write.
+        ids: The ids that this process may use.
+        messages: See `write_messages`.
 
     Raises:
-        OptionError: A column or value is not usable; or a ledger id is taken, or not among `ids`.
-        EntryTooLargeError: A message is longer than an entry, or an entry longer than a block, may
-            be.
-        StorageError: The store refused, or went on failing.
-        Exception: What the messages raised.
+        OptionError: A column or value is not usable. Or a ledger id is used already or not among
+            `ids`.
+        EntryTooLargeError: A message exceeds the maximum size of an entry, or an entry that of a
+            block.
+        StorageError: The store refused a request, or retries were exhausted.
+        Exception: Any error that the messages raise.
     """
     stager = LedgerStager(target.offloader, LedgerIds(ids), plan.mark)
     try:
@@ -335,7 +344,7 @@ def stage(target: WriteTarget, plan: WritePlan, ids: IdRange, messages: object) 
 def fill(
     target: WriteTarget, plan: WritePlan, stager: LedgerStager, messages: object
 ) -> StagedWrite:
-    """Stage messages; as `stage`, but that who made the stager undoes what it has staged."""
+    """Stage messages. Unlike `stage`, the caller must call `stager.undo` on failure."""
     names, options = target.names, target.entry_options
     rows = MessageRows(plan.schema, publish_time_ms=plan.started_ms).messages(messages)
     router = MessageRouter(len(names), batch_messages=options.batch_messages)
@@ -359,7 +368,7 @@ def fill(
         message_count=sum(writer.message_count for writer in writers),
         schemas=schemas_json(plan.schema, timestamp_ms=plan.started_ms).encode(),
         ledgers=tuple(ledger for filler in fillers for ledger in filler.ledgers),
-        # Where a broker goes on counting (ManagedLedgerInterceptorImpl).
+        # A broker continues its message index from here (ManagedLedgerInterceptorImpl).
         properties={
             name.managed_ledger_name: {"index": str(writer.last_index)}
             for name, writer in zip(names, writers, strict=True)
@@ -370,13 +379,13 @@ def fill(
 
 
 def _retiming_notes(target: WriteTarget, writers: Sequence[EntryWriter]) -> list[str]:
-    """Return a note on publish times that changed, unless an option says by how much they may."""
+    """Return a note on changed publish times, unless `batch_delay_ms` is set."""
     count = sum(each.retimed_messages for each in writers)
     if not count or target.request.batch_delay_ms is not None:
         return []
     most_ms = max(each.retimed_ms for each in writers)
     note = (
         f"{counted(count, 'message')} took the publish time of the first in their batch, which is"
-        f" up to {most_ms} ms away; {option_name('batch_delay_ms', 0)} keeps that of each"
+        f" up to {most_ms} ms away; give {option_name('batch_delay_ms', 0)} to keep their own"
     )
     return [note]

@@ -1,9 +1,8 @@
-"""The files of one topic or partition, as `write` makes them, in the order that readers need.
+"""Metadata files of one topic or partition, written in the order that readers need.
 
-While they are of different times, no manifest vouches for them; and schemas come before ledgers,
-and go behind them, so that there is no ledger whose schema a reader does not know. Ledgers may be
-added again by whoever finds that undone: those that the metadata has already are not, and files
-that are as they should be are not written.
+While the files differ in age, no manifest exists. Schemas are written before ledgers and removed
+after them, so that a reader knows the schema of every ledger. Adding ledgers can be repeated:
+ledgers that the metadata already has are skipped, and unchanged files are not written.
 """
 
 from __future__ import annotations
@@ -41,21 +40,21 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
 METADATA_FILES: Final = (SCHEMAS_FILE, VALUE_FILE, INFO_FILE, STATS_FILE, MANIFEST_FILE)
-"""The files of a topic, in the order in which they are written; the last vouches for the others."""
+"""Files of a topic, in write order; the last has the checksums of the others."""
 
 _INDEX: Final = "index"
-"""Property that says where a broker goes on counting messages (ManagedLedgerInterceptorImpl)."""
+"""Property with the message index from which a broker continues (ManagedLedgerInterceptorImpl)."""
 _LOCAL: Final = ("file://", "local://")
 
 
 def folder_name(topic: TopicName) -> str:
-    """`tenant__namespace__topic`; what a name of a folder cannot have is encoded."""
+    """Return `tenant__namespace__topic`, with characters that a folder name cannot have encoded."""
     *parts, _domain, local_name = topic.managed_ledger_name.split("/")
     return "__".join((*parts, local_name))
 
 
 def make_files(metadata: TopicMetadata, schemas: bytes) -> dict[str, bytes]:
-    """The files that a cluster's record of a topic makes."""
+    """Return the metadata files for a cluster's record of a topic."""
     files = {
         VALUE_FILE: serialize_managed_ledger_info(metadata),
         INFO_FILE: internal_info_json(metadata).encode(),
@@ -66,10 +65,10 @@ def make_files(metadata: TopicMetadata, schemas: bytes) -> dict[str, bytes]:
 
 
 def read_files(folder: Location) -> dict[str, bytes]:
-    """The files of metadata that are in a folder.
+    """Read the metadata files that a folder has.
 
     Raises:
-        StorageError: The store refused, or went on failing.
+        StorageError: The store refused a request, or retries were exhausted.
     """
     try:
         names = {info.name for info in folder.list_objects()}
@@ -83,26 +82,22 @@ def read_files(folder: Location) -> dict[str, bytes]:
 
 
 def _write_files(folder: Location, files: Mapping[str, bytes]) -> None:
-    """Write all files of a topic.
-
-    Raises:
-        StorageError: The store refused, or went on failing.
-    """
     folder.delete_objects([MANIFEST_FILE])
     for name in METADATA_FILES:
         folder.write_object(name, files[name], user_metadata={})
 
 
-def restore_files(folder: Location, before: Mapping[str, bytes]) -> dict[str, str]:
-    """Make the files what they were.
+def restore_files(folder: Location, old_files: Mapping[str, bytes]) -> dict[str, str]:
+    """Restore the earlier content of the files.
 
     Returns:
-        The name of each that could not be restored, and why; then no manifest vouches for any.
+        The reason for each file that could not be restored, by name. If there is one, no manifest
+        is written.
     """
     failures: dict[str, str] = {}
     *data_files, manifest = METADATA_FILES
-    steps = [(manifest, None), *((name, before.get(name)) for name in reversed(data_files))]
-    for name, data in (*steps, (manifest, before.get(manifest))):
+    steps = [(manifest, None), *((name, old_files.get(name)) for name in reversed(data_files))]
+    for name, data in (*steps, (manifest, old_files.get(manifest))):
         try:
             if data is None:
                 folder.delete_objects([name])
@@ -114,85 +109,85 @@ def restore_files(folder: Location, before: Mapping[str, bytes]) -> dict[str, st
 
 
 def extend_files(
-    folder: Location, files: Mapping[str, bytes], added: TopicMetadata, schemas: bytes
+    folder: Location, files: Mapping[str, bytes], addition: TopicMetadata, schemas: bytes
 ) -> None:
     """Add ledgers to the files of a topic or partition.
 
     Args:
         folder: The folder of the files.
-        files: What stands there, perhaps half-written by an earlier call.
-        added: The ledgers; the last is open and empty.
-        schemas: The answer of the admin API with the schemas that are to be there.
+        files: Its current files, which an earlier call may have left half written.
+        addition: The ledgers; the last is open and empty.
+        schemas: The admin API's answer with the schemas to store.
 
     Raises:
-        CorruptMetadataError: What stands is malformed.
-        StorageError: The store refused, or went on failing.
+        CorruptMetadataError: The existing metadata is malformed.
+        StorageError: The store refused a request, or retries were exhausted.
     """
-    current = parse_managed_ledger_info(files.get(VALUE_FILE, b""), added.topic)
-    whole = _extend_metadata(current, added) if current.ledgers else added
-    extended = make_files(whole, _schemas(files, schemas))
+    current = parse_managed_ledger_info(files.get(VALUE_FILE, b""), addition.topic)
+    metadata_to_write = _extend_metadata(current, addition) if current.ledgers else addition
+    extended = make_files(metadata_to_write, _schemas(files, schemas))
     if extended != files:
         _write_files(folder, extended)
 
 
-def _schemas(files: Mapping[str, bytes], added: bytes) -> bytes:
-    """The file of schemas: the one that stands there, unless there are others now."""
+def _schemas(files: Mapping[str, bytes], addition: bytes) -> bytes:
+    """Return the file of schemas: the existing one, unless the schemas have changed."""
     current = files.get(SCHEMAS_FILE)
     if current is None:
-        return added
-    if not has_schemas(read_answer(added)):
+        return addition
+    if not has_schemas(read_answer(addition)):
         return current
     is_same = (
         has_schemas(read_answer(current))
-        and load_schema(added).versions == load_schema(current).versions
+        and load_schema(addition).versions == load_schema(current).versions
     )
-    return current if is_same else added
+    return current if is_same else addition
 
 
-def _extend_metadata(current: TopicMetadata, added: TopicMetadata) -> TopicMetadata:
-    """The ledgers of both; of their open ledgers, which are empty, the one behind them all."""
+def _extend_metadata(current: TopicMetadata, addition: TopicMetadata) -> TopicMetadata:
+    """Return the ledgers of both, with one open and empty ledger at the end."""
     *ledgers, open_ledger = current.ledgers
-    *more, next_open = added.ledgers
+    *new_ledgers, next_open = addition.ledgers
     ledger_ids = {each.ledger_id for each in ledgers}
-    more = [each for each in more if each.ledger_id not in ledger_ids]
+    new_ledgers = [each for each in new_ledgers if each.ledger_id not in ledger_ids]
     last_id = max(open_ledger.ledger_id, next_open.ledger_id)
     return replace(
         current,
-        ledgers=checked_ledgers((*ledgers, *more, LedgerInfo(ledger_id=last_id))),
-        properties=_merge_properties(current.properties, added.properties),
+        ledgers=checked_ledgers((*ledgers, *new_ledgers, LedgerInfo(ledger_id=last_id))),
+        properties=_merge_properties(current.properties, addition.properties),
     )
 
 
-def _merge_properties(current: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    merged = {**current, **added}
-    indexes: Collection[int] = [int(each[_INDEX]) for each in (current, added) if _INDEX in each]
+def _merge_properties(current: Mapping[str, str], addition: Mapping[str, str]) -> dict[str, str]:
+    merged = {**current, **addition}
+    indexes: Collection[int] = [int(each[_INDEX]) for each in (current, addition) if _INDEX in each]
     return {**merged, _INDEX: str(max(indexes))} if indexes else merged
 
 
 class NewFolders:
-    """The local folders on the way to a location that are not there yet.
+    """Local folders on the path of a location that do not exist yet.
 
-    Object stores have no folders, so there are none to be made or removed.
+    Object stores have no folders to create or remove.
 
     Args:
-        location: Where something will be written.
+        location: Location of a later write.
     """
 
     def __init__(self, location: Location) -> None:
         path = _local_path(location)
-        ways = () if path is None else (path, *path.parents)
-        self._absent = [each for each in ways if not each.exists()]
+        paths = () if path is None else (path, *path.parents)
+        self._missing_folders = [each for each in paths if not each.exists()]
 
     def remove(self) -> None:
-        """Remove those that are there now, unless something is in them."""
-        for folder in self._absent:
-            # One that is not empty is someone else's by now.
+        """Remove those folders that exist now and are empty."""
+        for folder in self._missing_folders:
+            # If it is not empty, someone else uses it by now.
             with contextlib.suppress(OSError):
                 folder.rmdir()
 
 
 def remove_if_empty(location: Location) -> None:
-    """Remove a local folder, unless something is in it."""
+    """Remove a local folder if it is empty."""
     path = _local_path(location)
     if path is not None:
         with contextlib.suppress(OSError):

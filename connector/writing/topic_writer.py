@@ -1,8 +1,9 @@
-"""`write_messages`: messages → entries → ledgers → a topic that lies in a bucket as if offloaded.
+"""`write_messages`: write messages to a bucket as the offloaded ledgers of a topic.
 
-What a producer, a broker, BookKeeper and the offloader do together, without any of them: messages
-are batched into entries, entries fill ledgers, and each ledger is offloaded when it is full. A
-cluster that the topic is to be attached to must not know the ledgers' ids, nor ever give them out.
+This does the work of a producer, a broker, BookKeeper and the offloader, without any of them.
+Messages are batched into entries, entries fill ledgers, and each full ledger is offloaded. If the
+topic is to be attached to a cluster, the cluster must not use the ledgers' ids for other ledgers,
+now or later.
 """
 
 from __future__ import annotations
@@ -40,29 +41,30 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.catalog.schemas.loading import SchemaSource
     from connector.inputs.topic_names import TopicName
-    from connector.writing.commit import Published
+    from connector.writing.commit import PublishResult
     from connector.writing.commit_record import CommitRecordFile
     from connector.writing.metadata_files import MetadataFiles
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, repr=False)
 class WrittenTopic:
-    """What `write_messages` wrote."""
+    """Result of `write_messages`."""
 
     topic: TopicName
     message_count: int
     partitions: tuple[TopicMetadata, ...]
-    """The ledgers of the topic, or of each of its partitions, as a cluster records them. The last
-    of each is open and empty: a broker that loads the topic looks for it in BookKeeper, and makes
-    another if it is not there."""
+    """The ledgers of the topic, or of each of its partitions, as a cluster records them. The
+    last ledger of each is open and empty. A broker that loads the topic looks for it in
+    BookKeeper, and creates another if it is missing."""
     is_earlier: bool = False
-    """Whether a write of the same id was published before, of which all this tells; nothing was
-    written now."""
+    """Whether a write with the same id was published before. This is that write's result;
+    nothing was written now."""
     warnings: tuple[str, ...] = ()
-    """What went wrong, yet does no harm, or may do so when the topic is attached to a cluster."""
+    """Harmless problems, and conditions that may do harm when the topic is attached to a
+    cluster."""
 
     def __repr__(self) -> str:
-        """The counts in one line: there may be thousands of ledgers."""
+        """Return only counts: there may be thousands of ledgers."""
         ledgers = sum(ledger.offload is not None for p in self.partitions for ledger in p.ledgers)
         return (
             f"WrittenTopic({self.topic}: {counted(self.message_count, 'message')} in"
@@ -100,36 +102,37 @@ def write_messages(  # noqa: D417 - the decorator describes the options
 ) -> WrittenTopic:
     """Write messages to a bucket, as the offloaded ledgers of a topic.
 
-    Entries of the ledger that is being filled, one for each partition, are kept in temporary files,
-    since a ledger's length must be known before its first block; and one batch of messages of each
-    is in memory. Readers see no ledger before all of them are written. An error, an interrupt too,
-    deletes all that was written; what could not be deleted is noted on the error. What a killed
-    process left is undone, or finished if only publishing was left to do, by the next call that
-    writes the topic with the same `metadata_folder`; a warning says so.
+    A ledger's length must be known before its first block is written. So each partition buffers the
+    entries of its current ledger in a temporary file, and one batch of messages in memory.
 
-    One writer at a time: two that write to one bucket at once choose the same ledger ids. The one
-    that ends later finds out, deletes what it wrote, and fails.
+    Readers see no ledger before all are written. If the write fails or is interrupted, everything
+    that it wrote is deleted; failures to delete are added to the error as notes. If the process is
+    killed, the next call that writes the topic with the same `metadata_folder` undoes the write, or
+    finishes it if only publishing was left. A warning says so.
+
+    Let only one writer at a time write to a bucket: two at once choose the same ledger ids. The one
+    that ends later detects this, deletes what it wrote, and fails.
 
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
-            URL that fsspec knows, but for a chain of them.
+            URL that fsspec knows, except chained URLs.
         topic: A short name (`orders`) or a full one (`persistent://tenant/ns/orders`).
-        messages: A table, record batch, dataset or whatever else streams Arrow data, or an iterable
-            of record batches, with columns named as `open_topic` names them; or an iterable of
-            `Message`. `connector.writing.message_rows` says what missing columns stand for.
+        messages: A table, record batch, dataset or other object that streams Arrow data, or an
+            iterable of record batches, with columns named as `open_topic` names them. Or an
+            iterable of `Message`. For missing columns, see `connector.writing.message_rows`.
 
     Raises:
         OptionError: An option has a value that is not allowed; a column or value is not usable;
-            there is no message; the store cannot keep a `write_id`; a ledger id is taken, perhaps
-            by another writer at the same time; the bucket or the metadata folder has the topic
-            already, or, to append to it, has it otherwise: with other partitions or schemas, or
-            metadata that was not written here.
-        CorruptMetadataError: Metadata that is to be extended is malformed.
-        EntryTooLargeError: A message is longer than an entry, or an entry longer than a block, may
-            be.
+            there are no messages; the store cannot support `write_id`; or a ledger id is used
+            already, perhaps by a concurrent writer. Or the bucket or metadata folder already has
+            the topic, and `append` is False. Or it has the topic with other partitions or schemas,
+            or with metadata that was not written here.
+        CorruptMetadataError: The metadata to extend is malformed.
+        EntryTooLargeError: A message exceeds the maximum size of an entry, or an entry that of a
+            block.
         SchemaError: The schema cannot be read.
-        StorageError: The store refused, or went on failing.
-        Exception: What the messages raised.
+        StorageError: The store refused a request, or retries were exhausted.
+        Exception: Any error that the messages raise.
 
     Example:
         >>> import pyarrow as pa
@@ -142,42 +145,43 @@ def write_messages(  # noqa: D417 - the decorator describes the options
 
 
 def write_to(target: WriteTarget, messages: object) -> WrittenTopic:
-    """Write messages; as `write_messages`, whose options are made sense of."""
+    """Write messages like `write_messages`, with checked options."""
     write_id = target.request.write_id
     file = target.commit_record_file(write_id)
     earlier = publish_earlier(target, file)
     if earlier is not None:
         return _to_written_topic(target, earlier, ())
     new_folders = NewFolders(target.bucket)
-    started = begin(target, file)
-    stager = LedgerStager(target.offloader, LedgerIds(started.plan.ids), file.mark)
+    write = begin(target, file)
+    stager = LedgerStager(target.offloader, LedgerIds(write.plan.ids), file.mark)
     try:
-        staged = fill(target, started.plan, stager, messages)
-        published = publish(target, [staged], file, files=started.files)
+        staged = fill(target, write.plan, stager, messages)
+        result = publish(target, [staged], file, files=write.files)
     except BaseException as error:
-        _undo(error, file, started.files, stager)
+        _undo(error, file, write.files, stager)
         new_folders.remove()
         raise
-    return _to_written_topic(target, published, (*staged.warnings, *started.plan.warnings))
+    return _to_written_topic(target, result, (*staged.warnings, *write.plan.warnings))
 
 
 def _undo(
     error: BaseException, file: CommitRecordFile, files: MetadataFiles | None, stager: LedgerStager
 ) -> None:
-    """Delete what a failed write wrote, unless it stays; what is left is noted on the error."""
+    """Delete what a failed write wrote, unless it is committed; add notes about the rest."""
     try:
-        stays = file.is_committed()
-        if stays and not file.is_named:
-            # Before anything is undone, lest somebody go on with it half undone.
+        must_keep = file.is_committed()
+        if must_keep and not file.is_named:
+            # Revoke first, so that nobody resumes a write that is half undone.
             file.revoke()
-            stays = False
+            must_keep = False
     except PulsarOffloadError as failure:
-        error.add_note(f"whether the write is decided could not be seen to: {failure}")
-        stays = True
-    if stays:
+        error.add_note(f"the commit record could not be read or revoked: {failure}")
+        must_keep = True
+    if must_keep:
         error.add_note(
-            f"the write may be decided: give {option_name('write_id', file.write_id)} again, or"
-            " write more with the same metadata folder, which ends it"
+            "the write may be committed; to finish it, repeat it with"
+            f" {option_name('write_id', file.write_id)}, or write again with the same metadata"
+            " folder"
         )
     elif files is None:
         stager.undo(error)
@@ -186,12 +190,12 @@ def _undo(
 
 
 def _to_written_topic(
-    target: WriteTarget, published: Published, warnings: Iterable[str]
+    target: WriteTarget, result: PublishResult, warnings: Iterable[str]
 ) -> WrittenTopic:
     return WrittenTopic(
         topic=target.topic,
-        message_count=published.record.message_count,
-        partitions=published.record.partitions or (),
-        is_earlier=published.is_earlier,
-        warnings=(*warnings, *published.warnings),
+        message_count=result.record.message_count,
+        partitions=result.record.partitions or (),
+        is_earlier=result.is_earlier,
+        warnings=(*warnings, *result.warnings),
     )

@@ -1,4 +1,4 @@
-"""The columns of one value, or of the key or the value of a KEY_VALUE → payloads."""
+"""Encoding of the columns of a value, or of one part of a KEY_VALUE, as payloads."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 
 
 class ValuePart:
-    """Writes what some columns say: one of whole values, or one for each field.
+    """Encoder of one column of whole values, or of one column per field.
 
     Args:
-        schema: The schema of the values; None: they are bytes.
-        name: What errors call a value.
-        whole: Name of the column that has whole values.
-        type_: Type of whole values, as a reader gives them; None if that is not known.
-        fields: The names that fields have in a struct of the whole, by the names of their columns.
+        schema: The schema of the values; None if values are bytes.
+        name: Description of a value, for error messages.
+        whole: Name of the column of whole values.
+        type_: Type of whole values in a read; None if unknown.
+        fields: Name of each field in the struct of the whole value, by column name.
     """
 
     def __init__(
@@ -45,21 +45,21 @@ class ValuePart:
         self._type = type_
 
     def columns(self, names: Collection[str]) -> list[str]:
-        """Those columns that have the values: the one of whole values, or fields; in order."""
+        """Return the names of the columns that have the values, in order: the whole or fields."""
         fields = [name for name in names if name in self.fields]
         return [self.whole] if self.is_whole(names) else fields
 
     def is_whole(self, names: Collection[str]) -> bool:
-        """Whether one column has whole values."""
-        # A field may be called as the whole is, and then has others beside it.
+        """Return whether one column has whole values."""
+        # A field may have the name of the whole column. Then other fields have columns too.
         fields = self.fields.keys() & set(names)
         return self.whole in names and not (self.whole in fields and len(fields) > 1)
 
     def is_raw(self, batch: pa.RecordBatch) -> bool:
-        """Whether the values are payloads already.
+        """Return whether the values are payloads already.
 
         Raises:
-            OptionError: They may be, and may be values that are bytes too.
+            OptionError: The values may be payloads or typed values that are bytes.
         """
         if not self.is_whole(batch.schema.names):
             return False
@@ -77,53 +77,53 @@ class ValuePart:
         ):
             message = (
                 f"the column {self.whole} may be payloads, or the values of a schema of type"
-                f" {self.schema.type}, which are bytes too: give Messages with the payloads"
+                f" {self.schema.type}, which are bytes too: pass Message objects with the payloads"
             )
             raise OptionError(message)
         return True
 
-    def empty(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows have no value: all columns are null."""
+    def null_rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows have nulls in all columns."""
         names = self.columns(batch.schema.names)
         return reduce(pc.and_, (batch.column(name).is_null() for name in names))
 
-    def doubtful(self, batch: pa.RecordBatch) -> pa.BooleanArray:
-        """Which rows a reader gives both of null and of a payload that has nulls."""
+    def ambiguous_rows(self, batch: pa.RecordBatch) -> pa.BooleanArray:
+        """Return which rows a read may have made from a null value or from a payload of nulls."""
         names = self.columns(batch.schema.names)
         if self.is_raw(batch):
-            is_doubtful = False
+            is_ambiguous = False
         elif self.is_whole(names):
-            is_doubtful = self._encoder.null is not None
+            is_ambiguous = self._encoder.null is not None
         else:
             fields = [self.fields[name] for name in names]
-            is_doubtful = self._encoder.null is not None or self._encoder.may_be_null(fields)
-        return self.empty(batch) if is_doubtful else pa.array([False] * batch.num_rows)
+            is_ambiguous = self._encoder.null is not None or self._encoder.may_be_null(fields)
+        return self.null_rows(batch) if is_ambiguous else pa.array([False] * batch.num_rows)
 
     @property
     def null(self) -> bytes | None:
-        """A payload that is read as null; None if there is none."""
+        """A payload that is read as null; None if there is no such payload."""
         return self._encoder.null if self.schema is not None else None
 
     @cached_property
     def _encoder(self) -> PayloadEncoder:
         if self.schema is None:
-            message = f"{self.whole} must be bytes or text, unless a schema is given"
+            message = f"{self.whole} must be bytes or text unless a schema is given"
             raise OptionError(message)
         return PayloadEncoder(self.schema, self.name)
 
     def payloads(
         self, batch: pa.RecordBatch, nulls: pa.BooleanArray, first_row: int
     ) -> list[bytes | None]:
-        """The payloads of rows; None for null.
+        """Return the payloads of rows; None for null.
 
         Args:
             batch: The rows.
-            nulls: Which of them are null, however many fields they have.
+            nulls: Mask of the rows that are null even if they have fields.
             first_row: Number of the first row.
 
         Raises:
-            OptionError: A value does not fit the schema; the error names the row.
-            SchemaError: The schema cannot be read, or values of its type are not written.
+            OptionError: A value does not match the schema; the error names the row.
+            SchemaError: The schema cannot be read, or values of its type cannot be encoded.
         """
         if self.is_raw(batch):
             raw: list[bytes | None] = cast(batch, self.whole, pa.binary(), first_row).to_pylist()
@@ -140,7 +140,7 @@ class ValuePart:
         return self._encode(records, first_row)
 
     def _encode(self, values: pa.Array, first_row: int) -> list[bytes | None]:
-        """Payloads; an error names the first row that has none."""
+        """Encode values; an error names the first row that fails."""
 
         def find_error(start: int, length: int) -> OptionError | None:
             try:

@@ -1,4 +1,4 @@
-"""Where messages are written to, and how: the options of a write, made sense of."""
+"""Destination and checked options of a write."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ _IN_MEMORY_BYTES: Final = 32 << 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerLimits:
-    """When a ledger is full."""
+    """Limits of a ledger."""
 
     entries: int
-    """Most entries."""
+    """Maximum number of entries."""
     size_bytes: int
-    """Most bytes of entries, unless it has but one."""
+    """Maximum size of the entries, in bytes, unless there is only one."""
     in_memory_bytes: int
-    """Bytes of entries that are kept in memory before they go to a temporary file."""
+    """Size of the entries above which they move to a temporary file, in bytes."""
 
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """A topic in a bucket that messages are written to.
+    """The topic in a bucket to which a write goes.
 
-    Goes to other processes, which connect anew.
+    Can be sent to other processes, which open their own connections.
 
     Attributes:
         url: The bucket.
@@ -55,20 +55,20 @@ class WriteTarget:
 
     @classmethod
     def from_name(cls, url: str, topic: object, request: WriteRequest) -> WriteTarget:
-        """The topic of a name.
+        """Return the target for a topic name.
 
         Raises:
-            OptionError: It is not the name of a topic, or of one that can have partitions if some
-                are asked for; or an option does not fit the store.
+            OptionError: The topic name is invalid, or is that of a partition although `partitions`
+                is set. Or an option does not fit the store.
         """
         if not isinstance(topic, str):
-            message = f"the name of a topic is text, not {type(topic).__name__}"
+            message = f"the name of a topic must be text, not {type(topic).__name__}"
             raise OptionError(message)
         target = cls(url, TopicName.parse(topic), request)
         if request.partitions is not None and target.topic.partition >= 0:
             message = f"{target.topic} is a partition, so it cannot have partitions"
             raise OptionError(message)
-        # What can be checked without a request.
+        # Check options that need no request.
         _ = target.offloader, target.entry_options
         if request.write_id is not None:
             target.bucket.check_writes_new_objects()
@@ -87,7 +87,7 @@ class WriteTarget:
 
     @cached_property
     def offloader(self) -> LedgerOffloader:
-        """What writes the ledgers."""
+        """The offloader that writes the ledgers."""
         request = self.request
         return LedgerOffloader(
             self.url,
@@ -99,12 +99,12 @@ class WriteTarget:
 
     @property
     def bucket(self) -> Location:
-        """Where the ledgers go."""
+        """The location of the ledgers."""
         return self.offloader.location
 
     @cached_property
     def metadata_root(self) -> Location | None:
-        """Where the folders of the metadata are; None: no metadata is written.
+        """Parent of the metadata folders; None if the write has no metadata folder.
 
         Raises:
             OptionError: The location cannot be written to.
@@ -119,7 +119,7 @@ class WriteTarget:
 
     @cached_property
     def entry_options(self) -> EntryOptions:
-        """How messages become entries."""
+        """Options for batching messages into entries."""
         request = self.request
         delay_ms, is_default = request.batch_delay_ms, request.batch_messages is None
         return EntryOptions(
@@ -134,7 +134,7 @@ class WriteTarget:
 
     @property
     def limits(self) -> LedgerLimits:
-        """When a ledger is full."""
+        """Limits of a ledger."""
         request = self.request
         return LedgerLimits(
             entries=request.ledger_entries,
@@ -143,12 +143,12 @@ class WriteTarget:
         )
 
     def read_schema(self) -> TopicSchema | None:
-        """The schemas that are given, read where they are: on the driver, of Spark.
+        """Read the schema of the request. In Spark, call it on the driver.
 
         Raises:
-            OptionError: There is no such schema.
-            SchemaError: It cannot be read.
-            StorageError: The store refused, or went on failing.
+            OptionError: The schema or its version does not exist.
+            SchemaError: The schema cannot be read.
+            StorageError: The store refused a request, or retries were exhausted.
         """
         request = self.request
         return read_schema(request.schema, request.schema_version, request.storage_options)
@@ -156,11 +156,11 @@ class WriteTarget:
     def commit_record_file(
         self, write_id: str | None, mark: UUID | None = None
     ) -> CommitRecordFile:
-        """Where a write to the topic is decided.
+        """Return the file of a write's commit record.
 
         Args:
-            write_id: The id of the write; None: it has none, or not yet.
-            mark: The mark of the run; None: it begins.
+            write_id: The id of the write; None if it has none, or not yet.
+            mark: The mark of the run; None draws a new one.
         """
         mark = mark or new_mark(self.topic, write_id)
         return CommitRecordFile(self.bucket, self.topic, write_id=write_id, mark=mark)

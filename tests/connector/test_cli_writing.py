@@ -196,7 +196,7 @@ def test_a_warning_is_a_note(tmp_path: Path, parquet: str, monkeypatch: pytest.M
 
     result = run("write", str(tmp_path / "bucket"), "orders", parquet)
 
-    assert result.stderr.startswith("note: uploads that were begun before could not be looked for")
+    assert result.stderr.startswith("note: unfinished uploads could not be cleaned up")
 
 
 @pytest.mark.s3

@@ -169,7 +169,7 @@ class TestWithoutTheFolder:
         write_messages(bucket.url, TOPIC, _TABLE, append=True)
         before, there = files_below(tmp_path), names(Location(bucket.url))
 
-        with pytest.raises(OptionError, match="folder does not know") as raised:
+        with pytest.raises(OptionError, match="metadata folder lacks") as raised:
             write_messages(bucket.url, TOPIC, _MORE, append=True, metadata_folder=tmp_path)
 
         assert raised.value.ledger_id == 1
@@ -181,7 +181,7 @@ class TestWithoutTheFolder:
         """Nor does metadata begin in the middle of a topic."""
         write_messages(bucket.url, TOPIC, _TABLE)
 
-        with pytest.raises(OptionError, match="folder does not know"):
+        with pytest.raises(OptionError, match="metadata folder lacks"):
             write_messages(bucket.url, TOPIC, _MORE, append=True, metadata_folder=tmp_path / "new")
 
         assert not (tmp_path / "new").exists()

@@ -154,8 +154,8 @@ def test_the_next_append_works_after_a_kill_at_any_request(
             is_whole, has_note = _is_decided(bucket.url), (folder / _NOTE).exists()
             written = _write(bucket.url, folder, more, append=True, partitions=partitions)
 
-            told = [each for each in written.warnings if "was cut off" in each]
-            assert ["had written everything" in each for each in told] == [is_whole] * has_note
+            told = [each for each in written.warnings if "was interrupted" in each]
+            assert ["was committed" in each for each in told] == [is_whole] * has_note
             outcomes[is_whole] += 1
             expected = [*_STANDING, *more, *(_KILLED if is_whole else ())]
             read = [int(each) for each in payloads_of(bucket.url, folder)]
@@ -220,14 +220,14 @@ class TestNote:
         written = _write(bucket.url, folder, _NEXT, append=True, partitions=None)
 
         (warning,) = written.warnings
-        assert "a write that was cut off, begun at 20" in warning
-        assert warning.endswith("was undone: 1 ledger deleted, whole or not")
+        assert "a write that was interrupted, begun at 20" in warning
+        assert warning.endswith("was undone: 1 ledger deleted, complete or not")
 
     def test_another_bucket_is_refused(self, bucket: MemoryBucket, folder: Path) -> None:
         """What is left lies in the one that the error names."""
         other, before = MemoryBucket(), files_below(folder)
 
-        with pytest.raises(OptionError, match=f"repeat it with {bucket.url}, which undoes"):
+        with pytest.raises(OptionError, match=f"write to {bucket.url} again, which cleans up"):
             _write(other.url, folder, _NEXT, append=True, partitions=None)
 
         assert (files_below(folder), names(Location(other.url))) == (before, [])
@@ -237,7 +237,7 @@ class TestNote:
         write_messages(bucket.url, "other", pa.table({"__value__": [b"1"]}))
         write_messages(bucket.url, TOPIC, pa.table({"__value__": [b"2"]}), append=True)
 
-        with pytest.raises(OptionError, match="folder does not know"):
+        with pytest.raises(OptionError, match="metadata folder lacks"):
             _write(bucket.url, folder, _NEXT, append=True, partitions=None)
 
         assert payloads_of(bucket.url, None, "other") == [b"1"]
@@ -264,7 +264,7 @@ class TestNote:
         note.write_text(note.read_text().replace(old, new))
         before, there = files_below(folder), names(Location(bucket.url))
 
-        with pytest.raises(CorruptMetadataError, match="not as it was written") as raised:
+        with pytest.raises(CorruptMetadataError, match="note .* is damaged") as raised:
             _write(bucket.url, folder, _NEXT, append=True, partitions=None)
 
         assert (raised.value.object_key or "").endswith(_NOTE)
@@ -278,7 +278,7 @@ class TestNote:
             patch.setattr(
                 Location, "write_object", Mock(side_effect=StorageError("the disk is full"))
             )
-            with pytest.raises(StorageError, match="could not be made what it was: the disk"):
+            with pytest.raises(StorageError, match="could not be restored: the disk"):
                 _write(bucket.url, folder, _NEXT, append=True, partitions=None)
 
         _write(bucket.url, folder, _NEXT, append=True, partitions=None)
@@ -295,7 +295,7 @@ class TestNote:
                 yield Message(payload=str(number).encode(), publish_time_ms=0)
             _write(bucket.url, tmp_path, _NEXT, append=True, partitions=None)
 
-        with pytest.raises(OptionError, match="meanwhile: write again"):
+        with pytest.raises(OptionError, match="in the meantime: write again"):
             write_messages(
                 bucket.url, TOPIC, rows(), append=True, metadata_folder=tmp_path,
                 batch_messages=1, ledger_entries=2,

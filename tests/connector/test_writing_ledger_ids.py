@@ -32,13 +32,13 @@ def test_ids_end_somewhere() -> None:
     ids = LedgerIds(IdRange(first=MAX_LEDGER_ID))
 
     assert ids.next_id() == MAX_LEDGER_ID
-    with pytest.raises(OptionError, match="ledger ids end with"):
+    with pytest.raises(OptionError, match="ledger ids end at"):
         ids.next_id()
 
 
 def test_an_id_that_is_taken_is_refused() -> None:
     """A second copy of a ledger would hide the first from readers."""
-    ids = LedgerIds(IdRange(first=41, used=frozenset({42})))
+    ids = LedgerIds(IdRange(first=41, used_ids=frozenset({42})))
 
     assert ids.next_id() == 41
     with pytest.raises(OptionError, match=r"this id.*first_ledger_id.*ledger 42"):
@@ -52,7 +52,7 @@ def _until_refused(ids: LedgerIds) -> list[int]:
         try:
             given_ids.append(ids.next_id())
         except OptionError as error:
-            assert "task_ledgers" in error.message or "end with" in error.message  # noqa: PT017
+            assert "task_ledgers" in error.message or "end at" in error.message  # noqa: PT017
             return given_ids
 
 

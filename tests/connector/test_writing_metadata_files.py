@@ -229,7 +229,7 @@ class TestFailure:
                 bucket.url, TOPIC, _MORE, append=True, metadata_folder=tmp_path, first_ledger_id=50
             )
 
-        with pytest.raises(OptionError, match="changed meanwhile"):
+        with pytest.raises(OptionError, match="changed in the meantime"):
             write_messages(bucket.url, TOPIC, rows(), append=True, metadata_folder=tmp_path)
 
         assert payloads_of(bucket.url, tmp_path) == [b"one", b"two", b"three", b"four"]
@@ -259,7 +259,7 @@ class TestFailure:
             write_messages(bucket.url, TOPIC, _MORE, append=True, metadata_folder=tmp_path)
 
         (note,) = raised.value.__notes__
-        assert "managed-ledger-info.bin could not be made what it was" in note
+        assert "managed-ledger-info.bin could not be restored" in note
         changed = {name for name, data in files_below(tmp_path).items() if data != before.get(name)}
         assert changed == {
             "public__default__orders/managed-ledger-info.bin",

@@ -100,7 +100,7 @@ class TestRefusals:
     def test_small_blocks_in_object_stores(self) -> None:
         """A block size that brokers refuse in a bucket is refused; elsewhere it is not."""
         for url in ("s3://bucket", "S3A://bucket", "gs://bucket", "abfs://container"):
-            with pytest.raises(OptionError, match="blocks of 5242880 bytes and more"):
+            with pytest.raises(OptionError, match="blocks of at least 5242880 bytes"):
                 LedgerOffloader(url, block_bytes=(5 << 20) - 1)
             assert LedgerOffloader(url, block_bytes=5 << 20).block_bytes == 5 << 20
         assert memory_offloader(block_bytes=140).block_bytes == 140
@@ -119,7 +119,7 @@ class TestRefusals:
     @pytest.mark.parametrize(
         ("extra", "words"),
         [
-            ({"Role": "data"}, "the offloader itself sets: role"),
+            ({"Role": "data"}, "what the offloader sets: role"),
             ({"S3ManagedLedgerOffloaderFormatVersion": "2"}, "formatversion"),
             ({"ManagedLedgerName": "a/b/persistent/c"}, "'a/b/persistent/c', but the ledger's own"),
             ({"note": "naïve"}, "not usable as user metadata: 'note'"),
@@ -223,7 +223,7 @@ class TestFailures:
         with pytest.raises(KeyboardInterrupt) as raised:
             offloader.offload(ledger_of(ENTRIES), UUID_1)
 
-        assert raised.value.__notes__ == ["not all that was written could be deleted: read only"]
+        assert raised.value.__notes__ == ["not all written objects could be deleted: read only"]
         assert names(offloader.location) == [NAME.data_name]
 
     def test_leftovers_that_cannot_be_looked_for_are_told(
@@ -257,7 +257,7 @@ class TestFailures:
             offloader.offload(ledger_of(ENTRIES), UUID_1)
 
         (note,) = raised.value.__notes__
-        assert "could not be looked for: access denied" in note
+        assert "unfinished uploads could not be cleaned up: access denied" in note
         assert names(offloader.location) == []
 
     def test_no_secret_is_shown(self) -> None:

@@ -77,7 +77,7 @@ def test_the_slower_one_fails_and_deletes_nothing(offloader: LedgerOffloader, nu
     """What the faster one wrote stays, though it aborted the upload of the other."""
     entries = _entries(number, lambda: offloader.offload(ledger_of(ENTRIES), UUID_1))
 
-    with pytest.raises(OptionError, match="while this offload was under way") as raised:
+    with pytest.raises(OptionError, match="while this offload was running") as raised:
         offloader.offload(replace(ledger_of(ENTRIES), entries=entries), UUID_1)
 
     assert raised.value.object_key == NAME.index_name
@@ -115,7 +115,7 @@ def test_the_faster_one_comes_between_the_two_objects(
 
     monkeypatch.setattr(Location, "unfinished_uploads", after_another)
 
-    with pytest.raises(OptionError, match="while this offload was under way"):
+    with pytest.raises(OptionError, match="while this offload was running"):
         offloader.offload(ledger_of(ENTRIES), UUID_1)
 
     _check_stands(offloader)

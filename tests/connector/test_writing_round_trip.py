@@ -234,7 +234,7 @@ class TestWhatIsTold:
         bucket = MemoryBucket()
         table = pa.table({"__value__": [b"a", None], "__null_value__": [False, False]})
 
-        with pytest.raises(OptionError, match=r"__value__, row 1 .*there is a value"):
+        with pytest.raises(OptionError, match=r"__value__, row 1 .*false, but the value is null"):
             write_messages(bucket.url, TOPIC, table)
 
         bucket.drop()

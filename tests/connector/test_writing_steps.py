@@ -66,7 +66,7 @@ def _target(url: str, folder: Path | None, partitions: int | None = None) -> Wri
 def _write(target: WriteTarget, write_id: str | None, rows: range = _ROWS) -> None:
     """What a cluster does: one attempt at a task is lost, and its objects stay."""
     # Of a stream, the id of the write is known to its tasks, and not to who begins it.
-    plan = begin(target, target.commit_record_file(None), ids_apart=_TASK_LEDGERS).plan
+    plan = begin(target, target.commit_record_file(None), id_stride=_TASK_LEDGERS).plan
     target, plan = pickle.loads(pickle.dumps((target, plan)))
     plan = replace(plan, mark=mark_with_id(plan.mark, target.topic, write_id))
     file = target.commit_record_file(write_id, plan.mark)
@@ -262,7 +262,7 @@ class TestTwoAtOnce:
             (
                 target,
                 mark,
-                begin(target, target.commit_record_file(None, mark), ids_apart=1000).plan,
+                begin(target, target.commit_record_file(None, mark), id_stride=1000).plan,
             )
             for target, mark in ((first, uuid4()), (second, uuid4()))
         ]
@@ -298,7 +298,7 @@ def test_a_task_with_too_many_ledgers_is_told(bucket: MemoryBucket) -> None:
     target = _target(bucket.url, None)
     plan = begin(target, target.commit_record_file(None)).plan
 
-    with pytest.raises(OptionError, match="may write 3 ledgers: give task_ledgers for more"):
+    with pytest.raises(OptionError, match="may write 3 ledgers: raise task_ledgers"):
         stage(target, plan, plan.ids.share(5, 3), keyed_rows(range(8)))
 
     assert names(Location(bucket.url)) == []
@@ -354,7 +354,7 @@ def test_a_decision_that_is_not_as_it_was_written_is_named(
     place.write_object("q.json", text, user_metadata={})
     before = names(Location(bucket.url))
 
-    with pytest.raises(CorruptMetadataError, match="decision of a write") as raised:
+    with pytest.raises(CorruptMetadataError, match="commit record of a write is damaged") as raised:
         write_messages(bucket.url, TOPIC, keyed_rows(_ROWS), write_id="q")
 
     assert (raised.value.object_key or "").endswith("q.json")
@@ -367,7 +367,7 @@ def test_every_byte_of_a_decision_that_is_changed_is_noticed(bucket: MemoryBucke
     for at in range(len(text)):
         changed = text[:at] + bytes([text[at] ^ 1]) + text[at + 1 :]
         for damaged in (changed, text[:at]):
-            with pytest.raises(CorruptMetadataError, match="not as it was written"):
+            with pytest.raises(CorruptMetadataError, match="commit record of a write is damaged"):
                 CommitRecord.from_json(damaged)
 
 

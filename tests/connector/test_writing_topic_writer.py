@@ -135,7 +135,7 @@ def test_rows_with_publish_times_of_their_own_fill_a_ledger(bucket: MemoryBucket
     ("options", "batches", "note"),
     [
         ({}, 10, None),
-        ({"batch_messages": 4}, 3, "7 messages took .* up to 3000 ms away; batch_delay_ms=0 keeps"),
+        ({"batch_messages": 4}, 3, "7 messages took .* up to 3000 ms away; give batch_delay_ms=0"),
         ({"batch_messages": 4, "batch_delay_ms": 0}, 10, None),
         ({"batch_messages": 4, "batch_delay_ms": 1000}, 5, None),
         ({"batch_messages": 1}, 10, None),
@@ -334,7 +334,7 @@ class TestLedgers:
         write_messages(bucket.url, "another", _TABLE, first_ledger_id=12)
         before = names(Location(bucket.url))
 
-        with pytest.raises(OptionError, match="ledger of this id"):
+        with pytest.raises(OptionError, match="ledger with this id"):
             write_messages(
                 bucket.url, TOPIC, _TABLE, first_ledger_id=10, append=True,
                 ledger_entries=1, batch_messages=9,

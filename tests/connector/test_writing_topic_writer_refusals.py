@@ -161,7 +161,7 @@ class TestWarnings:
 
         assert names(Location(bucket.url)) == []
         (note,) = raised.value.__notes__
-        assert "could not be looked for: access denied" in note
+        assert "unfinished uploads could not be cleaned up: access denied" in note
 
     @pytest.mark.s3
     @pytest.mark.parametrize("prefix", ["", "/", "/some/prefix"])
@@ -218,7 +218,7 @@ class TestWarnings:
             "metadata_folder must be a path or URL, such as s3://bucket/prefix, not an int",
         ),
         ({"metadata_folder": "dir::memory://m"}, "chain of URLs"),
-        ({"first_ledger_id": 2**63 - 1}, "ledger ids end with 9223372036854775807"),
+        ({"first_ledger_id": 2**63 - 1}, "ledger ids end at 9223372036854775807"),
     ],
     ids=str,
 )
