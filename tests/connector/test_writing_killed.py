@@ -264,7 +264,7 @@ class TestNote:
         note.write_text(note.read_text().replace(old, new))
         before, there = files_below(folder), names(Location(bucket.url))
 
-        with pytest.raises(CorruptMetadataError, match="note .* is damaged") as raised:
+        with pytest.raises(CorruptMetadataError, match=r"note .* is damaged") as raised:
             _write(bucket.url, folder, _NEXT, append=True, partitions=None)
 
         assert (raised.value.object_key or "").endswith(_NOTE)
