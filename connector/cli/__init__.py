@@ -1,4 +1,4 @@
-"""Entry point of `pulsar-offload`, which needs the extra `cli` and says so if it is missing."""
+"""Entry point of `pulsar-offload`. It needs the extra `cli`, and says so if that is missing."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _NEEDED = ("typer", "rich")
 
 
 def load_app() -> Typer:
-    """The program; the module of a command is imported when the command is run.
+    """Import and return the program. Modules of commands are imported when a command runs.
 
     Raises:
         ModuleNotFoundError: typer is not installed.
@@ -26,7 +26,7 @@ def load_app() -> Typer:
 
 
 def main() -> None:
-    """Run the command with the arguments of the process; Ctrl-C and SIGTERM end it at once."""
+    """Run the command line of the process. Ctrl-C and SIGTERM end it at once."""
     with streams.open_streams():
         interrupts.end_at_interrupts()
         try:

@@ -1,6 +1,6 @@
-"""What all commands of `pulsar-offload` share: their exit codes, and how errors show.
+"""Registration, exit codes and error output of all `pulsar-offload` commands.
 
-A module of commands imports `command`, and registers its functions with it as it is imported.
+A module of commands imports `command`, and registers its functions with it when it is imported.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ _GOLDEN = "tests/data/golden/pulsar-4.0.7/objects"
 
 
 class ExitCode(IntEnum):
-    """How the command ends; scripts rely on the numbers, and `--help` says what they mean."""
+    """Exit codes of the process. Scripts rely on the numbers, and `--help` documents them."""
 
     FAILED = streams.FAILED
     USAGE = 2
@@ -66,11 +66,11 @@ class ExitCode(IntEnum):
 
 
 def group(name: str, about: str) -> typer.Typer:
-    """Make a group of commands that share the first word of their names.
+    """Return a new group of commands that share the first word of their names.
 
     Args:
-        name: The word.
-        about: What its help says.
+        name: The first word.
+        about: The help of the group.
     """
     subcommands = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None)
     subcommands.callback(help=about)(spell_options)
@@ -81,12 +81,12 @@ def group(name: str, about: str) -> typer.Typer:
 def command(
     example: str, *, url: str = _GOLDEN, writes: bool = False, parent: typer.Typer = app
 ) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
-    """Make a function a command, whose help ends with an example.
+    """Return a decorator that registers a function as a command.
 
     Args:
-        example: Arguments of the example, behind its URL.
+        example: Arguments after the URL of the example in the command's help.
         url: URL of the example.
-        writes: Whether an interrupt leaves it time to remove what it has half written.
+        writes: Whether to give the command time to delete half-written objects after an interrupt.
         parent: The program, or a group of its commands.
     """
 
@@ -98,7 +98,7 @@ def command(
             with _report_errors(), interrupts.cleaned_up() if writes else nullcontext():
                 read(*args, **kwargs)
 
-        # If Python or the module has taken the name already, the function's ends with a "_".
+        # A function whose name is used otherwise (a builtin or an import) ends with "_".
         name = function.__name__.rstrip("_")
         words = name if parent is app else f"{parent.info.name} {name}"
         line = f"pulsar-offload {words} {url} {example}"
@@ -110,7 +110,7 @@ def command(
 
 @contextmanager
 def _report_errors() -> Iterator[None]:
-    """Print our errors and warnings on stderr, and end with the exit code that they call for."""
+    """Print our errors and warnings on stderr, and exit with the matching code."""
     caught: list[warnings.WarningMessage] = []
     try:
         with warnings.catch_warnings(record=True) as caught:
@@ -119,13 +119,13 @@ def _report_errors() -> Iterator[None]:
             yield
             sys.stdout.flush()
     except KeyboardInterrupt:
-        # Else Python would wait for requests that are under way in other threads.
+        # Python would wait for requests of other threads.
         interrupts.exit_at_once()
     except PulsarOffloadError as error:
         say("error", str(error))
         for line in (line for note in getattr(error, "__notes__", ()) for line in note.split("\n")):
             sys.stderr.write(f"{printable(line)}\n")
-        # Who got no values need not know what form they have.
+        # The form of values does not matter if none were printed.
         caught = [each for each in caught if each.category is not UndecodedValuesWarning]
         raise typer.Exit(_exit_code(error)) from None
     finally:
@@ -135,7 +135,7 @@ def _report_errors() -> Iterator[None]:
 
 
 def _print_warnings(caught: list[warnings.WarningMessage]) -> bool:
-    """Print our warnings as notes, each once; pass on others. Gives whether rows are missing."""
+    """Print each of our warnings once, and pass on others. Return whether rows are missing."""
     notes: dict[str, None] = {}
     for each in caught:
         if issubclass(each.category, _NOTED):

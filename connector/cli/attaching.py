@@ -1,4 +1,4 @@
-"""The command that says whether a written topic can be given to a cluster, and how."""
+"""The command `attach`, which checks whether a cluster can take over a written topic."""
 
 from __future__ import annotations
 
@@ -27,26 +27,28 @@ def attach(
     topic: Topic,
     *,
     check: Annotated[
-        bool, typer.Option("--check", help="Must be given: this command changes nothing.")
+        bool, typer.Option("--check", help="Required: this command changes nothing.")
     ] = False,
     to: Annotated[str, typer.Option(metavar="URL", help="Admin API of the cluster.")],
     to_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="How to get at it, as --metadata-option: token, ca_file … May be repeated.",
+            help="Connection option, see --metadata-option: token, ca_file … May be repeated.",
         ),
     ] = None,
     place: Place,
     form: Printing,
 ) -> None:
-    """Say whether a written topic can be given to a cluster.
+    """Check whether a written topic can be attached to a cluster.
 
-    Prints what may be in the way, then the steps. --metadata is what was written with the topic.
-    Ends with 7 if the topic, or messages of it, would be lost or unreadable.
+    Prints possible problems, then the steps. --metadata is the metadata that was written with the
+    topic. Exits with 7 if the topic or some of its messages would be lost or unreadable.
     """
     if not check:
-        message = "attaching takes the cluster's metadata store: --check tells what to put there"
+        message = (
+            "attach cannot change the cluster's metadata store: give --check to print the steps"
+        )
         raise OptionError(message)
     cluster = AdminApi.from_options(path_or_url("to", to), key_values("--to-option", to_option))
     catalog = catalog_at(url, place)

@@ -1,4 +1,4 @@
-"""The commands that compare a bucket with what should be in it, tidy it up, and show it."""
+"""The commands `audit`, `clean` and `report`."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from connector.catalog.tables import counted_topics
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Place, Printing, Url, Verbose  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, print_table, progress, say, shows_each_ledger
-from connector.cli.place import catalog_at, check_no_snapshot, tell_place
+from connector.cli.place import catalog_at, check_no_snapshot, note_empty_location
 from connector.display.text import size_text
 from connector.inputs.times import duration, time_of
 from connector.inputs.topic_names import TopicName
@@ -49,9 +49,8 @@ _OneCluster = Annotated[
     bool,
     typer.Option(
         "--one-cluster",
-        help="The bucket is used by one cluster only, the metadata's. Topics that a live cluster"
-        " does not know count as deleted. Otherwise an object that names no cluster is always"
-        " kept.",
+        help="Only the metadata's cluster uses the bucket. Topics that a live cluster does not"
+        " know count as deleted. Without this option, objects that name no cluster are kept.",
     ),
 ]
 _SHOWN = ("kind", "topic", "ledger_id", "objects", "bytes", "deletable", "text")
@@ -67,38 +66,38 @@ def audit_(
         str | None,
         typer.Option(
             metavar="TIME",
-            help="Also name ledgers that BookKeeper still has this long after their offload (4h). A"
-            " note says for how many ledgers the metadata leaves that open.",
+            help="Also report ledgers that BookKeeper still has this long after their offload (4h)."
+            " A note counts ledgers whose metadata does not tell.",
         ),
     ] = None,
     verify_: Annotated[
         bool,
-        typer.Option("--verify", help="Read everything: check each checksum, entry id and count."),
+        typer.Option("--verify", help="Read all data; check each checksum, entry id and count."),
     ] = False,
     journal: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Remembers what --verify has read, so that it can go on later."
+            metavar="FILE", help="File from which --verify resumes after an interruption."
         ),
     ] = None,
     statistics: Annotated[
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="Where --verify keeps what spares reading again, as analyze does.",
+            help="Folder or URL in which --verify stores statistics, as analyze does.",
         ),
     ] = None,
     verbose: Verbose = False,
     form: Printing,
 ) -> None:
-    """Find what the bucket should not have, and what it lacks.
+    """Find missing, damaged and unneeded objects in a bucket.
 
-    Ends with 5 if messages cannot be read, with 7 if all can and something else was found. Without
-    --metadata, it finds only what the bucket alone shows.
+    Exits with 5 if messages cannot be read, and with 7 if there are only other findings. Without
+    --metadata, it finds only problems that are visible in the bucket itself.
     """
     for option, value in (("--journal", journal), ("--statistics", statistics)):
         if value is not None and not verify_:
-            message = f"{option} is for --verify: give both, or neither"
+            message = f"{option} requires --verify: give both or neither"
             raise OptionError(message)
     lag = None if deletion_lag is None else duration("--deletion-lag", deletion_lag)
     verification_journal = None if journal is None else VerificationJournal(journal)
@@ -137,11 +136,11 @@ def clean_(
     ] = False,
     form: Printing,
 ) -> None:
-    """Delete what the audit says nothing needs.
+    """Delete objects that nothing needs, according to the audit.
 
-    That is orphans, doubles, and offloads that never completed.
+    These are orphans, doubles (additional copies of a ledger) and incomplete offloads.
 
-    Prints what it would delete, and why it keeps the rest; --yes deletes.
+    Prints the objects that it would delete, and why it keeps others. --yes deletes them.
 
     The metadata must be proven whole: by a live cluster, a manifest, or two files that agree.
 
@@ -155,20 +154,20 @@ def clean_(
     check_no_snapshot(place.metadata)
     catalog, result, _ = _audit(url, place, is_one_cluster=one_cluster)
     plan = plan_cleaning(result, now=datetime.now(UTC), safety_age=age)
-    refused = [each for each in plan if each.refusal is not None]
-    deleted = [each.finding for each in plan if each.refusal is None]
+    refusals = [each for each in plan if each.refusal is not None]
+    deletions = [each.finding for each in plan if each.refusal is None]
     if yes:
-        deleted = []
+        deletions = []
         for each in clean(catalog.location, plan):
-            deleted.append(each.finding)
+            deletions.append(each.finding)
             say("deleted", ", ".join(each.finding.objects))
-    _print_findings(deleted, form)
-    for each in refused:
+    _print_findings(deletions, form)
+    for each in refusals:
         say("kept", f"{', '.join(each.finding.objects)}: {each.refusal}")
-    if not one_cluster and any("another cluster's" in str(each.refusal) for each in refused):
-        say("note", "if this cluster alone uses the bucket, --one-cluster says so")
-    size = size_text(sum(each.stored_bytes for each in deleted))
-    summary = f"{counted(sum(len(each.objects) for each in deleted), 'object')}, {size}"
+    if not one_cluster and any("another cluster's" in str(each.refusal) for each in refusals):
+        say("note", "if only this cluster uses the bucket, give --one-cluster to delete these too")
+    size = size_text(sum(each.stored_bytes for each in deletions))
+    summary = f"{counted(sum(len(each.objects) for each in deletions), 'object')}, {size}"
     if form == "table":
         typer.echo(f"{summary} deleted" if yes else f"{summary} would be deleted by --yes")
 
@@ -177,27 +176,27 @@ def clean_(
 def report(
     url: Url,
     topic: Annotated[
-        str | None, typer.Argument(help="Name or glob; the whole bucket if none.")
+        str | None, typer.Argument(help="Name or glob. By default, the whole bucket.")
     ] = None,
     *,
     output: Annotated[
-        Path, typer.Option(metavar="FILE", help="The page; replaces what was there.")
+        Path, typer.Option(metavar="FILE", help="File for the page; it is replaced if it exists.")
     ],
     statistics: Annotated[
         str | None,
         typer.Option(
-            metavar="FOLDER", help="Folder or URL of statistics (analyze), for the publish times."
+            metavar="FOLDER", help="Folder or URL of statistics (analyze), for publish times."
         ),
     ] = None,
     as_json: AsJson = False,
     place: Place,
     one_cluster: _OneCluster = False,
 ) -> None:
-    """Show a topic, or the whole bucket, on one page of HTML.
+    """Write an HTML report on a topic or the whole bucket.
 
-    Ledgers over time, their sizes, how fast they were written, and what the audit finds. With
-    --statistics, how fast messages were published, and how much is known of that. The page needs
-    neither a network nor anything beside it.
+    It shows ledgers over time, their sizes and write rates, and the audit's findings. With
+    --statistics, it also shows publish rates, and how many of the messages these cover. The page
+    is one file that needs no network.
     """
     catalog, result, snapshot_statistics = _audit(url, place, is_one_cluster=one_cluster)
     statistics_url = snapshot_statistics if statistics is None else statistics
@@ -209,7 +208,7 @@ def report(
     try:
         output.write_bytes(page)
     except OSError as error:
-        message = f"no page can be written to {output}: {error.strerror}"
+        message = f"the report cannot be written to {output}: {error.strerror}"
         raise OptionError(message) from None
     if as_json:
         typer.echo(json.dumps({"file": str(output), "bytes": len(page)}))
@@ -220,9 +219,9 @@ def report(
 def _audit(
     url: str, place: TopicRequest, *, is_one_cluster: bool, lag: timedelta | None = None
 ) -> tuple[Catalog, Audit, str | None]:
-    """Compare a bucket as it is now with the metadata, and say what that leaves unsure.
+    """Compare the bucket's current objects with the metadata, and print what remains unsure.
 
-    Gives too where statistics are, if the metadata is a snapshot that remembers it.
+    Also returns the URL of statistics, if the metadata is a catalog snapshot that records it.
     """
     trace = RequestTrace()
     catalog, metadata = catalog_at(url, place, trace=trace), place.metadata
@@ -234,28 +233,28 @@ def _audit(
     with progress(trace):
         result = audit(catalog, deletion_lag=lag, uploads=uploads, is_one_cluster=is_one_cluster)
     if catalog.source is None:
-        say("note", "no metadata: what the topics should have is not known")
+        say("note", "no metadata of the topics: missing ledgers cannot be found")
     else:
         for warning in catalog.source.warnings:
             say("note", warning)
     if result.streaming_ledgers:
         ledgers = counted(result.streaming_ledgers, "ledger")
-        note = "whether their segments are needed is not checked, and clean keeps them"
+        note = "the audit does not check whether their segments are needed, and clean keeps them"
         say("note", f"{ledgers} of streaming offload (PIP-76): {note}")
     if lag is not None:
         _note_unsure_copies(catalog)
-    tell_place(catalog)
+    note_empty_location(catalog)
     return catalog, result, statistics
 
 
 def _list_unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[UnfinishedUpload]:
-    """The uploads that are not complete; none, and a note, if the store does not list them."""
+    """Return the unfinished uploads. If the store does not list them, print a note."""
     try:
         with progress(trace):
             return catalog.location.unfinished_uploads()
     except StorageError as error:
-        # To list them takes a right of its own, which readers of a bucket rarely have.
-        say("note", f"unfinished uploads were not looked for: {error}")
+        # Listing them needs a permission that readers of a bucket rarely have.
+        say("note", f"unfinished uploads could not be listed: {error}")
         return []
 
 
@@ -263,12 +262,12 @@ def _note_unsure_copies(catalog: Catalog) -> None:
     unsure = sum(_is_unsure(ledger) for topic in catalog.every_ledger() for ledger in topic.states)
     if unsure:
         ledgers = counted(unsure, "offloaded ledger")
-        missing = "whether BookKeeper still has a copy, or when the offload was"
-        say("note", f"of {ledgers} the metadata does not say {missing}")
+        missing = "whether BookKeeper still has a copy, or the time of the offload"
+        say("note", f"the metadata of {ledgers} does not record {missing}")
 
 
 def _is_unsure(ledger: TopicLedger) -> bool:
-    """Whether it is not known if the deletion lag of a ledger that can be read has passed."""
+    """Return whether the metadata leaves open if a readable ledger's deletion lag has passed."""
     offload = ledger.info.offload if ledger.info else None
     if offload is None or offload.bookkeeper_deleted or not ledger.state.is_readable:
         return False
@@ -283,7 +282,7 @@ def _verify_ledgers(
     *,
     is_verbose: bool,
 ) -> Iterable[Finding]:
-    """What reading everything finds, with a line on stderr for each ledger or for all."""
+    """Yield the findings of reading all data. Print a line on stderr per ledger, or a summary."""
     topics = catalog.every_ledger()
     count = sum(len(each.ledgers) for each in topics)
     results: list[VerifiedLedger] = []

@@ -1,4 +1,4 @@
-"""The commands that list what there is: topics, ledgers, data blocks, objects; and save it."""
+"""The commands that list topics, ledgers, data blocks and objects, and save a catalog snapshot."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from connector.catalog.tables import (
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Bucket, Listing, Place, Printing, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, print_table, say
-from connector.cli.place import catalog_at, tell_place
+from connector.cli.place import catalog_at, note_empty_location
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.cli.forms import Form
 
-_Pattern = Annotated[str | None, typer.Argument(help="Name or glob; all topics if none.")]
+_Pattern = Annotated[str | None, typer.Argument(help="Name or glob. By default, all topics.")]
 
 
 @command("'multi-*'")
@@ -38,26 +38,26 @@ def topics(
     request: Listing,
     form: Printing,
 ) -> None:
-    """List topics, and what of them is offloaded.
+    """List topics and their offloaded ledgers.
 
-    Bytes are those of the data objects. Pending is what is in BookKeeper only, by the metadata.
-    Unsound ledgers cannot be read, or not as a whole. If the topic of one is not known, it has a
-    note of its own, and in JSON a line without a topic.
+    Bytes are the size of the data objects. According to the metadata, pending ledgers are only in
+    BookKeeper. Unsound ledgers cannot be read completely. An unsound ledger of an unknown topic is
+    reported by a note, and in JSON by a line without a topic.
     """
     catalog = catalog_at(url, request)
     table = topics_table(catalog, pattern)
-    tell_place(catalog)
+    note_empty_location(catalog)
     unfinished = [each for each in catalog.bucket.unfinished if each.name.ledger_id is not None]
     if unfinished and catalog.source is None:
         offloads = counted(len(unfinished), "offload")
-        say("note", f"{offloads} never completed: no index object")
+        say("note", f"{offloads} never completed: the index object is missing")
     _print_listing(table, catalog, request.on_corruption, form)
     unlisted = sum(each or 0 for each in table["unlisted_ledgers"].to_pylist())
     if unlisted:
         say(
             "note",
-            f"the metadata, which may be older, does not have {counted(unlisted, 'ledger')} of the"
-            " bucket as offloaded: a read of a topic leaves them out",
+            f"the bucket has {counted(unlisted, 'ledger')} that the metadata, which may be older,"
+            " does not list as offloaded: reads leave them out",
         )
         raise typer.Exit(ExitCode.INCOMPLETE)
 
@@ -72,8 +72,8 @@ def ledgers(
 ) -> None:
     """List the ledgers of a topic, and where they are.
 
-    With --metadata, it also lists those that are not offloaded, that are missing, or that the
-    topic has no more. Bytes are those of the data object, entry_bytes those of the entries alone.
+    With --metadata, the list includes ledgers that are not offloaded, missing or deleted. Bytes are
+    the size of the data object, and entry_bytes the size of its entries.
     """
     catalog = catalog_at(url, request)
     _print_listing(ledgers_table(catalog, topic), catalog, request.on_corruption, form)
@@ -100,9 +100,9 @@ def objects(
     bucket: Bucket,
     form: Printing,
 ) -> None:
-    """List the objects of the bucket, or those of a topic.
+    """List the objects of the bucket or of a topic.
 
-    Objects that belong to no ledger are listed too, unless a topic is named.
+    Without a topic, the list includes objects that belong to no ledger.
     """
     catalog = catalog_at(url, bucket)
     _print(objects_table(catalog, topic), form)
@@ -116,16 +116,16 @@ def save(
     statistics: Annotated[
         str | None,
         typer.Option(
-            metavar="FOLDER", help="Folder or URL of statistics (analyze) for reads by the file."
+            metavar="FOLDER", help="Folder or URL of statistics (analyze) to record in the file."
         ),
     ] = None,
     place: Place,
     as_json: AsJson = False,
 ) -> None:
-    """Save what is known of the bucket to a file, for --metadata.
+    """Save a catalog snapshot of the bucket to a file, for --metadata.
 
-    Commands that are given the file list no bucket and read no index object. Ledgers that are
-    offloaded later are not in it.
+    Commands with this file as --metadata neither list the bucket nor read index objects. They do
+    not see ledgers that are offloaded later.
     """
     catalog = catalog_at(url, place)
     storage_options = place.storage_options if "://" in file else None
@@ -139,8 +139,8 @@ def save(
 
 
 def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, form: Form) -> None:
-    """Print rows that may have problems, and exit with a code that tells of them."""
-    # With metadata, a ledger that names no topic is not one of those that it lists.
+    """Print a table, its warnings and its problems; exit with a code if there are problems."""
+    # With metadata, ledgers of unknown topics are not among those that it lists.
     nowhere = [] if catalog.source else [str(error) for error in catalog.unattributed_errors()]
     if form != "table":
         problem_rows = [{"problems": [problem]} for problem in nowhere]
@@ -160,15 +160,15 @@ def _print_listing(table: pa.Table, catalog: Catalog, on_corruption: str, form: 
 
 
 def _print(table: pa.Table, form: Form) -> None:
-    """Print a table; for people, columns that have nothing in them are left out."""
+    """Print a table. In the form "table", leave out columns without values."""
     if form != "table":
         print_rows(table.schema, table.to_batches(), form)
         return
-    shown = [
+    names_with_values = [
         field.name
         for field in table.schema
         if field.type != TEXTS
         and (table.num_rows == 0 or table[field.name].null_count < table.num_rows)
     ]
-    table = table.select(shown)
+    table = table.select(names_with_values)
     print_table(table.schema, table.to_batches())

@@ -1,4 +1,4 @@
-"""The command that copies topics to tables of a lake."""
+"""The command `copy`, which copies topics to lake tables."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ def copy(
     target: Annotated[
         str,
         typer.Argument(
-            help="Folder of the table, a path or URL; of Iceberg its name, namespace.table. With"
-            " {topic} in it, each topic gets a table of its own; {tenant} and {namespace} may stand"
-            " there, too."
+            help="Folder of the table, a path or URL; for Iceberg its name, namespace.table. With"
+            " {topic} in it, each topic has its own table. It may also contain {tenant} and"
+            " {namespace}."
         ),
     ],
     *,
@@ -54,7 +54,7 @@ def copy(
     partition_by: Annotated[
         list[str] | None,
         typer.Option(
-            help="How a new table is partitioned: day(__publish_time__), hour(…), month(…),"
+            help="Partition transform of a new table: day(__publish_time__), hour(…), month(…),"
             " year(…), bucket(16, customer), or a column. May be repeated."
         ),
     ] = None,
@@ -62,15 +62,15 @@ def copy(
         bool,
         typer.Option(
             "--dead-letters",
-            help="Put messages whose value cannot be decoded into a second table, …_dead_letters;"
-            " else the first of them is an error.",
+            help="Write messages whose value cannot be decoded to a second table, …_dead_letters."
+            " Without this option, the first of them is an error.",
         ),
     ] = False,
     latest_per_key: Annotated[
         bool,
         typer.Option(
             "--latest-per-key",
-            help="Keep only the latest row of each key, and none if its value is null. Messages"
+            help="Keep only the latest row of each key; a null value deletes the row. Messages"
             " without a key are left out. For Delta and Iceberg.",
         ),
     ] = False,
@@ -78,52 +78,52 @@ def copy(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Option of the fsspec file system of the table; may be repeated. Without any,"
-            " those of --storage-option count, if both URLs have one scheme.",
+            help="Option of the table's fsspec file system. May be repeated. By default, those of"
+            " --storage-option if both URLs have the same scheme.",
         ),
     ] = None,
     table_option: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Further option of deltalake's storage; or property of an Iceberg catalog, whose"
+            help="Additional storage option of deltalake, or property of an Iceberg catalog, whose"
             " name is catalog=…. May be repeated.",
         ),
     ] = None,
     file_bytes: Annotated[
-        int, typer.Option(min=1, help="Bytes after which a file ends.")
+        int, typer.Option(min=1, help="Size at which a new file starts, in bytes.")
     ] = DEFAULT_SIZES.file_bytes,
     commit_bytes: Annotated[
         int,
-        typer.Option(min=1, help="Bytes of data objects after which what was read is committed."),
+        typer.Option(min=1, help="Bytes of data objects to read for each commit."),
     ] = DEFAULT_SIZES.commit_bytes,
     analyze: Annotated[
         bool,
         typer.Option(
             "--analyze",
-            help="Keep in the folder --statistics what analyze would, of ledgers copied whole.",
+            help="Store statistics of completely copied ledgers in --statistics, as analyze does.",
         ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Say what a copy would read, write and cost.")
+        bool, typer.Option("--dry-run", help="Print what a copy would read, write and cost.")
     ] = False,
     prices: Annotated[
         str | None,
         typer.Option(
-            metavar="FILE", help="With --dry-run: what the store charges, as cost takes it."
+            metavar="FILE", help="With --dry-run: TOML file of the store's prices, as for cost."
         ),
     ] = None,
     request: Reading,
     as_json: AsJson = False,
 ) -> None:
-    """Copy what is new in topics to Delta, Iceberg or Parquet tables.
+    """Copy new messages of topics to Delta, Iceberg or Parquet tables.
 
-    How far a table is copied stands in the table. So each run goes on where the one before it
-    ended, or was stopped, and has each row there once; of two runs at a time, one fails. Columns
-    are position, key, publish time and those of the values, unless --columns names others. What
-    lies before --start is left out for good; --end is refused.
+    Each table stores the progress of its copy. So each run resumes where the last one ended or was
+    stopped, and each row is written exactly once. If two runs overlap, one fails. By default, the
+    columns are position, key, publish time and those of the values; --columns changes that.
+    Messages before --start are never copied; --end is not allowed.
     """
-    started = time.monotonic()
+    start_s = time.monotonic()
     trace = RequestTrace()
     catalog = catalog_at(url, request, trace)
     options = request.reading_options() | {
@@ -155,7 +155,7 @@ def copy(
                 **options,
             )
     finally:
-        # What was copied is told, even if another table failed.
+        # Report the copied tables even if another table failed.
         if summaries:
             _print_summaries(summaries, as_json=as_json)
     if analyze:
@@ -166,22 +166,22 @@ def copy(
     say(
         "copied",
         f"{counted(rows, 'row')} of {size_text(read_bytes)} of data objects,"
-        f" {time.monotonic() - started:.2f} s",
+        f" {time.monotonic() - start_s:.2f} s",
     )
 
 
 class _ProgressText:
-    """How far a copy has come."""
+    """Progress of a copy."""
 
     def __init__(self) -> None:
         self._bytes = (0, 0)
 
     def update(self, copied_bytes: int, total_bytes: int) -> None:
-        """Take how many bytes were copied, of how many."""
+        """Set the number of bytes copied so far, and of all bytes to copy."""
         self._bytes = copied_bytes, total_bytes
 
     def text(self) -> str:
-        """The same in words."""
+        """Return the progress as text."""
         copied, total = self._bytes
         return f"copying … {size_text(copied)} of {size_text(total)}" if total else "copying …"
 
@@ -225,7 +225,7 @@ def _print_plans(plans: Sequence[CopyPlan], prices: str | None, *, as_json: bool
     counts = sum((each.counts for each in plans), RequestCounts())
     say("cost", f"about {table.money(counts).total:.6f} {table.currency}")
     if table is EXAMPLE_PRICES:
-        say("note", f"the prices are an example of {table.as_of}; --prices takes your own")
+        say("note", f"these are example prices of {table.as_of}; give your own with --prices")
 
 
 def _print(schema: pa.Schema, rows: list[dict[str, object]], *, as_json: bool) -> None:

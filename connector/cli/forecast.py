@@ -1,4 +1,4 @@
-"""The commands for those who own the bucket: what reading it costs, what settings do to a topic."""
+"""The commands `cost` and `policy`, which predict the cost of reads and the effect of settings."""
 
 from __future__ import annotations
 
@@ -69,14 +69,14 @@ _TopicOrSql = Annotated[
     str | None, typer.Argument(help="Name (orders), full name, or glob; or --sql.")
 ]
 _Sql = Annotated[
-    str | None, typer.Option(help="A SELECT of DuckDB, as query takes it, instead of a topic.")
+    str | None, typer.Option(help="A SELECT of DuckDB, as for query, instead of a topic.")
 ]
 _Prices = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="TOML file of what the store charges: currency, as_of, list_per_1000, get_per_1000,"
-        " put_per_1000, egress_per_gb, stored_per_gb_month. Without it, example prices.",
+        help="TOML file of the store's prices: currency, as_of, list_per_1000, get_per_1000,"
+        " put_per_1000, egress_per_gb, stored_per_gb_month. By default, example prices.",
     ),
 ]
 _Settings = Annotated[
@@ -84,20 +84,22 @@ _Settings = Annotated[
     typer.Option(
         "--set",
         metavar="NAME=VALUE",
-        help="A setting; may be repeated. Sizes may end in k, m, g or t, times in s, m, h, d, w or"
+        help="A setting. May be repeated. Sizes may end in k, m, g or t, times in s, m, h, d, w or"
         f" y; -1 is never. Names: {', '.join(SETTING_NAMES)}.",
     ),
 ]
 _Conf = Annotated[
-    str | None, typer.Option(metavar="FILE", help="A broker.conf, for what --set does not give.")
+    str | None, typer.Option(metavar="FILE", help="A broker.conf; --set overrides its settings.")
 ]
-_At = Annotated[str | None, typer.Option(help="The time that counts as now (ISO 8601; UTC).")]
+_At = Annotated[
+    str | None, typer.Option(help="Time to use instead of now (ISO 8601; UTC by default).")
+]
 _ConsumedTo = Annotated[
     str | None,
     typer.Option(
         metavar="LEDGER:ENTRY",
-        help="Last message that every subscription has acknowledged. Default: the subscriptions'"
-        " positions in the metadata; if it has none, everything is consumed.",
+        help="Last message that every subscription has acknowledged. By default, the subscriptions'"
+        " positions in the metadata; without any, all messages count as consumed.",
     ),
 ]
 
@@ -113,20 +115,19 @@ def cost(
     request: Reading,
     form: PrintingWhole,
 ) -> None:
-    """Tell what reading a topic, or a query, will cost in money.
+    """Estimate the cost in money of reading a topic or running a query.
 
-    It reads only index objects; from a catalog snapshot, not even these. Like plan, it counts data
-    blocks whole. A query is bound, not run: a topic counts each time that the query names it,
-    within start and "end" of read_pulsar; a WHERE or a LIMIT may spare some of that. Of a topic,
-    --where says what need not be read, by its position or by statistics. Three things
-    are not counted: requests for --metadata, requests that open other URLs of a query, and what
-    further buckets store.
+    It reads only index objects, and not even these with a catalog snapshot. Like plan, it counts
+    whole data blocks. A query is bound but not run: a topic counts each time that the query names
+    it, within start and "end" of read_pulsar. A WHERE or a LIMIT may make the query cheaper. For a
+    topic, --where prunes by position and by statistics. Not counted are requests for --metadata,
+    requests that open other URLs of a query, and the storage of additional buckets.
     """
     if (topic is None) == (sql is None):
-        message = "give a topic or --sql, and not both"
+        message = "give either a topic or --sql"
         raise OptionError(message)
     if where is not None and sql is not None:
-        message = "--where is for a topic: a query is bound and not run, whatever its WHERE spares"
+        message = "--where is only for a topic: the WHERE of a query has no effect on its estimate"
         raise OptionError(message)
     table = EXAMPLE_PRICES if prices is None else load_prices(prices)
     trace = RequestTrace()
@@ -147,10 +148,10 @@ def cost(
     scans = (dataset.scan for dataset in datasets)
     opening = catalog.opening(topics)
     is_saved = request.metadata is not None and is_snapshot(request.metadata)
-    whole = read_cost(*scans, openings=[] if is_saved else [opening], prices=table)
-    _print_cost(whole, stored_bytes_for_topics(topics, opening.copies), form)
+    estimate = read_cost(*scans, openings=[] if is_saved else [opening], prices=table)
+    _print_cost(estimate, stored_bytes_for_topics(topics, opening.copies), form)
     if table is EXAMPLE_PRICES:
-        say("note", f"the prices are an example of {table.as_of}; --prices takes your own")
+        say("note", f"these are example prices of {table.as_of}; give your own with --prices")
 
 
 @command(
@@ -168,11 +169,11 @@ def policy(
     consumed_to: _ConsumedTo = None,
     form: Printing,
 ) -> None:
-    """Tell what offload and retention settings would do to a topic.
+    """Predict what offload and retention settings would do to a topic.
 
-    One line a ledger: what a broker would do to it next, and when at the earliest, if nothing more
-    is written. A setting that is not given takes the broker's default; a note lists defaults that
-    matter. Without --metadata, only offloaded ledgers are known, and not when they were closed.
+    Prints a line for each ledger: the broker's next action and its earliest time, if no more
+    messages are written. Missing settings have the broker's defaults, and a note lists those that
+    matter. Without --metadata, only offloaded ledgers are known, without their close times.
     """
     offload_policy, defaults = _policy(settings, conf)
     at_ms = _moment_ms(at)
@@ -183,7 +184,7 @@ def policy(
         topics_metadata = [(name, catalog.metadata(name)) for name in names]
     position = _position(consumed_to, names)
     if defaults:
-        say("note", f"not given, so the broker's defaults hold: {', '.join(defaults)}")
+        say("note", f"broker defaults of missing settings: {', '.join(defaults)}")
     fates: list[tuple[TopicName, LedgerFate]] = []
     for name, metadata in topics_metadata:
         if metadata is None:
@@ -213,11 +214,11 @@ def _print_cost(cost: ReadCost, stored_bytes: int, form: Form) -> None:
         "total": cost.counts,
     }
     if form in {"json", "jsonl"}:
-        whole: dict[str, object] = {"currency": prices.currency, "as_of": str(prices.as_of)}
-        whole |= {"tasks": cost.tasks}
-        whole |= {name.replace(" ", "_"): _part(each, prices) for name, each in parts.items()}
-        whole |= {"stored": {"bytes": stored_bytes, "money_per_month": _plain(monthly)}}
-        typer.echo(json.dumps(whole))
+        fields: dict[str, object] = {"currency": prices.currency, "as_of": str(prices.as_of)}
+        fields |= {"tasks": cost.tasks}
+        fields |= {name.replace(" ", "_"): _part(each, prices) for name, each in parts.items()}
+        fields |= {"stored": {"bytes": stored_bytes, "money_per_month": _plain(monthly)}}
+        typer.echo(json.dumps(fields))
         return
     money = f"money ({printable(prices.currency)})"
     schema = pa.schema(
@@ -246,19 +247,19 @@ def _part(counts: RequestCounts, prices: PriceTable) -> dict[str, object]:
 
 
 def _plain(money: Decimal) -> str:
-    """Money as text without an exponent, to a millionth of a millionth."""
+    """Format money without an exponent, with 12 decimal places."""
     return format(money, ".12f")
 
 
 def _round_money(money: Decimal) -> Decimal:
-    """With six digits behind the point, as many as Python prints without an exponent."""
+    """Round money to 6 decimal places, the most that Python prints without an exponent."""
     return Decimal(format(money, ".6f"))
 
 
 def _policy(settings: Iterable[str] | None, conf: str | None) -> tuple[OffloadPolicy, list[str]]:
-    """The settings, and the defaults of brokers for those that are not given, as `name=value`."""
+    """Return the policy, and the broker's defaults of missing settings as `name=value`."""
     if not settings and conf is None:
-        message = f"give --conf or --set NAME=VALUE, of: {', '.join(SETTING_NAMES)}"
+        message = f"give --conf or --set NAME=VALUE; the names are {', '.join(SETTING_NAMES)}"
         raise OptionError(message)
     in_conf = {} if conf is None else parse_conf(_conf_text(conf))
     base = OffloadPolicy.parse(in_conf)
@@ -282,13 +283,13 @@ def _conf_text(path: str) -> str:
         message = f"the settings in {path} cannot be read: {error.strerror}"
         raise OptionError(message) from None
     if len(text) > _MAX_CONF_BYTES:
-        message = f"{path} is longer than a broker.conf can be, {_MAX_CONF_BYTES} characters"
+        message = f"{path} is too long for a broker.conf: more than {_MAX_CONF_BYTES} characters"
         raise OptionError(message)
     return text
 
 
 def _moment_ms(text: str | None) -> int:
-    """A time as ms since the epoch; now if there is none."""
+    """Return a time in ms since the epoch; now if `text` is None."""
     if text is None:
         moment = datetime.now(UTC)
     else:
@@ -309,8 +310,7 @@ def _position(text: str | None, topics: Sequence[TopicName]) -> tuple[int, int] 
         raise OptionError(message)
     if len(topics) > 1:
         message = (
-            f"--consumed-to is a position in one topic or partition, and {len(topics)} are"
-            " selected: name one"
+            f"--consumed-to needs one topic or partition, but {len(topics)} are selected: name one"
         )
         raise OptionError(message)
     return int(match[1]), int(match[2])
@@ -329,7 +329,7 @@ def _fate_row(topic: TopicName, fate: LedgerFate) -> dict[str, object]:
 
 
 def _totals(fates: Iterable[LedgerFate]) -> list[str]:
-    """A line for each action that is due or comes later, and for what is kept."""
+    """Return a line of text per action, due ones first, and one for kept ledgers."""
     sizes: dict[tuple[str, str], list[int]] = {}
     for fate in fates:
         when = "" if fate.action is Action.KEEP else "now: " if fate.is_due else "later: "

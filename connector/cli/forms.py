@@ -1,4 +1,4 @@
-"""The names of the forms in which rows are printed, and the lines of CSV and Markdown."""
+"""Output formats of rows, and the lines of CSV and Markdown."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _QUOTED_IN_CSV: Final = frozenset(',"\r\n')
 
 
 def csv_line(cells: Iterable[str | None]) -> str:
-    """A line of CSV (RFC 4180); null is empty, an empty text is `""`."""
+    """Return a line of CSV (RFC 4180): null is empty, an empty text is `""`."""
     return ",".join(map(_csv_cell, cells)) + "\n"
 
 
@@ -27,12 +27,12 @@ def _csv_cell(cell: str | None) -> str:
 
 
 def markdown_head(names: Sequence[str], is_number: Sequence[bool]) -> str:
-    """The head of a table in Markdown; numbers are aligned to the right."""
+    """Return the head of a Markdown table, with numbers aligned to the right."""
     rule = ["---:" if each else "---" for each in is_number]
     return markdown_line(names) + f"| {' | '.join(rule)} |\n"
 
 
 def markdown_line(cells: Iterable[str]) -> str:
-    """A row of a table in Markdown."""
+    """Return a row of a Markdown table."""
     escaped = (each.replace("\\", "\\\\").replace("|", "\\|") for each in cells)
     return f"| {' | '.join(escaped)} |\n"

@@ -1,8 +1,8 @@
-"""Ctrl-C and SIGTERM end the process at once, whatever its threads wait for.
+"""Immediate exit on Ctrl-C and SIGTERM, even while threads wait.
 
-Python's own handler runs in the main thread, when that comes back from what it does: DuckDB waits
-for its threads, and Python itself waits for requests that are under way before it exits. Only the
-file descriptor given to `set_wakeup_fd` hears of a signal at once. A thread reads it.
+Python's own handler runs in the main thread, after the current call returns. But DuckDB waits for
+its threads, and Python waits for running requests before it exits. Only the file descriptor passed
+to `set_wakeup_fd` receives a signal at once, so a thread reads it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 _SHOW_CURSOR: Final = "\x1b[?25h"
 _CLEAR_LINE: Final = "\r\x1b[2K"
 _STOPPING: Final = (
-    "note: stopping: what is half written is deleted first; a second Ctrl-C or SIGTERM ends at once"
-    " and leaves it\n"
+    "note: stopping after half-written objects are deleted; a second Ctrl-C or SIGTERM stops at"
+    " once and leaves them\n"
 )
 
 _writing = threading.Event()
 
 
 class _Received:
-    """The signal that came first; the handler and the thread each hear of every signal."""
+    """The first signal received. Both the handler and the thread see every signal."""
 
     def __init__(self) -> None:
         self.number: int | None = None
@@ -42,13 +42,13 @@ class _Received:
 
     @property
     def exit_code(self) -> int:
-        """What the process ends with."""
+        """The exit code of the process."""
         return INTERRUPTED if self.number is None else 128 + self.number
 
     def take(self, number: int) -> None:
-        """Remember a signal; say what happens next, unless that was said or the process ends."""
+        """Record a signal. If the process first cleans up, print that once."""
         self.number = self.number or number
-        # A handler may interrupt itself, so nothing waits for the lock.
+        # Do not wait for the lock: a handler may interrupt itself.
         if self._first.acquire(blocking=False) and _writing.is_set():
             _print_at_once(_STOPPING)
 
@@ -57,7 +57,7 @@ _received = _Received()
 
 
 def end_at_interrupts() -> None:
-    """From now on SIGINT and SIGTERM end the process; to be called once, by the main thread."""
+    """Let SIGINT and SIGTERM end the process. Call once, in the main thread."""
     reading, writing = os.pipe()
     os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
@@ -68,9 +68,9 @@ def end_at_interrupts() -> None:
 
 @contextmanager
 def cleaned_up() -> Iterator[None]:
-    """Let the first signal raise `KeyboardInterrupt`, so that what is half written is removed.
+    """Let the first signal raise `KeyboardInterrupt`, so that half-written objects are deleted.
 
-    A second one ends the process at once.
+    A second signal ends the process at once.
     """
     _writing.set()
     try:
@@ -78,14 +78,14 @@ def cleaned_up() -> Iterator[None]:
     finally:
         _writing.clear()
         if _received.number is not None:
-            # What was called may have caught the `KeyboardInterrupt`.
+            # The body may have caught the `KeyboardInterrupt`.
             exit_at_once()
 
 
 def exit_at_once() -> None:
-    """End the process as a signal does, without waiting for threads."""
+    """End the process like a signal does, without waiting for threads."""
     for stream in (sys.stdout, sys.stderr):
-        # What reads it may have ended.
+        # The reader of the stream may have ended.
         with suppress(OSError, OutputError):
             stream.flush()
     os._exit(_received.exit_code)
@@ -95,16 +95,16 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
     _received.take(number)
     if _writing.is_set():
         raise KeyboardInterrupt
-    # The thread may have read the byte before the writing ended, and have left the end to this.
+    # The thread may have read the byte while `_writing` was set, and left the exit to the handler.
     _exit()
 
 
 def _print_at_once(line: str) -> None:
-    """Print a line on stderr past its buffer, which a handler of signals may have interrupted."""
-    shown = _CLEAR_LINE + line if sys.stderr.isatty() else line
-    # What reads it may have ended.
+    """Print a line on stderr without its buffer, which the signal may have interrupted."""
+    text = _CLEAR_LINE + line if sys.stderr.isatty() else line
+    # The reader of the stream may have ended.
     with suppress(OSError):
-        os.write(sys.stderr.fileno(), shown.encode())
+        os.write(sys.stderr.fileno(), text.encode())
 
 
 def _end_at_signal(reading: int) -> None:

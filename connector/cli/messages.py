@@ -1,4 +1,4 @@
-"""The commands that print messages: the first, the last, and those of an id, key or property."""
+"""The commands `head`, `tail` and `get`, which print messages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from connector.catalog.opening import open_catalog
 from connector.cli.app import ExitCode, command
 from connector.cli.options import Printing, Reading, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_records, print_rows, progress, say
-from connector.cli.place import tell_read, tell_snapshot
+from connector.cli.place import note_incomplete_read, note_snapshot
 from connector.display.topic_metrics import TopicMetrics
 from connector.increments.following import new_from_brokers, new_in_bucket
 from connector.inputs.message_ids import MessageId
@@ -43,18 +43,18 @@ def head(
     url: Url,
     topic: Topic,
     *,
-    rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Maximum number of rows.")] = 10,
     request: Reading,
     form: Printing,
 ) -> None:
     """Print the first messages of a topic.
 
-    Bytes are shown as text, or in hexadecimal if they are not text.
+    Bytes are printed as text, or in hexadecimal if they are not text.
     """
     with _open_dataset(url, topic, request) as dataset:
         table = dataset.head(rows)
     print_rows(table.schema, table.to_batches(), form)
-    tell_read(dataset.metrics, dataset.scan)
+    note_incomplete_read(dataset.metrics, dataset.scan)
 
 
 @command("json-orders -n 3 --columns __publish_time__,__key__,__value__")
@@ -62,48 +62,48 @@ def tail(
     url: Url,
     topic: Topic,
     *,
-    rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Most rows.")] = 10,
+    rows: Annotated[int, typer.Option("-n", "--rows", min=0, help="Maximum number of rows.")] = 10,
     follow: Annotated[
-        bool, typer.Option("--follow", help="Print what comes, too, until Ctrl-C.")
+        bool, typer.Option("--follow", help="Keep printing new messages until Ctrl-C.")
     ] = False,
     interval: Annotated[
-        str, typer.Option(metavar="TIME", help="How often to look for what comes, with --follow.")
+        str, typer.Option(metavar="TIME", help="With --follow: time between checks.")
     ] = "5s",
     request: Reading,
     form: Printing,
 ) -> None:
     """Print the last messages of a topic.
 
-    They are the last that are offloaded; with --live, the last there are. Of several topics or
-    partitions, they are those with the latest publish times. --follow prints ledgers that are
-    offloaded, or messages with --live, as they come.
+    These are the last offloaded messages, or the last that brokers have with --live. For several
+    topics or partitions, they are those with the latest publish times. --follow waits for newly
+    offloaded ledgers, or for new messages with --live.
     """
     pause = duration("--interval", interval)
     if follow and (request.end is not None or request.view != "all"):
-        message = "--follow has no end, and prints all that comes: leave --end and --view out"
+        message = "--follow has no end and prints every new message: leave out --end and --view"
         raise OptionError(message)
     if follow and form not in {"table", "jsonl"}:
-        message = f"--follow prints rows as they come, as a table or by --json, not as {form}"
+        message = f"--follow prints rows as a table or with --json, not as {form}"
         raise OptionError(message)
     catalog = _open_live_catalog(topic, url, request, pause.total_seconds()) if follow else None
     with _open_dataset(url, topic, request, catalog) as dataset:
-        shown, published = dataset.schema.names, _names(dataset)["__publish_time__"]
-        newest = dataset.tail(rows, [*dict.fromkeys([*shown, published])])
+        column_names, publish_time = dataset.schema.names, _names(dataset)["__publish_time__"]
+        newest = dataset.tail(rows, [*dict.fromkeys([*column_names, publish_time])])
     if len(dataset.scan.topics) > 1:
-        newest = newest.sort_by(published)
-    table = newest.slice(max(0, newest.num_rows - rows)).select(shown)
+        newest = newest.sort_by(publish_time)
+    table = newest.slice(max(0, newest.num_rows - rows)).select(column_names)
     print_rows(table.schema, table.to_batches(), form)
-    tell_read(dataset.metrics, dataset.scan)
+    note_incomplete_read(dataset.metrics, dataset.scan)
     if catalog is not None:
         with _follow(catalog, topic, dataset, request) as new_rows:
             while True:
                 _wait(pause.total_seconds())
                 metrics = TopicMetrics()
-                batches = [each.select(shown) for each in new_rows(metrics)]
+                batches = [each.select(column_names) for each in new_rows(metrics)]
                 if batches:
                     print_rows(batches[0].schema, batches, form)
                     sys.stdout.flush()
-                tell_read(metrics, dataset.scan)
+                note_incomplete_read(metrics, dataset.scan)
 
 
 @command("json-orders 49:5 --key customer-3")
@@ -131,13 +131,13 @@ def get(
 ) -> None:
     """Print the messages of an id, a key or a property.
 
-    All that is known of each is shown, one line a column. An id takes a request or a few. A key
-    takes what statistics leave of the topic, and a property all of it. Ends with 6 if an id is that
-    of no message.
+    Prints all columns of each message, one per line. Finding an id takes a few requests. Finding a
+    key reads the topic except zones that statistics prune, and finding a property reads all of it.
+    Exits with 6 if there is no message of an id.
     """
     message_ids = [_message_id(each) for each in ids or ()]
     if not (message_ids or keys or properties):
-        message = "give message ids, --key or --property: of what is the message to be?"
+        message = "give at least one message id, --key or --property"
         raise OptionError(message)
     pairs = [_property(each) for each in properties or ()]
     with _open_dataset(url, topic, request) as dataset:
@@ -149,25 +149,25 @@ def get(
             pc.equal(pc.map_lookup(pc.field(names["__properties__"]), name, "first"), value)
             for name, value in pairs
         ]
-        shown = dataset.schema.names if request.columns else [*names.values()]
+        column_names = dataset.schema.names if request.columns else [*names.values()]
         positions = [names[each] for each in _POSITION]
         matches = dataset.to_table(
-            [*dict.fromkeys([*shown, *positions])], filter=reduce(or_, conditions)
+            [*dict.fromkeys([*column_names, *positions])], filter=reduce(or_, conditions)
         )
-    table = matches.select(shown)
+    table = matches.select(column_names)
     if form == "table":
         print_records(table.schema, table.to_batches())
     else:
         print_rows(table.schema, table.to_batches(), form)
-    tell_read(dataset.metrics, dataset.scan)
-    missing = [
+    note_incomplete_read(dataset.metrics, dataset.scan)
+    missing_notes = [
         f"there is no message {text}{_other_reading(each)}"
         for text, each in zip(ids or (), message_ids, strict=True)
         if not matches.filter(_has_id(each, names)).num_rows
     ]
-    for each in missing:
+    for each in missing_notes:
         say("note", each)
-    if missing:
+    if missing_notes:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
@@ -175,8 +175,8 @@ def get(
 def _open_dataset(
     url: str, topic: str, request: TopicRequest, catalog: Catalog | None = None
 ) -> Iterator[TopicDataset]:
-    """Topics as the options say, with progress shown while they are opened and read."""
-    tell_snapshot(request.metadata)
+    """Open the request's topics. Show progress while they are opened and read."""
+    note_snapshot(request.metadata)
     if catalog is not None:
         yield open_request(url, topic, replace(request, catalog=catalog))
         return
@@ -186,14 +186,14 @@ def _open_dataset(
 
 
 def _open_live_catalog(topic: str, url: str, request: TopicRequest, pause_s: float) -> Catalog:
-    """The catalog, as soon as it has the topic: what is followed may not have begun yet."""
+    """Wait until the topic exists, and return the catalog."""
     catalog = open_catalog(url, **request.catalog_options())
     brokers = brokers_from_request(request)
-    more = None if brokers is None else partial(partitions_of_brokers, brokers)
+    more_partitions = None if brokers is None else partial(partitions_of_brokers, brokers)
     notes: set[str] = set()
     while True:
         try:
-            catalog.select(topic, TopicMetrics(), salvage=True, more_partitions=more)
+            catalog.select(topic, TopicMetrics(), salvage=True, more_partitions=more_partitions)
         except TopicNotFoundError as error:
             if str(error) not in notes:
                 say("note", f"waiting: {error}")
@@ -220,12 +220,12 @@ _wait = time.sleep
 
 
 def _names(dataset: TopicDataset) -> dict[str, str]:
-    """The names of all columns in the dataset, by those that they have without naming."""
-    return {own: name for name, own in dataset.scan.options.filterable.columns}
+    """Return the name of each column in the dataset, by its name without `naming`."""
+    return {default_name: name for name, default_name in dataset.scan.options.filterable.columns}
 
 
 def _has_id(message_id: MessageId, names: Mapping[str, str]) -> pc.Expression:
-    """Whether a row is the message of an id, or one of its batch if that names none of them."""
+    """Return the condition for messages of an id; without a batch index, for the whole batch."""
     condition = (pc.field(names["__ledger_id__"]) == message_id.ledger_id) & (
         pc.field(names["__entry_id__"]) == message_id.entry_id
     )
@@ -245,7 +245,7 @@ def _message_id(text: str) -> MessageId:
 
 
 def _other_reading(message_id: MessageId) -> str:
-    """What else may be meant by an id of which there is no message."""
+    """Return a hint at what else the id of a missing message may mean."""
     if message_id.partition < 0 or message_id.batch_index >= 0:
         return ""
     number, member = (

@@ -1,4 +1,4 @@
-"""The options of the commands: those of the table, spelled for a shell, and how they are read."""
+"""Command-line options, generated from the option tables of reads and writes."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
 
 def _shell_name(option: Option) -> str:
-    """Its name among a command's parameters; one that may be repeated is singular."""
+    """Return the parameter name: singular if the option may be repeated."""
     return option.name.removesuffix("s") if option.kind.repeats else option.name
 
 
 @dataclass(frozen=True)
 class OptionGroup:
-    """Stands for some options of the table among the parameters of a command.
+    """Marker for a command parameter that is replaced by options of a table.
 
     Attributes:
-        names: Their names in Python.
-        options: The table.
-        make: Makes the value of the options.
+        names: Names of the options in Python.
+        options: The table of options.
+        make: Class of the request that the options become.
     """
 
     names: tuple[str, ...]
@@ -45,17 +45,17 @@ class OptionGroup:
     make: Callable[..., TopicRequest | WriteRequest] = TopicRequest
 
     def parameters(self) -> list[inspect.Parameter]:
-        """The parameters that take their place."""
+        """Return the parameters that replace the group."""
         return [_parameter(self.options[name]) for name in self.names]
 
     def request(self, texts: dict[str, Any]) -> TopicRequest | WriteRequest:
-        """The options as one value.
+        """Return the request for the options, and remove their texts.
 
         Args:
-            texts: What the shell gave, by parameter; those of these options are taken out of it.
+            texts: Parsed arguments, by parameter name.
 
         Raises:
-            OptionError: A text is not of its option's form.
+            OptionError: A text cannot be parsed.
         """
         arguments = {name: texts.pop(_shell_name(self.options[name])) for name in self.names}
         values: dict[str, Any] = {
@@ -74,7 +74,7 @@ _HOW_TO_REPEAT: Final = {
 
 
 def shell_option(option: Option) -> OptionInfo:
-    """An option of a table, as typer takes it."""
+    """Return the typer option for an option of a table."""
     help_text = " ".join(filter(None, (option.help, _HOW_TO_REPEAT.get(option.kind))))
     if option.default_text and not _is_switch(option):
         help_text += f" [default: {option.default_text}]"
@@ -96,13 +96,13 @@ Reading: TypeAlias = Annotated[TopicRequest, OptionGroup(_IN_SHELL)]
 """All options of `open_topic`."""
 _REPLAYED = tuple(name for name in _IN_SHELL if name not in FIXED_BY_REPLAY)
 Replaying: TypeAlias = Annotated[TopicRequest, OptionGroup(_REPLAYED)]
-"""Those that bound a replay, and say how its messages are read."""
+"""Options that bound a replay, and define how its messages are read."""
 Place: TypeAlias = Annotated[TopicRequest, OptionGroup(_PLACE)]
-"""Those that say where topics are."""
+"""Options that locate topics."""
 Listing: TypeAlias = Annotated[TopicRequest, OptionGroup((*_PLACE, "on_corruption"))]
-"""Where topics are, and whether damage is an error."""
+"""Options that locate topics, and choose whether damage is an error."""
 Bucket: TypeAlias = Annotated[TopicRequest, OptionGroup(("storage_options",))]
-"""How to get at a bucket alone."""
+"""Options for access to a bucket only."""
 _WRITING = tuple(name for name, each in WRITE_OPTIONS.items() if each.in_python_only is None)
 Writing: TypeAlias = Annotated[WriteRequest, OptionGroup(_WRITING, WRITE_OPTIONS, WriteRequest)]
 """All options of `write_messages`."""
@@ -120,34 +120,34 @@ Where: TypeAlias = Annotated[
     str | None,
     typer.Option(
         metavar="SQL",
-        help="A condition, as a query might have it: only what rows that meet it may be in counts."
-        " Columns are compared with literals, such as __key__ = 'k42'.",
+        help="SQL condition: only data that may contain matching rows counts. It compares columns"
+        " with literals, such as __key__ = 'k42'.",
     ),
 ]
-AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 Verbose: TypeAlias = Annotated[
     bool,
-    typer.Option("--verbose", help="Print a line for each ledger even if there is no terminal."),
+    typer.Option("--verbose", help="Print a line for each ledger even without a terminal."),
 ]
 
 
 @dataclass(frozen=True)
 class FormGroup:
-    """Stands for --format and --json among the parameters of a command.
+    """Marker for a command parameter that is replaced by --format and --json.
 
     Attributes:
-        help: The help of --format.
-        json_help: The help of --json.
+        help: Help of --format.
+        json_help: Help of --json.
     """
 
     help: str = (
-        "How rows are printed: table (the default), csv, json (one array), jsonl (one object a"
+        "Output format of rows: table (the default), csv, json (one array), jsonl (one object per"
         " line), or markdown."
     )
     json_help: str = "The same as --format jsonl."
 
     def parameters(self) -> list[inspect.Parameter]:
-        """The parameters that take its place."""
+        """Return the parameters that replace the group."""
         form = Annotated[
             Form | None,
             typer.Option("--format", help=self.help),
@@ -160,36 +160,36 @@ class FormGroup:
         ]
 
     def request(self, texts: dict[str, Any]) -> Form:
-        """The form; what the shell gave for it is taken out of the texts.
+        """Return the output format, and remove its texts.
 
         Raises:
-            OptionError: Two forms are given.
+            OptionError: `--json` and another format are combined.
         """
         form, as_json = texts.pop("form"), texts.pop("as_json")
         if as_json and form not in (None, "jsonl"):
-            message = f"--json is --format jsonl: leave it out, or --format {form}"
+            message = f"--json means --format jsonl: leave out --json or --format {form}"
             raise OptionError(message)
         return "jsonl" if as_json else form or "table"
 
 
 Printing: TypeAlias = Annotated[Form, FormGroup()]
-"""How the rows of a command are printed."""
+"""Output format of a command's rows."""
 PrintingWhole: TypeAlias = Annotated[
     Form,
     FormGroup(
-        help="How it is printed: table (the default), csv or markdown (only the rows of the table),"
+        help="Output format: table (the default), csv or markdown (only the rows of the table),"
         " json or jsonl (one object with everything).",
         json_help="The same as --format json.",
     ),
 ]
-"""How a command is printed whose JSON is one object, and not its rows."""
+"""Output format of a command whose JSON is one object rather than rows."""
 
 
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
-    """The command, with the options of a group in place of each `OptionGroup` that it takes.
+    """Return the command with each `OptionGroup` and `FormGroup` replaced by its options.
 
     Args:
-        function: The command; for a group it is called with the `TopicRequest` of its options.
+        function: The command. It receives one request per group.
     """
     signature = inspect.signature(function, eval_str=True)
     groups = {
@@ -212,7 +212,7 @@ def with_options(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def bucket_urls(texts: Iterable[str] | None) -> dict[str, str]:
-    """URLs of buckets from `name=url` texts.
+    """Parse `name=url` texts.
 
     Raises:
         OptionError: A text is not a pair.
@@ -230,15 +230,15 @@ def bucket_urls(texts: Iterable[str] | None) -> dict[str, str]:
 
 
 def key_values(option: str, texts: Iterable[str] | None) -> dict[str, object]:
-    """Options from `key=value` texts; no message shows a value, which may be a secret.
+    """Parse `key=value` texts. Error messages contain no value, which may be a secret.
 
     Args:
-        option: Name of the command's option, for messages.
+        option: Name of the command's option, for error messages.
         texts: The texts.
 
     Raises:
-        OptionError: A text is not a pair, or a name is given twice or lacks a part; or a value
-            begins as JSON and is not JSON.
+        OptionError: A text is not a pair; a name is repeated or has an empty part; or a value
+            starts like JSON but is not.
     """
     options: dict[str, object] = {}
     for each in texts or ():
@@ -251,7 +251,7 @@ def key_values(option: str, texts: Iterable[str] | None) -> dict[str, object]:
 
 
 def _is_switch(option: Option) -> bool:
-    """Whether a shell gives it without a value, as it is off otherwise."""
+    """Return whether the option is off by default and has no value on the command line."""
     return option.kind is FLAG and option.default is False
 
 

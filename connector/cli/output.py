@@ -1,6 +1,6 @@
-"""What the commands print: tables for people, JSON for programs, progress and notes on stderr.
+"""Output of the commands: tables, CSV, JSON and Markdown on stdout; progress and notes on stderr.
 
-Control characters are escaped in all text, so that no message steers the terminal.
+Control characters in text are escaped, so that messages cannot control the terminal.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ if TYPE_CHECKING:
     from connector.cli.forms import Form
 
 _NARROWEST_COLUMN = 20
-"""Characters to which columns are cut at most, if a table is wider than the terminal."""
+"""Minimum width to which columns are cut if a table is wider than the terminal, in characters."""
 _WIDEST_COLUMN = 200
-"""Characters to which a column is padded if there is no terminal; a longer cell sticks out."""
+"""Maximum width of a column without a terminal, in characters. Longer cells exceed it."""
 _RECORD_WIDTH = 60
-"""Characters of the line between records if there is no terminal."""
+"""Width of the line between records without a terminal, in characters."""
 _PATIENCE_S = 1.0
 _NAME = re.compile(r"(\w+://|…).+")
-"""A name with a scheme, perhaps cut already."""
+"""A name with a scheme, which may already be cut."""
 _UNITS_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _WHITE_SPACE = str.maketrans("", "", "\t\n\r")
 
@@ -53,21 +53,21 @@ def say(kind: str, text: str) -> None:
 
 
 def shows_each_ledger(*, verbose: bool) -> bool:
-    """Return whether a command that takes long prints a line on stderr for each ledger.
+    """Return whether a long command prints a line on stderr for each ledger.
 
     Args:
-        verbose: Whether the option --verbose is given.
+        verbose: Whether the option --verbose is set.
     """
     return verbose or sys.stderr.isatty()
 
 
 def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:
-    """What a read cost, in one line.
+    """Return a line with the cost of a read.
 
     Args:
         counts: Requests and bytes.
-        rows: How many rows it gave.
-        seconds: How long it took.
+        rows: Number of rows.
+        seconds: Duration.
     """
     kinds = (
         (counts.list_requests, "listing"),
@@ -88,12 +88,12 @@ def progress(
     timer: Callable[[float, Callable[[], None]], Timer] = Timer,
     status: Callable[[], str] | None = None,
 ) -> Iterator[None]:
-    """Show on stderr, if it is a terminal, how far something has come that takes over a second.
+    """Show progress on stderr if it is a terminal and the body takes over a second.
 
     Args:
         trace: Counts the requests of a read.
-        timer: Makes what calls a function after a number of seconds.
-        status: Says how far it has come; None: the requests of the read say so.
+        timer: Creates a timer that calls a function after a number of seconds.
+        status: Returns the progress as text. By default, the requests and bytes of the trace.
     """
     if not sys.stderr.isatty():
         yield
@@ -127,7 +127,7 @@ def progress(
 def show_progress(
     batches: Iterable[pa.RecordBatch], trace: RequestTrace
 ) -> Iterator[pa.RecordBatch]:
-    """The same batches, with progress shown while one is waited for."""
+    """Yield the batches, and show progress while waiting for each."""
     iterator = iter(batches)
     while True:
         with progress(trace):
@@ -138,9 +138,9 @@ def show_progress(
 
 
 def print_json(batches: Iterable[pa.RecordBatch]) -> int:
-    """Print each row as a JSON object on a line of its own; gives the number of rows.
+    """Print each row as a JSON object on its own line, and return the number of rows.
 
-    Values are those of `json_value`; columns of the same name become `a`, `a_1`, ….
+    Values are converted by `json_value`. Columns with the same name become `a`, `a_1`, ….
     """
     rows = 0
     for batch in batches:
@@ -168,19 +168,19 @@ def _print_json_array(batches: Iterable[pa.RecordBatch]) -> int:
 
 
 def _print_csv(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    # Programs get texts as they are, a terminal nothing that steers it.
-    shown = printable if sys.stdout.isatty() else str
-    sys.stdout.write(csv_line(map(shown, _distinct(schema.names))))
+    # Only a terminal needs escaped control characters; programs get the text unchanged.
+    escape = printable if sys.stdout.isatty() else str
+    sys.stdout.write(csv_line(map(escape, _distinct(schema.names))))
     rows = 0
     for row in (row for batch in batches for row in _rows(batch)):
         texts = map(_csv_text, row)
-        sys.stdout.write(csv_line(each if each is None else shown(each) for each in texts))
+        sys.stdout.write(csv_line(each if each is None else escape(each) for each in texts))
         rows += 1
     return rows
 
 
 def _csv_text(value: object) -> str | None:
-    """What stands for a value in CSV: as in JSON, but hexadecimal if bytes are not text."""
+    """Convert a value as for JSON, but bytes that are not text to hexadecimal."""
     if isinstance(value, bytes):
         with suppress(UnicodeDecodeError):
             return value.decode()
@@ -202,10 +202,10 @@ def _print_markdown(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int
 
 
 def json_value(value: object) -> object:
-    """What stands for a value in JSON.
+    """Convert a value to one that JSON supports.
 
-    Bytes are text if they are UTF-8, else `{"base64": "…"}`; times and intervals are ISO 8601;
-    decimals with a fraction, infinities, NaN, and everything else that JSON does not know are text.
+    Bytes are text if they are UTF-8, otherwise `{"base64": "…"}`. Times and intervals are ISO 8601.
+    Decimals with a fraction, infinities, NaN, and other types without a JSON equivalent are text.
     """
     match value:
         case None | bool() | int() | str():
@@ -241,7 +241,7 @@ def _json_key(key: object) -> str:
 
 
 def cell_text(value: object) -> str:
-    """What stands for a value in a table: as in JSON, but hexadecimal if bytes are not text."""
+    """Return the text of a table cell: as in JSON, but hexadecimal if bytes are not text."""
     match value:
         case None:
             return "NULL"
@@ -257,10 +257,10 @@ def cell_text(value: object) -> str:
 
 
 def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Print all rows as a table; gives the number of rows.
+    """Print all rows as a table, and return the number of rows.
 
-    On a terminal, cells are cut to its width; if that would leave too little of them, a row is
-    printed as one line a column. Elsewhere nothing is cut.
+    On a terminal, cells are cut to its width. If too little of them would remain, each row is
+    printed with one line per column. Without a terminal, nothing is cut.
     """
     console = Console()
     width = console.width if sys.stdout.isatty() else None
@@ -274,10 +274,10 @@ def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     table = _Table(names, rows, width)
     if width is None or table.width <= width:
         numeric = [_is_number(each) for each in schema.types]
-        lines = [box.get_top(table.framed), table.line(names, box.mid_left, numeric)]
-        lines.append(box.get_row(table.framed, "head"))
+        lines = [box.get_top(table.framed_widths), table.line(names, box.mid_left, numeric)]
+        lines.append(box.get_row(table.framed_widths, "head"))
         lines += [table.line(row, box.mid_left, numeric) for row in rows]
-        lines.append(box.get_bottom(table.framed))
+        lines.append(box.get_bottom(table.framed_widths))
     else:
         lines = list(_records(names, rows, width))
     sys.stdout.write("".join(f"{line}\n" for line in lines))
@@ -285,7 +285,7 @@ def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
 
 
 class _Table:
-    """How wide the columns of a table are.
+    """Layout of a table.
 
     Attributes:
         widths: Width of each column, in terminal cells.
@@ -302,17 +302,17 @@ class _Table:
             self.widths[self.widths.index(max(self.widths))] -= 1
 
     @property
-    def framed(self) -> list[int]:
+    def framed_widths(self) -> list[int]:
         """Width of each column with the spaces around it."""
         return [width + 2 for width in self.widths]
 
     @property
     def width(self) -> int:
-        """Width of the table, frame included."""
-        return sum(self.framed) + len(self.widths) + 1
+        """Width of the table, including its frame."""
+        return sum(self.framed_widths) + len(self.widths) + 1
 
     def line(self, cells: Sequence[str], edge: str, right: Sequence[bool]) -> str:
-        """One line: cells aligned to the left, or to the right if `right` says so."""
+        """Return one line of cells, aligned to the right where `right` is True."""
         padded = map(self._pad, cells, self.widths, right)
         return f"{edge} {f' {edge} '.join(padded)} {edge}"
 
@@ -323,7 +323,7 @@ class _Table:
 
 
 def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: Form) -> int:
-    """Print all rows in a form; gives the number of rows."""
+    """Print all rows in an output format, and return the number of rows."""
     match form:
         case "table":
             return print_table(schema, batches)
@@ -338,7 +338,7 @@ def print_rows(schema: pa.Schema, batches: Iterable[pa.RecordBatch], form: Form)
 
 
 def print_texts(column: str, batches: Iterable[pa.RecordBatch]) -> int:
-    """Print a column of texts as they are, lines and all; gives the number of rows."""
+    """Print a column of texts with their line breaks, and return the number of rows."""
     texts = [text for batch in batches for text in batch.column(column).to_pylist()]
     for line in (line for text in texts for line in text.splitlines()):
         sys.stdout.write(f"{printable(line)}\n")
@@ -346,7 +346,7 @@ def print_texts(column: str, batches: Iterable[pa.RecordBatch]) -> int:
 
 
 def print_records(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
-    """Print each row as one line a column, and nothing cut; gives the number of rows."""
+    """Print each row with one line per column, uncut, and return the number of rows."""
     rows = [[cell_text(value) for value in row] for batch in batches for row in _rows(batch)]
     names = [printable(name) for name in schema.names]
     sys.stdout.write("".join(f"{line}\n" for line in _records(names, rows, None)))
@@ -356,7 +356,7 @@ def print_records(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
 def _records(
     names: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
 ) -> Iterator[str]:
-    """Rows one below the other, cut to a terminal's width; None: whole."""
+    """Yield the lines of rows with one line per column, cut to `width` unless it is None."""
     name_width = max(map(cell_len, names))
     for number, row in enumerate(rows, 1):
         yield f"── row {number} ".ljust(width or _RECORD_WIDTH, "─")
@@ -365,9 +365,10 @@ def _records(
 
 
 def _truncate(cell: str, width: int | None) -> str:
-    """The cell, cut to a width; None: whole. Names with a scheme differ at their ends."""
+    """Cut a cell to a width unless it is None. Names with a scheme keep their ends."""
     if width is None or cell_len(cell) <= width:
         return cell
+    # Names with a scheme begin alike, and differ at their ends.
     if _NAME.fullmatch(cell):
         return "…" + set_cell_size(cell[::-1], width - 1)[::-1]
     return set_cell_size(cell, width - 1) + "…"
@@ -378,13 +379,13 @@ def _rows(batch: pa.RecordBatch) -> Iterator[tuple[object, ...]]:
 
 
 class _Time(str):
-    """A time as ISO 8601 text, because Python's own types cannot hold it."""
+    """A time as ISO 8601 text that Python's own types cannot represent."""
 
     __slots__ = ()
 
 
 def _values(column: pa.Array) -> list[object]:
-    """Python's values, and texts for times that it would cut or cannot hold."""
+    """Return Python values, and text for times that Python would truncate or cannot represent."""
     type_ = column.type
     if pa.types.is_struct(type_):
         names = _distinct([field.name for field in type_])
@@ -417,14 +418,14 @@ def _null_where_invalid(values: list[dict[Any, object]], column: pa.Array) -> li
 
 
 def _times(column: pa.Array) -> list[object]:
-    """Python's times end at microseconds and with the year 9999; Arrow spells longer ones."""
+    """Return times, as Arrow's text if Python cannot represent them: ns, or after 9999."""
     type_ = column.type
     if getattr(type_, "unit", None) != "ns":
         with suppress(OverflowError, ValueError):
             values: list[object] = column.to_pylist()
             return values
     zone = getattr(type_, "tz", None)
-    # With a zone, Arrow spells years beyond 32767 wrong.
+    # With a time zone, Arrow prints years after 32767 wrong.
     texts = (column.cast(pa.timestamp(type_.unit)) if zone else column).cast(pa.string())
     return [text and _spell_time(text, zone) for text in texts.to_pylist()]
 
@@ -460,7 +461,7 @@ def _iso(value: datetime, separator: str) -> str:
 
 
 def _iso_interval(months: int, days: int, nanoseconds: int) -> str:
-    """An interval as ISO 8601 has it, each part with its own sign."""
+    """Return an interval in ISO 8601; each part has its own sign."""
     years, months = _parts(months, 12)
     seconds, fraction = _parts(nanoseconds, 10**9)
     minutes, seconds = _parts(seconds, 60)
@@ -475,9 +476,9 @@ def _iso_interval(months: int, days: int, nanoseconds: int) -> str:
 
 
 def _parts(number: int, unit: int) -> tuple[int, int]:
-    """Whole units and what is left, both with the sign of the number."""
-    whole, rest = divmod(abs(number), unit)
-    return (whole, rest) if number >= 0 else (-whole, -rest)
+    """Return quotient and remainder, both with the sign of the number."""
+    quotient, remainder = divmod(abs(number), unit)
+    return (quotient, remainder) if number >= 0 else (-quotient, -remainder)
 
 
 def _is_number(type_: pa.DataType) -> bool:

@@ -1,4 +1,4 @@
-"""Opens what a command's options name: a bucket, and what the topics' cluster knows of it."""
+"""Opening of the catalog for a command's options, with notes for its user."""
 
 from __future__ import annotations
 
@@ -22,58 +22,61 @@ if TYPE_CHECKING:
     from connector.scan.topic_scan import Scan
 
 
-def tell_place(catalog: Catalog) -> None:
-    """Say what lies at a place that has no ledgers, for it may be the wrong place.
+def note_empty_location(catalog: Catalog) -> None:
+    """Print what a location without ledgers contains, since it may be the wrong one.
 
     Raises:
-        UnsupportedFormatError: They are MapFiles.
+        UnsupportedFormatError: It contains MapFiles.
     """
     if not catalog.bucket.copy_count:
         check_no_map_files(catalog.bucket)
         say("note", describe_contents(catalog.bucket))
 
 
-def tell_snapshot(metadata: Metadata | None, created: datetime | None = None) -> None:
-    """Say that a snapshot does not have what came later.
+def note_snapshot(metadata: Metadata | None, created: datetime | None = None) -> None:
+    """Print that a catalog snapshot lacks newer ledgers, if the metadata is one.
 
     Args:
-        metadata: What the command was given as metadata.
-        created: When the snapshot was made, if that is known by now.
+        metadata: The metadata option of the command.
+        created: When the snapshot was made; None if not known yet.
     """
     if metadata is not None and is_snapshot(metadata):
         when = "" if created is None else f" of {created:%F %T} UTC"
-        say("note", f"the metadata is a snapshot{when}: ledgers that came since are not in it")
+        say("note", f"the metadata is a catalog snapshot{when}, which lacks newer ledgers")
 
 
 def check_no_snapshot(metadata: Metadata | None) -> None:
-    """Refuse a snapshot where something is written or deleted by what is in the bucket now.
+    """Raise if the metadata is a catalog snapshot: the command needs the bucket's current objects.
 
     Raises:
-        OptionError: The metadata is a snapshot.
+        OptionError: The metadata is a catalog snapshot.
     """
     if metadata is not None and is_snapshot(metadata):
-        message = "a snapshot does not say what is in the bucket now: give the metadata itself"
+        message = (
+            "--metadata is a catalog snapshot, which does not list the bucket's current objects:"
+            " give the metadata itself"
+        )
         raise OptionError(message)
 
 
-def tell_read(metrics: TopicMetrics, scan: Scan) -> None:
-    """Say what a read had to leave out, if it did."""
+def note_incomplete_read(metrics: TopicMetrics, scan: Scan) -> None:
+    """Warn if a read left something out."""
     warn_incomplete(metrics, ", ".join(str(each.topic) for each in scan.topics))
 
 
 def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = None) -> Catalog:
-    """Open the catalog that a request names, with progress shown.
+    """Open the catalog of a request, and show progress.
 
     Args:
-        url: Where the topics are.
-        request: How they are read.
+        url: Location of the topics.
+        request: Options of the read.
         trace: Counts the requests.
 
     Raises:
         PulsarOffloadError: See `open_catalog`.
     """
-    counted = trace or RequestTrace()
-    with progress(counted):
-        catalog = open_catalog(url, **(request.catalog_options() | {"trace": counted}))
-    tell_snapshot(request.metadata, catalog.listed_at)
+    counting_trace = trace or RequestTrace()
+    with progress(counting_trace):
+        catalog = open_catalog(url, **(request.catalog_options() | {"trace": counting_trace}))
+    note_snapshot(request.metadata, catalog.listed_at)
     return catalog

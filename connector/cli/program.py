@@ -1,6 +1,6 @@
-"""The program `pulsar-offload`: its commands by name, each of which is imported when it is run.
+"""The program `pulsar-offload`. Modules of commands are imported when a command runs.
 
-The list of the commands needs neither Arrow nor another library that takes long to import.
+Listing the commands imports neither Arrow nor another large library.
 """
 
 from __future__ import annotations
@@ -21,42 +21,42 @@ if TYPE_CHECKING:
     from arrow_io.core.option_names import Spelling
 
 COMMANDS: Final = {
-    "topics": ("contents", "List topics, and what of them is offloaded."),
+    "topics": ("contents", "List topics and their offloaded ledgers."),
     "ledgers": ("contents", "List the ledgers of a topic, and where they are."),
     "blocks": ("contents", "List the data blocks of a topic's offloaded ledgers."),
-    "objects": ("contents", "List the objects of the bucket, or those of a topic."),
-    "save": ("contents", "Save what is known of the bucket to a file, for --metadata."),
+    "objects": ("contents", "List the objects of the bucket or of a topic."),
+    "save": ("contents", "Save a catalog snapshot of the bucket to a file, for --metadata."),
     "head": ("messages", "Print the first messages of a topic."),
     "tail": ("messages", "Print the last messages of a topic."),
     "get": ("messages", "Print the messages of an id, a key or a property."),
-    "plan": ("reading", "Tell what reading a topic will cost."),
-    "query": ("reading", "Run SQL over topics, and tell what it cost."),
+    "plan": ("reading", "Print the requests and bytes that reading a topic will take."),
+    "query": ("reading", "Run SQL over topics, and print its requests and bytes."),
     "schema": ("schemas", "Show the schemas of a topic, or write them as files."),
-    "cost": ("forecast", "Tell what reading a topic, or a query, will cost in money."),
-    "policy": ("forecast", "Tell what offload and retention settings would do to a topic."),
-    "analyze": ("statistics", "Read topics once, and keep what spares reading them again."),
-    "audit": ("audit", "Find what the bucket should not have, and what it lacks."),
-    "clean": ("audit", "Delete what the audit says nothing needs."),
-    "report": ("audit", "Show a topic, or the whole bucket, on one page of HTML."),
+    "cost": ("forecast", "Estimate the cost in money of reading a topic or running a query."),
+    "policy": ("forecast", "Predict what offload and retention settings would do to a topic."),
+    "analyze": ("statistics", "Gather statistics of topics, which let later reads skip data."),
+    "audit": ("audit", "Find missing, damaged and unneeded objects in a bucket."),
+    "clean": ("audit", "Delete objects that nothing needs, according to the audit."),
+    "report": ("audit", "Write an HTML report on a topic or the whole bucket."),
     "repair": ("repair", "Rebuild missing and damaged index objects from their data objects."),
     "write": ("writing", "Write messages from files, as the offloaded ledgers of a topic."),
-    "attach": ("attaching", "Say whether a written topic can be given to a cluster."),
-    "copy": ("copying", "Copy what is new in topics to Delta, Iceberg or Parquet tables."),
+    "attach": ("attaching", "Check whether a written topic can be attached to a cluster."),
+    "copy": ("copying", "Copy new messages of topics to Delta, Iceberg or Parquet tables."),
     "replay": ("replaying", "Send a topic of a bucket to a live topic, each message once."),
 }
-"""The module and the summary of each command, in the order of the help."""
+"""Module and summary of each command, in the order of the help."""
 
 
 class _Unloaded(TyperCommand):
-    """A command whose module is not imported yet; in the list of commands it looks like any."""
+    """Placeholder for a command whose module is not imported yet."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as typer has it
-        """The context of the command itself, which takes the place of this one."""
+        """Return the context of the real command."""
         return load_command(self).make_context(*args, **kwargs)
 
 
 class _Commands(TyperGroup):
-    """All commands, whether or not their modules are imported."""
+    """All commands, imported or not."""
 
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - as typer has them
         super().__init__(**attributes)
@@ -70,11 +70,11 @@ class _Commands(TyperGroup):
 app = typer.Typer(
     name="pulsar-offload",
     cls=_Commands,
-    help="Look into Apache Pulsar topics that were offloaded to a bucket, and query them.",
+    help="Inspect and query Apache Pulsar topics that were offloaded to a bucket.",
     epilog="""
 \b
 Exit codes:
-  0  all is well
+  0  success
   1  the query failed in DuckDB, the output cannot be written, or something
      unexpected happened
   2  the command line, an option or the SQL is wrong, or a lake table does not fit
@@ -82,16 +82,16 @@ Exit codes:
   4  there is no such bucket, folder or object; or a request, to a store or a
      broker, failed or was refused
   5  data cannot be read: damaged, encrypted, or of an unknown format or schema
-  6  something was left out, and reported as a note; all the rest was printed
+  6  something was left out, as notes say; everything else was printed
   7  the audit or a check found something, but all messages can be read
-  8  another run wrote meanwhile, a transaction is still open, or the cluster
-     deleted messages: run it again
+  8  another run wrote in the meantime, a transaction is still open, or the
+     cluster deleted messages: run it again
 130  Ctrl-C interrupted it
 141  the reader of the output, such as head, closed it
 143  SIGTERM ended it
 \b
 Results go to stdout, everything else to stderr. Tables on a terminal are cut to
-its width; elsewhere, and with --json, everything is printed whole.
+its width; elsewhere, and with --json, nothing is cut.
 \b
 In JSON, bytes are text if they are UTF-8, else {"base64": "…"}; times and
 intervals are ISO 8601; decimals with a fraction, infinities and NaN are text.
@@ -103,7 +103,7 @@ intervals are ISO 8601; decimals with a fraction, infinities and NaN are text.
 
 
 def load_command(command: Any) -> Any:  # noqa: ANN401 - typer's own class is not public
-    """The command itself, for one whose module is perhaps not imported yet."""
+    """Import the real command if this is a placeholder, and return it."""
     if not isinstance(command, _Unloaded):
         return command
     module, _ = COMMANDS[str(command.name)]
@@ -128,31 +128,31 @@ def _program(
             "--version",
             callback=_print_version,
             is_eager=True,
-            help="Print the version, and end.",
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:
-    """Take what stands before the command."""
+    """Handle the options before the command."""
     spell_options(context)
 
 
 def spell_options(context: typer.Context) -> None:
-    """Let errors call options as the command that was chosen spells them."""
+    """Let error messages spell option names as the chosen command does."""
     if isinstance(context.command, TyperGroup) and context.invoked_subcommand is not None:
-        chosen = load_command(context.command.commands[context.invoked_subcommand])
+        chosen_command = load_command(context.command.commands[context.invoked_subcommand])
         names = {
             str(each.name): max(each.opts, key=len)
-            for each in chosen.params
+            for each in chosen_command.params
             if each.param_type_name == "option"
         }
         context.with_resource(use_spelling(_make_speller(names)))
 
 
 def _make_speller(names: Mapping[str, str]) -> Spelling:
-    """How a command's options are spelled, by the names of its parameters: `--value raw`."""
+    """Return a function that spells options by a command's parameters, such as `--value raw`."""
 
     def spell(name: str, value: object) -> str:
-        # One that may be repeated is singular here.
+        # Options that may be repeated are singular on the command line.
         spelling = names.get(name) or names.get(name.removesuffix("s")) or name
         return spelling if value is None else f"{spelling} {value}"
 

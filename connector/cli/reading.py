@@ -1,4 +1,4 @@
-"""The commands that ask DuckDB, and tell before what reading will cost."""
+"""The commands `plan` and `query`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from connector.cli.output import (
     say,
     show_progress,
 )
-from connector.cli.place import catalog_at, tell_read, tell_snapshot
+from connector.cli.place import catalog_at, note_incomplete_read, note_snapshot
 from connector.cli.sql import run_sql, sql_text
 from connector.display.text import size_text
 from connector.filters.where import where_expression
@@ -37,7 +37,7 @@ PLAN_SCHEMA = pa.schema(
     )
 )
 _EXPLANATION: Final = ["explain_key", "explain_value"]
-"""The columns that EXPLAIN gives."""
+"""Columns of an EXPLAIN result."""
 
 
 @command("multi-ledger --start 87:1")
@@ -49,14 +49,14 @@ def plan(
     request: Reading,
     form: PrintingWhole,
 ) -> None:
-    """Tell what reading a topic will cost.
+    """Print the requests and bytes that reading a topic will take.
 
-    It reads only index objects, and statistics. Data blocks are counted whole, unless statistics
-    tell where entries stand. If a message in chunks or a transaction is open at the end, a read
-    goes on until it is closed, which is not counted.
+    It reads only index objects and statistics. It counts whole data blocks, unless statistics have
+    the positions of entries. If a chunked message or a transaction is open at the end, a read
+    continues until it is closed, which is not counted.
     """
     trace = RequestTrace()
-    tell_snapshot(request.metadata)
+    note_snapshot(request.metadata)
     with progress(trace):
         value = request.value if request.schema is not None else "raw"
         dataset = open_request(url, topic, replace(request, value=value, trace=trace))
@@ -64,17 +64,17 @@ def plan(
             dataset = dataset.filter(
                 where_expression(where, dataset.scan.options.filterable.schema)
             )
-    tell_read(dataset.unsound, dataset.scan)
+    note_incomplete_read(dataset.unsound, dataset.scan)
     cost = read_cost(dataset.scan, range_bytes=request.range_bytes)
-    skipped = dataset.scan.pruning()
+    pruning = dataset.scan.pruning()
     rows = [asdict(each) for each in cost.ranges]
     requests, size_bytes = cost.reading.requests, cost.reading.received_bytes
     sent = trace.counts
     if form in {"json", "jsonl"}:
-        whole = {"tasks": cost.tasks, "requests": requests, "bytes": size_bytes, "ranges": rows}
-        whole |= {"requests_sent": sent.requests, "bytes_received": sent.received_bytes}
-        whole |= {"skipped_zones": skipped.zones, "skipped_bytes": skipped.bytes}
-        typer.echo(json.dumps(whole))
+        fields = {"tasks": cost.tasks, "requests": requests, "bytes": size_bytes, "ranges": rows}
+        fields |= {"requests_sent": sent.requests, "bytes_received": sent.received_bytes}
+        fields |= {"skipped_zones": pruning.zones, "skipped_bytes": pruning.bytes}
+        typer.echo(json.dumps(fields))
         return
     print_rows(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches(), form)
     if form != "table":
@@ -84,7 +84,7 @@ def plan(
         ("already read", sent.requests, sent.received_bytes),
     ):
         typer.echo(f"{label}: {counted(number, 'request')}, {size_text(size)}")
-    for line in skipped.lines():
+    for line in pruning.lines():
         typer.echo(line)
 
 
@@ -94,7 +94,7 @@ def query(
     sql: Annotated[
         str | None,
         typer.Argument(
-            help="SQL of DuckDB; the last statement's rows are printed. A hyphen alone reads it"
+            help="SQL of DuckDB; the rows of the last statement are printed. A hyphen reads the SQL"
             " from standard input."
         ),
     ] = None,
@@ -105,13 +105,13 @@ def query(
     request: Reading,
     form: Printing,
 ) -> None:
-    """Run SQL over topics, and tell what it cost.
+    """Run SQL over topics, and print its requests and bytes.
 
     A topic's name is a table: "json-orders", or "tenant/namespace/name" outside of public/default.
     So is read_pulsar('json-orders', start := …, "end" := …, columns := […], schema := '…').
-    What --schema gives holds for each topic for which the SQL names no schema.
+    --schema applies to each topic for which the SQL has no schema.
     """
-    started = time.monotonic()
+    start_s = time.monotonic()
     text = sql_text(sql, file)
     trace = RequestTrace()
     catalog = catalog_at(url, request, trace)
@@ -121,4 +121,4 @@ def query(
         rows = print_texts(_EXPLANATION[-1], show_progress(batches, trace))
     else:
         rows = print_rows(row_schema, show_progress(batches, trace), form)
-    say("cost", cost_text(trace.counts, rows, time.monotonic() - started))
+    say("cost", cost_text(trace.counts, rows, time.monotonic() - start_s))

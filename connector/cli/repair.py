@@ -1,4 +1,4 @@
-"""The command that rebuilds index objects from data objects."""
+"""The command `repair`, which rebuilds index objects from data objects."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from connector.catalog.tables import table_of
 from connector.cli.app import ExitCode, command
 from connector.cli.options import Place, Printing, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows, progress, say
-from connector.cli.place import catalog_at, check_no_snapshot, tell_place
+from connector.cli.place import catalog_at, check_no_snapshot, note_empty_location
 from connector.upkeep.repair.repair import plan_repair, repair
 
 if TYPE_CHECKING:
@@ -40,8 +40,8 @@ def repair_(
     ledger: Annotated[
         list[int] | None,
         typer.Argument(
-            help="Ids of ledgers to compare with their data objects, even if they seem to be sound;"
-            " if none, all whose index object is missing or unsound.",
+            help="Ids of ledgers to compare with their data objects, even if they seem sound. By"
+            " default, all ledgers whose index object is missing or unsound.",
         ),
     ] = None,
     *,
@@ -50,7 +50,7 @@ def repair_(
         bool,
         typer.Option(
             "--verify",
-            help="Read every entry by the new index object too, and check each checksum.",
+            help="Also read every entry through the new index object, and check its checksum.",
         ),
     ] = False,
     yes: Annotated[
@@ -60,18 +60,18 @@ def repair_(
 ) -> None:
     """Rebuild missing and damaged index objects from their data objects.
 
-    Prints what it would write, and why it cannot write the rest; --yes writes.
+    Prints the index objects that it would write, and why it cannot write others. --yes writes them.
 
-    Data objects are read from end to end. What is found there must be what the metadata says.
+    Data objects are read completely. Their content must match the metadata.
 
-    Ends with 5 if a data object is damaged too, or lacks entries.
+    Exits with 5 if a data object is damaged too, or lacks entries.
     """
     check_no_snapshot(place.metadata)
     catalog = catalog_at(url, place)
     with progress(catalog.location.trace):
         plan = plan_repair(catalog, ledger or (), verify=verify)
         repairs = list(_write_repairs(catalog.location, plan) if yes else plan)
-    tell_place(catalog)
+    note_empty_location(catalog)
     repaired = [each for each in repairs if each.index is not None]
     table = table_of([_row(each.attempt, each.ledger) for each in repaired if each.ledger], _SCHEMA)
     if table.num_rows or form != "table":
@@ -87,7 +87,7 @@ def repair_(
 
 
 def _write_repairs(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
-    """Write what is planned, with a line on stderr for each that is done."""
+    """Write the planned index objects, and print a line on stderr for each."""
     for each in repair(location, plan):
         if each.index is not None:
             say("written", each.index.name)

@@ -1,4 +1,4 @@
-"""The command that sends what a bucket has of a topic to a live topic."""
+"""The command `replay`, which sends the messages of a bucket to a live topic."""
 
 from __future__ import annotations
 
@@ -53,20 +53,22 @@ def replay(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="How the brokers are reached, such as token_file=…. May be repeated.",
+            help="Connection option of the brokers, such as token_file=…. May be repeated.",
         ),
     ] = None,
     by_key: Annotated[
         bool,
         typer.Option(
             "--by-key",
-            help="Let keys choose the partition, as Pulsar's producers do; else each partition goes"
-            " to that of its number.",
+            help="Route messages to partitions by key, as Pulsar's producers do. By default, each"
+            " partition is sent to the one with its number.",
         ),
     ] = False,
     keep_batches: Annotated[
         bool,
-        typer.Option("--keep-batches", help="Make a batch of each entry; else fill batches."),
+        typer.Option(
+            "--keep-batches", help="Send each entry as one batch. By default, fill batches."
+        ),
     ] = False,
     carry: Annotated[
         str | None,
@@ -76,27 +78,27 @@ def replay(
         ),
     ] = None,
     compression: Annotated[Compression, typer.Option(help="Codec of batches.")] = "lz4",
-    rate: Annotated[float | None, typer.Option(help="Most messages a second.")] = None,
+    rate: Annotated[float | None, typer.Option(help="Maximum messages per second.")] = None,
     replay_id: Annotated[
         str | None,
         typer.Option(
             metavar="TEXT",
-            help="A name of this replay: what was replayed under it once is never replayed again.",
+            help="Name of this replay: messages replayed under it are never replayed again.",
         ),
     ] = None,
     dry_run: Annotated[
         bool,
-        typer.Option("--dry-run", help="Say what a first replay would read; asks no broker."),
+        typer.Option("--dry-run", help="Print what a first replay would read; asks no broker."),
     ] = False,
     request: Replaying,
     form: Printing,
 ) -> None:
     """Send a topic of a bucket to a live topic, each message once.
 
-    The brokers of the target have to deduplicate. What was sent they remember: so each run goes on
-    where the one before it ended, or was stopped.
+    The target needs message deduplication. Its brokers remember which messages were sent, so each
+    run resumes where the last one ended or was stopped.
     """
-    started = time.monotonic()
+    start_s = time.monotonic()
     trace = RequestTrace()
     catalog = catalog_at(url, request, trace)
     options = request.reading_options() | {"catalog": catalog}
@@ -106,7 +108,7 @@ def replay(
         _print_plans(plans, form)
         return
     if to is None:
-        message = "--to is missing: the URL of the brokers of the target"
+        message = "--to is missing: give the URL of the target's brokers"
         raise OptionError(message)
     progress_text = _ProgressText()
     summaries: list[ReplaySummary] = []
@@ -129,29 +131,29 @@ def replay(
                 **options,
             )
     finally:
-        # What was sent is told, even if another partition failed.
+        # Report the sent partitions even if another one failed.
         if summaries:
             _print_summaries(summaries, form)
     messages = sum(each.messages for each in summaries)
     size = size_text(sum(each.value_bytes for each in summaries))
     say(
         "sent",
-        f"{counted(messages, 'message')} of {size}, {time.monotonic() - started:.2f} s",
+        f"{counted(messages, 'message')} of {size}, {time.monotonic() - start_s:.2f} s",
     )
 
 
 class _ProgressText:
-    """How far a replay has come."""
+    """Progress of a replay."""
 
     def __init__(self) -> None:
         self._messages = 0
 
     def update(self, messages: int) -> None:
-        """Take how many messages of a partition were sent."""
+        """Set the number of messages sent for the current partition."""
         self._messages = messages
 
     def text(self) -> str:
-        """The same in words."""
+        """Return the progress as text."""
         return f"replaying … {counted(self._messages, 'message')} of this partition"
 
 

@@ -1,4 +1,4 @@
-"""The commands that show the schemas of a topic, and write them as files for other tools."""
+"""The commands `schema show` and `schema export`."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def show(
 ) -> None:
     """Show every version of a topic's schema.
 
-    Fields are the columns that a value of this version has, with their Arrow types.
+    Fields are the columns of a value of this version, with their Arrow types.
     """
     rows = [_row(*each) for each in registered_versions(_read_schema(url, topic, place))]
     table = pa.Table.from_pylist(rows, _SCHEMA)
@@ -62,15 +62,15 @@ def export(
     topic: Topic,
     *,
     to: Annotated[
-        Path, typer.Option(metavar="FOLDER", help="Made if need be; files are replaced.")
+        Path, typer.Option(metavar="FOLDER", help="Folder for the files, which are replaced.")
     ],
     place: Place,
     as_json: AsJson = False,
 ) -> None:
     """Write every version of a topic's schema as files for other tools.
 
-    For Avro and JSON .avsc; for protobuf .desc (a FileDescriptorSet) and a folder of .proto files;
-    and all together schemas-rest.json, which --schema takes.
+    The files are .avsc for Avro and JSON, and .desc (a FileDescriptorSet) with a folder of .proto
+    files for protobuf. schemas-rest.json has all versions, and can be passed to --schema.
     """
     files = schema_files(_read_schema(url, topic, place))
     try:
@@ -79,7 +79,7 @@ def export(
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
     except OSError as error:
-        message = f"no files can be written to {to}: {error.strerror}"
+        message = f"files cannot be written to {to}: {error.strerror}"
         raise OptionError(message) from None
     if as_json:
         typer.echo(json.dumps({"folder": str(to), "files": sorted(files)}))
@@ -91,7 +91,7 @@ def _read_schema(url: str, topic: str, place: TopicRequest) -> TopicSchema:
     catalog = catalog_at(url, place)
     topic_schema = catalog.schema(each.topic for each in catalog.select(topic, salvage=True))
     if topic_schema is None:
-        message = f"no schema of {topic} is known: the metadata of its cluster has it"
+        message = f"the schema of {topic} is unknown: give its cluster's --metadata, which has it"
         raise OptionError(message)
     return topic_schema
 
@@ -100,7 +100,7 @@ def _row(version: int, info: SchemaInfo) -> dict[str, object]:
     parts = [each for each in (info.key, info.value) if each is not None]
     definition = "\n".join(f"{each.type} {each.data}".rstrip() for each in parts)
     fields = None
-    # What Pulsar keeps of a PROTOBUF schema tells no fields.
+    # Pulsar stores PROTOBUF schemas without their fields.
     with suppress(SchemaError):
         columns = ValueColumns(TopicSchema(info)).fields
         fields = [(each.name, str(each.type)) for each in columns]

@@ -1,4 +1,4 @@
-"""SQL over the topics of a bucket: DuckDB, with `read_pulsar` and the topics' names as tables."""
+"""SQL over a bucket's topics in DuckDB, with `read_pulsar` and topic names as tables."""
 
 from __future__ import annotations
 
@@ -35,39 +35,40 @@ if TYPE_CHECKING:
     from connector.options.topic_request import TopicRequest
 
 _MAX_SQL_BYTES = 1 << 20
-_ELSEWHERE = ("storage_options", "range_bytes", "trace")
-"""Options of a catalog that hold for other places that a statement names too."""
+_SHARED_OPTIONS = ("storage_options", "range_bytes", "trace")
+"""Options of a catalog that also apply to other locations in a statement."""
 _ERROR_NAME = re.compile(r"\b(\w+Error): (.+)")
 _UNQUOTED = re.compile(r"[\w./-]+")
-"""What may be meant as the name of a topic, and is arithmetic or a schema's table to DuckDB."""
+"""A word that may be meant as a topic name, but that DuckDB reads as arithmetic or a schema's
+table."""
 _STRING = re.compile(r"'[^']*'")
 _SHOW_TABLES = ["SHOW", "TABLES"]
 _NO_COLUMN = (('Referenced column "', '" not found'),)
-"""What stands before and after the name of a column that is missing."""
-# In the second case DuckDB found a variable of this module under the name.
+"""Text of DuckDB's error before and after the name of a missing column."""
+# The second form occurs if a Python variable in scope has the name.
 _NO_TABLE = (("Table with name ", " does not exist"), ('Python Object "', '"'))
-"""What stands before and after the name of a table that is missing."""
+"""Text of DuckDB's error before and after the name of a missing table."""
 
 
 def sql_text(sql: str | None, file: Path | None) -> str:
-    """The SQL that a command line gives: as it stands, from standard input, or from a file.
+    """Return the SQL of a command line, standard input or a file.
 
     Args:
         sql: The SQL; `-` for standard input.
         file: The file; None if there is none.
 
     Raises:
-        OptionError: Both are given, or neither; or the SQL cannot be read, or is longer than
+        OptionError: Both or neither are given, the SQL cannot be read, or it is longer than
             `_MAX_SQL_BYTES`.
     """
     if (sql is None) == (file is None):
-        message = "give the SQL or --file, and not both"
+        message = "give either SQL or --file"
         raise OptionError(message)
     if sql is not None and sql != "-":
         return sql
     source = "standard input" if file is None else str(file)
     if file is None and sys.stdin is None:
-        message = f"no SQL in {source}: it is closed"
+        message = f"cannot read SQL from {source}: it is closed"
         raise OptionError(message)
     try:
         with sys.stdin.buffer if file is None else file.expanduser().open("rb") as stream:
@@ -79,23 +80,23 @@ def sql_text(sql: str | None, file: Path | None) -> str:
     except UnicodeDecodeError as error:
         message = f"the SQL in {source} is not UTF-8 at byte {error.start}"
     except OSError as error:
-        message = f"no SQL in {source}: {error.strerror}"
+        message = f"cannot read SQL from {source}: {error.strerror}"
     raise OptionError(message)
 
 
 def run_sql(
     sql: str, catalog: Catalog, url: str, request: TopicRequest
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Run SQL: the schema of the last statement's rows, and the rows as they come.
+    """Run SQL and return the schema and the stream of the last statement's rows.
 
-    `read_pulsar('…')` reads topics. A topic's name is a table too, unless the SQL makes a table of
-    that name.
+    `read_pulsar('…')` reads topics. A topic's name is a table too, unless the SQL creates a table
+    with that name.
 
     Args:
         sql: One or several statements.
         catalog: The topics at the URL.
-        url: Where the topics are.
-        request: How they are read.
+        url: Location of the topics.
+        request: Options of the read.
 
     Raises:
         OptionError: DuckDB is not installed, or the SQL is wrong.
@@ -107,24 +108,26 @@ def run_sql(
 
 
 def bound_topics(sql: str, catalog: Catalog, url: str, request: TopicRequest) -> list[TopicDataset]:
-    """What a statement would read, each topic as often as it is named; no rows are read for it.
+    """Return the topics that a query would read, without reading rows.
+
+    A topic is returned as often as the query names it.
 
     Args:
-        sql: One statement that gives rows.
+        sql: One SELECT statement.
         catalog: The topics at the URL.
-        url: Where the topics are.
-        request: How they are read.
+        url: Location of the topics.
+        request: Options of the read.
 
     Raises:
-        OptionError: DuckDB is not installed, or the SQL is wrong, or another kind of statement.
+        OptionError: DuckDB is not installed, the SQL is wrong, or it is another kind of statement.
         PulsarOffloadError: A topic cannot be opened.
     """
-    bound: list[TopicDataset] = []
-    with _connect(sql, catalog, url, request, on_bind=bound.append) as connection:
-        # Views were bound as they were made.
-        bound.clear()
+    datasets: list[TopicDataset] = []
+    with _connect(sql, catalog, url, request, on_bind=datasets.append) as connection:
+        # Creating the views has bound their topics.
+        datasets.clear()
         _explain(connection, sql)
-    return bound
+    return datasets
 
 
 @contextmanager
@@ -136,16 +139,18 @@ def _connect(
     *,
     on_bind: Callable[[TopicDataset], None] | None = None,
 ) -> Iterator[DuckDBPyConnection]:
-    """A connection on which the SQL can be run; DuckDB's errors leave as ours."""
+    """Yield a connection on which the SQL can run. Translate DuckDB's errors to ours."""
     try:
         import duckdb  # noqa: PLC0415 - an optional engine
     except ModuleNotFoundError:
         message = f"SQL needs DuckDB: {install_command('cli', 'duckdb')}"
         raise OptionError(message) from None
     connection = duckdb.connect()
-    # The metadata is this bucket's, and holds for no other place that a statement names.
-    elsewhere = {n: each for n, each in request.catalog_options().items() if n in _ELSEWHERE}
-    options = request.reading_options() | elsewhere | {"catalog": catalog}
+    # The metadata describes this bucket only, not other locations in a statement.
+    shared_options = {
+        n: each for n, each in request.catalog_options().items() if n in _SHARED_OPTIONS
+    }
+    options = request.reading_options() | shared_options | {"catalog": catalog}
     register_duckdb(connection, url, on_bind=on_bind, **options)
     try:
         _create_views(duckdb, connection, sql, catalog)
@@ -157,28 +162,30 @@ def _connect(
 def _explain_error(
     duckdb: ModuleType, error: DuckDBError, sql: str, catalog: Catalog
 ) -> PulsarOffloadError:
-    """Our error for one that DuckDB raised for the SQL: where it is, and what may help."""
+    """Translate an error that DuckDB raised for the SQL, and add its location and hints."""
     text = str(error)
-    wrong = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
-    project_error = _to_project_error(text, catalog, OptionError if wrong else PulsarOffloadError)
-    _, _, place = text.partition("\n\n")
-    if place.startswith("LINE "):
-        project_error.add_note(place.rstrip())
+    is_wrong_sql = isinstance(error, duckdb.ProgrammingError | duckdb.DataError)
+    project_error = _to_project_error(
+        text, catalog, OptionError if is_wrong_sql else PulsarOffloadError
+    )
+    _, _, location = text.partition("\n\n")
+    if location.startswith("LINE "):
+        project_error.add_note(location.rstrip())
     topics = _named_topics(catalog)
-    # What stands in a string is a name already.
+    # A name in a string needs no quotes.
     words = {word for each in _UNQUOTED.findall(_STRING.sub("", sql)) for word in each.split("--")}
-    # What has dots may be meant as tenant, namespace and name.
+    # Words with dots may be meant as tenant, namespace and name.
     names = {word if _is_topic(topics, word) else word.replace(".", "/") for word in words}
     names = {name for name in names if not name.isidentifier() and _is_topic(topics, name)}
     quoted = [f'"{name}"' for name in sorted(names) if f'"{name}"' not in sql]
     if quoted:
         sign = "slashes" if any("/" in each for each in quoted) else "a hyphen"
         project_error.add_note(f"in SQL, a name with {sign} needs quotes: {', '.join(quoted)}")
-    missing = _name_in(text, _NO_COLUMN)
-    if missing in COLUMN_NAMES:
+    missing_name = _name_in(text, _NO_COLUMN)
+    if missing_name in COLUMN_NAMES:
         project_error.add_note(
-            f"{missing} is a column on request: give --columns '*,{missing}', or"
-            f" read_pulsar('…', columns := ['*', '{missing}'])"
+            f"{missing_name} is not a default column: give --columns '*,{missing_name}', or"
+            f" read_pulsar('…', columns := ['*', '{missing_name}'])"
         )
     return project_error
 
@@ -188,7 +195,7 @@ def _named_topics(catalog: Catalog) -> set[TopicName]:
 
 
 def _explain(connection: DuckDBPyConnection, sql: str) -> None:
-    """Bind SQL. DuckDB takes a function's variables for tables, so this one has few."""
+    """Bind SQL. DuckDB looks up tables among local variables, so this function has few."""
     kinds = [str(each.type).rpartition(".")[2] for each in connection.extract_statements(sql)]
     if kinds != ["SELECT"]:
         message = f"--sql must be one SELECT, not {', '.join(kinds) or 'no statement'}"
@@ -197,10 +204,10 @@ def _explain(connection: DuckDBPyConnection, sql: str) -> None:
 
 
 def _reader(connection: DuckDBPyConnection, sql: str) -> pa.RecordBatchReader:
-    """Run SQL. DuckDB takes a function's variables for tables, so this one has few."""
+    """Run SQL. DuckDB looks up tables among local variables, so this function has few."""
     relation = connection.sql(sql)
     if relation is None:
-        message = "there is no statement in the SQL"
+        message = "the SQL has no statement"
         raise OptionError(message)
     return pa.RecordBatchReader.from_stream(relation)
 
@@ -215,30 +222,31 @@ def _read(reader: pa.RecordBatchReader, catalog: Catalog) -> Iterator[pa.RecordB
 def _create_views(
     duckdb: ModuleType, connection: DuckDBPyConnection, sql: str, catalog: Catalog
 ) -> None:
-    """Make a view of each word of the SQL that names a topic, behind the tables that the SQL makes.
+    """Create a view for each word of the SQL that names a topic.
 
-    DuckDB lists the tables of a query only if it need not know their columns, as it must for USING.
-    If a column has the name of a topic, there is a view too many, which reads nothing. Names that
-    differ in case only become no views, for SQL would take one for the other.
+    DuckDB's list of a query's tables needs their columns for USING, so words are matched instead. A
+    column with the name of a topic thus creates a superfluous view, which reads nothing. The SQL's
+    own tables take precedence over the views. Names that differ only in case become no views, since
+    SQL ignores case.
     """
     connection.execute("CREATE SCHEMA pulsar")
     connection.execute("SET search_path = 'main,pulsar'")
     connection.execute("SET TimeZone = 'UTC'")
     topics = _named_topics(catalog)
-    named: dict[str, set[str]] = {}
+    topic_words: dict[str, set[str]] = {}
     for word in _words(duckdb, sql):
         if _is_topic(topics, word):
-            named.setdefault(word.lower(), set()).add(word)
-    for words in named.values():
+            topic_words.setdefault(word.lower(), set()).add(word)
+    for words in topic_words.values():
         if len(words) == 1:
             [word] = words
             text = word.replace("'", "''")
             _create_view(duckdb, connection, word, f"FROM read_pulsar('{text}')", catalog)
     statements = (each.query.replace(";", " ") for each in connection.extract_statements(sql))
     if any(each.upper().split() == _SHOW_TABLES for each in statements):
-        # The SQL names none of the others, so their rows are never asked for.
+        # The SQL does not name the other topics, so their views are never read.
         for name in sorted({_table_name(topic.base) for topic in catalog.topics()}):
-            if name.lower() not in named:
+            if name.lower() not in topic_words:
                 _create_view(duckdb, connection, name, "SELECT NULL", catalog)
 
 
@@ -247,17 +255,17 @@ def _create_view(
 ) -> None:
     quoted = name.replace('"', '""')
     with warnings.catch_warnings():
-        # The warning comes when a view is read.
+        # The warning is issued again when the view is read.
         warnings.simplefilter("ignore", UndecodedValuesWarning)
         try:
             connection.execute(f'CREATE VIEW IF NOT EXISTS pulsar."{quoted}" AS {rows}')
         except duckdb.Error as error:
-            # The user wrote no such statement, so its place helps nobody.
+            # The user did not write this statement, so leave out the location in it.
             raise _to_project_error(str(error), catalog, PulsarOffloadError) from None
 
 
 def _table_name(topic: TopicName) -> str:
-    """The shortest name by which SQL finds a topic."""
+    """Return the shortest name of a topic in SQL."""
     for name in (topic.local_name, f"{topic.full_namespace}/{topic.local_name}"):
         if _is_topic({topic}, name):
             return name
@@ -265,7 +273,7 @@ def _table_name(topic: TopicName) -> str:
 
 
 def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
-    """Everything in the SQL that can be the name of a table, without its quotes."""
+    """Yield all words of the SQL that may be table names, without quotes."""
     data = sql.encode(errors="replace")
     kinds = duckdb.token_type
     tokens = duckdb.tokenize(sql)
@@ -285,23 +293,23 @@ def _is_topic(topics: set[TopicName], word: str) -> bool:
 
 
 def _to_project_error(
-    text: str, catalog: Catalog, otherwise: type[PulsarOffloadError]
+    text: str, catalog: Catalog, default_class: type[PulsarOffloadError]
 ) -> PulsarOffloadError:
-    """Our error for one that DuckDB raised; if ours was its cause, only the text shows that."""
+    """Translate a DuckDB error. Only its text shows whether one of our errors caused it."""
     for name, message in reversed(_ERROR_NAME.findall(text)):
         kind = getattr(errors, name, None)
         if isinstance(kind, type) and issubclass(kind, PulsarOffloadError):
             return kind(message)
-    missing = _name_in(text, _NO_TABLE)
-    if missing:
-        return _no_table(missing, catalog)
-    return otherwise(_first_paragraph(text))
+    missing_name = _name_in(text, _NO_TABLE)
+    if missing_name:
+        return _no_table(missing_name, catalog)
+    return default_class(_first_paragraph(text))
 
 
-def _name_in(text: str, places: Sequence[tuple[str, str]]) -> str | None:
-    """Return the first name that stands in one of some places of an error's text."""
-    for before, after in places:
-        name, is_whole, _ = text.partition(before)[2].partition(after)
+def _name_in(text: str, affixes: Sequence[tuple[str, str]]) -> str | None:
+    """Return the name in an error's text, found by the texts before and after it."""
+    for prefix, suffix in affixes:
+        name, is_whole, _ = text.partition(prefix)[2].partition(suffix)
         if is_whole and name:
             return name
     return None
@@ -313,12 +321,12 @@ def _no_table(name: str, catalog: Catalog) -> PulsarOffloadError:
     except TopicNotFoundError as error:
         return error
     except OptionError as error:
-        # DuckDB would propose a table of its own.
+        # DuckDB's own error would suggest an unrelated table.
         return error
-    message = f"SQL takes {name} for a name that differs in case only: use read_pulsar('…')"
+    message = f"{name} differs from another topic only in case: use read_pulsar('…')"
     return OptionError(message)
 
 
 def _first_paragraph(text: str) -> str:
-    """DuckDB's message, without the part that shows the place in the SQL."""
+    """Return DuckDB's message without the excerpt of the SQL."""
     return " ".join(text.partition("\n\n")[0].split())

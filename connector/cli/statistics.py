@@ -11,7 +11,7 @@ from arrow_io.core.wording import agreeing, counted
 from connector.cli.app import ExitCode, command
 from connector.cli.options import AsJson, Place, Url, Verbose  # noqa: TC001 - typer reads annotations
 from connector.cli.output import say, shows_each_ledger
-from connector.cli.place import catalog_at, tell_place
+from connector.cli.place import catalog_at, note_empty_location
 from connector.display.text import size_text
 
 if TYPE_CHECKING:
@@ -22,38 +22,38 @@ if TYPE_CHECKING:
 def analyze(
     url: Url,
     topics: Annotated[
-        list[str] | None, typer.Argument(help="Names or globs; all topics if there are none.")
+        list[str] | None, typer.Argument(help="Names or globs. By default, all topics.")
     ] = None,
     *,
     statistics: Annotated[
-        str, typer.Option(metavar="FOLDER", help="Folder or URL to keep them in.")
+        str, typer.Option(metavar="FOLDER", help="Folder or URL for the statistics.")
     ],
     place: Place,
     verbose: Verbose = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read topics once, and keep what spares reading them again.
+    """Gather statistics of topics, which let later reads skip data.
 
-    That is where messages stand, their times and keys, about 1 MiB at a time: see the columns by
-    SELECT * FROM 'FOLDER/*.parquet'. What the folder knows already is not read again, so a run that
-    was stopped goes on where it was.
+    Statistics are the positions, times and keys of messages in zones of about 1 MiB. To see them,
+    run SELECT * FROM 'FOLDER/*.parquet'. Ledgers with statistics in the folder are not read again,
+    so a run that was stopped can be resumed.
 
-    Ends with 5 if something cannot be read; what stands around it is known all the same.
+    Exits with 5 if entries cannot be read; statistics of all others are stored.
     """
     catalog = catalog_at(url, place)
-    tell_place(catalog)
-    tells_each = shows_each_ledger(verbose=verbose)
+    note_empty_location(catalog)
+    prints_each = shows_each_ledger(verbose=verbose)
     unreadable = 0
 
-    def tell(each: Analyzed) -> None:
+    def print_ledger(each: Analyzed) -> None:
         nonlocal unreadable
         unreadable += bool(each.losses)
-        if tells_each:
+        if prints_each:
             say("analyzed", f"{each.topic}, ledger {each.ledger_id}: {size_text(each.bytes)}")
         for loss in each.losses:
             say("lost", loss)
 
-    results = catalog.analyze(statistics, topics or "*", progress=tell)
+    results = catalog.analyze(statistics, topics or "*", progress=print_ledger)
     size_bytes, zones = sum(each.bytes for each in results), sum(each.zones for each in results)
     if as_json:
         counts = {"ledgers": len(results), "bytes": size_bytes, "zones": zones}

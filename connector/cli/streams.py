@@ -1,7 +1,7 @@
-"""Standard output and standard error of the program, which may be closed, full, or have no reader.
+"""Standard output and error, which may be closed, full, or have no reader.
 
-Python's own streams raise an error that looks like any other; after `PYTHONUNBUFFERED=1`, as images
-of containers have it, they lose what does not fit into one write, without an error.
+Errors of Python's own streams look like any others. With `PYTHONUNBUFFERED=1`, as in container
+images, they silently lose data that does not fit into one write.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ CLOSED_PIPE: Final = 141
 
 
 class OutputError(Exception):
-    """Standard output takes nothing more.
+    """Raised if standard output cannot be written.
 
     Attributes:
-        error: What the system says.
+        error: The system's error.
     """
 
     def __init__(self, error: OSError) -> None:
@@ -35,10 +35,10 @@ class OutputError(Exception):
 
 
 class _Output(io.FileIO):
-    """Standard output: its errors are not those of another file or of a request."""
+    """Standard output, with an error class of its own."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some of the data; return how many bytes.
+        """Write some of the data and return the number of bytes.
 
         Raises:
             OutputError: Nothing can be written.
@@ -50,10 +50,10 @@ class _Output(io.FileIO):
 
 
 class _Notes(io.FileIO):
-    """Standard error: results count even if notes cannot be written."""
+    """Standard error, which ignores errors: results count even if notes cannot be written."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some of the data, or drop it; return how many bytes."""
+        """Write or drop the data, and return the number of bytes."""
         try:
             return super().write(data)
         except OSError:
@@ -62,13 +62,13 @@ class _Notes(io.FileIO):
 
 @contextmanager
 def open_streams() -> Iterator[None]:
-    """Write to streams whose errors end the process with one sentence and an exit code.
+    """Replace the standard streams; a write error ends the process with a message and a code.
 
     Raises:
-        SystemExit: Standard output cannot be written; with `CLOSED_PIPE` if its reader, such as
-            `head`, has ended, else with `FAILED`.
+        SystemExit: Standard output cannot be written. The code is `CLOSED_PIPE` if its reader, such
+            as `head`, has ended, and `FAILED` otherwise.
     """
-    before = sys.stdout, sys.stderr
+    old_streams = sys.stdout, sys.stderr
     try:
         sys.stdout, sys.stderr = _stream(_Output, sys.stdout), _stream(_Notes, sys.stderr)
         try:
@@ -76,7 +76,7 @@ def open_streams() -> Iterator[None]:
         finally:
             sys.stdout.flush()
     except OutputError as failure:
-        # What is left in the buffer has no reader.
+        # Discard the rest of the buffer, which has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if failure.error.errno == errno.EPIPE:
             sys.exit(CLOSED_PIPE)
@@ -84,13 +84,13 @@ def open_streams() -> Iterator[None]:
         sys.exit(FAILED)
     finally:
         sys.stderr.flush()
-        sys.stdout, sys.stderr = before
+        sys.stdout, sys.stderr = old_streams
 
 
 def _stream(kind: type[io.FileIO], replaced: TextIO | None) -> TextIO:
-    """A stream in place of Python's own, which is None if the process was started without it."""
+    """Return a replacement for a standard stream, which is None if it was closed at start."""
     if replaced is None:
-        # It can be opened, and refuses what is written.
+        # This can be opened, but refuses writes.
         descriptor, encoding, is_terminal = os.open(os.devnull, os.O_RDONLY), "utf-8", False
     else:
         descriptor, encoding, is_terminal = (
@@ -101,7 +101,7 @@ def _stream(kind: type[io.FileIO], replaced: TextIO | None) -> TextIO:
     return io.TextIOWrapper(
         io.BufferedWriter(kind(descriptor, "w", closefd=False)),
         encoding=encoding,
-        # What a topic holds can be any text, whatever the terminal's encoding is.
+        # A topic may contain any text, which the terminal's encoding may lack.
         errors="backslashreplace",
         line_buffering=is_terminal or kind is _Notes,
     )

@@ -1,4 +1,4 @@
-"""The command that makes a topic of files."""
+"""The command `write`, which writes the rows of files as a topic."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _Files = Annotated[
     typer.Argument(
         metavar="FILE…",
         help="Parquet files (.parquet), Arrow files (.arrow, .feather, .ipc) or streams (.arrows),"
-        " whose columns are named as head prints them; written one after the other.",
+        " with the column names that head prints. They are written in order.",
     ),
 ]
 
@@ -63,12 +63,12 @@ def write(
 ) -> None:
     """Write messages from files, as the offloaded ledgers of a topic.
 
-    One writer at a time may write to a bucket. If anything fails, what was written is deleted.
+    Let only one writer at a time write to a bucket. If the write fails, its objects are deleted.
     """
     _check_names(files)
     trace = RequestTrace()
     source = _Source(files)
-    started = time.monotonic()
+    start_s = time.monotonic()
     with progress(trace, status=source.progress_text):
         target = WriteTarget.from_name(url, topic, replace(request, trace=trace))
         result = write_to(target, source.rows())
@@ -84,12 +84,12 @@ def write(
         say(
             "wrote",
             f"{counted(result.message_count, 'message')} of {files_text} in {ledgers_text}, {size}"
-            f" of entries, {time.monotonic() - started:.2f} s",
+            f" of entries, {time.monotonic() - start_s:.2f} s",
         )
 
 
 class _Source:
-    """The rows of files, one after the other; each file may have columns of its own.
+    """The rows of files in order. Each file may have its own columns.
 
     Args:
         files: Parquet and Arrow files, and Arrow streams.
@@ -101,30 +101,30 @@ class _Source:
         self._row_count = 0
 
     def progress_text(self) -> str:
-        """How much of it was taken, in words."""
+        """Return the number of rows read so far, as text."""
         return (
             f"writing … {counted(self._row_count, 'message')}, file {self._file_number} of"
             f" {len(self._files)}"
         )
 
     def rows(self) -> Iterator[FileRows]:
-        """The rows of each file."""
+        """Yield the rows of each file."""
         for file in self._files:
             self._file_number += 1
             yield FileRows(str(file), self._batches(file))
 
     def _batches(self, file: Path) -> Iterator[pa.RecordBatch]:
-        """The rows of a file.
+        """Yield the rows of a file.
 
         Raises:
-            OptionError: There is no such file, or it is of another form than its name says.
+            OptionError: The file does not exist, or its content does not match its suffix.
         """
         try:
             for batch in _batches(file):
                 self._row_count += batch.num_rows
                 yield batch
         except (OSError, pa.ArrowException) as error:
-            message = f"it cannot be read: {error}"
+            message = f"the file cannot be read: {error}"
             raise OptionError(message) from None
 
 
@@ -144,15 +144,15 @@ def _batches(file: Path) -> Iterator[pa.RecordBatch]:
 def _check_names(files: Iterable[Path]) -> None:
     for file in files:
         if file.suffix.lower() not in _SUFFIXES:
-            message = f"the name of {file} does not end with one of {', '.join(_SUFFIXES)}"
+            message = f"the name of {file} must end with one of {', '.join(_SUFFIXES)}"
             raise OptionError(message)
         if not file.is_file():
-            message = f"there is no file {file}"
+            message = f"the file {file} does not exist"
             raise OptionError(message)
 
 
 def _partitions(ledgers: pa.Table) -> pa.Table:
-    """A row for each topic or partition instead of one for each ledger."""
+    """Return one row per topic or partition from the rows of its ledgers."""
     return (
         ledgers.group_by("topic", use_threads=False)
         .aggregate([([], "count_all"), ("entries", "sum"), ("bytes", "sum")])

@@ -461,7 +461,7 @@ def test_two_forms_are_refused() -> None:
     """--json is one of them."""
     error = run("topics", URL, "--json", "--format", "csv", ends=USAGE).stderr
 
-    assert error == "error: --json is --format jsonl: leave it out, or --format csv\n"
+    assert error == "error: --json means --format jsonl: leave out --json or --format csv\n"
     assert run("topics", URL, "--json", "--format", "jsonl").stdout
 
 

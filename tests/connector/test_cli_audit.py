@@ -94,7 +94,7 @@ def test_audit_without_metadata_says_so(bucket: OwnedBucket) -> None:
     result = run("audit", str(bucket.objects))
 
     assert result.stdout == NOTHING
-    assert result.stderr == "note: no metadata: what the topics should have is not known\n"
+    assert result.stderr == "note: no metadata of the topics: missing ledgers cannot be found\n"
 
 
 def test_what_tells_no_cluster_is_deletable_only_if_there_is_one(bucket: OwnedBucket) -> None:
@@ -129,8 +129,8 @@ def test_audit_with_a_snapshot_looks_at_the_bucket(bucket: OwnedBucket, tmp_path
     taken = bucket.catalog(metadata=snapshot).listed_at
     for each in (sound, found):
         assert each.stderr == (
-            f"note: the metadata is a snapshot of {taken:%F %T} UTC: ledgers that came since are"
-            " not in it\n"
+            f"note: the metadata is a catalog snapshot of {taken:%F %T} UTC, which lacks newer"
+            " ledgers\n"
         )
     assert sound.stdout == NOTHING
 
@@ -144,7 +144,9 @@ def test_snapshot_without_metadata_is_none(bucket: OwnedBucket, tmp_path: Path) 
     found = run("audit", *arguments(bucket, snapshot), "--json", ends=FOUND)
 
     assert [json.loads(line)["kind"] for line in found.stdout.splitlines()] == ["foreign"]
-    assert found.stderr.endswith("\nnote: no metadata: what the topics should have is not known\n")
+    assert found.stderr.endswith(
+        "\nnote: no metadata of the topics: missing ledgers cannot be found\n"
+    )
 
 
 # The deletion lag
@@ -169,8 +171,8 @@ def test_copies_of_which_nothing_is_told(bucket: OwnedBucket, tmp_path: Path) ->
 
     assert asked.stdout == not_asked.stdout == NOTHING
     told = (
-        f"note: of {LEDGERS} offloaded ledgers the metadata does not say whether BookKeeper still"
-        " has a copy, or when the offload was\n"
+        f"note: the metadata of {LEDGERS} offloaded ledgers does not record whether BookKeeper"
+        " still has a copy, or the time of the offload\n"
     )
     assert asked.stderr.replace(not_asked.stderr, "") == told
     assert told not in not_asked.stderr
@@ -224,7 +226,7 @@ def test_verification_keeps_statistics(bucket: OwnedBucket, tmp_path: Path) -> N
     told = run("analyze", *arguments(bucket)[:3], "--statistics", folder).stdout
     assert told.startswith("analyzed 0 ledgers")
     refused = run("audit", *arguments(bucket), "--statistics", folder, ends=USAGE)
-    assert "--statistics is for --verify" in refused.stderr
+    assert "--statistics requires --verify" in refused.stderr
 
 
 def test_journal_is_opened_before_anything_is_read(tmp_path: Path) -> None:
@@ -241,7 +243,7 @@ def test_journal_is_opened_before_anything_is_read(tmp_path: Path) -> None:
         assert said in result.stderr
         assert result.stderr.startswith("error: ")
     run("audit", nowhere, "--verify", "--journal", str(tmp_path / "journal"), ends=STORAGE)
-    assert "for --verify" in run("audit", nowhere, "--journal", str(bad), ends=USAGE).stderr
+    assert "requires --verify" in run("audit", nowhere, "--journal", str(bad), ends=USAGE).stderr
     assert bad.read_text() == "my only copy of something"
 
 
@@ -317,7 +319,7 @@ def test_clean_names_the_option_for_a_bucket_of_one_cluster(
     result = run("clean", *given)
 
     assert "the topic may be another cluster's" in result.stderr
-    note = "note: if this cluster alone uses the bucket, --one-cluster says so\n"
+    note = "note: if only this cluster uses the bucket, give --one-cluster to delete these too\n"
     assert result.stderr.endswith(note)
     assert note not in run("clean", *given, "--one-cluster").stderr
 
@@ -350,7 +352,7 @@ def test_help_tells_what_metadata_costs() -> None:
     shown = " ".join(run("audit", "--help").stdout.split())
 
     assert "brokers load the topics" in shown
-    assert "for how many ledgers the metadata leaves that open" in shown
+    assert "counts ledgers whose metadata does not tell" in shown
 
 
 # Rights
@@ -400,7 +402,7 @@ def test_without_the_right_to_list_uploads(
     ]
 
     for result in results:
-        assert result.stderr.startswith("note: unfinished uploads were not looked for: ")
+        assert result.stderr.startswith("note: unfinished uploads could not be listed: ")
         assert result.stderr.count("\n") == 1
         assert SECRET_KEY not in result.stderr
     assert results[0].stdout == NOTHING

@@ -99,7 +99,7 @@ def test_a_dry_run_says_what_it_will_cost(tmp_path: Path) -> None:
     target = tmp_path / "t"
     arguments = ("copy", URL, "multi-ledger", str(target), "--dry-run", "--value", "raw")
     result = run(*arguments)
-    assert "note: the prices are an example" in result.stderr
+    assert "note: these are example prices" in result.stderr
     [line] = lines_of(*arguments)
     assert line.pop("bytes") > 0
     assert line == table_row(target, tasks=1, ledgers=6, requests=9, commits=1, money=line["money"])

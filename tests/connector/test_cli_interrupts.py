@@ -133,8 +133,8 @@ def test_command_that_waits_for_data_ends(arguments: list[str]) -> None:
 
 
 _NOTE = (
-    "note: stopping: what is half written is deleted first; a second Ctrl-C or SIGTERM ends at once"
-    " and leaves it\n"
+    "note: stopping after half-written objects are deleted; a second Ctrl-C or SIGTERM stops at"
+    " once and leaves them\n"
 )
 _START = "import signal, sys; from connector.cli import interrupts; interrupts.end_at_interrupts()"
 

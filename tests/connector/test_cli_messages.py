@@ -162,7 +162,7 @@ def test_get_tells_what_is_not_there_and_what_is_no_id() -> None:
         (("soon",), "'soon' is not the id of a message"),
         (("-1:-1",), "No such option"),
         (("--property", "n"), "--property must be NAME=VALUE, not 'n'"),
-        ((), "give message ids, --key or --property"),
+        ((), "give at least one message id, --key or --property"),
     ):
         assert said in run("get", URL, "json-orders", *asked, ends=USAGE).stderr
 
@@ -229,4 +229,4 @@ def test_tail_waits_for_a_topic_that_is_not_there_yet(monkeypatch: pytest.Monkey
 def test_tail_follows_without_an_end_and_all_messages(option: tuple[str, str]) -> None:
     """What comes would not be what is asked for, or nothing would come, without a word."""
     result = run("tail", "memory://nowhere", TOPIC, "--follow", *option, ends=USAGE)
-    assert "leave --end and --view out" in " ".join(result.stderr.split())
+    assert "leave out --end and --view" in " ".join(result.stderr.split())

@@ -102,7 +102,7 @@ def test_cost_as_a_table(tmp_path: Path) -> None:
 
 def test_cost_says_that_prices_are_an_example() -> None:
     """Without a table, a note tells the day of the example's prices."""
-    assert "example of 2025-11-01" in run("cost", URL, "multi-ledger").stderr
+    assert "example prices of 2025-11-01" in run("cost", URL, "multi-ledger").stderr
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ def test_cost_of_a_query_is_what_it_takes() -> None:
         (["--sql", "CHOOSE 1"], USAGE, "Parser Error"),
         (["--sql", "FROM read_pulsar('multi-ledge')"], NOT_FOUND, "did you mean"),
         (["multi-ledge"], NOT_FOUND, "did you mean"),
-        (["--sql", "SELECT 1", "--where", "x = 1"], USAGE, "--where is for a topic"),
+        (["--sql", "SELECT 1", "--where", "x = 1"], USAGE, "--where is only for a topic"),
         (["multi-ledger", "--where", "x = 1"], USAGE, "there is no column x"),
         (["multi-ledger", "--metadata-option", "token"], USAGE, "--metadata-option must be"),
         (["multi-ledger", "--bucket", "a=b"], USAGE, "without --metadata"),
@@ -302,7 +302,7 @@ def test_policy_tells_which_defaults_it_takes() -> None:
     given = run(*arguments, *LAG, *KEEP)
 
     assert result.stderr == (
-        "note: not given, so the broker's defaults hold:"
+        "note: broker defaults of missing settings:"
         " managedLedgerOffloadDeletionLagMs=14400000, defaultRetentionSizeInMB=0\n"
     )
     assert "now: trim 6 ledgers" in result.stdout
@@ -348,7 +348,7 @@ def test_policy_without_metadata_knows_what_is_offloaded() -> None:
         (["multi-ledger", "--conf", "no/such/file"], USAGE, "no/such/file cannot be read: No such"),
         (["multi-ledger", *LAG, "--at", "soon"], USAGE, "'soon'"),
         (["multi-ledger", *LAG, "--consumed-to", "last"], USAGE, "'last'"),
-        (["multi-*", *LAG, "--consumed-to", "1:1"], USAGE, "in one topic or partition, and 2 are"),
+        (["multi-*", *LAG, "--consumed-to", "1:1"], USAGE, "one topic or partition, but 2 are"),
         (
             ["multi-ledger", *LAG, "--metadata", METADATA, "--consumed-to", "1:1"],
             USAGE,
@@ -376,4 +376,4 @@ def test_policy_reads_no_endless_conf(tmp_path: Path) -> None:
     conf = tmp_path / "broker.conf"
     conf.write_bytes(b"#" * (1 << 21))
 
-    assert "longer than" in run("policy", URL, "x", "--conf", str(conf), ends=USAGE).stderr
+    assert "too long for" in run("policy", URL, "x", "--conf", str(conf), ends=USAGE).stderr

@@ -140,7 +140,7 @@ def test_sql_comes_from_a_file_or_from_standard_input(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "said"),
     [
-        (None, "no SQL in .*: No such file"),
+        (None, "cannot read SQL from .*: No such file"),
         (b"SELECT '\xff'", "is not UTF-8 at byte 8"),
         (b"-" * ((1 << 20) + 1), "is longer than 1048576 bytes"),
     ],
@@ -160,7 +160,7 @@ def test_files_without_sql_are_refused(content: bytes | None, said: str, tmp_pat
 @pytest.mark.parametrize("arguments", [[], ["SELECT 1", "-f", "query.sql"]])
 def test_sql_is_given_once(arguments: list[str]) -> None:
     """Neither none nor two."""
-    assert "give the SQL or --file" in run("query", URL, *arguments, ends=USAGE).stderr
+    assert "give either SQL or --file" in run("query", URL, *arguments, ends=USAGE).stderr
 
 
 @pytest.mark.parametrize(
@@ -232,7 +232,7 @@ def test_column_on_request_is_explained() -> None:
     error = run("query", URL, 'SELECT __topic__ FROM "json-orders"', ends=USAGE).stderr
 
     hint = "give --columns '*,__topic__', or read_pulsar('…', columns := ['*', '__topic__'])"
-    assert error.endswith(f"__topic__ is a column on request: {hint}\n")
+    assert error.endswith(f"__topic__ is not a default column: {hint}\n")
     sql = 'SELECT DISTINCT __topic__ FROM "json-orders"'
     [row] = lines_of("query", URL, sql, "--columns", "*,__topic__")
     assert row == {"__topic__": "persistent://public/default/json-orders"}

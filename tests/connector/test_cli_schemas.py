@@ -77,10 +77,10 @@ def test_keys_and_values_are_shown_both() -> None:
 
 def test_what_has_no_schema_is_told(tmp_path: Path) -> None:
     """Without metadata there is none; a file in place of the folder is told, too."""
-    assert "no schema of bool is known" in run("schema", "show", URL, "bool", ends=USAGE).stderr
+    assert "the schema of bool is unknown" in run("schema", "show", URL, "bool", ends=USAGE).stderr
     (tmp_path / "file").write_bytes(b"")
     given = ("bool", "--metadata", METADATA, "--to", str(tmp_path / "file"))
-    assert "no files can be written" in run("schema", "export", URL, *given, ends=USAGE).stderr
+    assert "files cannot be written" in run("schema", "export", URL, *given, ends=USAGE).stderr
 
 
 def test_protobuf_is_written_as_text_too(tmp_path: Path) -> None:

@@ -190,5 +190,5 @@ def test_closed_input_is_one_sentence() -> None:
 
     assert (ended.returncode, ended.stderr) == (
         USAGE,
-        "error: no SQL in standard input: it is closed\n",
+        "error: cannot read SQL from standard input: it is closed\n",
     )

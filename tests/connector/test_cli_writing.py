@@ -236,7 +236,7 @@ def test_the_help_says_what_a_cluster_asks_for() -> None:
     text = " ".join(run("write", "--help").stdout.split())
 
     assert "free in the cluster's BookKeeper, and below the id of its next ledger" in text
-    assert "One writer at a time" in text
+    assert "only one writer at a time" in text
     assert "encoded" in text.partition("--schema SOURCE")[2].partition("--schema-version")[0]
 
 
@@ -255,8 +255,8 @@ def test_the_example_of_the_help_runs(
 @pytest.mark.parametrize(
     ("name", "content", "reason"),
     [
-        ("orders.csv", b"a,b", "does not end with"),
-        ("absent.parquet", None, "no file"),
+        ("orders.csv", b"a,b", "must end with"),
+        ("absent.parquet", None, "does not exist"),
         ("broken.parquet", b"no Parquet", "cannot be read"),
         ("broken.arrow", b"", "cannot be read"),
     ],

@@ -452,4 +452,4 @@ def test_command_tells_what_is_wrong(tmp_path: Path) -> None:
     run("report", URL, ends=USAGE)
 
     assert "no offloaded topic" in missing.stderr
-    assert f"no page can be written to {output}" in refused.stderr
+    assert f"the report cannot be written to {output}" in refused.stderr
