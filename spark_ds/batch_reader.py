@@ -1,4 +1,4 @@
-"""A batch read in Spark: planned on the driver, executed on executors, as Arrow record batches."""
+"""Batch reads in Spark: planned on the driver, executed on executors as Arrow record batches."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.scan.execution import execute
 from connector.scan.topic_read import task_of
 from spark_ds.column_types import spark_schema
-from spark_ds.sentence_first import sentence_first
+from spark_ds.tracebacks import hide_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -30,35 +30,35 @@ _LOG: Final = logging.getLogger(__name__)
 _MIN_TASK_BYTES: Final = 16 << 20
 _MAX_TASK_BYTES: Final = 128 << 20
 _TARGET_TASKS: Final = 64
-"""Spark does not say to a source how many cores it has; so many keep a middling cluster busy."""
+"""Number of tasks to aim for. Spark does not tell a source the number of cores, and this many
+keep a medium-sized cluster busy."""
 
 
 def default_task_bytes(scan_bytes: int) -> int:
-    """How many bytes of data objects a Spark task should read, by how many there are in all.
+    """Return how many bytes of data objects a Spark task should read, for a scan of this size.
 
-    A task costs about 30 ms whatever it reads, and 16 MiB take several times as long to decode; of
-    more than 128 MiB, one that fails is dear to repeat.
+    A task costs about 30 ms regardless of its size, and 16 MiB take several times as long to
+    decode. A failed task of more than 128 MiB is expensive to repeat.
     """
     return min(max(scan_bytes // _TARGET_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
 
 
 class TopicBatchReader(DataSourceReader):
-    """Reads a scan of topics.
+    """A reader of a scan of topics.
 
-    Has no `pushFilters`: in Spark 4.1 to 4.3 a scan that was planned with a filter is used again
-    for the next query of the same data frame, which then lacks rows. What a frame has by the option
-    `where` it has in all queries.
+    It has no `pushFilters`: Spark 4.1 to 4.3 reuses a scan that was planned with a filter for the
+    next query of the same data frame, which then lacks rows. The condition of the option `where`
+    applies to all queries of a frame.
 
-    What a task had to leave out (open transactions, incomplete chunked messages, damage that was
-    passed over) is logged at level WARNING, with the place of each loss: the executor's standard
-    error shows it, and `spark.tvf.python_worker_logs()` where
-    `spark.sql.pyspark.worker.logging.enabled` is set.
+    Losses of a task (open transactions, incomplete chunked messages, damage that was skipped) are
+    logged at level WARNING with their locations. The log goes to the executor's standard error, and
+    to `spark.tvf.python_worker_logs()` if `spark.sql.pyspark.worker.logging.enabled` is set.
 
     Args:
-        scan: What to read.
-        unsound: What was lost already when the topics were opened.
-        task_bytes: How many bytes of data objects a task should read, about; None to choose by the
-            size of the scan.
+        scan: The scan.
+        unsound: Losses found when the topics were opened.
+        task_bytes: Bytes of data objects that a task should read, approximately. None chooses by
+            the size of the scan.
     """
 
     def __init__(self, scan: Scan, unsound: ReadMetrics, task_bytes: int | None = None) -> None:
@@ -68,14 +68,14 @@ class TopicBatchReader(DataSourceReader):
         self._pruning = scan.pruning()
         if task_bytes is None:
             task_bytes = default_task_bytes(sum(read.data_bytes for read in self._reads))
-        self._partitions = list(partitions_of(self._reads, task_bytes))
+        self._partitions = list(plan_partitions(self._reads, task_bytes))
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as one that can only read: Spark sends the reader along with each task."""
+        """Pickle only what `read` needs: Spark sends the reader with each task."""
         return _new_task_reader, (type(self), self._reads, self._cluster)
 
     def partitions(self) -> Sequence[InputPartition]:
-        """One or more tasks each, in order; many small topics make one partition."""
+        """Return partitions of one or more tasks each, in order. Many small topics share one."""
         log_metrics("the bucket", self._unsound)
         for sentence in self._pruning.lines():
             level = logging.WARNING if sentence in self._pruning.problems else logging.INFO
@@ -83,17 +83,17 @@ class TopicBatchReader(DataSourceReader):
         return self._partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition; called on executors.
+        """Yield the rows of a partition. Called on executors.
 
         Args:
-            partition: One of `partitions`; or one without a value, which Spark makes up if there
-                is none.
+            partition: One of `partitions`, or one without a value, which Spark creates if there are
+                none.
 
         Raises:
-            PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
+            PulsarOffloadError: Data cannot be read or decoded. With salvage, damage is logged.
         """
         parts: tuple[_NumberedTask, ...] = partition.value or ()
-        with sentence_first():
+        with hide_traceback():
             for number, handle in parts:
                 task = task_of([self._reads[number]], handle)
                 options = task.read.options
@@ -114,19 +114,19 @@ def _new_task_reader(
     return reader
 
 
-def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[InputPartition]:
-    """The tasks of all topics: each as the number of its read, and its handle.
+def plan_partitions(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[InputPartition]:
+    """Split the reads into partitions. Each task is a pair of its read's number and its handle.
 
     Args:
-        reads: What is read of each topic.
-        task_bytes: How many bytes of data objects a partition should read, about.
+        reads: The reads of the topics.
+        task_bytes: Bytes of data objects that a partition should read, approximately.
     """
     parts: list[_NumberedTask] = []
     size_bytes = 0
     for number, read in enumerate(reads):
         for task in read.tasks(task_bytes):
             data_bytes = task.data_bytes
-            # What brokers have may be much, and nobody knows how much.
+            # The size of data that only brokers have is unknown, and may be large.
             is_unknown = not read.ledgers[-1].stored_bytes
             if parts and (is_unknown or size_bytes + data_bytes > task_bytes):
                 yield InputPartition(tuple(parts))
@@ -138,11 +138,11 @@ def partitions_of(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[Input
 
 
 def log_metrics(source: str, metrics: ReadMetrics) -> None:
-    """Log what a read met besides its rows.
+    """Log the notices and losses of a read.
 
     Args:
-        source: What was read.
-        metrics: What was met.
+        source: Name of the topic or bucket.
+        metrics: Metrics of the read.
     """
     for sentence in (*metrics.notices(), *metrics.waiting(), *metrics.losses):
         _LOG.warning("pulsar_offload: %s: %s", source, sentence)

@@ -1,10 +1,10 @@
-"""Arrow types as topics have them → Arrow types as Spark reads them.
+"""Arrow types of a topic's columns, converted to types that Spark can read.
 
-Spark 4.1 to 4.3 takes each type of the tables in `arrow_io.columns` but one. It has a type `TIME`,
-which is switched off (`spark.sql.timeType.enabled`): such a column can be collected, but a frame
-that has one can be neither counted nor grouped nor written. So a time of day is a `bigint` in
-Spark, inside structs, arrays and maps too: microseconds since midnight. If `TIME` is switched on,
-`time_from_micros` makes one of it.
+Spark 4.1 to 4.3 reads each type of the tables in `arrow_io.columns` except times of day. Its type
+`TIME` is switched off (`spark.sql.timeType.enabled`): such a column can be collected, but a frame
+with one can be neither counted, grouped nor written. So a time of day is a `bigint` in Spark, also
+inside structs, arrays and maps: microseconds since midnight. If `TIME` is switched on,
+`time_from_micros` converts it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import pyarrow as pa
 
 
 def spark_schema(schema: pa.Schema) -> pa.Schema:
-    """The schema that record batches have to be cast to for Spark."""
+    """Return the schema to which record batches must be cast for Spark."""
     return pa.schema([field.with_type(_spark_type(field.type)) for field in schema])
 
 

@@ -1,4 +1,4 @@
-"""The source `pulsar_offload` on the driver: options and a schema in, a planned read out."""
+"""The data source `pulsar_offload` on the driver: reads and writes planned from Spark's options."""
 
 from __future__ import annotations
 
@@ -32,7 +32,6 @@ from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.column_types import spark_schema
 from spark_ds.listing_reader import ListingReader
 from spark_ds.options import READING_HELP, SourceOptions, hide_secrets
-from spark_ds.sentence_first import sentence_first
 from spark_ds.spark_version import is_spark_since
 from spark_ds.stream_source import (
     DEFAULT_BATCH_BYTES,
@@ -40,6 +39,7 @@ from spark_ds.stream_source import (
     RefusedStream,
     StreamSource,
 )
+from spark_ds.tracebacks import hide_traceback
 from spark_ds.write_options import WRITING_HELP, SinkOptions
 from spark_ds.writer import TopicBatchWriter, TopicStreamWriter, refuse_overwrite
 
@@ -55,45 +55,46 @@ if TYPE_CHECKING:
 
 
 class PulsarOffloadDataSource(DataSource):
-    """Topics that were offloaded to a bucket: batches and streams, read and written.
+    """Offloaded topics in a bucket, to read and write as batches and streams.
 
-    For a batch read the ledgers are looked up when the data frame is made (`load()`, `CREATE
-    TEMPORARY VIEW`) and kept with it, as Spark keeps the files of a Parquet data frame: what is
-    offloaded later is seen by a new one. A stream looks at the bucket again for each batch.
+    A batch read looks up the ledgers when the data frame is created (`load()`, `CREATE TEMPORARY
+    VIEW`), as Spark lists the files of a Parquet data frame. To see ledgers that are offloaded
+    later, create a new frame. A stream looks at the bucket again for each batch.
 
-    Columns: `.schema("…")` or the option `columns` says which, on-request ones included; otherwise
-    the default ones. Spark tells a source in Python nothing of what a query needs, so all of
-    them are decoded, even for `count()`: name few. Filters are applied by Spark.
+    Columns: `.schema("…")` or the option `columns` chooses them, including those on request.
+    Otherwise the frame has the default columns. Spark does not tell a Python source which columns a
+    query needs, so all columns of the frame are decoded, even for `count()`. Choose only those that
+    you need. Spark applies filters itself.
 
-    Rows: the option `where` is a condition (`connector.filters.where`) that the source applies
-    itself. It then decodes other columns only for the rows that match, and with `statistics` reads
-    only what may have such rows. Spark's own filters spare nothing.
+    Rows: the source applies the condition of the option `where` (`connector.filters.where`). It
+    decodes other columns only for matching rows, and with `statistics` skips data without such
+    rows. Spark's own filters save no reading.
 
     Values: with the option `schema`, which is not Spark's `.schema("…")`, they become typed columns
-    (`arrow_io.columns`); executors get what they need of it inside their tasks. A time of day is a
+    (`arrow_io.columns`). Tasks contain what executors need of the schema. A time of day is a
     `bigint`, microseconds since midnight, because Spark's `TIME` is switched off by default.
 
-    A stream has no end, and begins at the earliest message unless told otherwise. `startingTime`
-    leaves out what was published before, in all its batches; other starts matter to a new query
-    only, as Spark goes on from its checkpoint.
+    Streams: a stream has no end, and starts at the earliest message by default. `startingTime`
+    excludes earlier messages from all its batches. Other starts only affect a new query, since
+    Spark resumes from its checkpoint.
 
     Names of options are compared without case and underscores.
 
-    Secrets: nothing shows the options of a query, neither its plan nor Spark's web pages, logs and
-    errors. But where a view is made (`CREATE VIEW`, `createOrReplaceTempView`), the SQL page and
-    the event log show the options of the frames in it, except for those that Spark masks: by
-    default, where the name or the value has `secret`, `password`, `token` or `url` in it. So give
-    credentials as `secret.<name>`, such as `secret.key`, or set
-    `spark.sql.redaction.options.regex`. `decryption_keys` therefore takes no PEM text, which
-    `secret.decryption_keys` does; executors get the keys inside their tasks. The text of a SQL
-    statement is also repeated by Spark, in syntax errors and debug logs.
+    Secrets: the plan of a query, Spark's web pages, logs and errors never show its options. But if
+    a view is created (`CREATE VIEW`, `createOrReplaceTempView`), the SQL page and the event log
+    show the options of its frames, except those that Spark masks. By default, it masks options
+    whose name or value contains `secret`, `password`, `token` or `url`. So pass credentials as
+    `secret.<name>`, such as `secret.key`, or set `spark.sql.redaction.options.regex`. For this
+    reason, only `secret.decryption_keys` accepts PEM text, and `decryption_keys` does not; tasks
+    contain the keys. Spark also repeats the text of a SQL statement in syntax errors and debug
+    logs.
 
-    Requirements: this package, on driver and executors. Spark's JVM starts with the module
-    `jdk.incubator.vector`; a Java runtime that was made by `jlink` must have been given it
-    (`--add-modules …,jdk.incubator.vector`), or it stops with "Module jdk.incubator.vector not
-    found" before anything is read.
+    Requirements: this package on driver and executors. Spark's JVM starts with the module
+    `jdk.incubator.vector`. A Java runtime made by `jlink` must include it (`--add-modules
+    …,jdk.incubator.vector`). Otherwise it stops with "Module jdk.incubator.vector not found" before
+    anything is read.
 
-    Writing: with `mode("append")` or `writeStream`.
+    Writing: use `mode("append")` or `writeStream`.
 
     Example:
         >>> frame = (
@@ -110,36 +111,36 @@ class PulsarOffloadDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name that `format` takes."""
+        """Return the name for `format`."""
         return "pulsar_offload"
 
     def schema(self) -> StructType:
-        """The columns given unless the user names them by a schema.
+        """Return the columns of a frame without a user-defined schema.
 
         Raises:
             PulsarOffloadError: The topics cannot be opened; see `open_topic`.
         """
-        with sentence_first():
+        with hide_traceback():
             if self._options.table in TABLES:
                 return from_arrow_schema(self._listing.schema)
             try:
                 dataset = self._dataset
             except MissingObjectError:
-                # A stream ends before what is missing; a batch read is told when it is planned.
+                # A stream ends before a missing object, and planning a batch read raises for it.
                 dataset = _open(self._options, on_corruption="salvage")
             return from_arrow_schema(spark_schema(dataset.schema))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch read.
+        """Return a batch reader.
 
         Args:
-            schema: The columns to give, of `schema()` or of the user.
+            schema: The columns to read, from `schema()` or the user.
 
         Raises:
-            OptionError: It has a column that the topics do not have, or have with another type.
+            OptionError: The schema has a column that the topics lack or that has another type.
             PulsarOffloadError: The topics cannot be opened; see `open_topic`.
         """
-        with sentence_first():
+        with hide_traceback():
             if self._options.table in TABLES:
                 return ListingReader(_select_columns(self._listing, schema))
             self._refuse_options_of_streams()
@@ -150,10 +151,10 @@ class PulsarOffloadDataSource(DataSource):
             )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """A stream. What is wrong with it is told as it starts: Spark would hide an error here.
+        """Return a stream reader. Errors are raised at its start, since Spark would hide them here.
 
         Args:
-            schema: As in `reader`.
+            schema: See `reader`.
         """
         if not is_spark_since(STREAMS_SINCE):
             return RefusedStream()
@@ -167,10 +168,10 @@ class PulsarOffloadDataSource(DataSource):
             message = f"the table {options.table} cannot be read as a stream: use spark.read"
             raise OptionError(message)
         if options.request.end is not None:
-            message = "a stream has no end: use spark.read for a part of a topic"
+            message = "a stream cannot have an end: use spark.read to read a part of a topic"
             raise OptionError(message)
         if options.request.live is not None:
-            message = "a stream reads what is offloaded: option live is for spark.read"
+            message = "a stream reads only offloaded ledgers: use option live with spark.read"
             raise OptionError(message)
         start = Bounds.parse(options.request.start, None)
         catalog = _catalog(options)
@@ -195,24 +196,24 @@ class PulsarOffloadDataSource(DataSource):
     def _refuse_options_of_streams(self) -> None:
         options = self._options
         if options.offsets is not None:
-            message = "startingOffsets must be earliest, or one message id, unless for readStream"
+            message = "for spark.read, startingOffsets must be earliest or one message id"
             raise OptionError(message)
         if (options.max_bytes, options.max_ledgers) != (None, None):
-            message = "maxBytesPerTrigger and maxLedgersPerTrigger are for readStream"
+            message = "maxBytesPerTrigger and maxLedgersPerTrigger are only for readStream"
             raise OptionError(message)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
-        """A batch write; the write begins here, on the driver.
+        """Begin a batch write, and return its writer.
 
         Args:
             schema: The columns of the frame.
-            overwrite: Whether it is to replace what is there.
+            overwrite: Whether to replace the topic, which is not allowed.
 
         Raises:
-            OptionError: It is; or a column is not usable.
+            OptionError: `overwrite` is True, or a column is not usable.
             PulsarOffloadError: The topic cannot be written to; see `write_messages`.
         """
-        with sentence_first():
+        with hide_traceback():
             refuse_overwrite(overwrite=overwrite)
             return TopicBatchWriter(SinkOptions.parse(self.options), schema)
 
@@ -221,8 +222,8 @@ class PulsarOffloadDataSource(DataSource):
         schema: StructType,
         overwrite: bool,  # noqa: FBT001
     ) -> DataSourceStreamWriter:
-        """What begins a batch of a stream, or ends one; as `writer`."""
-        with sentence_first():
+        """Return an object that begins or commits a batch of a stream. See `writer`."""
+        with hide_traceback():
             refuse_overwrite(overwrite=overwrite)
             return TopicStreamWriter(
                 SinkOptions.parse(self.options), schema, is_resuming=self._was_sent
@@ -231,7 +232,7 @@ class PulsarOffloadDataSource(DataSource):
     _was_sent = False
 
     def __getstate__(self) -> dict[str, object]:
-        """Pickled as one that was sent: to end a batch, Spark sends the source to a new process."""
+        """Mark the copy as pickled: to commit a batch, Spark sends the source to a new process."""
         return {**self.__dict__, "_was_sent": True}
 
     @cached_property
@@ -251,17 +252,20 @@ class PulsarOffloadDataSource(DataSource):
     def _check(self, schema: StructType, dataset: TopicDataset) -> None:
         if self._options.request.columns is not None and dataset.schema.names != schema.names:
             message = (
-                f"the schema has columns {', '.join(schema.names)}, the option columns says"
-                f" {', '.join(dataset.schema.names)}: give one of them"
+                f"the schema has the columns {', '.join(schema.names)}, but the option columns has"
+                f" {', '.join(dataset.schema.names)}: leave one of them out"
             )
             raise OptionError(message)
-        # The schema's names first, for an error that lists what there is.
-        named = dataset.scan.select(schema.names).options.projection.schema
-        available = from_arrow_schema(spark_schema(named))
-        for field, own in zip(schema, available, strict=True):
-            if field.dataType != own.dataType:
-                type_, own_type = field.dataType.simpleString(), own.dataType.simpleString()
-                message = f"column {field.name} is of type {own_type}, not {type_}"
+        # Select by name first: its error lists the available columns.
+        projection_schema = dataset.scan.select(schema.names).options.projection.schema
+        available = from_arrow_schema(spark_schema(projection_schema))
+        for field, available_field in zip(schema, available, strict=True):
+            if field.dataType != available_field.dataType:
+                type_, available_type = (
+                    field.dataType.simpleString(),
+                    available_field.dataType.simpleString(),
+                )
+                message = f"column {field.name} is of type {available_type}, not {type_}"
                 raise OptionError(message)
             if not field.nullable:
                 message = f"column {field.name} cannot be NOT NULL: all columns are nullable"
@@ -278,20 +282,20 @@ PulsarOffloadDataSource.__doc__ = (
 def _open(
     options: SourceOptions,
     catalog: Catalog | None = None,
-    **instead: Any,  # noqa: ANN401 - of open_topic
+    **overrides: Any,  # noqa: ANN401 - of open_topic
 ) -> TopicDataset:
-    """Open the topics, for the rows that are asked for.
+    """Open the topics, with the condition of `where`.
 
     Args:
-        options: What the user gave.
-        catalog: What it is opened with, if that is known.
-        instead: Other options of `open_topic` than the user's.
+        options: The user's options.
+        catalog: The catalog; None opens one.
+        overrides: Options of `open_topic` that override the user's.
     """
     if options.request.view != "all":
-        message = "option view must be all: Spark finds the latest of each key by SQL"
+        message = "option view must be all: use SQL to find the latest message of each key in Spark"
         raise OptionError(message)
     catalog = catalog or _catalog(options)
-    request = replace(options.request, catalog=catalog, **instead)
+    request = replace(options.request, catalog=catalog, **overrides)
     dataset = open_request(options.location.url, _topic_patterns(options, catalog), request)
     if options.where is None:
         return dataset
@@ -303,10 +307,10 @@ def _starting_progress(
     offsets: StartingOffsets | None,
     start_id: tuple[int, int, int] | None,
 ) -> Progress:
-    """Where a new stream begins.
+    """Return the progress with which a new stream starts.
 
     Raises:
-        OptionError: It would begin within a batch of messages, or in a topic that is not read.
+        OptionError: The start is inside a batch of messages, or in a topic that is not read.
         PulsarOffloadError: The topics cannot be found.
     """
     if offsets is not None:
@@ -315,7 +319,7 @@ def _starting_progress(
         return Progress()
     *position, batch_index = start_id
     if batch_index:
-        message = f"a stream begins at an entry, not within it: give {tuple(position)}"
+        message = f"a stream must start at an entry, not inside a batch: give {tuple(position)}"
         raise OptionError(message)
     beginning = TopicProgress.at(Position(*position))
     return Progress(dict.fromkeys(increments.latest().topics, beginning))
@@ -333,14 +337,14 @@ def _topic_patterns(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
 
 
 def _select_columns(table: pa.Table, schema: StructType) -> pa.Table:
-    """The columns of a listing that a schema names.
+    """Return the columns of a listing that a schema names.
 
     Raises:
-        OptionError: There is no such column, or it is of another type.
+        OptionError: A column does not exist or has another type.
     """
     available = {field.name: field.dataType for field in from_arrow_schema(table.schema)}
     for field in schema:
         if available.get(field.name) != field.dataType:
-            message = f"no column {field.name} of type {field.dataType.simpleString()}; there are:"
+            message = f"no column {field.name} of type {field.dataType.simpleString()}; columns are"
             raise OptionError(f"{message} {from_arrow_schema(table.schema).simpleString()}")
     return table.select(schema.names)

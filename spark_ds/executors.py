@@ -1,4 +1,4 @@
-"""Work that Spark's executors do for the driver, piece by piece."""
+"""Execution of a driver's work on Spark's executors."""
 
 from __future__ import annotations
 
@@ -17,19 +17,20 @@ if TYPE_CHECKING:
 _RESULT: Final = "result"
 
 
-def on_executors(spark: SparkSession, work: Callable[[int], _T], count: int) -> list[_T]:
-    """Do pieces of work by their numbers, a Spark task for each, the first of them first.
+def run_on_executors(spark: SparkSession, work: Callable[[int], _T], count: int) -> list[_T]:
+    """Run numbered pieces of work, one Spark task each, and return their results in order.
 
-    A task that fails is Spark's, which tries it again, and may do so while it runs: an error that
-    the driver is to hear of must be among the results.
+    Spark repeats a task that raises, and may run one twice at the same time. So an error for the
+    driver must be returned as a result.
 
     Args:
         spark: The session.
-        work: Does the piece of a number from 0; it and its results can be pickled.
-        count: How many pieces there are.
+        work: Does the piece of work with a number from 0. The function and its results must be
+            picklable.
+        count: Number of pieces.
 
     Returns:
-        What came of them, by their numbers.
+        The results, in the order of their numbers.
     """
     if count == 0:
         return []

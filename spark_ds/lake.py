@@ -1,7 +1,7 @@
-"""Copies of topics to tables of a lake: Spark's executors write the files, the driver commits them.
+"""Copies of topics to lake tables: Spark's executors write the files, and the driver commits them.
 
-The steps, the tables and the progress are those of `connector.lake`, so either engine goes on where
-the other one stopped.
+Steps, tables and progress are those of `connector.lake`, so either engine can resume a copy of the
+other.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from arrow_io.errors import PulsarOffloadError
 from connector.lake.copy import copy_topics as copy_with
 from connector.scan.topic_read import task_of
-from spark_ds.executors import on_executors
+from spark_ds.executors import run_on_executors
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -31,36 +31,36 @@ def copy_topics(
     target: str,
     **options: Any,  # noqa: ANN401 - those of `connector.copy_topics`
 ) -> list[TableSummary]:
-    """Copy what is new in topics to tables of a lake, on Spark's executors.
+    """Copy new messages of topics to lake tables, on Spark's executors.
 
-    They need this package, and access to both the topics and the table; the driver needs the
+    Executors need this package, and access to the topics and the table. The driver needs the
     table's library.
 
     Args:
         spark: The session.
-        url: Where the topics are, as in `connector.open_topic`.
-        topic: Which topics.
+        url: Location of the topics, as in `connector.open_topic`.
+        topic: The topics.
         target: URL of the table's folder, or name of an Iceberg table.
         options: Options of `connector.copy_topics`.
 
     Returns:
-        What was done, table by table.
+        A summary per table.
 
     Raises:
         PulsarOffloadError: See `connector.copy_topics`. An error on an executor is raised here with
             the same class.
     """
-    return copy_with(url, topic, target, executor=partial(in_executors, spark), **options)
+    return copy_with(url, topic, target, executor=partial(write_on_executors, spark), **options)
 
 
-def in_executors(
+def write_on_executors(
     spark: SparkSession, write: TaskWriter, tasks: Sequence[ScanTask]
 ) -> Iterator[WrittenTask]:
-    """Run tasks on executors, a Spark task for each; see `connector.lake.executors`.
+    """Run tasks on executors, one Spark task each; see `connector.lake.executors`.
 
-    What an executor cannot read or write it hands back as an error, so that the driver hears of the
-    files of all tasks. Whatever else befalls a task is Spark's, which tries it again; what the
-    attempt before had written is in no table.
+    Errors of reads and writes are returned as results, so that the driver still learns of the files
+    of all tasks. Spark repeats a task that fails otherwise. The files of the failed attempt are in
+    no table.
     """
     reads = list({id(each.read): each.read for each in tasks}.values())
     numbers = {id(read): number for number, read in enumerate(reads)}
@@ -71,7 +71,7 @@ def in_executors(
         return _write_or_error(write, task_of([reads[number]], handle))
 
     failure: PulsarOffloadError | None = None
-    for result in on_executors(spark, write_one, len(parts)):
+    for result in run_on_executors(spark, write_one, len(parts)):
         if isinstance(result, PulsarOffloadError):
             failure = failure or result
         else:

@@ -1,4 +1,4 @@
-"""A listing in Spark: the table is made on the driver, and partitions carry its rows."""
+"""Listings in Spark: the driver builds the table, and partitions contain its rows."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PARTITION_ROWS: Final = 10_000
 
 
 class ListingReader(DataSourceReader):
-    """Reads a table that was made together with the data frame.
+    """A reader of a table that was built with the data frame.
 
     Args:
         table: The table.
@@ -25,19 +25,19 @@ class ListingReader(DataSourceReader):
         self._batches = table.to_batches(max_chunksize=_PARTITION_ROWS)
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as one that can only read: Spark sends the reader along with each task."""
+        """Pickle an empty reader, which only reads: Spark sends the reader with each task."""
         return (type(self).__new__, (type(self),))
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Some thousands of rows each."""
+        """Return partitions of at most 10,000 rows."""
         return [InputPartition(batch) for batch in self._batches]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition; called on executors.
+        """Yield the rows of a partition. Called on executors.
 
         Args:
-            partition: One of `partitions`; or one without a value, which Spark makes up if there
-                are none.
+            partition: One of `partitions`, or one without a value, which Spark creates if there are
+                none.
         """
         if partition.value is not None:
             yield partition.value

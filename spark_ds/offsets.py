@@ -1,10 +1,10 @@
-"""Where a stream begins and how far it is, in Spark's words ⇄ progress of topics.
+"""Conversion between Spark's stream offsets and the progress of topics.
 
-Spark keeps offsets as JSON in a checkpoint, shows them in the progress of a query, and takes two
-for the same if their texts are equal. An offset is what `Progress.to_value` gives, and beside it
+Spark stores offsets as JSON in a checkpoint, shows them in the progress of a query, and compares
+their texts. An offset has the fields of `Progress.to_value`, and
 
-- `read`: bytes of data objects and ledgers of the batch that ends there;
-- `behind`: how many more were in the bucket then.
+- `read`: bytes of data objects, and ledgers, in the batch that ends there;
+- `behind`: bytes and ledgers in the bucket after that batch (the lag).
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from connector.inputs.bounds import Bound
 
 _Name = TypeVar("_Name")
-_Place = TypeVar("_Place")
+_Start = TypeVar("_Start")
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -38,20 +38,22 @@ _FORMS: Final = (
 
 @dataclass(frozen=True)
 class StartingOffsets:
-    """Where a stream begins that is no bound of a batch read.
+    """A start of a stream that batch reads do not have.
 
     Attributes:
-        starts: `latest`; or the place of each topic or partition, by name; or the offsets that
-            another stream came to.
+        starts: `latest`, the start of each topic or partition by name, or the offsets of another
+            stream.
     """
 
     starts: str | Mapping[TopicName, str | Position] | Progress
 
     def progress(self, source: Increments) -> Progress:
-        """The progress that a stream begins with. Topics that are not named begin at the earliest.
+        """Return the progress with which a stream starts.
+
+        Topics without a start begin at the earliest message.
 
         Raises:
-            OptionError: A topic is named that is not read.
+            OptionError: A named topic is not read.
             PulsarOffloadError: The topics cannot be found.
         """
         if isinstance(self.starts, Progress):
@@ -60,18 +62,20 @@ class StartingOffsets:
         if isinstance(self.starts, str):
             return latest
         progress_by_topic = {}
-        # A partition's own place counts for more than that of its topic.
-        for name, place in sorted(self.starts.items(), key=lambda each: each[0] != each[0].base):
+        # A partition's own start takes precedence over that of its topic.
+        for name, start in sorted(self.starts.items(), key=lambda each: each[0] != each[0].base):
             topics = [each for each in latest.topics if name in (each, each.base)]
             if not topics:
-                some = ", ".join(map(str, latest.topics))
-                message = f"startingOffsets names {name}, which is not read; there are: {some}"
+                topic_names = ", ".join(map(str, latest.topics))
+                message = (
+                    f"startingOffsets has {name}, which is not read; topics are: {topic_names}"
+                )
                 raise OptionError(message)
             for each in topics:
-                if place == LATEST:
+                if start == LATEST:
                     progress_by_topic[each] = latest.topic_progress(each)
-                elif isinstance(place, Position):
-                    progress_by_topic[each] = latest.topic_progress(each).at(place)
+                elif isinstance(start, Position):
+                    progress_by_topic[each] = latest.topic_progress(each).at(start)
                 else:
                     progress_by_topic.pop(each, None)
         return Progress(progress_by_topic)
@@ -81,10 +85,10 @@ Start: TypeAlias = "Bound | StartingOffsets | None"
 
 
 def read_starting_offsets(option: str, text: str) -> Start:
-    """Read the option `startingOffsets`; None: from the earliest.
+    """Parse the option `startingOffsets`. None means the earliest message.
 
     Raises:
-        OptionError: It has none of the forms that are allowed.
+        OptionError: The text has no allowed form.
     """
     if text.lower() == EARLIEST:
         return None
@@ -97,7 +101,7 @@ def read_starting_offsets(option: str, text: str) -> Start:
             raise OptionError(message)
         return message_id
     try:
-        value = json.loads(text, object_pairs_hook=_each_once)
+        value = json.loads(text, object_pairs_hook=_unique_dict)
     except (ValueError, RecursionError) as error:
         message = f"{option} must be {_FORMS}: {error}"
         raise OptionError(message) from None
@@ -108,48 +112,48 @@ def read_starting_offsets(option: str, text: str) -> Start:
             message = f"{option}: {error.message}"
             raise OptionError(message) from None
     try:
-        places = _each_once(_by_topic(value))
+        starts = _unique_dict(_starts_by_topic(value))
     except ValueError as error:
         message = f"{option}: {error}"
         raise OptionError(message) from None
-    return StartingOffsets({name: _place(option, each) for name, each in places.items()})
+    return StartingOffsets({name: _read_start(option, each) for name, each in starts.items()})
 
 
-def _each_once(pairs: Iterable[tuple[_Name, _Place]]) -> dict[_Name, _Place]:
-    """Names with what they stand for.
+def _unique_dict(pairs: Iterable[tuple[_Name, _Start]]) -> dict[_Name, _Start]:
+    """Return the pairs as a dictionary.
 
     Raises:
-        ValueError: A name stands twice.
+        ValueError: A name is repeated.
     """
-    values: dict[_Name, _Place] = {}
+    values: dict[_Name, _Start] = {}
     for name, each in pairs:
         if name in values:
-            message = f"{name} stands twice"
+            message = f"{name} is repeated"
             raise ValueError(message)
         values[name] = each
     return values
 
 
-def _by_topic(value: Mapping[str, object]) -> list[tuple[TopicName, object]]:
-    """The places by topic; those of partitions may stand in an object by their numbers."""
-    places: list[tuple[TopicName, object]] = []
+def _starts_by_topic(value: Mapping[str, object]) -> list[tuple[TopicName, object]]:
+    """Return the starts by topic. An object may have those of a topic's partitions, by number."""
+    starts: list[tuple[TopicName, object]] = []
     for name, each in value.items():
         if isinstance(each, Mapping):
-            places += [
-                (TopicName.parse(f"{name}-partition-{n}"), place) for n, place in each.items()
+            starts += [
+                (TopicName.parse(f"{name}-partition-{n}"), start) for n, start in each.items()
             ]
         else:
-            places.append((TopicName.parse(name), each))
-    return places
+            starts.append((TopicName.parse(name), each))
+    return starts
 
 
-def _place(option: str, value: object) -> str | Position:
+def _read_start(option: str, value: object) -> str | Position:
     if value in {EARLIEST, LATEST} if isinstance(value, str) else False:
         return str(value)
     message_id = read_message_id(tuple(value) if isinstance(value, list) else value)
     if message_id is None or message_id[2]:
         message = (
-            f"{option}: where a topic begins must be earliest, latest, or a ledger and an entry,"
+            f"{option}: the start of a topic must be earliest, latest, or a ledger and an entry,"
             f" (ledger,entry), not {value!r}"
         )
         raise OptionError(message)
@@ -157,15 +161,15 @@ def _place(option: str, value: object) -> str | Position:
 
 
 def read_message_id(value: object) -> tuple[int, int, int] | None:
-    """Read a message id in any form; None if it is none."""
+    """Parse a message id in any form. Return None if the value is no message id."""
     try:
         return Bounds.parse(value, None).start_id  # type: ignore[arg-type]
     except OptionError:
         return None
 
 
-def offset_of(increment: Increment) -> dict[str, Any]:
-    """The offset where an increment ends."""
+def to_offset(increment: Increment) -> dict[str, Any]:
+    """Return the offset at the end of an increment."""
     return {
         **increment.after.to_value(),
         "read": _amount(increment.amount),

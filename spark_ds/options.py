@@ -1,8 +1,8 @@
-"""Options of the Spark source: strings → one frozen value.
+"""Options of the Spark source: parses Spark's strings into one frozen value.
 
-Spark gives names of options in lower case and values as text. Names are compared without case and
-underscores, so `task_bytes` and `taskBytes` are the same. Only Spark's own options and spellings
-are here; all others, and what their texts mean, are those of `connector.options.topic_request`.
+Spark passes option names in lower case and values as text. Names are compared without case and
+underscores, so `task_bytes` and `taskBytes` are the same. This module has only Spark's own options
+and spellings. All others are those of `connector.options.topic_request`.
 """
 
 from __future__ import annotations
@@ -33,11 +33,12 @@ if TYPE_CHECKING:
 
 _MESSAGES: Final = "messages"
 STORAGE_PREFIXES: Final = ("storage.", "secret.")
-"""Spark masks options with `secret` in their names wherever it shows options."""
+"""Prefixes of options of the store. Spark masks options with `secret` in their names wherever it
+shows them."""
 METADATA_PREFIXES: Final = ("metadata.", "secret.metadata.")
 
 _UNITS: Final = "kmgt"
-"""Of 1024 bytes, of as many of these, and so on."""
+"""Suffixes of sizes: powers of 1024."""
 
 _SCHEMES: Final = {
     "aws-s3": "s3",
@@ -45,25 +46,26 @@ _SCHEMES: Final = {
     "google-cloud-storage": "gs",
     "azureblob": "abfs",
 }
-"""URL scheme of each offload driver (`JCloudBlobStoreProvider`), its name in lower case."""
+"""URL scheme of each offload driver (`JCloudBlobStoreProvider`), by its name in lower case."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What to read, and how. Shows no secret when it is printed.
+    """Options of a read. Printing it shows no secrets.
 
     Attributes:
         location: The bucket.
-        request: How it is read.
-        topics: Names and globs; or a regular expression, which full names have to match. A listing
-            without any is of all topics.
-        table: `messages`, or the listing that is asked for.
-        where: A condition in SQL, which rows have to meet; None: there is none.
-        task_bytes: About how many bytes of data objects a Spark task should read; None: by the
+        request: Options that all surfaces share.
+        topics: Names and globs, or a regular expression of full names. Empty for a listing of all
+            topics.
+        table: `messages`, or the name of a listing.
+        where: SQL condition that rows must match; None for all rows.
+        task_bytes: Bytes of data objects that a Spark task should read, approximately; None: by the
             size of the scan.
-        offsets: Where a stream begins, if not at a bound that a batch read has too.
-        max_bytes: Most bytes of data objects in a batch of a stream; None: any number.
-        max_ledgers: Most ledgers in one, likewise.
+        offsets: Start of a stream, if batch reads do not have such a start.
+        max_bytes: Maximum size of the data objects in a batch of a stream, in bytes; None:
+            unlimited.
+        max_ledgers: Maximum number of ledgers in a batch of a stream; None: unlimited.
     """
 
     location: Location
@@ -78,11 +80,11 @@ class SourceOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read the options that a user gave.
+        """Parse the user's options.
 
         Raises:
-            OptionError: An option is unknown (similar names are listed), given twice or missing, or
-                has a value that is not allowed. No value of a storage option is shown.
+            OptionError: An option is unknown (similar names are listed), repeated, missing, or has
+                a value that is not allowed. Values of storage options are never shown.
         """
         _check_passed(options)
         passed = PassedOptions.sort(options, _PARSERS)
@@ -90,29 +92,29 @@ class SourceOptions:
         fields = passed.fields(_PARSERS)
         table = fields.get("table", _MESSAGES)
         if "topics" not in fields and table == _MESSAGES:
-            message = "option topic is missing: a name, a glob, or several, separated by commas"
+            message = "option topic is missing: give names or globs, separated by commas"
             raise OptionError(message)
         for name in passed.texts if table != _MESSAGES else ():
             if name in _PARSERS and _PARSERS[name][0] not in _LISTING_FIELDS:
-                message = f"option {name} is for messages, not for the table {table}"
+                message = f"option {name} is only for messages, not for the table {table}"
                 raise OptionError(message)
         if isinstance(fields.get("start"), StartingOffsets):
             fields["offsets"] = fields.pop("start")
-        own = {name: fields.pop(name) for name in _OWN_FIELDS if name in fields}
+        own_values = {name: fields.pop(name) for name in _OWN_FIELDS if name in fields}
         request = TopicRequest(
             **{"time_unit": "us", "storage_options": location.storage_options, **fields}
         )
-        return cls(location=location, request=request, **own)
+        return cls(location=location, request=request, **own_values)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PassedOptions:
-    """The options that Spark passes, sorted by what they are about.
+    """Options that Spark passed, grouped by purpose.
 
     Attributes:
-        texts: Texts by the names that are known.
+        texts: Texts of known options, by name.
         storage: Names and texts of options of the store.
-        metadata: Names and texts of options of the source of metadata.
+        metadata: Names and texts of options of the metadata source.
     """
 
     texts: dict[str, str]
@@ -121,15 +123,15 @@ class PassedOptions:
 
     @classmethod
     def sort(cls, options: Mapping[str, str], allowed: Iterable[str], suffix: str = "") -> Self:
-        """Sort options.
+        """Group options by purpose.
 
         Args:
             options: The options.
-            allowed: Names that are known, but for those of a place.
-            suffix: What an error appends to the name of an unknown option.
+            allowed: Known names, except those of a location.
+            suffix: Text after the name of an unknown option in errors.
 
         Raises:
-            OptionError: An option is unknown (similar names are listed), or given twice.
+            OptionError: An option is unknown (similar names are listed) or repeated.
         """
         names = {normal_name(name): name for name in (*LOCATION_OPTIONS, *allowed)}
         passed = cls({}, [], [])
@@ -143,9 +145,9 @@ class PassedOptions:
             if name is not None:
                 spellings[name] = spelling
                 passed.texts[name] = text
-            elif prefix := prefix_of(spelling, METADATA_PREFIXES):
+            elif prefix := find_prefix(spelling, METADATA_PREFIXES):
                 passed.metadata.append((spelling[len(prefix) :], text))
-            elif prefix := prefix_of(spelling, STORAGE_PREFIXES):
+            elif prefix := find_prefix(spelling, STORAGE_PREFIXES):
                 passed.storage.append((spelling[len(prefix) :], text))
             else:
                 unknown.append(spelling)
@@ -154,13 +156,13 @@ class PassedOptions:
         return passed
 
     def fields(self, parsers: Mapping[str, tuple[str, Parser]]) -> dict[str, Any]:
-        """Return the values of the options that are not of a place, by their fields.
+        """Parse the options except those of a location, and return the values by field.
 
         Args:
-            parsers: The field of each option, and how its text is read.
+            parsers: The field and the parser of each option.
 
         Raises:
-            OptionError: Two options have one field, or a value is not allowed.
+            OptionError: Two options set one field, or a value is not allowed.
         """
         fields: dict[str, Any] = {}
         names: dict[str, str] = {}
@@ -169,7 +171,7 @@ class PassedOptions:
                 continue
             field, parse = parsers[name]
             if field in names:
-                message = f"options {names[field]} and {name} say the same: give one of them"
+                message = f"options {names[field]} and {name} mean the same: give only one of them"
                 raise OptionError(message)
             names[field] = name
             fields[field] = parse(name, text.strip())
@@ -179,17 +181,17 @@ class PassedOptions:
 
 
 def hide_secrets(options: Mapping[str, str]) -> dict[str, str]:
-    """The same options; tools that show the variables of a frame do not show the secret ones."""
+    """Return the options with secret values hidden from tools that show a frame's variables."""
     return {name: _hidden(name, text) for name, text in options.items()}
 
 
 def _hidden(name: str, text: str) -> str:
-    is_secret = prefix_of(name, (*STORAGE_PREFIXES, *METADATA_PREFIXES))
+    is_secret = find_prefix(name, (*STORAGE_PREFIXES, *METADATA_PREFIXES))
     return hidden(text) if is_secret or normal_name(name) in _SECRETS else hidden_url(text)
 
 
-def _pattern(option: str, text: str) -> re.Pattern[str]:
-    """A regular expression for full names; as in pulsar-spark, it may leave out the first parts."""
+def _read_pattern(option: str, text: str) -> re.Pattern[str]:
+    """Compile a regular expression of full names, whose first parts may be missing."""
     if "://" not in text:
         text = f"persistent://{text if '/' in text else f'public/default/{text}'}"
     try:
@@ -199,7 +201,7 @@ def _pattern(option: str, text: str) -> re.Pattern[str]:
         raise OptionError(message) from None
 
 
-def _listing(option: str, text: str) -> str:
+def _read_table_name(option: str, text: str) -> str:
     names = (_MESSAGES, *TABLES)
     if text not in names:
         message = f"{option} must be one of {', '.join(names)}, not {text!r}"
@@ -207,18 +209,18 @@ def _listing(option: str, text: str) -> str:
     return text
 
 
-def _time_unit(option: str, text: str) -> str:
+def _read_time_unit(option: str, text: str) -> str:
     if text != "us":
         message = f"{option} must be us, not {text!r}: times in Spark are in microseconds"
         raise OptionError(message)
     return text
 
 
-def _fail_on_data_loss(option: str, text: str) -> str:
+def _read_fail_on_data_loss(option: str, text: str) -> str:
     return "raise" if read_flag(option, text) else "salvage"
 
 
-def _time(option: str, text: str) -> datetime:
+def _read_time(option: str, text: str) -> datetime:
     time = time_of(read_number(option, text))
     if time is None:
         message = f"{option} must be a time in milliseconds since 1970, not {text}"
@@ -226,7 +228,7 @@ def _time(option: str, text: str) -> datetime:
     return time
 
 
-def _ending_offsets(option: str, text: str) -> Bound | None:
+def _read_ending_offsets(option: str, text: str) -> Bound | None:
     if text.lower() == LATEST:
         return None
     message_id = read_message_id(text)
@@ -236,31 +238,31 @@ def _ending_offsets(option: str, text: str) -> Bound | None:
             f" ledger:entry[:partition[:batch]], not {text!r}"
         )
         if text.startswith("{"):
-            message += "; offsets of each topic by itself are not supported"
+            message += "; separate offsets per topic are not supported"
         raise OptionError(message)
     return message_id
 
 
-def _size(option: str, text: str) -> int:
-    """A number of bytes, as Spark writes it: `512m`, `1g`."""
+def _read_size(option: str, text: str) -> int:
+    """Parse a size in bytes, as Spark writes it: `512m`, `1g`."""
     number, unit = text.lower().removesuffix("b"), 0
     if number.endswith(tuple(_UNITS)):
         number, unit = number[:-1], 1 + _UNITS.index(number[-1])
     return read_count(option, number) << 10 * unit
 
 
-def _key_files(option: str, text: str) -> DecryptionKeys:
-    """Private keys by the path of their file or folder: Spark shows this option."""
+def _read_key_files(option: str, text: str) -> DecryptionKeys:
+    """Read private keys from a path. Spark shows this option, so the text must be no key."""
     if "-----BEGIN" in text:
         message = (
-            f"{option} takes a path: give PEM text as secret.{option}, which Spark masks wherever"
+            f"{option} must be a path: give PEM text as secret.{option}, which Spark masks wherever"
             " it shows options"
         )
         raise OptionError(message)
     return read_decryption_keys(text)
 
 
-def _keys(_option: str, text: str) -> DecryptionKeys:
+def _read_keys(_option: str, text: str) -> DecryptionKeys:
     return read_decryption_keys(text)
 
 
@@ -268,45 +270,53 @@ Parser: TypeAlias = "Callable[[str, str], object]"
 
 
 def option_parser(option: Option) -> Parser:
-    """Return what reads the text of an option of a table."""
+    """Return a parser of an option's text."""
     return lambda _, text: option.read(text)
 
 
 _SPARK_OPTIONS: Final[Mapping[str, tuple[str, Parser, str]]] = {
     "topic": ("topics", read_names, "Names and globs, separated by commas."),
     "topics": ("topics", read_names, "The same as topic."),
-    "topicsPattern": ("topics", _pattern, "Instead of topic: a regular expression of full names."),
+    "topicsPattern": (
+        "topics",
+        _read_pattern,
+        "Instead of topic: regular expression of full names.",
+    ),
     "startingOffsets": (
         "start",
         read_starting_offsets,
         (
             "Instead of start: earliest, or one message id; for a stream also latest, or JSON with"
-            " a place for each topic or partition."
+            " a start for each topic or partition."
         ),
     ),
-    "startingTime": ("start", _time, "Instead of start: publish time in ms since 1970."),
-    "endingOffsets": ("end", _ending_offsets, "Instead of end: latest, or one message id."),
-    "endingTime": ("end", _time, "Instead of end: publish time in ms since 1970."),
+    "startingTime": ("start", _read_time, "Instead of start: publish time in ms since 1970."),
+    "endingOffsets": ("end", _read_ending_offsets, "Instead of end: latest, or one message id."),
+    "endingTime": ("end", _read_time, "Instead of end: publish time in ms since 1970."),
     "failOnDataLoss": (
         "on_corruption",
-        _fail_on_data_loss,
+        _read_fail_on_data_loss,
         "Instead of on_corruption: true raises, false salvages.",
     ),
-    "secret.decryption_keys": ("decryption_keys", _keys, "As decryption_keys, or PEM text."),
+    "secret.decryption_keys": (
+        "decryption_keys",
+        _read_keys,
+        "The same as decryption_keys, or PEM text.",
+    ),
     **{
-        f"secret.{name}": (name, option_parser(OPTIONS[name]), f"As {name}.")
+        f"secret.{name}": (name, option_parser(OPTIONS[name]), f"The same as {name}.")
         for name in ("metadata_options", "live_options")
     },
-    "table": ("table", _listing, f"{_MESSAGES}, or a listing: {', '.join(TABLES)}."),
-    "where": ("where", read_text, "A condition in SQL, which rows have to meet."),
+    "table": ("table", _read_table_name, f"{_MESSAGES}, or a listing: {', '.join(TABLES)}."),
+    "where": ("where", read_text, "SQL condition that rows must match."),
     "task_bytes": (
         "task_bytes",
         read_count,
-        "About how many bytes of data objects a partition of the frame reads.",
+        "Bytes of data objects that a partition of the frame reads, approximately.",
     ),
     "maxBytesPerTrigger": (
         "max_bytes",
-        _size,
+        _read_size,
         "Maximum size of the data objects in a batch of a stream, such as 512m.",
     ),
     "maxLedgersPerTrigger": (
@@ -315,7 +325,7 @@ _SPARK_OPTIONS: Final[Mapping[str, tuple[str, Parser, str]]] = {
         "Maximum number of ledgers in a batch of a stream.",
     ),
 }
-"""The options that only Spark has: the field of each, how its text is read, and its help."""
+"""Options that only Spark has: field, parser and help of each."""
 
 _PARSERS: Final[Mapping[str, tuple[str, Parser]]] = {
     **{name: (field, parse) for name, (field, parse, _) in _SPARK_OPTIONS.items()},
@@ -324,10 +334,10 @@ _PARSERS: Final[Mapping[str, tuple[str, Parser]]] = {
         for name, option in OPTIONS.items()
         if option.in_python_only is None and name != "storage_options"
     },
-    "time_unit": ("time_unit", _time_unit),
-    "decryption_keys": ("decryption_keys", _key_files),
+    "time_unit": ("time_unit", _read_time_unit),
+    "decryption_keys": ("decryption_keys", _read_key_files),
 }
-"""The field of each option, and how its text is read: those of the table, and Spark's own."""
+"""Field and parser of each option, shared and Spark's own."""
 
 _OWN_FIELDS: Final = frozenset(
     {"topics", "table", "where", "task_bytes", "offsets", "max_bytes", "max_ledgers"}
@@ -342,21 +352,21 @@ LOCATION_HELP: Final = {
     "storage_options": f"{OPTIONS['storage_options'].help} As a JSON object, in which names keep"
     " their case.",
     "managedLedgerOffloadDriver": f"Instead of url: {', '.join(_SCHEMES)}.",
-    "managedLedgerOffloadBucket": "Instead of url: the name of the bucket.",
+    "managedLedgerOffloadBucket": "Instead of url: name of the bucket.",
     "managedLedgerOffloadServiceEndpoint": "Instead of a storage option: URL of the store.",
     "managedLedgerOffloadRegion": "Instead of a storage option: region of the bucket.",
-    "storage.<name>": "An option of the fsspec file system. Dots lead into nested ones. Objects,"
-    " arrays, true, false, null and numbers are read as JSON, the last four not for names such as"
-    " key, secret or token.",
-    "secret.<name>": "The same. Spark masks options with secret in their names.",
-    "metadata.<name>": "An option of the source of metadata, likewise.",
-    "secret.metadata.<name>": "The same.",
+    "storage.<name>": "Option of the fsspec file system. Dots nest. Objects, arrays, true, false,"
+    " null and numbers are read as JSON, except the last four for names such as key, secret or"
+    " token.",
+    "secret.<name>": "The same as storage.<name>. Spark masks options with secret in their names.",
+    "metadata.<name>": "Option of the metadata source, in the same form.",
+    "secret.metadata.<name>": "The same as metadata.<name>, masked by Spark.",
 }
-"""Help on the options of a place that only Spark has."""
+"""Help of options of a location that only Spark has."""
 LOCATION_OPTIONS: Final = tuple(name for name in LOCATION_HELP if "<" not in name)
 
 OWN_HELP: Final = LOCATION_HELP | {name: text for name, (_, _, text) in _SPARK_OPTIONS.items()}
-"""Help on the options of reading that only Spark has."""
+"""Help of options for reading that only Spark has."""
 NOTES: Final = {
     "metadata_options": "As a JSON object.",
     "live_options": "As a JSON object.",
@@ -365,20 +375,20 @@ NOTES: Final = {
     "schema": "A path is read by the driver.",
     "decryption_keys": "A path is read by the driver.",
     "time_unit": "Only us: Spark's times have microseconds.",
-    "view": "Only all: Spark's SQL finds the latest message of each key.",
-    "live": "Only batch reads have it.",
+    "view": "Only all: use SQL to find the latest message of each key.",
+    "live": "Only for batch reads.",
 }
-"""What is peculiar to Spark about options that every surface has."""
+"""Spark's peculiarities of shared options."""
 READING_HELP: Final = OWN_HELP | {
     name: " ".join(filter(None, (option.help, NOTES.get(name))))
     for name, option in OPTIONS.items()
     if option.in_python_only is None and name not in OWN_HELP
 }
-"""Help on each option of reading."""
+"""Help of each option for reading."""
 
 
 def normal_name(name: str) -> str:
-    """What names that mean the same have in common."""
+    """Return the name in lower case without underscores."""
     return name.lower().replace("_", "")
 
 
@@ -387,13 +397,13 @@ _SECRETS: Final = frozenset(
 )
 
 
-def prefix_of(name: str, prefixes: Iterable[str]) -> str | None:
-    """The prefix, in lower case, that a name begins with in any case; None if it has none."""
+def find_prefix(name: str, prefixes: Iterable[str]) -> str | None:
+    """Return the prefix with which a name begins, ignoring case; None if there is none."""
     return next((prefix for prefix in prefixes if name.lower().startswith(prefix)), None)
 
 
 def _check_passed(options: Mapping[str, str]) -> None:
-    """Refuse options that Spark passes if it is used in a way that a source cannot serve."""
+    """Raise if Spark is used in a way that a source cannot support."""
     # CREATE TABLE gives a source no options at all, or the table's own properties.
     if not options or "provider" in options:
         message = (
@@ -403,7 +413,7 @@ def _check_passed(options: Mapping[str, str]) -> None:
         raise OptionError(message)
     if "paths" in options:
         message = (
-            "load() takes one path or URL, and was given several: read each by itself, and join the"
+            "load() takes one path or URL, not several: read each into a frame, and combine the"
             " frames with union()"
         )
         raise OptionError(message)
@@ -418,33 +428,33 @@ def _unknown_options(unknown: list[str], names: Mapping[str, str], suffix: str) 
     ]
     if not all(near.values()):
         sentences.append(
-            f"there are {', '.join(names.values())}, storage.<name>, metadata.<name>,"
+            f"options are {', '.join(names.values())}, storage.<name>, metadata.<name>,"
             " secret.<name> and secret.metadata.<name>"
         )
     return "; ".join(sentences)
 
 
 def bucket_location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Location:
-    """The bucket, by its URL or the keys of broker.conf, with storage options in any spelling.
+    """Return the bucket from a URL or the keys of broker.conf, and from storage options.
 
     Args:
-        texts: Options by their names as `LOCATION_OPTIONS` has them; others are passed over.
+        texts: Options by the names of `LOCATION_OPTIONS`; others are ignored.
         storage: Names and texts of storage options.
 
     Raises:
-        OptionError: There is none, or more than one; or an option is not usable.
+        OptionError: There is no bucket or more than one, or an option is not usable.
     """
-    # An empty key of broker.conf is one that is not set.
+    # In broker.conf, an empty value means that the key is not set.
     texts = {name: text.strip() for name, text in texts.items() if text.strip()}
     url, path = texts.get("url"), texts.get("path")
     if url is not None and path is not None:
-        message = "url and path say the same: give one of them, as an option or to load()"
+        message = "url and path mean the same: give only one of them, as an option or to load()"
         raise OptionError(message)
     url = url or path
     bucket = texts.get("managedLedgerOffloadBucket")
     driver = texts.get("managedLedgerOffloadDriver")
     if url is not None and (bucket is not None or driver is not None):
-        message = "url and managedLedgerOffload… say the same: give one of them"
+        message = "url and managedLedgerOffload… mean the same: give only one of them"
         raise OptionError(message)
     if url is None:
         if bucket is None:
@@ -470,7 +480,7 @@ def _scheme(driver: str) -> str:
 
 
 def _broker_options(texts: Mapping[str, str], scheme: str) -> dict[str, str]:
-    """What broker.conf says of the store, as storage options; a region matters to S3 alone."""
+    """Return broker.conf's settings of the store as storage options. Only S3 uses the region."""
     options = {}
     endpoint = texts.get("managedLedgerOffloadServiceEndpoint")
     if endpoint is not None:

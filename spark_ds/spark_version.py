@@ -1,4 +1,4 @@
-"""Which releases of Spark have what the source needs."""
+"""Checks of the Spark release."""
 
 from __future__ import annotations
 
@@ -7,19 +7,19 @@ import pyspark
 from arrow_io.errors import OptionError
 
 
-def is_spark_since(least: tuple[int, int]) -> bool:
+def is_spark_since(minimum: tuple[int, int]) -> bool:
     """Return whether this is a release of Spark, such as `(4, 2)`, or a newer one."""
     major, minor, *_ = pyspark.__version__.split(".")
-    return (int(major), int(minor)) >= least
+    return (int(major), int(minor)) >= minimum
 
 
-def too_old(least: tuple[int, int], subject: str) -> OptionError:
+def too_old_error(minimum: tuple[int, int], subject: str) -> OptionError:
     """Return the error for a Spark that is too old.
 
     Args:
-        least: The first release that will do.
-        subject: What takes it, as the subject of a sentence.
+        minimum: The first release that is sufficient.
+        subject: Subject of the error's sentence: what needs the release.
     """
-    release = ".".join(map(str, least))
-    message = f"{subject} takes Spark {release} or newer, and this is Spark {pyspark.__version__}"
+    release = ".".join(map(str, minimum))
+    message = f"{subject} needs Spark {release} or newer, but this is Spark {pyspark.__version__}"
     return OptionError(message)

@@ -1,7 +1,7 @@
-"""Statistics of topics that Spark's executors gather: each reads whole ledgers, and writes files.
+"""Statistics of topics, gathered by Spark's executors: each reads whole ledgers and writes files.
 
-What there is to read, and what the files have, is the same as in `Catalog.analyze`. So either
-engine continues where the other one stopped.
+The ledgers and files are the same as those of `Catalog.analyze`, so either engine can resume the
+other's work.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from connector.catalog.opening import open_catalog
 from connector.options.option import takes_options
 from connector.options.topic_request import OPTIONS, TopicRequest, check_with_catalog
 from connector.statistics.analysis import analyze as analyze_here
-from spark_ds.executors import on_executors
+from spark_ds.executors import run_on_executors
 
 if TYPE_CHECKING:
     import os
@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from connector.statistics.whole_ledgers import Explaining
 
 _MIN_TASK_BYTES: Final = 256 << 20
-"""Who reads statistics asks each file, and each task writes one at least."""
+"""Minimum size of a task. Each writes at least one file, and readers of statistics request each
+file."""
 _MAX_TASK_BYTES: Final = 16 << 30
 _TARGET_TASKS: Final = 64
 
@@ -47,38 +48,38 @@ def analyze(
     progress: Callable[[Analyzed], None] = lambda _: None,
     **options: Any,  # noqa: ANN401 - those of `open_catalog`
 ) -> list[Analyzed]:
-    """Read what statistics do not know yet of some topics, on Spark's executors; they write it.
+    """Gather missing statistics of topics on Spark's executors.
 
-    They need this package, and access to both the topics and the folder. Several runs may write at
-    once. A task that Spark repeats writes the same again, which changes nothing.
+    Executors need this package, and access to the topics and the folder. Several runs may write at
+    the same time. If Spark repeats a task, it writes the same content again.
 
     Args:
         spark: The session.
-        url: Where the topics are, as in `open_catalog`.
+        url: Location of the topics, as in `open_catalog`.
         topics: Short or full names, or globs.
-        statistics: Folder or URL of the statistics, reached by the options of the topics; it need
-            not be there.
-        catalog: What `open_catalog` gave for the URL, to spare the requests.
-        task_bytes: About how many bytes of data objects a Spark task should read; a ledger is never
-            cut. None: by how many there are to read.
-        progress: Called for each ledger that was read, once all tasks have ended.
+        statistics: Folder or URL of the statistics, with the topics' storage options. It need not
+            exist.
+        catalog: Result of `open_catalog` for the URL, to save its requests.
+        task_bytes: Bytes of data objects that a Spark task should read, approximately; ledgers are
+            not split. None: by the total size.
+        progress: Called for each ledger that was read, after all tasks have ended.
         options: Options of `open_catalog`, such as `storage_options` and `metadata`.
 
     Returns:
-        What was read; see `Catalog.analyze`.
+        The ledgers that were read; see `Catalog.analyze`.
 
     Raises:
         PulsarOffloadError: See `Catalog.analyze`. An error on an executor is raised here with the
-            same class; what all others read is written.
+            same class, after the statistics of all other tasks are written.
     """
     check_with_catalog(url, TopicRequest(catalog=catalog, **options))
     if catalog is None:
         catalog = open_catalog(url, **options)
-    executor = partial(_in_executors, spark, task_bytes=task_bytes)
+    executor = partial(_analyze_on_executors, spark, task_bytes=task_bytes)
     return catalog.analyze(statistics, topics, progress=progress, executor=executor)
 
 
-def _in_executors(
+def _analyze_on_executors(
     spark: SparkSession,
     statistics: Statistics,
     ledgers: Sequence[tuple[str, Ledger]],
@@ -87,15 +88,15 @@ def _in_executors(
     *,
     task_bytes: int | None,
 ) -> None:
-    """Analyze ledgers, a share of them in each Spark task."""
+    """Analyze a share of the ledgers in each Spark task."""
     if task_bytes is None:
         total_bytes = sum(ledger.stored_bytes for _, ledger in ledgers)
         task_bytes = min(max(total_bytes // _TARGET_TASKS, _MIN_TASK_BYTES), _MAX_TASK_BYTES)
-    shares = _shares(ledgers, task_bytes)
-    # Tasks ask nothing of the files that are there.
+    shares = _split_ledgers(ledgers, task_bytes)
+    # Tasks do not need the existing files.
     folder = replace(statistics, files=(), problems=())
     failure: PulsarOffloadError | None = None
-    for analyzed, error in on_executors(
+    for analyzed, error in run_on_executors(
         spark, lambda number: _analyze_share(folder, shares[number], explaining), len(shares)
     ):
         for each in analyzed:
@@ -105,12 +106,12 @@ def _in_executors(
         raise failure
 
 
-def _shares(
+def _split_ledgers(
     ledgers: Sequence[tuple[str, Ledger]], task_bytes: int
 ) -> list[list[tuple[str, Ledger]]]:
-    """Ledgers that follow each other, about so many bytes together; the largest share first.
+    """Split consecutive ledgers into shares of about `task_bytes`; return the largest first.
 
-    So a file has few topics, and whoever reads one topic few files.
+    Each file then has few topics, and a reader of one topic needs few files.
     """
     shares: list[list[tuple[str, Ledger]]] = []
     sizes: list[int] = []
@@ -127,10 +128,10 @@ def _shares(
 def _analyze_share(
     folder: Statistics, share: Sequence[tuple[str, Ledger]], explaining: Explaining
 ) -> tuple[list[Analyzed], PulsarOffloadError | None]:
-    """What became of the ledgers of a task, and the error that ended it before the last of them."""
+    """Return the analyzed ledgers of a task, and the error that ended it early, if any."""
     analyzed: list[Analyzed] = []
     try:
-        # Spark has other tasks for the other cores.
+        # Spark uses the other cores for other tasks.
         analyze_here(folder, share, analyzed.append, explaining, threads=1)
     except PulsarOffloadError as error:
         return analyzed, error

@@ -1,8 +1,8 @@
-"""A stream in Spark: planned by one process on the driver, executed on executors.
+"""Streams in Spark: planned by one process on the driver, executed on executors.
 
-Spark asks the planner how far it can read, writes that down, and has the partitions between two
-offsets read, again and again if need be. They give the same rows each time, whatever is offloaded
-meanwhile; so a sink that keeps each batch once has each row once.
+Spark asks the planner for the next end offset, stores it, and reads the partitions between two
+offsets, repeatedly if necessary. They yield the same rows each time, whatever is offloaded in the
+meantime. So a sink that stores each batch once has each row once.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
 from connector.scan.topic_read import task_of
-from spark_ds.batch_reader import default_task_bytes, log_metrics, partitions_of
+from spark_ds.batch_reader import default_task_bytes, log_metrics, plan_partitions
 from spark_ds.column_types import spark_schema
-from spark_ds.offsets import offset_of
-from spark_ds.sentence_first import sentence_first
+from spark_ds.offsets import to_offset
+from spark_ds.tracebacks import hide_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -44,10 +44,10 @@ _LOG: Final = logging.getLogger(__name__)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads topics as a stream.
+    """A reader of topics as a stream.
 
-    Nothing is opened before the planner asks for it: Spark also makes one for each executor.
-    What a batch leaves out or waits for is logged at level WARNING, by the planner once in a run.
+    Opens nothing until the planner calls it: Spark also creates a reader for each executor. What a
+    batch leaves out or waits for is logged at level WARNING, by the planner once per run.
 
     Args:
         open_source: Opens the topics.
@@ -61,7 +61,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._latest: dict[str, Any] | None = None
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickled as one that can only read: Spark sends the reader along with each task."""
+        """Pickle an unopened reader, which only reads: Spark sends the reader with each task."""
         return type(self), (_refuse_opening,)
 
     @cached_property
@@ -69,21 +69,21 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return self._open_source()
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - the name is Spark's
-        """Where a new query begins.
+        """Return the offset at which a new query starts.
 
         Raises:
             PulsarOffloadError: The topics cannot be opened, or an option is not allowed.
         """
-        with sentence_first():
+        with hide_traceback():
             return self._source.begin().to_value()
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limit of the options; of two that are given, Spark is told one.
+        """Return the limit of the options. If there are two, Spark gets the first.
 
         Raises:
-            PulsarOffloadError: As `initialOffset`.
+            PulsarOffloadError: See `initialOffset`.
         """
-        with sentence_first():
+        with hide_traceback():
             limits = self._source.limits
             if limits.max_bytes is not None:
                 return ReadMaxBytes(limits.max_bytes)
@@ -92,19 +92,19 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return ReadAllAvailable()
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Look at the bucket no more: the query ends with what is there now."""
-        with sentence_first():
+        """Stop refreshing the bucket: the query ends with its current ledgers."""
+        with hide_traceback():
             self._is_frozen = self._source is not None
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next batch ends; `start` if nothing that is new can be read now.
+        """Return the offset at which the next batch ends; `start` if there is nothing new to read.
 
         Raises:
-            LateLedgerError: A ledger came to light below the offset.
+            LateLedgerError: A ledger appeared before the offset.
             MissingObjectError: A ledger was deleted before it was read.
             PulsarOffloadError: The topics cannot be read.
         """
-        with sentence_first():
+        with hide_traceback():
             source = self._source
             if not (self._is_frozen or self._is_fresh):
                 source.increments.refresh()
@@ -112,29 +112,29 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limits = None if isinstance(limit, ReadAllAvailable) else source.limits
             increment = source.increments.next_increment(Progress.from_value(start), limits)
             self._log_notices(increment.notices)
-            offset = offset_of(increment)
+            offset = to_offset(increment)
             self._latest = {"behind": offset["behind"]}
             return start if increment.after == increment.before else offset
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """How far behind the last batch is; sends no request."""
+        """Return the lag of the last batch, without a request."""
         return self._latest
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """One or more tasks each, in order; many small topics make one partition.
+        """Return partitions of one or more tasks each, in order. Many small topics share one.
 
         Raises:
-            MissingObjectError: A ledger was deleted since the offsets were written down.
+            MissingObjectError: A ledger was deleted after Spark stored the offsets.
             PulsarOffloadError: The topics cannot be read.
         """
-        with sentence_first():
+        with hide_traceback():
             source = self._source
             increment = source.increments.increment_between(
                 Progress.from_value(start), Progress.from_value(end)
             )
             self._log_notices(increment.notices)
             task_bytes = source.task_bytes or default_task_bytes(increment.data_bytes)
-            # Whoever reads has nothing but the partition, and many share what is read.
+            # An executor has only the partition. Pickle each read once for all its tasks.
             cluster = source.increments.catalog.cluster()
             reads = [
                 pickle.dumps((read, cluster.for_topic(read.origin.topic) if cluster else None))
@@ -142,17 +142,17 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ]
             return [
                 InputPartition(tuple((reads[number], handle) for number, handle in each.value))
-                for each in partitions_of(increment.reads, task_bytes)
+                for each in plan_partitions(increment.reads, task_bytes)
             ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a partition; called on executors.
+        """Yield the rows of a partition. Called on executors.
 
         Raises:
-            OpenTransactionError: A transaction in it has no outcome yet.
-            PulsarOffloadError: Data cannot be read or decoded (damage is logged when salvaging).
+            OpenTransactionError: A transaction in the partition has no outcome yet.
+            PulsarOffloadError: Data cannot be read or decoded. With salvage, damage is logged.
         """
-        with sentence_first():
+        with hide_traceback():
             for text, handle in partition.value or ():
                 read: TopicRead
                 cluster: LiveCluster | None
@@ -166,7 +166,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 log_metrics(read.origin.topic, metrics)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Nothing: what was read stays in the bucket."""
+        """Do nothing: data that was read stays in the bucket."""
 
     def _log_notices(self, notices: Sequence[str]) -> None:
         for notice in notices:
@@ -176,5 +176,5 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def _refuse_opening() -> NoReturn:
-    message = "a reader of a task opens nothing"
+    message = "a reader in a task cannot open topics"
     raise RuntimeError(message)

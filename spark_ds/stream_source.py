@@ -1,4 +1,4 @@
-"""What a stream reads, and what reads it on Spark 4.1, which lacks classes that streams need."""
+"""Source of a stream, and the reader for Spark 4.1, which lacks classes that streams need."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 
-from spark_ds.sentence_first import sentence_first
-from spark_ds.spark_version import too_old
+from spark_ds.spark_version import too_old_error
+from spark_ds.tracebacks import hide_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,27 +17,25 @@ if TYPE_CHECKING:
     from connector.increments.progress import Progress
 
 DEFAULT_BATCH_BYTES: Final = 16 << 30
-"""Most bytes of data objects in a batch, unless a limit is given.
-
-Each partition of a batch carries the ledgers of its topics, about 130 bytes each, because Spark
-gives a stream's partitions nothing in common. So what a batch takes of the driver grows with its
-bytes times the ledgers of the topic: here to about 17 MB a thousand ledgers.
-"""
+"""Default limit of the data objects in a batch, in bytes. Each partition of a batch contains the
+ledgers of its topics, about 130 bytes each, because partitions of a Spark stream cannot share
+data. So a batch needs driver memory in proportion to its bytes times the topic's ledgers:
+with this limit about 17 MB per thousand ledgers."""
 
 STREAMS_SINCE: Final = (4, 2)
-"""The first release of Spark that reads topics as streams."""
+"""First release of Spark in which topics can be read as streams."""
 
 
 @dataclass(frozen=True)
 class StreamSource:
-    """What a stream reads.
+    """Source of a stream.
 
     Attributes:
-        increments: What is new in the topics.
-        begin: Gives where a new query begins.
-        limits: How much a batch has, unless the trigger asks for all.
-        task_bytes: How many bytes of data objects a task should read, about; None to choose by the
-            size of the batch.
+        increments: Increments of the topics.
+        begin: Returns the progress with which a new query starts.
+        limits: Limits of a batch, unless the trigger reads everything.
+        task_bytes: Bytes of data objects that a task should read, approximately. None chooses by
+            the size of the batch.
     """
 
     increments: Increments
@@ -47,25 +45,25 @@ class StreamSource:
 
 
 class RefusedStream(DataSourceStreamReader):
-    """Raises as the stream starts: Spark hides what is raised before."""
+    """A reader that raises when the stream starts: Spark hides earlier errors."""
 
     def initialOffset(self) -> NoReturn:  # noqa: N802 - the name is Spark's
         """Raise.
 
         Raises:
-            OptionError: This Spark lacks what a stream of a source in Python needs.
+            OptionError: This Spark lacks classes that a Python streaming source needs.
         """
         self._refuse()
 
     def latestOffset(self, *_: object) -> NoReturn:  # noqa: N802
-        """Raise, as `initialOffset`: Spark 4.1 asks for this first."""
+        """Raise like `initialOffset`: Spark 4.1 calls this first."""
         self._refuse()
 
     def read(self, partition: InputPartition) -> NoReturn:
-        """Raise, as `initialOffset`."""
+        """Raise like `initialOffset`."""
         del partition
         self._refuse()
 
     def _refuse(self) -> NoReturn:
-        with sentence_first():
-            raise too_old(STREAMS_SINCE, "reading a topic as a stream")
+        with hide_traceback():
+            raise too_old_error(STREAMS_SINCE, "reading a topic as a stream")

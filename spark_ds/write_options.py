@@ -1,7 +1,7 @@
-"""Options of writing with Spark: strings → where messages go, and how.
+"""Options of writing with Spark: parses Spark's strings into a write target.
 
-What is here are Spark's own options and spellings; all others, and what their texts mean, are those
-of `connector.options.write_request`.
+This module has only Spark's own options and spellings. All others are those of
+`connector.options.write_request`.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ if TYPE_CHECKING:
 
 DEFAULT_TASK_LEDGERS: Final = 1000
 
-_PASSED_OVER: Final = frozenset({"checkpointlocation"})
-"""Spark hands on what is for Spark alone."""
+_IGNORED: Final = frozenset({"checkpointlocation"})
+"""Options for Spark itself, which it also passes to a source."""
 _TASK_LEDGERS: Final = "task_ledgers"
 OWN_WRITING_HELP: Final = {
-    "topic": "The name of the topic to write to.",
-    _TASK_LEDGERS: "Maximum number of ledgers that a task may write: so many ids are kept for each."
-    f" By default {DEFAULT_TASK_LEDGERS}.",
-    "secret.metadata_options": "As metadata_options.",
+    "topic": "Name of the topic to write to.",
+    _TASK_LEDGERS: "Maximum number of ledgers that a task may write: the number of ids reserved for"
+    f" each task. By default {DEFAULT_TASK_LEDGERS}.",
+    "secret.metadata_options": "The same as metadata_options.",
 }
-"""Help on the options of writing that only Spark has."""
+"""Help of options for writing that only Spark has."""
 _SPARK_WRITE_OPTIONS: Final = {
     name: each
     for name, each in WRITE_OPTIONS.items()
     if each.in_python_only is None and name != "storage_options"
 }
 WRITING_NOTES: Final = {
-    "cluster": "Streams do not have it.",
-    "first_ledger_id": "Streams do not have it.",
-    "write_id": "Streams do not have it: each of their batches has an id.",
+    "cluster": "Not for streams.",
+    "first_ledger_id": "Not for streams.",
+    "write_id": "Not for streams: each of their batches has an id.",
 }
-"""What is peculiar to Spark about options of writing that every surface has."""
+"""Spark's peculiarities of shared options for writing."""
 WRITING_HELP: Final = (
     LOCATION_HELP
     | OWN_WRITING_HELP
@@ -52,7 +52,7 @@ WRITING_HELP: Final = (
         if option.not_in_spark is None
     }
 )
-"""Help on each option of writing."""
+"""Help of each option for writing."""
 
 
 def _parser(option: Option) -> Parser:
@@ -72,16 +72,16 @@ _PARSERS: Final[Mapping[str, tuple[str, Parser]]] = {
     ),
     **{name: (name, _parser(option)) for name, option in _SPARK_WRITE_OPTIONS.items()},
 }
-"""The field of each option of writing, and how its text is read."""
+"""Field and parser of each option for writing."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SinkOptions:
-    """Where to write, and how. Shows no secret when it is printed.
+    """Options of a write. Printing it shows no secrets.
 
     Attributes:
-        target: The topic, and how it is written to.
-        task_ledgers: How many ledgers a task may write: so many ids are kept for each.
+        target: The topic and the options to write it.
+        task_ledgers: Maximum number of ledgers per task, and number of ids reserved for each.
     """
 
     target: WriteTarget
@@ -89,26 +89,26 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> Self:
-        """Read the options that a user gave.
+        """Parse the user's options.
 
         Raises:
-            OptionError: An option is unknown or not for writing, given twice, missing, or has a
-                value of another form. No value of a storage option is shown.
+            OptionError: An option is unknown, not for writing, repeated, missing, or has a value
+                that is not allowed. Values of storage options are never shown.
         """
-        options = {n: text for n, text in options.items() if n.lower() not in _PASSED_OVER}
+        options = {n: text for n, text in options.items() if n.lower() not in _IGNORED}
         passed = PassedOptions.sort(options, _PARSERS, suffix=" of writing")
         location = bucket_location(passed.texts, passed.storage)
         fields = passed.fields(_PARSERS)
         if "topic" not in fields:
-            message = "option topic is missing: the name of the topic to write to"
+            message = "option topic is missing: give the name of the topic to write to"
             raise OptionError(message)
         topic, task_ledgers = fields.pop("topic"), fields.pop(_TASK_LEDGERS, DEFAULT_TASK_LEDGERS)
         request = WriteRequest(append=True, storage_options=location.storage_options, **fields)
         target = WriteTarget.from_name(location.url, topic, request)
         if task_ledgers < len(target.names):
             message = (
-                f"{_TASK_LEDGERS} must be at least {len(target.names)}, for a task may write to"
-                " each of the partitions"
+                f"{_TASK_LEDGERS} must be at least {len(target.names)}: a task may write to each"
+                " partition"
             )
             raise OptionError(message)
         return cls(target=target, task_ledgers=task_ledgers)

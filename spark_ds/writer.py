@@ -1,9 +1,9 @@
-"""Writing in Spark: tasks stage ledgers, which nobody reads, and the driver publishes them.
+"""Writes in Spark: tasks stage ledgers, and the driver publishes them.
 
-Each task has a share of the ids that the driver has chosen, and each attempt at it has uuids of its
-own, so that a task that is repeated disturbs nothing. The driver decides once which attempts count,
-and publishes their ledgers. In streams, where Spark makes a writer anew for each step and commits a
-batch again after a crash, the decision bears the ids of query and batch, and stays in the bucket.
+Each task has its own share of the ids that the driver chose, and each attempt has its own uuids. So
+a repeated task disturbs nothing. The driver commits one attempt of each task, and publishes their
+ledgers. For streams, Spark creates a writer for each step, and commits a batch again after a crash.
+So the commit record's id is made of the ids of query and batch, and the record stays in the bucket.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from connector.writing.commit import begin, discard, metadata_files, publish, pu
 from connector.writing.ledger_ids import mark_with_id
 from connector.writing.message_rows import MessageRows
 from connector.writing.staging import stage
-from spark_ds.sentence_first import sentence_first
 from spark_ds.spark_version import is_spark_since
+from spark_ds.tracebacks import hide_traceback
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -45,24 +45,23 @@ if TYPE_CHECKING:
 _LOG: Final = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
-"""Where Spark tells a task of which query it is; it is the same whenever the query is started.
-
-Tasks of a job that `foreachBatch` starts are told of it too.
-"""
+"""Spark's local property with a query's id, which stays the same when the query is restarted.
+Tasks of jobs that `foreachBatch` starts have it too."""
 _BATCH_ID: Final = "streaming.sql.batchId"
-"""And of which batch, which is the same whenever it is run."""
+"""Spark's local property with a batch's id, which stays the same when the batch is repeated."""
 
 _contents: dict[Location, BucketContents] = {}
-"""What the bucket of the last batch held: a process that plans the next ones reads what is new."""
+"""Bucket contents at the last batch, so that a process that plans several reads only new
+objects."""
 
 
 @dataclass(frozen=True, slots=True)
 class StagedTask(WriterCommitMessage):
-    """What a task tells the driver.
+    """Message from a task to the driver.
 
     Attributes:
-        staged: What it staged.
-        write_id: Id of the batch of a stream; None: it is no stream.
+        staged: The ledgers that it staged.
+        write_id: Id of a stream's batch; None for a batch write.
     """
 
     staged: StagedWrite
@@ -70,10 +69,10 @@ class StagedTask(WriterCommitMessage):
 
 
 class TopicBatchWriter(DataSourceArrowWriter):
-    """Writes a data frame, all of it or nothing.
+    """Writer of a data frame: all rows or none.
 
     Args:
-        options: Where to, and how.
+        options: Options of the write.
         schema: The columns.
     """
 
@@ -85,16 +84,16 @@ class TopicBatchWriter(DataSourceArrowWriter):
         earlier = publish_earlier(target, file)
         if earlier is not None:
             _log(target, earlier.warnings)
-        self._plan = _plan(options, file) if earlier is None else None
+        self._plan = _begin_write(options, file) if earlier is None else None
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
-        """Stage the rows of a task, unless its write was published before; called on executors.
+        """Stage the rows of a task, unless the write was published before. Called on executors.
 
         Raises:
             PulsarOffloadError: See `stage`.
         """
         if self._plan is None:
-            # Spark waits for who takes its rows.
+            # Spark waits until its rows are consumed.
             deque(iterator, maxlen=0)
             return WriterCommitMessage()
         return _stage(self._options, self._plan, iterator, write_id=None)
@@ -103,23 +102,23 @@ class TopicBatchWriter(DataSourceArrowWriter):
         """Publish what all tasks have staged.
 
         Raises:
-            PulsarOffloadError: See `publish`; Spark calls `abort` then.
+            PulsarOffloadError: See `publish`. Spark then calls `abort`.
         """
         if self._plan is None:
             return
-        with sentence_first():
-            _publish(self._options.target, _tasks(messages), self._file(self._plan))
+        with hide_traceback():
+            _publish(self._options.target, _staged_tasks(messages), self._file(self._plan))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Delete what tasks have staged, unless it is decided and can be gone on with.
+        """Delete what tasks have staged, unless the write is committed and can be repeated.
 
         Raises:
-            PulsarOffloadError: See `discard`; Spark logs it.
+            PulsarOffloadError: See `discard`. Spark logs it.
         """
         del messages
         if self._plan is None:
             return
-        with sentence_first():
+        with hide_traceback():
             discard(self._options.target, self._file(self._plan))
 
     def _file(self, plan: WritePlan) -> CommitRecordFile:
@@ -128,64 +127,65 @@ class TopicBatchWriter(DataSourceArrowWriter):
 
 
 class TopicStreamWriter(DataSourceStreamArrowWriter):
-    """Writes the batches of a stream, each once, however often Spark repeats it.
+    """Writer of a stream's batches, each exactly once even if Spark repeats it.
 
     Args:
-        options: Where to, and how.
+        options: Options of the write.
         schema: The columns.
-        is_resuming: Whether it is made to end a batch that another one has begun.
+        is_resuming: Whether this writer commits or aborts a batch that another one began.
     """
 
     def __init__(self, options: SinkOptions, schema: StructType, *, is_resuming: bool) -> None:
         request = options.target.request
         for name in ("write_id", "first_ledger_id"):
             if getattr(request, name) is not None:
-                message = f"option {name} is not for streams, each batch of which has its own"
+                message = f"option {name} is not for streams: each batch has its own"
                 raise OptionError(message)
-        # Its batches are decided under ids, which come later.
+        # Batches are committed under ids, which are known only later.
         options.target.bucket.check_writes_new_objects()
         self._options = options
         self._plan: WritePlan | None = None
         if not is_resuming:
             _check_columns(options.target, schema)
-            self._plan = _plan(options, options.target.commit_record_file(None))
+            self._plan = _begin_write(options, options.target.commit_record_file(None))
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> StagedTask:
-        """Stage the rows of a task; called on executors.
+        """Stage the rows of a task. Called on executors.
 
         Raises:
             PulsarOffloadError: See `stage`.
         """
         assert self._plan is not None, "only writers that have begun a batch are sent to tasks"  # noqa: S101
-        task = _task()
+        task = _current_task()
         write_id = f"{task.getLocalProperty(_QUERY_ID)}-{task.getLocalProperty(_BATCH_ID)}"
         mark = mark_with_id(self._plan.mark, self._options.target.topic, write_id)
         plan = replace(self._plan, mark=mark)
         return _stage(self._options, plan, iterator, write_id=write_id)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Publish a batch, unless it was published; called again after a crash.
+        """Publish a batch, unless it was published before. Called again after a crash.
 
         Raises:
-            PulsarOffloadError: See `publish`; Spark calls `abort` then, and the query fails.
+            PulsarOffloadError: See `publish`. Spark then calls `abort`, and the query fails.
         """
         del batchId
-        with sentence_first():
-            tasks = _tasks(messages)
+        with hide_traceback():
+            tasks = _staged_tasks(messages)
             if tasks:
                 _publish(self._options.target, tasks, self._file(tasks[0]))
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Delete what tasks have staged, unless the batch is decided.
+        """Delete what tasks have staged, unless the batch is committed.
 
-        If no task has ended, nothing says what there is to delete: it is data without index.
+        If no task has ended, the driver does not know the staged objects. They remain as data
+        without index.
 
         Raises:
-            PulsarOffloadError: See `discard`; Spark logs it.
+            PulsarOffloadError: See `discard`. Spark logs it.
         """
         del batchId
-        with sentence_first():
-            tasks = _tasks(messages)
+        with hide_traceback():
+            tasks = _staged_tasks(messages)
             if tasks:
                 discard(self._options.target, self._file(tasks[0]))
 
@@ -194,28 +194,28 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
 
 def refuse_overwrite(*, overwrite: bool) -> None:
-    """Refuse to replace a topic.
+    """Raise if a topic is to be replaced.
 
     Raises:
-        OptionError: It is asked for.
+        OptionError: `overwrite` is True.
     """
     if overwrite:
         message = (
-            "what was offloaded is never replaced: append, or write to a topic of another name"
-            " (of a stream, the output mode complete would replace it)"
+            "an offloaded topic is never replaced: append to it, or write to another topic name"
+            " (a stream's output mode complete would replace it)"
         )
         raise OptionError(message)
 
 
 def _check_columns(target: WriteTarget, schema: StructType) -> None:
-    """Refuse, before any task runs, columns that cannot be written."""
-    # Spark 4.1 has times in UTC, and cannot be asked for another zone.
+    """Raise for columns that cannot be written, before any task runs."""
+    # Spark 4.1 always converts times to UTC, and has no parameter for the zone.
     zone: dict[str, Any] = {"timezone": "UTC"} if is_spark_since((4, 2)) else {}
     no_rows = pa.RecordBatch.from_pylist([], to_arrow_schema(schema, **zone))
     list(MessageRows(target.read_schema(), publish_time_ms=0).messages(no_rows))
 
 
-def _plan(options: SinkOptions, file: CommitRecordFile) -> WritePlan:
+def _begin_write(options: SinkOptions, file: CommitRecordFile) -> WritePlan:
     target = options.target
     new_write = begin(
         target, file, id_stride=options.task_ledgers, previous=_contents.get(target.bucket)
@@ -230,18 +230,18 @@ def _plan(options: SinkOptions, file: CommitRecordFile) -> WritePlan:
 def _stage(
     options: SinkOptions, plan: WritePlan, batches: Iterator[pa.RecordBatch], write_id: str | None
 ) -> StagedTask:
-    with sentence_first():
-        ids = plan.ids.share(_task().partitionId(), options.task_ledgers)
+    with hide_traceback():
+        ids = plan.ids.share(_current_task().partitionId(), options.task_ledgers)
         return StagedTask(stage(options.target, plan, ids, batches), write_id)
 
 
-def _task() -> TaskContext:
+def _current_task() -> TaskContext:
     context = TaskContext.get()
     assert context is not None, "Spark calls this in a task"  # noqa: S101
     return context
 
 
-def _tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
+def _staged_tasks(messages: Sequence[WriterCommitMessage | None]) -> list[StagedTask]:
     return [each for each in messages if isinstance(each, StagedTask)]
 
 
@@ -251,16 +251,16 @@ def _publish(target: WriteTarget, tasks: Sequence[StagedTask], file: CommitRecor
         files.resume(file.mark)
     staged = [each.staged for each in tasks]
     if not any(each.ledgers for each in staged):
-        # A frame without rows; what was decided meanwhile, or before, counts nevertheless.
+        # The frame has no rows, but an earlier or concurrent write may be committed.
         if files is not None:
             files.end()
         earlier = publish_earlier(target, file)
         if earlier is not None:
             _log(target, earlier.warnings)
         return
-    published = publish(target, staged, file, files=files)
+    result = publish(target, staged, file, files=files)
     _log(target, dict.fromkeys(text for each in staged for text in each.warnings))
-    _log(target, published.warnings)
+    _log(target, result.warnings)
 
 
 def _log(target: WriteTarget, sentences: Iterable[str]) -> None:

@@ -1,4 +1,4 @@
--- What is the latest value of each key? Pulsar's compaction keeps the same, but here the whole history is read.
+-- What is the latest value of each key? Pulsar's compaction keeps the same messages, but this reads the whole history.
 -- A null value deletes its key. Messages are ordered by ledger, entry and batch index.
 SELECT
     __key__ AS key,

@@ -1,4 +1,4 @@
--- Are the partitions of a topic filled evenly? One dataset holds them all.
+-- Are the partitions of a topic filled evenly? One dataset reads all partitions.
 SELECT
     __partition__ AS partition,
     count(*) AS messages,

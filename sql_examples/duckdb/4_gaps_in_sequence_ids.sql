@@ -1,4 +1,4 @@
--- Did a producer leave out sequence ids, and where? Each row is the message behind a gap.
+-- Did a producer leave out sequence ids, and where? Each row is the message after a gap.
 SELECT
     __producer_name__ AS producer,
     __message_id__ AS message_id,

@@ -1,4 +1,4 @@
--- Which ledger was written when, and how much is in it? Two topics side by side.
+-- When was each ledger written, and how much data does it have? Two topics side by side.
 SELECT
     split_part(__topic__, '/', 5) AS topic,
     __ledger_id__ AS ledger,

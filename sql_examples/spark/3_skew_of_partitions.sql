@@ -1,4 +1,4 @@
--- Are the partitions of a topic filled evenly? One view holds them all.
+-- Are the partitions of a topic filled evenly? One view reads all partitions.
 CREATE OR REPLACE TEMPORARY VIEW partitioned
 USING pulsar_offload
 OPTIONS (

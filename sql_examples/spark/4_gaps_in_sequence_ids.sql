@@ -1,4 +1,4 @@
--- Did a producer leave out sequence ids, and where? Each row is the message behind a gap.
+-- Did a producer leave out sequence ids, and where? Each row is the message after a gap.
 CREATE OR REPLACE TEMPORARY VIEW sequenced
 USING pulsar_offload
 OPTIONS (

@@ -1,9 +1,8 @@
-"""How many orders are there in each status, and what are they worth, as they are offloaded?
+"""How many orders are there in each status, and what are they worth? Updated as they are offloaded.
 
-Run it each night, or as often as you like: `spark-submit revenue_by_status.py URL FOLDER`. Each run
-reads the ledgers that are new. A batch writes its own sums below `FOLDER/sums`, in the place of
-what an earlier try of the same batch wrote; so their sum counts each order once, whenever a run is
-killed.
+Run `spark-submit revenue_by_status.py URL FOLDER` each night, or as often as you like. Each run
+reads the new ledgers. A batch writes its own sums below `FOLDER/sums`, and replaces those of an
+earlier attempt at the same batch. So the total counts each order once, even if a run is killed.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ def keep_sums(orders: DataFrame, batch_id: int, folder: str) -> None:
 
 
 def revenue_by_status(spark: SparkSession, url: str, folder: str) -> list[Row]:
-    """Read what is new, and give the answer for all that was read."""
+    """Read new orders, and return the answer for all orders read so far."""
     orders = (
         spark.readStream.format("pulsar_offload")
         .options(url=url, topic="json-orders", schema=SCHEMA, columns="orderId,status,total")

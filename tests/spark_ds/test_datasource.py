@@ -98,7 +98,9 @@ def test_schema_and_columns_must_agree(bucket: str) -> None:
     schema = StructType().add("__key__", StringType())
 
     source(bucket, "json-orders", columns="__key__").reader(schema)
-    with pytest.raises(OptionError, match="the option columns says __value__: give one of them"):
+    with pytest.raises(
+        OptionError, match="the option columns has __value__: leave one of them out"
+    ):
         source(bucket, "json-orders", columns="__value__").reader(schema)
 
 
@@ -257,7 +259,7 @@ def test_the_url_may_be_what_is_loaded(spark: SparkSession, bucket: str) -> None
     reader = spark.read.format("pulsar_offload").option("topic", "json-orders")
 
     assert reader.load(bucket).count() == golden_topic("json-orders").message_count
-    with pytest.raises(Exception, match="url and path say the same"):
+    with pytest.raises(Exception, match="url and path mean the same"):
         reader.option("url", bucket).load(bucket)
 
 
@@ -343,7 +345,9 @@ def test_errors_are_readable(spark: SparkSession, bucket: str) -> None:
         frame(spark, bucket, "json-orders", tasks_bytes=1)
     with pytest.raises(AnalysisException, match="transactions must be one of committed, all"):
         frame(spark, bucket, "json-orders", transactions="some")
-    with pytest.raises(AnalysisException, match="option view must be all: Spark finds the latest"):
+    with pytest.raises(
+        AnalysisException, match="option view must be all: use SQL to find the latest"
+    ):
         frame(spark, bucket, "json-orders", view="latest")
     with pytest.raises(AnalysisException, match="column __key__ is of type string, not binary"):
         (

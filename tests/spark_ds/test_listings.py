@@ -91,7 +91,7 @@ def test_columns_are_chosen(small_bucket: str) -> None:
         StructType().add("entry", LongType()),
         StructType().add("ledger_id", IntegerType()),
     ):
-        with pytest.raises(OptionError, match=r"no column .* there are: .*ledger_id:bigint"):
+        with pytest.raises(OptionError, match=r"no column .* columns are .*ledger_id:bigint"):
             opened.reader(wrong)
 
 
@@ -127,9 +127,12 @@ def test_empty_bucket(tmp_path: Path) -> None:
             {"table": "ledger"},
             "table must be one of messages, topics, ledgers, blocks, objects, not 'ledger'",
         ),
-        ({"table": "ledgers", "columns": "uuid"}, "option columns is for messages"),
-        ({"table": "ledgers", "start": "(1,2)"}, "option start is for messages"),
-        ({"table": "ledgers", "failOnDataLoss": "false"}, "option failOnDataLoss is for messages"),
+        ({"table": "ledgers", "columns": "uuid"}, "option columns is only for messages"),
+        ({"table": "ledgers", "start": "(1,2)"}, "option start is only for messages"),
+        (
+            {"table": "ledgers", "failOnDataLoss": "false"},
+            "option failOnDataLoss is only for messages",
+        ),
         ({"table": "topics", "metadata_options": "[]"}, "metadata_options must be a JSON object"),
         ({"table": "topics", "buckets": "[]"}, "buckets must be a JSON object"),
         ({"table": "topics", "metadata.": "x"}, "lacks a part of its name"),

@@ -11,7 +11,7 @@ import pytest
 from arrow_io.errors import OptionError
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.inputs.topic_names import TopicName
-from spark_ds.offsets import StartingOffsets, offset_of, read_starting_offsets
+from spark_ds.offsets import StartingOffsets, read_starting_offsets, to_offset
 from spark_ds.options import SourceOptions
 from tests.support.golden import golden_topic
 from tests.support.increments import increments_of
@@ -107,7 +107,7 @@ def test_ids_below_the_first_are_those_of_the_beginning(
 
 def test_begin_where_another_stream_was(source: Increments) -> None:
     """The offset of a query is a place where another can begin."""
-    offset = offset_of(source.next_increment(Progress()))
+    offset = to_offset(source.next_increment(Progress()))
 
     assert offset["read"]["ledgers"] > 8
     assert offset["behind"] == {"bytes": 0, "ledgers": 0}
@@ -124,10 +124,10 @@ def test_begin_where_another_stream_was(source: Increments) -> None:
         ('{"orders": [1]}', "must be earliest, latest, or a ledger and an entry"),
         ('{"orders": [1, 2, 3]}', "must be earliest, latest, or a ledger and an entry"),
         ('{"orders": {"0": 7}}', "must be earliest, latest, or a ledger and an entry"),
-        ('{"orders": "latest", "orders": "earliest"}', "orders stands twice"),
-        ('{"orders": "latest", "public/default/orders": "earliest"}', "/orders stands twice"),
-        ('{"orders": {"0": [1, 0], "0": [2, 0]}}', "0 stands twice"),
-        ('{"orders": {"0": [1, 0]}, "orders-partition-0": [2, 0]}', "-partition-0 stands twice"),
+        ('{"orders": "latest", "orders": "earliest"}', "orders is repeated"),
+        ('{"orders": "latest", "public/default/orders": "earliest"}', "/orders is repeated"),
+        ('{"orders": {"0": [1, 0], "0": [2, 0]}}', "0 is repeated"),
+        ('{"orders": {"0": [1, 0]}, "orders-partition-0": [2, 0]}', "-partition-0 is repeated"),
         ('{"version": 9, "topics": {}}', "has version 9, and this release reads version 1"),
     ],
 )
@@ -139,7 +139,7 @@ def test_what_is_no_beginning_is_refused(text: str, says: str) -> None:
 
 def test_a_topic_that_is_not_read_is_refused(source: Increments) -> None:
     """A name that is misspelt must not make a topic begin at the earliest."""
-    with pytest.raises(OptionError, match="orders, which is not read; there are: persistent:"):
+    with pytest.raises(OptionError, match="orders, which is not read; topics are: persistent:"):
         _begin('{"orders": "latest"}', source)
 
 

@@ -53,7 +53,7 @@ def test_a_stream_says_which_spark_it_takes(monkeypatch: pytest.MonkeyPatch) -> 
     """Whatever Spark asks it first; it hides what is raised as the reader is made."""
     monkeypatch.setattr(pyspark, "__version__", "4.1.2")
     stream = RefusedStream()
-    says = r"^reading a topic as a stream takes Spark 4.2 or newer, and this is Spark 4.1.2$"
+    says = r"^reading a topic as a stream needs Spark 4.2 or newer, but this is Spark 4.1.2$"
     for ask in (stream.initialOffset, stream.latestOffset):
         with pytest.raises(OptionError, match=says):
             ask()
@@ -64,6 +64,6 @@ def test_an_older_spark_is_refused_in_one_sentence(version: str) -> None:
     """Before anything is imported that it lacks."""
     result = on_spark(version, "import spark_ds.datasource")
 
-    sentence = f"pulsar-offload takes Spark 4.1 or newer, and this is Spark {version}"
+    sentence = f"pulsar-offload needs Spark 4.1 or newer, but this is Spark {version}"
     assert result.stderr.splitlines()[-1].endswith(sentence)
     assert result.returncode == 1

@@ -249,7 +249,7 @@ def test_streams_take_conditions_and_statistics(url: str, folder: Path) -> None:
 
 def test_conditions_are_for_messages(url: str) -> None:
     """A listing has none; and a column that there is not is named before anything is planned."""
-    with pytest.raises(OptionError, match="where is for messages"):
+    with pytest.raises(OptionError, match="where is only for messages"):
         PulsarOffloadDataSource({"url": url, "table": "topics", "where": "a = 1"}).schema()
     with pytest.raises(OptionError, match="no column key, did you mean __key__"):
         PulsarOffloadDataSource({"url": url, "topic": TOPIC, "where": "key = '1'"}).schema()

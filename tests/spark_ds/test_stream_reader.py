@@ -229,10 +229,10 @@ def test_data_loss_is_an_error_unless_the_user_says_otherwise(bucket: Path) -> N
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"end": "(5,0)"}, "a stream has no end: use spark.read"),
-        ({"endingTime": "5"}, "a stream has no end: use spark.read"),
+        ({"end": "(5,0)"}, "a stream cannot have an end: use spark.read"),
+        ({"endingTime": "5"}, "a stream cannot have an end: use spark.read"),
         ({"table": "ledgers"}, "the table ledgers cannot be read as a stream: use spark.read"),
-        ({"start": "(5,0,2)"}, r"begins at an entry, not within it: give \(5, 0\)"),
+        ({"start": "(5,0,2)"}, r"must start at an entry, not inside a batch: give \(5, 0\)"),
     ],
 )
 def test_what_a_stream_cannot_do(small_bucket: str, options: dict[str, str], says: str) -> None:
@@ -250,8 +250,8 @@ def test_what_a_stream_cannot_do(small_bucket: str, options: dict[str, str], say
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        ({"startingOffsets": "latest"}, "startingOffsets must be earliest, or one message id"),
-        ({"maxLedgersPerTrigger": "1"}, "maxBytesPerTrigger and maxLedgersPerTrigger are for"),
+        ({"startingOffsets": "latest"}, "startingOffsets must be earliest or one message id"),
+        ({"maxLedgersPerTrigger": "1"}, "maxBytesPerTrigger and maxLedgersPerTrigger are only for"),
     ],
 )
 def test_options_of_streams_are_refused_by_batch_reads(

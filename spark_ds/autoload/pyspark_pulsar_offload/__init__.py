@@ -1,9 +1,8 @@
-"""Makes Spark find the source `pulsar_offload` without registration.
+"""Top-level module by which Spark finds the source `pulsar_offload` without registration.
 
-Installed as a top-level module: when anybody first asks for a source written in Python, Spark looks
-for a class `DefaultSource` in all modules named `pyspark_…`. An error here would break all such
-sources for everybody, and a slow import would delay them; so nothing of the project is imported
-until a topic is read or written.
+When a session first uses a Python data source, Spark looks for a class `DefaultSource` in all
+modules named `pyspark_…`. An error here would break every Python data source, and a slow import
+would delay them. So nothing of the project is imported until a topic is read or written.
 """
 
 from __future__ import annotations
@@ -20,34 +19,34 @@ if TYPE_CHECKING:
     )
     from pyspark.sql.types import StructType
 
-# Without PySpark, or with a version that knows no such sources, nobody looks for this one.
+# Without PySpark, or in a version without Python data sources, nothing looks for this class.
 with suppress(ImportError):
     from pyspark.sql.datasource import DataSource
 
     class DefaultSource(DataSource):
-        """Stands for `spark_ds.datasource.PulsarOffloadDataSource`, imported when it is needed."""
+        """Proxy of `spark_ds.datasource.PulsarOffloadDataSource`, which it imports on first use."""
 
         _source: DataSource | None = None
 
         @classmethod
         def name(cls) -> str:
-            """The name that `format` takes."""
+            """Return the name for `format`."""
             return "pulsar_offload"
 
         def schema(self) -> StructType | str:
-            """The columns that are given unless the user names them by a schema."""
+            """Return the columns of a frame without a user-defined schema."""
             return self._real().schema()
 
         def reader(self, schema: StructType) -> DataSourceReader:
-            """A batch read of the columns of `schema`."""
+            """Return a batch reader of the columns of `schema`."""
             return self._real().reader(schema)
 
         def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
-            """A stream of the columns of `schema`."""
+            """Return a stream reader of the columns of `schema`."""
             return self._real().streamReader(schema)
 
         def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:  # noqa: FBT001
-            """A batch write of the columns of `schema`."""
+            """Return a batch writer of the columns of `schema`."""
             return self._real().writer(schema, overwrite)
 
         def streamWriter(  # noqa: N802 - Spark's
@@ -55,16 +54,16 @@ with suppress(ImportError):
             schema: StructType,
             overwrite: bool,  # noqa: FBT001
         ) -> DataSourceStreamWriter:
-            """What begins, or ends, a batch of a stream that is written."""
+            """Return an object that begins or commits a batch of a stream to write."""
             return self._real().streamWriter(schema, overwrite)
 
         def __getstate__(self) -> dict[str, object]:
-            """Pickled with the real one, which knows then that it was sent."""
+            """Include the real source, which thus knows that it was pickled."""
             self._real()
             return self.__dict__
 
         def _real(self) -> DataSource:
-            # Kept, and pickled with the rest, so that what schema() read need not be read again.
+            # Stored and pickled, so that what `schema` has read is not read again.
             if self._source is None:
                 from spark_ds.datasource import PulsarOffloadDataSource  # noqa: PLC0415 - see above
 

@@ -1,4 +1,4 @@
-"""Orders as they are offloaded, each once: a streaming table."""
+"""A streaming table of orders, each once."""
 
 import os
 
@@ -11,7 +11,7 @@ SCHEMA = os.environ["ORDERS_SCHEMA"]
 
 @dp.table
 def orders() -> DataFrame:
-    """Each run reads what was offloaded since the run before."""
+    """Read the orders that were offloaded since the last run."""
     spark = SparkSession.active()
     source = spark.readStream.format("pulsar_offload").options(topic="json-orders", schema=SCHEMA)
     return source.option("columns", "__publish_time__,orderId,status,total").load(BUCKET)

@@ -1,4 +1,4 @@
-"""Errors of ours as a user of Spark reads them: the sentence alone, without a page of frames."""
+"""Short error reports: Spark's users see our error messages without tracebacks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _HIDE_FRAMES: Final = "SPARK_HIDE_TRACEBACK"
-"""The variable of the environment that tells a worker to report an error without its frames."""
+"""Environment variable that lets a worker report an error without its traceback."""
 
 
 @contextmanager
-def sentence_first() -> Iterator[None]:
-    """Let Spark's worker report an error of ours by its sentence alone.
+def hide_traceback() -> Iterator[None]:
+    """Let Spark's worker report our errors by their messages alone.
 
-    By default a worker sends the whole text that Python makes of an error, frames first. Spark's
-    option to leave them out (`spark.sql.execution.pyspark.udf.hideTraceback.enabled`) holds for all
-    errors of a session. Here it is set only in a process that ends with this error.
+    By default, a worker sends Python's whole text of an error, traceback first. Spark's option to
+    omit it (`spark.sql.execution.pyspark.udf.hideTraceback.enabled`) applies to all errors of a
+    session. This sets it only in a process that ends with this error.
     """
     try:
         with use_spelling(_in_spark):
@@ -39,6 +39,6 @@ def _in_spark(name: str, value: object) -> str:
 
 
 def _is_worker() -> bool:
-    """Whether the process is one that Spark started to run Python for it."""
+    """Return whether Spark started this process to run Python."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name.startswith("pyspark.")
