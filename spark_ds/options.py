@@ -398,7 +398,7 @@ _SECRETS: Final = frozenset(
 
 
 def find_prefix(name: str, prefixes: Iterable[str]) -> str | None:
-    """Return the prefix with which a name begins, ignoring case; None if there is none."""
+    """Return the prefix with which a name begins, ignoring case; None if it has no prefix."""
     return next((prefix for prefix in prefixes if name.lower().startswith(prefix)), None)
 
 

@@ -51,7 +51,7 @@ def analyze(
     """Gather missing statistics of topics on Spark's executors.
 
     Executors need this package, and access to the topics and the folder. Several runs may write at
-    the same time. If Spark repeats a task, it writes the same content again.
+    the same time. A task that Spark repeats writes the same statistics again, which does no harm.
 
     Args:
         spark: The session.

@@ -142,13 +142,13 @@ def clean_(
 
     Prints the objects that it would delete, and why it keeps others. --yes deletes them.
 
-    The metadata must be proven whole: by a live cluster, a manifest, or two files that agree.
+    The metadata must be proven complete: by a live cluster, a manifest, or two files that agree.
 
-    What is deleted is older than the metadata, and than the safety age.
+    Objects are deleted only if they are older than the metadata and than the safety age.
 
-    It is of the metadata's cluster, as far as that is known.
+    Objects of another cluster, and those that may be of one, are kept.
 
-    Nothing is deleted of a topic that has losses.
+    Objects of a topic with losses are kept.
     """
     age = duration("--safety-age", safety_age)
     check_no_snapshot(place.metadata)

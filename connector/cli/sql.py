@@ -55,7 +55,7 @@ def sql_text(sql: str | None, file: Path | None) -> str:
 
     Args:
         sql: The SQL; `-` for standard input.
-        file: The file; None if there is none.
+        file: The file, if any.
 
     Raises:
         OptionError: Both or neither are given, the SQL cannot be read, or it is longer than

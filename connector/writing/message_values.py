@@ -100,7 +100,7 @@ class MessageValues:
 
     @cached_property
     def _typed(self) -> ValueColumns | None:
-        """The columns that a read returns; None if there are none or the schema cannot be read."""
+        """The columns that a read returns; None if the schema has none or cannot be read."""
         if self._schema is None or not is_encodable(self._schema.reader):
             return None
         try:

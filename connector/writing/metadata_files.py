@@ -469,7 +469,7 @@ def check_partitions(
         topic: The topic to append to.
         names: The topic, or all the partitions to write to.
         partitions: Numbers of the existing partitions; -1 if the topic is not partitioned.
-        location: Where the partitions were found, for error messages.
+        location: Location of the existing partitions, for error messages.
         is_whole: Whether the greatest of `partitions` is the topic's last.
 
     Raises:
