@@ -355,7 +355,7 @@ def test_the_command(sales: Written, cluster: AdminServer) -> None:
     assert [each["verdict"] for each in rows].count("to do") == 6
     _retention(0, 0)(cluster)
     run("attach", *given, "--check", ends=FOUND)
-    assert "--check tells what to put there" in run("attach", *given, ends=USAGE).stderr
+    assert "give --check to print the steps" in run("attach", *given, ends=USAGE).stderr
 
 
 def test_ledgers_that_the_cluster_would_not_have(written: Written, cluster: AdminServer) -> None:
