@@ -135,7 +135,7 @@ def execute_increment(
         message = (
             f"{task.read.origin.topic}: {messages} of {transactions}"
             f" {agreeing(open_messages, 'has', 'have')} no outcome in the offloaded ledgers"
-            " yet, so what was read is discarded; run it again when the outcome is offloaded"
+            " yet, so their rows are discarded; run it again when the outcome is offloaded"
         )
         raise OpenTransactionError(message, ledger_id=task.ranges[0].ledger_id)
 

@@ -51,7 +51,9 @@ def plan_cleaning(
         OptionError: The audit had no metadata, so it is unknown which objects are needed.
     """
     if not audit.has_metadata:
-        message = "nothing is deleted without metadata, which says what is needed: pass metadata"
+        message = (
+            "nothing is deleted without metadata, which names the needed objects: pass metadata"
+        )
         raise OptionError(message)
     return [
         Deletion(each, _refusal(each, now, safety_age)) for each in audit.findings if each.objects

@@ -1,11 +1,13 @@
-"""Sentences that count things: one is told as one, in errors, in notes and in reports."""
+"""The prose of the packages: docstrings, messages, and names that are nouns or verbs."""
 
 from __future__ import annotations
 
 import ast
 import re
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -16,6 +18,22 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 _ROOT: Final = Path(__file__).parents[1]
+_VAGUE: Final = re.compile(
+    r"\b(?:told|given|behind|stands?|is none|of none|by itself|what (?:is|has|was|came)|whoever"
+    r"|be it|all the same|go(?:es)? on|as of)\b",
+    re.IGNORECASE,
+)
+"""Phrases that hid the subject of a sentence in earlier texts."""
+_MOST_VAGUE_PER_1000: Final = 40
+_LONGEST_MEDIAN: Final = 80
+_NO_VERBS: Final = frozenset(
+    {"A", "An", "As", "How", "If", "In", "Of", "That", "The", "What", "Where", "Whether", "Which"}
+)
+_NO_NAMES: Final = frozenset(
+    {"asked", "behind", "beyond", "done", "given", "kept", "of", "standing", "taken", "told"}
+    | {"within", "written"}
+)
+"""Participles and prepositions, which neither name a value nor say what a function does."""
 _NOUNS: Final = (
     "attempts|blocks|bytes|chunks|columns|entries|fields|files|findings|folders|keys|ledgers"
     "|messages|objects|pages|partitions|problems|ranges|requests|rows|texts|topics|transactions"
@@ -57,12 +75,21 @@ _GREATER_THAN_ONE: Final = {
 """Why a count cannot be one, by file and expression."""
 
 
+@cache
+def _nodes() -> list[tuple[str, ast.AST]]:
+    """Return every node of the syntax trees of the packages, with the path of its file."""
+    return [
+        (str(path.relative_to(_ROOT)), node)
+        for package in ("arrow_io", "connector", "spark_ds")
+        for path in sorted((_ROOT / package).rglob("*.py"))
+        for node in ast.walk(ast.parse(path.read_text()))
+    ]
+
+
 def _sentences() -> Iterator[tuple[str, int, str]]:
-    for package in ("arrow_io", "connector", "spark_ds"):
-        for path in sorted((_ROOT / package).rglob("*.py")):
-            for node in ast.walk(ast.parse(path.read_text())):
-                if isinstance(node, ast.JoinedStr):
-                    yield str(path.relative_to(_ROOT)), node.lineno, _spelled(node)
+    for path, node in _nodes():
+        if isinstance(node, ast.JoinedStr):
+            yield path, node.lineno, _spelled(node)
 
 
 def _spelled(node: ast.JoinedStr) -> str:
@@ -72,6 +99,79 @@ def _spelled(node: ast.JoinedStr) -> str:
         if isinstance(each, ast.Constant | ast.FormattedValue)
     )
     return "".join(map(str, parts))
+
+
+def _messages() -> Iterator[tuple[str, int, str]]:
+    """Yield what is assigned to a name with `message` in it, or passed to an error or a warning."""
+    for path, node in _nodes():
+        texts: list[ast.expr | None] = []
+        if isinstance(node, ast.Assign) and "message" in ast.unparse(node.targets[0]):
+            texts = [node.value]
+        elif isinstance(node, ast.Call) and re.search(
+            r"(?:Error|Warning|warn_of_read|add_note|say)$", ast.unparse(node.func)
+        ):
+            texts = [*node.args]
+        for text in texts:
+            for part in ast.walk(text) if text else ():
+                if isinstance(part, ast.JoinedStr):
+                    yield path, part.lineno, _spelled(part)
+                elif isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield path, part.lineno, part.value
+
+
+def _docstrings() -> Iterator[tuple[str, ast.AST, str]]:
+    documented = ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef
+    for path, node in _nodes():
+        if isinstance(node, documented) and (text := ast.get_docstring(node)):
+            yield path, node, text
+
+
+def test_docstrings_name_their_subject() -> None:
+    """Phrases without a subject are rare, and first lines are short."""
+    texts = [text for _, _, text in _docstrings()]
+    vague = sum(len(_VAGUE.findall(text)) for text in texts)
+
+    assert len(texts) > 3000
+    assert 1000 * vague / len(texts) <= _MOST_VAGUE_PER_1000
+    assert median(len(text.splitlines()[0]) for text in texts) < _LONGEST_MEDIAN
+
+
+def test_summaries_of_functions_begin_with_a_verb() -> None:
+    """A property is a value, so its summary may be a noun."""
+    found = [
+        f"{path}:{node.lineno}: {text.splitlines()[0]}"
+        for path, node, text in _docstrings()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and not any("property" in ast.unparse(each) for each in node.decorator_list)
+        and text.split()[0] in _NO_VERBS
+    ]
+
+    assert not found, "\n".join(found)
+
+
+def test_messages_name_their_subject() -> None:
+    """What a user reads says what failed, and what was found."""
+    messages = [*_messages()]
+    found = [
+        f"{path}:{line}: {text}"
+        for path, line, text in messages
+        if any(match[0].lower() != "given" for match in _VAGUE.finditer(text))
+    ]
+
+    assert len(messages) > 1000
+    assert not found, "\n".join(found)
+
+
+def test_names_are_nouns_or_verbs() -> None:
+    """No function, parameter or variable has a bare participle or preposition as its name."""
+    found = []
+    for path, node in _nodes():
+        match node:
+            case ast.Name(id=name) | ast.arg(arg=name) | ast.FunctionDef(name=name):
+                if name.strip("_").lower() in _NO_NAMES:
+                    found.append(f"{path}:{node.lineno}: {name}")
+
+    assert found == []
 
 
 def test_no_sentence_takes_a_count_for_many() -> None:
