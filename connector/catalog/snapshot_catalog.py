@@ -68,9 +68,7 @@ class SnapshotCatalog(Catalog):
             StorageError: The store refused or failed to list the bucket, or to return an index
                 object.
         """
-        listed_at = datetime.now(UTC)
-        bucket = Bucket(list_bucket(self.location), self.bucket.opened_copies)
-        return Catalog(self._options, bucket, self.source, listed_at=listed_at, earlier=self)
+        return RelistedCatalog.from_earlier(self._options, self)
 
     def _topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
         del namespaces
@@ -87,3 +85,18 @@ class SnapshotCatalog(Catalog):
     def unattributed_errors(self) -> list[PulsarOffloadError]:
         """Return the errors of ledgers that may belong to any topic: nothing names theirs."""
         return super().unattributed_errors() if self._file.has_copies_without_topic else []
+
+
+class RelistedCatalog(Catalog):
+    """The current objects of a bucket, with the metadata of a catalog snapshot."""
+
+    @classmethod
+    def from_earlier(cls, options: CatalogOptions, earlier: Catalog) -> RelistedCatalog:
+        """List the bucket, and keep the metadata of an earlier catalog; see `Catalog.relisted`."""
+        listed_at = datetime.now(UTC)
+        bucket = Bucket(list_bucket(options.location), earlier.bucket.opened_copies)
+        return cls(options, bucket, earlier.source, listed_at=listed_at, earlier=earlier)
+
+    def refreshed(self) -> Catalog:
+        """Return the current bucket, with the same metadata; see `Catalog.relisted`."""
+        return RelistedCatalog.from_earlier(self._options, self)

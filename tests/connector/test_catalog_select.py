@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import warnings
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,6 +24,7 @@ from tests.support.golden import GOLDEN, golden_topic
 from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from connector import TopicDataset
@@ -196,3 +198,29 @@ def test_relisted_snapshot_shows_what_is_there_now(bucket: OwnedBucket, tmp_path
     assert catalog.ledgers(TOPIC).problems == ()
     (problem,) = catalog.relisted().ledgers(TOPIC).problems
     assert isinstance(problem, MissingObjectError)
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+@pytest.mark.parametrize("saved", [True, False])
+@pytest.mark.parametrize("steps", list(product(("refreshed", "relisted"), repeat=2)))
+def test_a_catalog_is_renewed_in_any_order(
+    bucket: OwnedBucket, tmp_path: Path, steps: Sequence[str], *, saved: bool, has_metadata: bool
+) -> None:
+    """Listing again keeps the metadata of a snapshot, and nothing else of it."""
+    metadata: Any = str(bucket.metadata) if has_metadata else None
+    catalog = open_catalog(str(bucket.objects), metadata=metadata)
+    topics = set(map(str, catalog.topics()))
+    if saved:
+        catalog.save(tmp_path / "catalog.json.gz")
+        catalog = open_catalog(str(bucket.objects), metadata=tmp_path / "catalog.json.gz")
+    for step in steps:
+        catalog = getattr(catalog, step)()
+
+    lost = CHUNKED.ledgers[0]
+    bucket.delete(lost.data_object.name, lost.index_object.name)
+    catalog = getattr(catalog, steps[-1])()
+
+    assert set(map(str, catalog.topics())) == topics
+    problems = catalog.ledgers(TOPIC).problems
+    is_stale = saved and set(steps) == {"refreshed"}
+    assert bool(problems) == (has_metadata and not is_stale)
