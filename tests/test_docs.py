@@ -36,6 +36,8 @@ ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(each for each in DOCS.rglob("*.md") if each.parent.name != "api")
 """The pages with prose; those of `api` name the objects whose docstrings they show."""
+FORMAT_PAGES = sorted((DOCS / "format").glob("*.md"))
+"""Specifications: they name nodes of clusters, and `test_format_pages` checks their tables."""
 README = ROOT / "README.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PACKAGES = ("arrow_io", "connector", "spark_ds")
@@ -140,7 +142,12 @@ def tree() -> list[str]:
 
 @pytest.mark.parametrize(
     "page",
-    [README, CONTRIBUTING, ROOT / "sql_examples" / "README.md", *PAGES],
+    [
+        README,
+        CONTRIBUTING,
+        ROOT / "sql_examples" / "README.md",
+        *(page for page in PAGES if page not in FORMAT_PAGES),
+    ],
     ids=_name,
 )
 def test_paths_and_modules_that_a_page_names_are_there(page: Path, tree: list[str]) -> None:
