@@ -1,6 +1,54 @@
 """Fixtures of the tests of `connector`."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from arrow_io.payloads.value_columns import SelectedValues
+from tests.support.buckets import MemoryBucket
 from tests.support.builds import build
 from tests.support.grids import grid
 
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    import pyarrow as pa
+
+    from arrow_io.messages.message_columns import MessageColumns
+    from arrow_io.read_metrics import Tally
+    from tests.support.s3_server import S3Server
+
 __all__ = ["build", "grid"]
+
+
+@pytest.fixture
+def bucket() -> Iterator[MemoryBucket]:
+    """An empty bucket."""
+    empty = MemoryBucket()
+    yield empty
+    empty.drop()
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server."""
+    from tests.support.s3_server import running_s3_server  # noqa: PLC0415 - takes a second
+
+    with running_s3_server() as server:
+        yield server
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[tuple[tuple[str, ...], int]]:
+    """The columns that are decoded, each time, and of how many rows."""
+    calls: list[tuple[tuple[str, ...], int]] = []
+    arrays = SelectedValues.arrays
+
+    def spy(values: SelectedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
+        calls.append((tuple(each.name for each in values.fields), rows.count))
+        return arrays(values, rows, tally)
+
+    monkeypatch.setattr(SelectedValues, "arrays", spy)
+    return calls

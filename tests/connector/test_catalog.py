@@ -27,13 +27,11 @@ from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.read_metrics import Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectContent, ObjectInfo
-from arrow_io.storage.trace import RequestCounts, RequestTrace
+from arrow_io.storage.trace import RequestTrace
 from connector import Catalog, open_catalog, open_topic
 from connector.catalog.bucket import read_bucket
-from connector.inputs.topic_names import TopicName
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
-from tests.support.golden import GOLDEN, golden_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -153,15 +151,6 @@ def test_broken_newest_copy_gives_way_to_an_older_one(
     assert not metrics.lost
 
 
-def test_two_clusters_may_share_a_bucket(folder: Folder) -> None:
-    """One ledger id of two topics is two ledgers, each with its own newest copy."""
-    folder.offload(7, "order", age_s=100)
-    folder.offload(7, "payment", managed_ledger=_OTHER_LEDGER)
-
-    assert folder.values() == ["order"]
-    assert folder.values(_OTHER_TOPIC) == ["payment"]
-
-
 def test_ledgers_of_a_text_are_refused(folder: Folder) -> None:
     """They looked like those of a topic that has none."""
     folder.offload(3, "one")
@@ -197,17 +186,6 @@ def _assert_lost(
         assert metrics.lost == {(Unit.LEDGER, error.__name__): 1}
         assert metrics.losses == [str(caught.value)]
     return caught.value
-
-
-def test_index_object_without_data_object_is_an_error(folder: Folder) -> None:
-    """The index is written last, so the data object was there once."""
-    folder.offload(6, "sound")
-    name = folder.offload(7, "lost")
-    (folder.path / name.data_name).unlink()
-
-    error = _assert_lost(folder, MissingObjectError)
-
-    assert (error.object_key, error.ledger_id) == (name.data_name, 7)
 
 
 def test_cut_data_object_is_an_error_of_its_topic_alone(folder: Folder) -> None:
@@ -455,29 +433,6 @@ def test_ledger_that_is_deleted_meanwhile_is_no_ledger(
     assert dataset.head(1)["__value__"].to_pylist() == [b"sound"]
     # Nothing tells of which topic the data object is that still lies there.
     assert dataset.metrics.unfinished_ledgers == (not data_too)
-
-
-def test_catalog_sends_one_request_for_each_index() -> None:
-    """A listing and the index objects, nothing else; and every topic of the set is found."""
-    topics = [topic for topic in golden_topics() if topic.set_name == "pulsar-4.0.7"]
-    trace = RequestTrace()
-
-    catalog = open_catalog(str(GOLDEN / "pulsar-4.0.7" / "objects"), trace=trace)
-
-    indexes = [ledger.index_object for topic in topics for ledger in topic.ledgers]
-    assert trace.counts == RequestCounts(
-        list_requests=1,
-        index_requests=len(indexes),
-        index_bytes=sum(index.stat().st_size for index in indexes),
-    )
-    assert {str(topic) for topic in catalog.topics()} == {topic.name for topic in topics}
-    for topic in topics:
-        found = catalog.ledgers(TopicName.parse(topic.name))
-        assert [each.ledger_id for each in found.ledgers] == [
-            each.ledger_id for each in topic.ledgers
-        ]
-        assert found.topic.managed_ledger_name == topic.managed_ledger
-        assert not found.problems
 
 
 def test_refreshed_catalog_reads_new_indexes_only(folder: Folder) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -402,14 +401,6 @@ def test_empty_list_of_schemas_is_none() -> None:
     assert has_schemas({"getSchemaResponses": [{"version": 0}]})
     # What is malformed is for the reader of schemas to say.
     assert has_schemas({})
-
-
-def test_answers_are_equal_in_whatever_order_ledgers_stand() -> None:
-    """Ledgers must ascend, and the open one is the last by its id."""
-    ledgers = [{"ledgerId": 6}, {"ledgerId": 4, "entries": 2}]
-
-    assert _info(ledgers) == _info(ledgers[::-1])
-    assert replace(_info(ledgers), topic=TOPIC).ledgers[0].entries == 2
 
 
 @pytest.mark.parametrize(

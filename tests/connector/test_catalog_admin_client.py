@@ -17,7 +17,6 @@ from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import (
     AdminServer,
     Answer,
-    golden_answers,
     running_admin_server,
 )
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
@@ -87,19 +86,6 @@ def test_only_what_is_asked_for_is_fetched(server: AdminServer) -> None:
     for _ in range(2):
         assert api.schema_source(topic) is not None
     assert server.paths == ["/admin/v2/schemas/public/default/small-transactions/schemas"]
-
-
-def test_topics_are_listed_once(server: AdminServer) -> None:
-    """Tenants, their namespaces, and topics of each; a second time nothing is asked."""
-    api = _api(server.url, token=TOKEN)
-
-    assert api.topics() == api.topics()
-
-    assert server.paths == [
-        TENANTS,
-        "/admin/v2/namespaces/public",
-        "/admin/v2/persistent/public/default",
-    ]
 
 
 def test_namespaces_that_are_given_are_all_that_is_listed(server: AdminServer) -> None:
@@ -339,16 +325,6 @@ def test_malformed_answers_are_typed_errors(server: AdminServer, body: bytes) ->
         api.topics()
     if not body.startswith(b'["a'):
         assert f"{server.url}/admin/v2/persistent/public/default" in str(error.value)
-
-
-def test_golden_answers_have_every_topic() -> None:
-    """The server must know the topic with the oddest name."""
-    name = TopicName.parse(
-        golden_topic("persistent://acme-corp/sales.eu/orders-été:2026 %20 v1").name
-    )
-
-    path = ("admin", "v2", "persistent", name.tenant, name.namespace, name.local_name)
-    assert (*path, "internal-info") in golden_answers("pulsar-4.0.7")
 
 
 def test_whoever_asks_again_has_an_answer_of_later(server: AdminServer) -> None:

@@ -250,12 +250,6 @@ class TestRedirects:
             assert connection.get(TENANTS) == b'["public"]'
         assert {asked.token for asked in server.asked} == {TOKEN}
 
-    def test_relative_redirects_are_followed(self, server: AdminServer) -> None:
-        """A location may be a path."""
-        server.redirect("/admin/v2/namespaces/public")
-
-        assert _connection(server.url, token=TOKEN)[0].get(TENANTS) == b'["public/default"]'
-
     def test_redirects_are_followed_five_times(self, server: AdminServer) -> None:
         """Five lead to the answer, six to an error."""
         connection, pauses_s = _connection(server.url, token=TOKEN)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from concurrent.futures import ThreadPoolExecutor
+from itertools import count
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -14,18 +17,22 @@ from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
 from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
+from connector.catalog.metadata.folder import VALUE_FILE, MetadataFolder
 from connector.display.topic_metrics import TopicMetrics
 from connector.inputs.topic_names import TopicName
 from connector.upkeep.forecast.cost import opening_requests
 from tests.support.admin_server import running_admin_server
 from tests.support.buckets import offload_ledger
+from tests.support.cluster_model import ModelWorld, Stage
 from tests.support.entries import Message, encode_entry
-from tests.support.golden import GOLDEN, golden_topic
+from tests.support.golden import GOLDEN, golden_topic, golden_topics
 from tests.support.large_bucket import LargeBucket
 from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket, without_uuid
+from tests.support.saved_metadata import Form, save
+from tests.support.slow_store import SlowStore
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
     from pathlib import Path
 
 LARGE = LargeBucket.of(topics=50, ledgers=10_000)
@@ -52,17 +59,6 @@ def _listing_and(names: Iterable[LedgerObjectName]) -> list[str]:
 
 def _asked(trace: RequestTrace) -> list[str]:
     return sorted(record.name for record in trace.records)
-
-
-def test_one_topic_of_a_large_bucket(large: str, metadata: Path) -> None:
-    """The bucket is listed, and the index objects of the topic's ledgers are read; nothing else."""
-    trace = RequestTrace(keep_records=True)
-
-    dataset = open_topic(large, str(TOPIC), metadata=metadata, value="raw", trace=trace)
-
-    assert _asked(trace) == _listing_and(LARGE.names(TOPIC))
-    assert trace.counts.index_requests == 200
-    assert len(dataset.scan.topics[0].ledgers) == 200
 
 
 def test_topics_that_are_asked_for_together(large: str, metadata: Path) -> None:
@@ -225,3 +221,114 @@ def test_what_the_store_refuses_is_asked_for_again(monkeypatch: pytest.MonkeyPat
 
 def _refuse(*_: object, **__: object) -> None:
     raise PermissionError
+
+
+@pytest.mark.parametrize(
+    ("options", "waves"), [({}, [32, 32, 6]), ({"max_connections": 50}, [50, 20])]
+)
+def test_every_connection_is_busy(options: dict[str, object], waves: list[int]) -> None:
+    """The store answers none before all are there: fewer at a time would fail, not take longer."""
+    store = SlowStore(LargeBucket.of(1, 70).objects(), waves=waves)
+    try:
+        dataset = open_topic(store.url, "t0", storage_options=options, value="raw")
+    finally:
+        store.drop()
+
+    assert store.waves_left == []
+    assert store.flights.greatest == waves[0]
+    assert "70 ledgers" in repr(dataset)
+
+
+def test_files_of_metadata_are_read_at_once() -> None:
+    """The value of each topic is asked for before any is answered."""
+    topics = [each for each in golden_topics() if each.set_name == SMALL]
+    values = {topic.name: (topic.folder / VALUE_FILE).read_bytes() for topic in topics}
+    names = {topic: f"value-{number}" for number, topic in enumerate(values)}
+    store = SlowStore({name: values[topic] for topic, name in names.items()}, waves=[len(topics)])
+    try:
+        source = MetadataFolder({topic: f"{store.url}/{name}" for topic, name in names.items()})
+        found = source.topics()
+    finally:
+        store.drop()
+
+    assert store.waves_left == []
+    assert sorted(map(str, found)) == sorted(values)
+
+
+_TOPICS = 20
+
+
+@pytest.fixture
+def world() -> Iterator[ModelWorld]:
+    """A cluster that has offloaded one ledger of each of several topics."""
+    world = ModelWorld()
+    for number in range(_TOPICS):
+        topic = world.create(world.first, f"persistent://public/default/t{number}")
+        for _ in range(2):
+            world.produce(topic)
+            world.roll(topic)
+        world.offload(topic.ledgers[0])
+    yield world
+    world.drop()
+
+
+def test_the_bucket_is_listed_once_more_for_all_topics(world: ModelWorld) -> None:
+    """Metadata without uuids names no object to ask for; one listing has those of all topics."""
+    metadata = save(world, world.first, (Form.STATS,)).metadata
+    for topic in world.first.topics.values():
+        world.lose(topic.ledgers[0], index=True, data=True)
+    world.bucket.put("README", b"the bucket is there")
+    trace = RequestTrace()
+    catalog = open_catalog(world.bucket.url, metadata=metadata, trace=trace)
+    found = catalog.ledgers_of(catalog.topics())
+    assert [len(each.missing) for each in found] == [1] * _TOPICS
+    assert trace.counts.list_requests == 2
+
+
+@pytest.mark.parametrize("segments", [0, 2])
+def test_abandoned_data_objects_are_asked_for_once(world: ModelWorld, segments: int) -> None:
+    """While a bucket stays as it is, another look at it takes a listing and nothing else."""
+    world.first.segments = segments
+    for topic in world.first.topics.values():
+        world.fail_offload(world.begin_offload(topic.ledgers[1], Stage.DATA))
+    trace = RequestTrace()
+    catalog = open_catalog(world.bucket.url, trace=trace)
+    assert trace.counts.head_requests >= _TOPICS
+    for _ in range(3):
+        before = trace.counts
+        catalog = catalog.refreshed()
+        assert trace.counts.list_requests == before.list_requests + 1
+        assert trace.counts.head_requests == before.head_requests
+
+
+def test_a_data_object_is_asked_for_again_when_others_are_new(world: ModelWorld) -> None:
+    """Pages of a listing are of different times: it may lack an offload, and have a later one."""
+    first, second, *_ = world.first.topics.values()
+    attempt = world.begin_offload(first.ledgers[1], Stage.DATA)
+    catalog = open_catalog(world.bucket.url)
+    world.offload(second.ledgers[1])
+    requests = count()
+
+    def finish_after_the_listing() -> None:
+        if next(requests) == 1:
+            world.finish_offload(attempt)
+
+    world.bucket.before_request = finish_after_the_listing
+    found = catalog.refreshed().ledgers(TopicName.parse(first.name)).ledgers
+    assert [each.ledger_id for each in found] == [each.ledger_id for each in first.ledgers[:2]]
+
+
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_a_dataset_keeps_no_listing_alive(world: ModelWorld, has_metadata: bool) -> None:
+    """It may outlive its catalog, and the bucket may have millions of objects of other topics."""
+    metadata = save(world, world.first).metadata if has_metadata else None
+    catalog = open_catalog(world.bucket.url, metadata=metadata)
+    topic = next(iter(world.first.topics.values()))
+    dataset = open_topic(world.bucket.url, topic.name, catalog=catalog, value="raw")
+    watched: tuple[object, ...] = (catalog, catalog.bucket, catalog.bucket.listing)
+    alive = [weakref.ref(each) for each in watched]
+    del catalog, watched
+    gc.collect()
+    assert [each() for each in alive] == [None] * len(alive)
+    assert dataset.count_rows() == len(topic.ledgers[0].rows)

@@ -169,19 +169,6 @@ def test_any_metadata_is_read_back(metadata: TopicMetadata, codec: Codec) -> Non
     assert parse_managed_ledger_info(compressed, TOPIC) == metadata
 
 
-@pytest.mark.parametrize("codec", CODECS)
-def test_compressed_values_of_others_are_read(codec: Codec) -> None:
-    """The compressed form must be read in each codec, as other libraries write it."""
-    assert parse_managed_ledger_info(compressed_managed_ledger(codec, VECTOR), TOPIC) == MEANING
-
-
-def test_ledgers_are_in_order_of_their_ids() -> None:
-    """A broker writes them in that of a HashMap."""
-    metadata = parse_managed_ledger_info(b"\x0a\x02\x08\x68\x0a\x02\x08\x06", TOPIC)
-
-    assert [each.ledger_id for each in metadata.ledgers] == [6, 104]
-
-
 @pytest.mark.parametrize("ledger_id", [2**16 + 1, 2**32 + 1], ids=["16-bits", "32-bits"])
 def test_great_ledger_ids_are_written_in_the_brokers_order(ledger_id: int) -> None:
     """Java folds the upper bits of a long into its hash: these come into the bucket before 1."""

@@ -7,11 +7,9 @@ from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pytest
 
 from arrow_io.errors import (
-    CorruptIndexError,
     IncompleteReadWarning,
     MissingObjectError,
     OptionError,
@@ -19,7 +17,7 @@ from arrow_io.errors import (
 from arrow_io.read_metrics import Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from connector import open_catalog, open_topic, register_duckdb
+from connector import open_catalog, open_topic
 from connector.catalog.catalog_options import CatalogOptions
 from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.topic_ledgers import LedgerState
@@ -28,21 +26,18 @@ from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
 from tests.support.owned_bucket import (
     ANSWER_FILES,
-    OTHER_UUID,
     SCHEMAS_FILE,
-    SINCE,
     SMALL,
     VALUE_FILE,
     OwnedBucket,
     copy_metadata,
     gone,
     not_offloaded,
-    under_way,
     under_way_elsewhere,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
     from pathlib import Path
 
     from arrow_io.messages.column_names import Naming
@@ -151,25 +146,6 @@ def test_schema_comes_with_the_metadata(topic: str, source: str, tmp_path: Path)
     assert "__value__" not in table.column_names
 
 
-@pytest.mark.parametrize("topic", ["json-orders", "avro-orders", "protobuf-native", "string"])
-def test_schema_comes_with_the_metadata_in_duckdb(topic: str) -> None:
-    """A statement that names metadata needs no schema."""
-    golden = golden_topic(topic)
-    with duckdb.connect() as con:
-        register_duckdb(con, url=str(golden.objects_folder))
-        given = con.execute(
-            "from read_pulsar(?, schema := ?)", [topic, str(golden.folder / SCHEMAS_FILE)]
-        )
-        columns, rows = given.description, given.fetchall()
-        told = con.execute(
-            "from read_pulsar(?, metadata := ?)", [topic, str(GOLDEN / golden.set_name)]
-        )
-
-        assert told.description == columns
-        assert told.fetchall() == rows
-        assert len(rows) == golden.message_count
-
-
 def test_topics_of_different_schemas_are_refused() -> None:
     """Topics of one dataset have one schema; the error names two, and what can be done."""
     catalog = open_catalog(
@@ -258,17 +234,6 @@ def test_missing_ledger_is_an_error_or_counted(bucket: OwnedBucket) -> None:
     assert salvaged.metrics.lost == {(Unit.LEDGER, "MissingObjectError"): 1}
 
 
-@pytest.mark.parametrize("which", ["first", "last"])
-def test_bucket_alone_misses_no_ledger_that_metadata_does(bucket: OwnedBucket, which: str) -> None:
-    """At the ends of a topic only metadata tells that a ledger is gone."""
-    ledger = CHUNKED.ledgers[0 if which == "first" else -1]
-    bucket.delete(ledger.data_object.name, ledger.index_object.name)
-
-    assert len(_ledger_ids(_dataset(bucket, metadata=None))) == 7
-    with pytest.raises(MissingObjectError):
-        _dataset(bucket)
-
-
 @pytest.mark.parametrize("change", [not_offloaded, under_way_elsewhere])
 def test_tail_in_bookkeeper_is_told(bucket: OwnedBucket, change: Change) -> None:
     """Ledgers behind all that is offloaded are no error; a reader of the rows is warned."""
@@ -284,68 +249,32 @@ def test_tail_in_bookkeeper_is_told(bucket: OwnedBucket, change: Change) -> None
     assert (dataset.metrics.pending_ledgers, dataset.metrics.pending_entries) == (1, 3)
 
 
-def test_offload_under_way_is_not_read(bucket: OwnedBucket) -> None:
-    """Objects of an offload that is not complete may be taken away again: they do not count yet."""
-    bucket.change(CHUNKED.name, {21: under_way})
-
-    dataset = _dataset(bucket)
-
-    assert _ledger_ids(dataset) == list(range(14, 21))
-    assert re.search("does not list 1 ledger in the bucket as offloaded", _told(dataset))
-
-
-def test_ledger_that_older_metadata_has_as_open_is_told(bucket: OwnedBucket) -> None:
-    """It was closed and offloaded since; its rows are left out, and never without a word."""
-    bucket.change(CHUNKED.name, {21: lambda info: LedgerInfo(ledger_id=info.ledger_id), 63: gone})
-
-    dataset = _dataset(bucket)
-
-    assert _ledger_ids(dataset) == list(range(14, 21))
-    assert re.search("does not list 1 ledger in the bucket as offloaded", _told(dataset))
-    assert dataset.metrics.unlisted_ledgers == 1
-
-
 @pytest.mark.parametrize(
-    "damage",
-    ["index flipped", "index cut", "index empty", "data cut", "data gone"],
+    ("part", "damage"),
+    [
+        ("index_object", lambda data: bytes([data[0] ^ 1]) + data[1:]),
+        ("index_object", lambda data: data[:-20]),
+        ("index_object", lambda _: b""),
+        ("data_object", lambda data: data[:-20]),
+        ("data_object", None),
+    ],
+    ids=["index flipped", "index cut", "index empty", "data cut", "data gone"],
 )
 def test_damaged_ledger_that_older_metadata_has_as_open_is_told(
-    bucket: OwnedBucket, damage: str
+    bucket: OwnedBucket, part: str, damage: Callable[[bytes], bytes] | None
 ) -> None:
     """A copy of it shows that it was offloaded since, however damaged, and whatever that tells."""
     bucket.change(CHUNKED.name, {21: lambda info: LedgerInfo(ledger_id=info.ledger_id), 62: gone})
-    ledger = next(each for each in CHUNKED.ledgers if each.ledger_id == 21)
-    index, data = ledger.index_object.read_bytes(), ledger.data_object.read_bytes()
-    match damage:
-        case "index flipped":
-            bucket.write(ledger.index_object.name, bytes([index[0] ^ 1]) + index[1:])
-        case "index cut":
-            bucket.write(ledger.index_object.name, index[:-20])
-        case "index empty":
-            bucket.write(ledger.index_object.name, b"")
-        case "data cut":
-            bucket.write(ledger.data_object.name, data[:-20])
-        case _:
-            bucket.delete(ledger.data_object.name)
+    path = getattr(CHUNKED.ledgers[-1], part)
+    bucket.delete(path.name)
+    if damage is not None:
+        bucket.write(path.name, damage(path.read_bytes()))
 
     dataset = _dataset(bucket)
 
     assert _ledger_ids(dataset) == list(range(14, 21))
     assert _told(dataset)
     assert dataset.metrics.unlisted_ledgers == 1
-
-
-def test_gap_is_an_error(bucket: OwnedBucket) -> None:
-    """A ledger that is only in BookKeeper, with offloaded ones behind it, would be left out."""
-    ledger = CHUNKED.ledgers[2]
-    bucket.delete(ledger.data_object.name, ledger.index_object.name)
-    bucket.change(CHUNKED.name, {ledger.ledger_id: not_offloaded})
-
-    with pytest.raises(MissingObjectError, match="only in BookKeeper") as caught:
-        _dataset(bucket)
-    assert caught.value.ledger_id == ledger.ledger_id
-    salvaged = _dataset(bucket, on_corruption="salvage")
-    assert re.search("ledger lost", _told(salvaged))
 
 
 def test_ledgers_newer_than_the_metadata_are_told(bucket: OwnedBucket) -> None:
@@ -360,38 +289,6 @@ def test_ledgers_newer_than_the_metadata_are_told(bucket: OwnedBucket) -> None:
         "the metadata does not list 2 ledgers in the bucket as offloaded", _told(dataset)
     )
     assert dataset.metrics.unlisted_ledgers == 2
-
-
-def test_trimmed_ledgers_are_no_part_of_the_topic(bucket: OwnedBucket) -> None:
-    """What retention took away is not read, and is no reason to warn."""
-    bucket.change(CHUNKED.name, {14: gone, 15: gone})
-
-    dataset = _dataset(bucket)
-
-    assert _ledger_ids(dataset) == list(range(16, 22))
-    # A chunked message that began in a trimmed ledger is left out, and nothing else is told.
-    told = _told(dataset)
-    assert "1 chunked message was left out" in told
-    assert "ledger" not in told.replace("offloaded ledgers", "")
-
-
-def test_copy_that_the_metadata_names_counts(bucket: OwnedBucket) -> None:
-    """The uuid of the metadata decides, not the age."""
-    ledger = CHUNKED.ledgers[0]
-    bucket.copy_ledger(ledger, modified=SINCE)
-
-    without, (topic,) = bucket.catalog(metadata=None), _dataset(bucket).scan.topics
-
-    assert without.ledgers(TopicName.parse(CHUNKED.name)).ledgers[0].name.uuid == OTHER_UUID
-    assert str(topic.ledgers[0].name.uuid) == ledger.uuid
-
-
-def test_contradiction_of_the_metadata_is_an_error(bucket: OwnedBucket) -> None:
-    """A ledger of another number of entries than the metadata has is not given for it."""
-    bucket.change(CHUNKED.name, {16: lambda info: replace(info, entries=8)})
-
-    with pytest.raises(CorruptIndexError, match="7 entries by its index object, 8 by the metadata"):
-        _dataset(bucket)
 
 
 def test_requests_of_each_kind_of_metadata(tmp_path: Path) -> None:
@@ -446,32 +343,6 @@ def test_snapshot_is_not_refreshed(bucket: OwnedBucket, tmp_path: Path) -> None:
     assert opened.refreshed() is opened
     assert opened.listed_at == catalog.listed_at
     assert opened.refreshed().contents == catalog.contents
-
-
-def test_topic_that_the_metadata_does_not_know_is_what_the_bucket_shows(
-    bucket: OwnedBucket,
-) -> None:
-    """Metadata of one topic does not hide the others."""
-    only = {CHUNKED.name: bucket.metadata / CHUNKED.folder.name}
-    catalog = bucket.catalog(metadata=only)
-
-    assert len(catalog.topics()) == len(_topics(SMALL))
-    other = catalog.ledgers(TopicName.parse("small-encrypted"))
-    assert other.metadata is None
-    assert [each.ledger_id for each in other.ledgers] == [22, 24, 25, 26]
-
-
-def test_topic_that_only_the_metadata_knows_is_empty_and_told(bucket: OwnedBucket) -> None:
-    """A topic of which nothing is offloaded yet can be opened."""
-    for ledger in CHUNKED.ledgers:
-        bucket.delete(ledger.data_object.name, ledger.index_object.name)
-    ledger_ids = [ledger.ledger_id for ledger in CHUNKED.ledgers]
-    bucket.change(CHUNKED.name, dict.fromkeys(ledger_ids, not_offloaded))
-
-    dataset = _dataset(bucket)
-
-    with pytest.warns(IncompleteReadWarning, match="8 ledgers after those offloaded"):
-        assert dataset.to_table().num_rows == 0
 
 
 @pytest.mark.parametrize(

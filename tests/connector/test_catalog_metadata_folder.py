@@ -27,7 +27,6 @@ from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_i
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.schemas.loading import load_schema
 from connector.inputs.topic_names import TopicName
-from tests.support.codecs import CODECS, Codec, compressed_managed_ledger
 from tests.support.golden import GOLDEN, GOLDEN_SETS, GoldenTopic, golden_topic, golden_topics
 from tests.support.s3_server import running_s3_server
 from tests.support.waiting import PATIENCE_S
@@ -108,27 +107,6 @@ def test_golden_folders_are_found_without_their_list(set_name: str, tmp_path: Pa
         shutil.copytree(topic.folder, tmp_path / f"folder-{number}")
 
     _check_golden(MetadataFolder(str(tmp_path)), _of_set(set_name))
-
-
-@pytest.mark.parametrize("codec", CODECS)
-def test_golden_values_may_be_compressed(codec: Codec, tmp_path: Path) -> None:
-    """A compressed value must tell the same as the bare one; it alone is enough."""
-    topics = _of_set("pulsar-4.0.7-small")
-    plain = MetadataFolder({topic.name: topic.folder / VALUE for topic in topics})
-    for number, name in enumerate(map(TopicName.parse, (topic.name for topic in topics))):
-        metadata = plain.topic_metadata(name)
-        assert metadata is not None
-        data = compressed_managed_ledger(codec, serialize_managed_ledger_info(metadata))
-        assert data.startswith(b"\x47\x78")
-        (tmp_path / f"{number}.bin").write_bytes(data)
-
-    compressed = MetadataFolder(
-        {topic.name: tmp_path / f"{number}.bin" for number, topic in enumerate(topics)}
-    )
-
-    assert compressed.topics() == plain.topics()
-    for name in plain.topics():
-        assert compressed.topic_metadata(name) == plain.topic_metadata(name)
 
 
 @pytest.mark.parametrize("place", ["memory", "bucket", "prefix"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import combinations, starmap
 from typing import Final
 from uuid import UUID
 
@@ -58,61 +59,52 @@ def _merged(
     return {ledger.ledger_id: ledger.offload for ledger in merged.ledgers}, warnings
 
 
+_Offloads = dict[int, OffloadContext | None]
+_STARTED: Final = _offload(1, complete=False, driver="aws-s3")
+_UNNAMED: Final = _offload(1, complete=False)
+_SEGMENTED: Final = OffloadContext(
+    uuid=None,
+    complete=False,
+    segments=tuple(OffloadSegment(uuid=UUID(int=number)) for number in (5, 6)),
+)
+
+
 def test_nothing_is_known_of_a_topic_without_sources() -> None:
     """No source, no metadata."""
     assert merge_metadata(None, None, None, []) is None
 
 
-def test_uuid_is_of_info_and_completeness_of_stats() -> None:
-    """Neither answer alone tells both."""
-    info = _topic(_ledger(1, _begun(1)), _ledger(2, _begun(2)), _ledger(3))
-    stats = _topic(_ledger(1, COMPLETE), _ledger(2), _ledger(3))
-
-    assert _merged(info=info, stats=stats) == (
-        {1: _offload(1), 2: _offload(2, complete=False), 3: None},
-        [],
+@pytest.mark.parametrize(
+    ("value", "info", "stats", "merged"),
+    [
+        ({}, {1: _begun(1)}, {1: COMPLETE}, {1: _offload(1)}),
+        ({}, {1: _begun(2)}, {1: None}, {1: _offload(2, complete=False)}),
+        ({}, {1: _begun(1), 2: None}, {}, {1: _begun(1), 2: None}),
+        ({}, {}, {1: COMPLETE}, {1: COMPLETE}),
+        ({}, {1: None}, {1: COMPLETE}, {1: COMPLETE}),
+        ({1: _SEGMENTED}, {1: _begun(9)}, {1: COMPLETE}, {1: _offload(9, 5, 6)}),
+        ({1: _STARTED}, {1: _begun(1)}, {1: COMPLETE}, {1: _offload(1, driver="aws-s3")}),
+        ({1: _STARTED}, {1: _begun(2)}, {1: COMPLETE}, {1: _offload(2, 1)}),
+        ({1: _STARTED}, {}, {1: COMPLETE}, {1: _offload(1, driver="aws-s3")}),
+        ({1: _STARTED}, {1: _begun(1)}, {}, {1: _STARTED}),
+        ({1: _UNNAMED}, {1: _begun(7)}, {}, {1: _offload(1, 7, complete=False)}),
+        ({1: _UNNAMED}, {1: None, 3: _begun(3)}, {}, {1: _UNNAMED, 3: _begun(3)}),
+    ],
+    ids=[
+        "both answers", "both answers, begun", "info alone", "stats alone", "stats are newer",
+        "segments are kept in mind", "completed later", "another attempt", "completed, no uuid",
+        "info completes nothing", "other uuid of info", "a later ledger",
+    ],
+)  # fmt: skip
+def test_each_source_tells_what_it_knows(
+    value: _Offloads, info: _Offloads, stats: _Offloads, merged: _Offloads
+) -> None:
+    """Neither answer alone tells both uuid and completeness; the value knows better."""
+    sources = (
+        _topic(*starmap(_ledger, each.items())) if each else None for each in (value, info, stats)
     )
 
-
-def test_info_alone_leaves_completeness_open() -> None:
-    """What nobody said is neither true nor false."""
-    assert _merged(info=_topic(_ledger(1, _begun(1)), _ledger(2))) == ({1: _begun(1), 2: None}, [])
-
-
-def test_stats_alone_have_no_uuids() -> None:
-    """Stats alone are accepted; what they do not know stays unknown."""
-    assert _merged(stats=_topic(_ledger(1, COMPLETE))) == ({1: COMPLETE}, [])
-
-
-def test_stats_that_are_newer_than_info_count() -> None:
-    """An offload that began after internal-info was asked for is complete without a uuid."""
-    assert _merged(info=_topic(_ledger(1)), stats=_topic(_ledger(1, COMPLETE))) == (
-        {1: COMPLETE},
-        [],
-    )
-
-
-def test_value_wins_over_the_answers() -> None:
-    """Where two uuids claim one ledger, the broker's own is taken, and the other is told."""
-    value = _topic(_ledger(1, _offload(1, driver="aws-s3")))
-    info, stats = _topic(_ledger(1, _begun(2))), _topic(_ledger(1, COMPLETE))
-
-    offloads, warnings = _merged(value, info, stats)
-
-    assert offloads == {1: _offload(1, 2, driver="aws-s3")}
-    assert len(warnings) == 1
-    for words in ("ledger 1", str(UUID(int=1)), str(UUID(int=2))):
-        assert words in warnings[0]
-
-
-def test_segments_of_an_attempt_that_does_not_count_are_kept_in_mind() -> None:
-    """What any source names is not nobody's, be it a segment of streaming offload."""
-    segments = tuple(OffloadSegment(uuid=UUID(int=number)) for number in (5, 6))
-    begun = OffloadContext(uuid=None, complete=False, segments=segments)
-    value, stats = _topic(_ledger(1, begun)), _topic(_ledger(1, COMPLETE))
-    info = _topic(_ledger(1, _begun(9)))
-
-    assert _merged(value, info, stats)[0] == {1: _offload(9, 5, 6)}
+    assert _merged(*sources) == (merged, [])
 
 
 def test_answers_fill_what_the_value_lacks() -> None:
@@ -126,46 +118,6 @@ def test_answers_fill_what_the_value_lacks() -> None:
 
     assert merged == _topic(_ledger(1, _offload(1)), _ledger(2), _ledger(3, entries=None))
     assert warnings == []
-
-
-def test_offload_completed_after_the_value_was_saved_is_complete() -> None:
-    """The same attempt keeps the value's driver; another attempt is taken as it is."""
-    value = _topic(_ledger(1, _offload(1, complete=False, driver="aws-s3")))
-    stats = _topic(_ledger(1, COMPLETE))
-
-    same, _ = _merged(value, _topic(_ledger(1, _begun(1))), stats)
-    other, _ = _merged(value, _topic(_ledger(1, _begun(2))), stats)
-    unnamed, _ = _merged(value, None, stats)
-
-    assert same == unnamed == {1: _offload(1, driver="aws-s3")}
-    assert other == {1: _offload(2, 1)}
-
-
-def test_info_without_stats_makes_no_offload_of_the_value_complete() -> None:
-    """Its flag is true from an offload's beginning, and the value knows better, if it knows."""
-    value = _topic(*(_ledger(number, _offload(number, complete=False)) for number in (1, 2)))
-    info = _topic(_ledger(1, _begun(1)), _ledger(2, _begun(7)), _ledger(3, _begun(3)))
-
-    assert _merged(value, info) == (
-        {1: _offload(1, complete=False), 2: _offload(2, 7, complete=False), 3: _begun(3)},
-        [],
-    )
-
-
-def test_newer_list_is_the_topics() -> None:
-    """The one that ends later, or begins later; trimmed ledgers are told, empty ones are not."""
-    value = _topic(_ledger(1), _ledger(2), _ledger(4, entries=0))
-    stats = _topic(_ledger(2), _ledger(5, entries=None))
-
-    offloads, warnings = _merged(value, stats=stats)
-
-    assert list(offloads) == [2, 5]
-    assert len(warnings) == 1
-    assert "1 ledger more" in warnings[0]
-    assert "the first: 1" in warnings[0]
-    assert list(_merged(stats, stats=value)[0]) == [2, 5]
-    assert list(_merged(_topic(_ledger(1), _ledger(2)), stats=_topic(_ledger(2)))[0]) == [2]
-    assert list(_merged(_topic(), stats=_topic(_ledger(2)))[0]) == [2]
 
 
 def test_cursors_are_where_they_were_seen_last() -> None:
@@ -250,11 +202,6 @@ def test_empty_ledgers_may_come_and_go() -> None:
     assert _merged(before, later)[1] == []
 
 
-def test_numbers_that_differ_prove_nothing() -> None:
-    """Of two sources that disagree one is wrong, and nothing tells which."""
-    assert _proven_to(_topic(_ledger(1)), None, _topic(_ledger(1, entries=6))) == 0
-
-
 @pytest.mark.parametrize("place", [0, 1, 2])
 @pytest.mark.parametrize("zero", [0, None])
 def test_end_of_a_terminated_topic_tells_its_last_ledger(place: int, zero: int | None) -> None:
@@ -286,15 +233,6 @@ def test_sources_together_stay_within_range() -> None:
 
     with pytest.raises(CorruptMetadataError, match=r"at most 2\^63 - 1 entries"):
         merge_metadata(value, None, stats, [])
-
-
-def test_numbers_that_differ_are_told() -> None:
-    """Entries are those of the source that is trusted more."""
-    offloads, warnings = _merged(_topic(_ledger(1, entries=5)), stats=_topic(_ledger(1, entries=6)))
-
-    assert list(offloads) == [1]
-    assert len(warnings) == 1
-    assert "5 entries" in warnings[0]
 
 
 def test_what_only_one_source_has_is_kept() -> None:
@@ -433,3 +371,59 @@ def test_where_both_sources_know_the_first_is_believed() -> None:
 
     assert merge_metadata(value, answers, None, []) == value
     assert merge_metadata(None, answers, value, []) == replace(value, terminated_position=(1, 7))
+
+
+_SUBSETS: Final = [ids for count in range(4) for ids in combinations(range(4), count)]
+
+
+def _listed(ledger_ids: tuple[int, ...], last_entries: int | None) -> TopicMetadata:
+    """A list of ledgers, the last of them with so many entries; None: it is open."""
+    ledgers = [
+        LedgerInfo(ledger_id=each, entries=last_entries if each == ledger_ids[-1] else 5)
+        for each in ledger_ids
+    ]
+    return TopicMetadata(topic=TOPIC, ledgers=tuple(ledgers))
+
+
+@pytest.mark.parametrize("last_entries", [None, 0, 5], ids=["open", "empty", "filled"])
+@pytest.mark.parametrize("is_checked", [True, False])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_nothing_is_proven_from_the_first_ledger_that_one_of_two_lists_has(
+    last_entries: int | None, place: int, *, is_checked: bool
+) -> None:
+    """Whatever ledgers two lists have, and whatever is known of the last of the shorter one."""
+    for one in _SUBSETS:
+        for other in _SUBSETS:
+            lists: list[TopicMetadata | None] = [
+                _listed(one, last_entries),
+                _listed((*other, 9), 5),
+            ]
+            lists.insert(place, None)
+            merged = merge_metadata(lists[0], lists[1], lists[2], [], is_checked=is_checked)
+            assert merged is not None
+            shared = set(range(one[-1] + 1 if one else 0))
+            disputed = (set(one) ^ set(other)) & shared
+            assert merged.proven_to_ledger_id < min(disputed, default=10), (one, other)
+
+
+def test_ledger_that_was_open_in_the_older_list_ends_the_proof() -> None:
+    """It may have stayed empty, as brokers drop it then, or the newer list may be damaged."""
+    older, newer = _listed((1, 2, 3), None), _listed((1, 2, 4, 5), None)
+    warnings: list[str] = []
+
+    merged = merge_metadata(newer, None, older, warnings)
+
+    assert merged is not None
+    assert [each.ledger_id for each in merged.ledgers] == [1, 2, 4, 5]
+    assert merged.proven_to_ledger_id == 2
+    assert warnings == []
+
+
+def test_number_that_differs_ends_the_proof() -> None:
+    """Whichever of the sources is wrong, what both say of the ledgers before it stands."""
+    value, stats = _listed((1, 2, 3), 5), _listed((1, 2, 3), 6)
+
+    merged = merge_metadata(value, None, stats, [])
+
+    assert merged is not None
+    assert merged.proven_to_ledger_id == 2

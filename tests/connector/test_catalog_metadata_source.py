@@ -10,46 +10,13 @@ from arrow_io.core.option_values import type_name
 from arrow_io.errors import OptionError
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.catalog.metadata.folder import MetadataFolder
-from connector.catalog.metadata.source import MetadataSource, open_metadata_source
+from connector.catalog.metadata.source import open_metadata_source
 from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import running_admin_server
-from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topics
+from tests.support.golden import GOLDEN
 from tests.support.s3_server import running_s3_server
 
 TOPIC: Final = TopicName.parse("small-transactions")
-
-
-def _ledgers(source: MetadataSource) -> list[tuple[object, ...]]:
-    """What any source must tell of any golden topic's closed ledgers."""
-    return [
-        (topic, each.ledger_id, each.entries, each.size_bytes, each.timestamp_ms, offload)
-        for topic in source.topics()
-        if (metadata := source.topic_metadata(topic)) is not None
-        for each in metadata.ledgers
-        if each.entries
-        for offload in [each.offload and (each.offload.uuid, each.offload.complete)]
-    ]
-
-
-@pytest.mark.parametrize("set_name", GOLDEN_SETS)
-def test_every_source_tells_the_same(set_name: str) -> None:
-    """Folder, files by topic and live cluster must agree on every closed ledger of every topic."""
-    topics = [topic for topic in golden_topics() if topic.set_name == set_name]
-    folder = open_metadata_source(GOLDEN / set_name)
-    values = open_metadata_source(
-        {topic.name: topic.folder / "managed-ledger-info.bin" for topic in topics}
-    )
-    with running_admin_server(set_name) as server:
-        api = open_metadata_source(server.url)
-        expected = _ledgers(folder)
-
-        assert len({topic for topic, *_ in expected}) == len(topics)
-        assert _ledgers(values) == _ledgers(api) == expected
-    # Only the metadata store's value tells the driver, so the folder must have read it too.
-    metadata = folder.topic_metadata(TopicName.parse(topics[0].name))
-    assert metadata is not None
-    assert metadata.ledgers[0].offload is not None
-    assert metadata.ledgers[0].offload.driver == "aws-s3"
 
 
 def test_options_are_those_of_the_source() -> None:

@@ -12,7 +12,6 @@ import pytest
 from arrow_io.errors import MissingObjectError
 from arrow_io.storage.trace import RequestTrace
 from connector import open_topic
-from tests.support.buckets import memory_bucket
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.owned_bucket import SMALL, OwnedBucket, without_uuid
 from tests.support.reading import read
@@ -76,14 +75,6 @@ def test_ledgers_in_another_folder(bucket: OwnedBucket, tmp_path: Path) -> None:
         _dataset(bucket, metadata=snapshot).to_table()
     buckets = {BUCKET_NAME: str(there)}
     assert _dataset(bucket, metadata=snapshot, buckets=buckets).to_table().equals(expected)
-
-
-def test_ledgers_in_another_store(bucket: OwnedBucket, tmp_path: Path) -> None:
-    """The other bucket may be in a store of another kind."""
-    expected = _dataset(bucket).to_table()
-    other = _moved(bucket, tmp_path / "other")
-    with memory_bucket({path.name: path.read_bytes() for path in other.iterdir()}) as memory:
-        assert _dataset(bucket, buckets={BUCKET_NAME: memory.url}).to_table().equals(expected)
 
 
 @pytest.mark.s3

@@ -15,11 +15,11 @@ from google.protobuf.descriptor_pb2 import FileDescriptorSet
 from arrow_io.errors import OptionError
 from arrow_io.payloads.protobuf_native import protobuf_shape
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
+from connector.catalog.schemas.answers import registered_versions, schemas_json
 from connector.catalog.schemas.forms import descriptor_schema
 from connector.catalog.schemas.loading import load_schema
 from tests.support.buckets import memory_bucket
 from tests.support.golden import golden_topic, golden_topics
-from tests.support.s3_server import running_s3_server
 
 if TYPE_CHECKING:
     from tests.support.golden import GoldenTopic
@@ -81,19 +81,6 @@ class TestGoldenSchemas:
         assert [schema.type for _, schema in rest.versions] == [each["type"] for each in versions]
         assert rest.reader is rest.versions[-1][1]
 
-    def test_newest_version_is_the_reader(self) -> None:
-        """Of three versions the last is read by, unless another is asked for."""
-        source = _golden_file("avro-evolved")
-        newest = load_schema(source)
-
-        assert [version for version, _ in newest.versions] == [0, 1, 2]
-        names = [json.loads(schema.data)["name"] for _, schema in newest.versions]
-        assert names == ["OrderV1", "OrderV2", "OrderV3"]
-        assert newest.reader == newest.versions[2][1]
-        for version, schema in newest.versions:
-            chosen = load_schema(source, schema_version=version)
-            assert chosen == TopicSchema(schema, newest.versions)
-
     def test_key_value_says_what_key_and_value_are(self) -> None:
         """Types, definitions and properties of both parts, and where keys are stored."""
         both = load_schema(_golden_file("kv-avro-separated")).reader
@@ -128,27 +115,11 @@ class TestForms:
     @pytest.mark.parametrize(
         "source",
         [
-            {"version": 3, "type": "AVRO", "data": _RECORD_TEXT, "properties": {}},
             {"version": 3, "type": 4, "data": _RECORD, "timestamp": 1, "properties": None},
             {"version": 3, "type": "avro", "schema": _RECORD_TEXT.encode()},
-            {
-                "version": 3,
-                "type": "AVRO",
-                "schema_base64": base64.b64encode(_json(_RECORD)).decode(),
-            },
-            {
-                "version": 3,
-                "schemaInfo": {
-                    "name": "orders",
-                    "schema": _RECORD,
-                    "type": "AVRO",
-                    "timestamp": 1,
-                    "properties": {},
-                },
-            },
             {"version": 3, "schemaInfo": {"schema": json.dumps(_RECORD, indent=2), "type": "AVRO"}},
         ],
-        ids=["rest", "number", "bytes", "base64", "cli-object", "cli-text"],
+        ids=["number", "bytes", "cli-text"],
     )
     def test_one_version(self, source: dict[str, Any], tmp_path: Path) -> None:
         """Object, JSON text, file, folder, list of them: the same version of the same schema."""
@@ -281,20 +252,6 @@ class TestSources:
         assert everything == TopicSchema(_AVRO, ((0, int8), (2, int8)))
         assert two == TopicSchema(int8, ((0, int8), (2, int8)))
 
-    @pytest.mark.s3
-    def test_s3(self) -> None:
-        """By the URL of a bucket, a prefix, or an object, with the same options as the data."""
-        schema = _json({"version": 1, "type": "INT8", "data": ""})
-        with running_s3_server() as server:
-            whole = server.upload({"v1.json": schema})
-            prefix = server.upload({"v1.json": schema, "x.bin": b""}, prefix="a/b")
-            urls = (whole.url, f"{whole.url}/v1.json", prefix.url, f"{prefix.url}/v1.json")
-            loaded = [load_schema(url, storage_options=server.storage_options) for url in urls]
-            with pytest.raises(OptionError, match=r"b/v2\.json': there is no such file"):
-                load_schema(f"{prefix.url}/v2.json", storage_options=server.storage_options)
-
-        assert loaded == [TopicSchema(SchemaInfo("INT8"), ((1, SchemaInfo("INT8")),))] * len(urls)
-
     def test_a_folder_may_hold_other_things(self, tmp_path: Path) -> None:
         """Other JSON files of the admin API, and files of other kinds, are not schemas."""
         (tmp_path / "v1.json").write_bytes(_json({"version": 1, "type": "INT8", "data": ""}))
@@ -410,3 +367,52 @@ def test_deleted_schema_is_not_the_newest() -> None:
     assert schema.reader == SchemaInfo("INT8")
     assert [version for version, _ in schema.versions] == [0, 1]
     assert load_schema({"getSchemaResponses": versions[1:]}).reader == SchemaInfo("BYTES")
+
+
+_TOPICS = [topic for topic in golden_topics() if (topic.folder / "schemas-rest.json").exists()]
+_A, _B = SchemaInfo("STRING"), SchemaInfo("INT32", properties=(("a", "b"),))
+
+
+@pytest.mark.parametrize("topic", _TOPICS, ids=str)
+def test_a_broker_s_answer_is_written_again(topic: GoldenTopic) -> None:
+    """Types, definitions, properties and versions of every golden topic come back."""
+    schema = load_schema(topic.folder / "schemas-rest.json")
+
+    answer = schemas_json(schema, timestamp_ms=5)
+
+    assert load_schema(answer) == schema
+    assert load_schema(answer).versions == schema.versions
+    assert [each["timestamp"] for each in json.loads(answer)["getSchemaResponses"]] == [5] * len(
+        schema.versions
+    )
+
+
+@pytest.mark.parametrize(
+    ("schema", "versions"),
+    [
+        (None, ()),
+        (TopicSchema(_A), ((0, _A),)),
+        (TopicSchema(_A, ((3, _A), (5, _B))), ((3, _A), (5, _B))),
+        (TopicSchema(_A, ((3, _B),)), ((3, _B), (4, _A))),
+        (TopicSchema(SchemaInfo("BYTES")), ()),
+    ],
+)
+def test_a_reader_schema_is_a_version(
+    schema: TopicSchema | None, versions: tuple[tuple[int, SchemaInfo], ...]
+) -> None:
+    """What messages are written by has a version, the next one if it is none of those known."""
+    assert registered_versions(schema) == versions
+
+
+@pytest.mark.parametrize("data", ['"long"', '["null","string"]', '{"type":"int"}'])
+def test_a_part_of_a_key_value_may_be_any_definition(data: str) -> None:
+    """Avro spells types as text, lists and objects."""
+    part = SchemaInfo("AVRO", data)
+    schema = TopicSchema(SchemaInfo("KEY_VALUE", key=_A, value=part))
+
+    assert load_schema(schemas_json(schema, timestamp_ms=0)).reader == schema.reader
+
+
+def test_a_topic_without_schema_has_an_empty_answer() -> None:
+    """As a broker answers for such a topic."""
+    assert schemas_json(None, timestamp_ms=0) == '{"getSchemaResponses": []}'

@@ -39,7 +39,6 @@ from connector.catalog.metadata.topic_metadata import (
     OffloadSegment,
 )
 from connector.catalog.tables import blocks_table, ledgers_table, objects_table, topics_table
-from connector.catalog.topic_ledgers import LedgerState
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Progress
 from connector.upkeep.audit.audit import audit
@@ -95,16 +94,6 @@ def ledgers(*sizes: int) -> list[tuple[int, list[bytes]]]:
 def texts(*sizes: int) -> list[str]:
     """The payloads of `ledgers`."""
     return [f"{10 * of}:{each}" for of, size in enumerate(sizes, 1) for each in range(size)]
-
-
-@pytest.mark.parametrize("cuts", [(), (2,), (1, 3, 4, 7), (4,), (3, 5)])
-def test_a_topic_of_segments_is_read_by_its_metadata(cuts: tuple[int, ...]) -> None:
-    """Wherever segments begin and end, in the middle of ledgers or between them."""
-    with streamed(stream_ledgers(ledgers(4, 1, 5), cuts)) as topic:
-        assert topic.read() == texts(4, 1, 5)
-        (found,) = topic.catalog().ledgers_of([NAME])
-        assert [each.state for each in found.states[:-1]] == [LedgerState.OFFLOADED] * 3
-        assert found.problems == ()
 
 
 @given(

@@ -13,8 +13,6 @@ from arrow_io.errors import (
     CorruptMetadataError,
     IncompleteReadWarning,
     MissingObjectError,
-    OptionError,
-    StorageError,
 )
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
@@ -172,18 +170,6 @@ def test_named_topic_asks_for_its_namespace_alone() -> None:
         asked = [path for path in server.paths if "tenants" in path or "namespaces" in path]
 
     assert asked == []
-
-
-def test_wrong_address_of_the_admin_api_is_an_error() -> None:
-    """A server without Pulsar's API, and a folder without topics, are not a cluster without any."""
-    with running_admin_server(None) as server, pytest.raises(StorageError, match="no admin API"):
-        open_topic(OBJECTS, "small-chunked", metadata=server.url)
-
-
-def test_empty_folder_is_no_metadata(tmp_path: Path) -> None:
-    """A folder in which no topic's files are is a mistake that is told."""
-    with pytest.raises(OptionError):
-        open_topic(OBJECTS, "small-chunked", metadata=str(tmp_path))
 
 
 def test_relisted_snapshot_shows_what_is_there_now(bucket: OwnedBucket, tmp_path: Path) -> None:

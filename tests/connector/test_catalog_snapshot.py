@@ -13,17 +13,18 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
 import fsspec
+import pyarrow.compute as pc
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import (
     CorruptSnapshotError,
-    IncompleteReadWarning,
     MissingObjectError,
     OptionError,
     PulsarOffloadError,
     StorageError,
+    UnusedStatisticsWarning,
 )
 from arrow_io.format.object_names import LedgerObjectName
 from connector import open_catalog, open_topic
@@ -33,7 +34,14 @@ from connector.catalog.tables import TABLES
 from connector.upkeep.audit.audit import audit
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, golden_topic
-from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket, under_way, without_uuid
+from tests.support.owned_bucket import (
+    LONG_AGO,
+    OTHER_UUID,
+    SMALL,
+    OwnedBucket,
+    under_way,
+    without_uuid,
+)
 from tests.support.s3_server import SECRET_KEY, running_s3_server
 
 if TYPE_CHECKING:
@@ -42,6 +50,7 @@ if TYPE_CHECKING:
 
     from connector import Catalog
     from connector.catalog.bucket import BucketContents
+
 
 CHUNKED: Final = golden_topic("small-chunked")
 ENCRYPTED: Final = golden_topic("small-encrypted")
@@ -157,25 +166,6 @@ def test_round_trip(unsound: OwnedBucket, tmp_path: Path, *, has_metadata: bool)
     assert audit(opened).findings
     opened.save(tmp_path / "again.json.gz")
     _check_same(open_catalog(str(unsound.objects), metadata=tmp_path / "again.json.gz"), catalog)
-
-
-def test_snapshot_is_read_like_the_bucket(unsound: OwnedBucket, tmp_path: Path) -> None:
-    """Rows, losses included, are those of the catalog that was saved."""
-    path = tmp_path / "catalog.json.gz"
-    unsound.catalog(metadata=None).save(path)
-    read = {}
-    for metadata in (None, path):
-        dataset = open_topic(
-            str(unsound.objects),
-            CHUNKED.name,
-            metadata=metadata,
-            on_corruption="salvage",
-            value="raw",
-        )
-        with pytest.warns(IncompleteReadWarning):
-            read[metadata] = dataset.to_table(), dataset.metrics.lost, dataset.metrics.losses
-
-    assert read[path] == read[None]
 
 
 def test_odd_names_round_trip(tmp_path: Path) -> None:
@@ -548,3 +538,45 @@ def test_snapshot_of_no_statistics(saved: list[Any], tmp_path: Path) -> None:
     assert head["statistics"] is None
     assert _open(_packed([head, *documents]), tmp_path).statistics is None
     _refused(_packed([head | {"statistics": 5}, *documents]), tmp_path)
+
+
+BATCHED: Final = golden_topic("small-bytes-batched-lz4")
+
+
+def _skipped(catalog: Catalog, **options: Any) -> int:  # noqa: ANN401 - those of open_topic
+    """How many zones a read leaves out that asks for times before all messages."""
+    given = {"catalog": catalog, "value": "raw", **options}
+    dataset = open_topic(str(catalog.location), BATCHED.name, **given)
+    before = pc.field("__publish_time__") < LONG_AGO.replace(year=2000)
+    return dataset.filter(before).scan.pruning().zones
+
+
+def test_snapshot_remembers_where_statistics_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reads by it go by them, wherever they are started, unless others are given."""
+    url, snapshot = str(GOLDEN / SMALL / "objects"), tmp_path / "catalog.json.gz"
+    monkeypatch.chdir(tmp_path)
+    catalog = open_catalog(url)
+    zones = sum(each.zones for each in catalog.analyze("statistics", BATCHED.name))
+
+    catalog.save(snapshot, statistics="statistics")
+    monkeypatch.chdir("/")
+
+    opened = open_catalog(url, metadata=snapshot)
+    assert (catalog.statistics, opened.statistics) == (None, str(tmp_path / "statistics"))
+    assert (_skipped(catalog), _skipped(opened)) == (0, zones)
+    (tmp_path / "others").mkdir()
+    with pytest.warns(UnusedStatisticsWarning, match="there are no statistics in"):
+        assert _skipped(opened, statistics=tmp_path / "others") == 0
+    opened.save(snapshot)
+    assert open_catalog(url, metadata=snapshot).statistics == opened.statistics
+    elsewhere = "memory://me:secret@host/x"
+    file_system, root = fsspec.url_to_fs(elsewhere)
+    file_system.pipe_file(f"{root}/notes.txt", b"no statistics")
+    with pytest.warns(UnusedStatisticsWarning, match="there are no statistics in"):
+        opened.save(snapshot, statistics=elsewhere)
+    file_system.rm(root, recursive=True)
+    assert "secret" not in str(open_catalog(url, metadata=snapshot).statistics)
+    with pytest.raises(OptionError, match="statistics must be a path or URL"):
+        catalog.save(snapshot, statistics="")

@@ -13,7 +13,7 @@ from arrow_io.errors import CorruptIndexError, MissingObjectError, StorageError
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
-from connector.catalog.topic_ledgers import LedgerState, from_bucket, from_metadata
+from connector.catalog.topic_ledgers import from_bucket, from_metadata
 from connector.inputs.topic_names import TopicName
 from tests.support.golden import GOLDEN
 from tests.support.offloads import offloaded_copies
@@ -98,6 +98,21 @@ def gone(_: LedgerInfo) -> None:
     """No ledger."""
 
 
+def empty(info: LedgerInfo) -> LedgerInfo:
+    """The ledger, closed without an entry."""
+    return replace(info, entries=0, size_bytes=0, offload=None)
+
+
+def moved(info: LedgerInfo) -> LedgerInfo:
+    """The ledger, offloaded under another uuid."""
+    return with_offload(info, uuid=OTHER_UUID)
+
+
+def longer(info: LedgerInfo) -> LedgerInfo:
+    """The ledger with other entries, before any offload."""
+    return replace(info, entries=12, offload=None)
+
+
 def test_all_is_well() -> None:
     """Metadata that agrees with the bucket gives each ledger once, and nothing else."""
     topic = reconciled(changed())
@@ -107,12 +122,55 @@ def test_all_is_well() -> None:
     assert from_bucket(TOPIC, copies()).ledgers == topic.ledgers
 
 
-def test_bookkeeper_copy() -> None:
-    """A ledger whose copy in BookKeeper was not deleted is in both places."""
-    kept = changed(ledger_15=lambda info: with_offload(info, bookkeeper_deleted=False))
-    topic = reconciled(kept)
-    assert states(topic)[15] == "both"
-    assert len(topic.ledgers) == 8
+@pytest.mark.parametrize(
+    ("ledger_id", "change", "is_there", "state", "problem", "pending"),
+    [
+        (15, lambda info: with_offload(info, bookkeeper_deleted=False), True, "both", None, []),
+        (16, empty, False, "empty", None, []),
+        (14, not_offloaded, False, "bookkeeper", "only in BookKeeper", []),
+        (17, not_offloaded, False, "bookkeeper", "only in BookKeeper", []),
+        (14, begun, False, "offloading", "only in BookKeeper", []),
+        (17, begun, False, "offloading", "only in BookKeeper", []),
+        (18, moved, False, "missing", "is not there", []),
+        (18, lambda info: with_offload(info, uuid=None), False, "missing", "is not there", []),
+        # A copy of another number of entries is another's.
+        (21, longer, True, "bookkeeper", None, [(21, 12)]),
+    ],
+    ids=[
+        "in both places", "empty", "gap-first", "gap", "gap-offloading-first", "gap-offloading",
+        "missing", "missing-without-uuid", "contradicted",
+    ],
+)  # fmt: skip
+def test_states_of_a_ledger(
+    *,
+    ledger_id: int,
+    change: Callable[[LedgerInfo], LedgerInfo],
+    is_there: bool,
+    state: str,
+    problem: str | None,
+    pending: list[tuple[int, int]],
+) -> None:
+    """What is missing where offloaded ledgers follow is a problem; the tail is pending."""
+    there = tuple(copy for copy in copies() if is_there or copy.name.ledger_id != ledger_id)
+    topic = reconciled(changed(**{f"ledger_{ledger_id}": change}), there)
+
+    assert states(topic)[ledger_id] == state
+    assert (ledger_id in [each.ledger_id for each in topic.ledgers]) == (state == "both")
+    assert [(each.ledger_id, each.entries) for each in topic.pending] == pending
+    assert len(topic.problems) == (problem is not None)
+    for each in topic.problems:
+        assert isinstance(each, MissingObjectError)
+        assert each.ledger_id == ledger_id
+        assert str(problem) in each.message
+
+
+def test_copy_without_its_data_object_is_missing() -> None:
+    """An index object is no ledger: where its data object is gone, the ledger is."""
+    error = MissingObjectError("the data object is gone", ledger_id=18)
+    broken = replace(copies()[4], ledger=None, error=error)
+    topic = reconciled(changed(), (*copies()[:4], broken, *copies()[5:]))
+    assert states(topic)[18] == "missing"
+    assert topic.problems == (error,)
 
 
 def test_tail_in_bookkeeper() -> None:
@@ -126,28 +184,6 @@ def test_tail_in_bookkeeper() -> None:
     assert pending == [(20, 7), (21, 3)]
 
 
-def test_empty_ledgers() -> None:
-    """A closed ledger without entries is never offloaded, and nothing is missing with it."""
-    infos = changed(ledger_16=lambda info: replace(info, entries=0, size_bytes=0, offload=None))
-    topic = reconciled(infos, tuple(copy for copy in copies() if copy.name.ledger_id != 16))
-    assert states(topic)[16] == "empty"
-    assert (topic.problems, topic.pending) == ((), ())
-
-
-@pytest.mark.parametrize("ledger_id", [14, 17])
-@pytest.mark.parametrize("change", [not_offloaded, begun])
-def test_gap(ledger_id: int, change: Callable[[LedgerInfo], LedgerInfo]) -> None:
-    """A ledger that is only in BookKeeper, with offloaded ones behind it, is a problem."""
-    infos = changed(**{f"ledger_{ledger_id}": change})
-    there = tuple(copy for copy in copies() if copy.name.ledger_id != ledger_id)
-    topic = reconciled(infos, there)
-    (problem,) = topic.problems
-    assert isinstance(problem, MissingObjectError)
-    assert problem.ledger_id == ledger_id
-    assert "only in BookKeeper" in problem.message
-    assert topic.pending == ()
-
-
 def opened(info: LedgerInfo) -> LedgerInfo:
     """The ledger while it was still written."""
     return LedgerInfo(ledger_id=info.ledger_id)
@@ -156,11 +192,6 @@ def opened(info: LedgerInfo) -> LedgerInfo:
 def under_way(info: LedgerInfo) -> LedgerInfo:
     """The ledger before its offload was complete."""
     return with_offload(info, complete=False)
-
-
-def empty(info: LedgerInfo) -> LedgerInfo:
-    """The ledger, closed without an entry."""
-    return replace(info, entries=0, size_bytes=0, offload=None)
 
 
 @pytest.mark.parametrize("change", [opened, not_offloaded, begun, under_way, empty, gone])
@@ -189,28 +220,6 @@ def test_gap_that_the_bucket_fills_is_an_error_that_says_so(
     assert topic.states[ledger_id - 14].others == (copy,)
     assert topic.salvaged().problems == (problem,)
     assert ledger_id not in [ledger.ledger_id for ledger in topic.salvaged().ledgers]
-
-
-def test_copy_that_contradicts_a_closed_ledger_is_not_the_newer_one() -> None:
-    """A ledger of another number of entries is another's, so what is told is what is pending."""
-    topic = reconciled(changed(ledger_21=lambda info: replace(info, entries=12, offload=None)))
-    assert states(topic)[21] == "bookkeeper"
-    assert [each.entries for each in topic.pending] == [12]
-    assert topic.states[-1].others == (copies()[-1],)
-
-
-def test_ledger_under_the_name_of_another_topic() -> None:
-    """A broker reads it by its uuid; that it is there, and what it is called, is said."""
-    other = TopicName.parse("other")
-    there = tuple(
-        replace(copy, topic=other) if copy.name.ledger_id == 18 else copy for copy in copies()
-    )
-    topic = reconciled(changed(), there)
-    (problem,) = topic.problems
-    assert isinstance(problem, CorruptIndexError)
-    assert f"its index object names another topic, {other}" in problem.message
-    assert states(topic)[18] == "unsound"
-    assert [each.ledger_id for each in topic.salvaged().ledgers] == [14, 15, 16, 17, 19, 20, 21]
 
 
 def _stats(info: LedgerInfo) -> LedgerInfo:
@@ -243,40 +252,10 @@ def test_last_ledger_is_open_only_without_a_time_and_an_end() -> None:
     assert [(each.ledger_id, each.entries) for each in topic.pending] == [(21, 3)]
 
 
-@pytest.mark.parametrize("uuid", [OTHER_UUID, None])
-def test_missing(uuid: UUID | None) -> None:
-    """A ledger that is not there and offloaded by the metadata is a problem."""
-    infos = changed(ledger_18=lambda info: with_offload(info, uuid=uuid))
-    topic = reconciled(infos, tuple(copy for copy in copies() if copy.name.ledger_id != 18))
-    (problem,) = topic.problems
-    assert isinstance(problem, MissingObjectError)
-    assert states(topic)[18] == "missing"
-    assert 18 not in [ledger.ledger_id for ledger in topic.ledgers]
-
-
-def test_missing_with_another_copy() -> None:
-    """The copy under another uuid is not taken for the one that the metadata names, but told."""
-    infos = changed(ledger_18=lambda info: with_offload(info, uuid=OTHER_UUID))
-    topic = reconciled(infos)
-    (problem,) = topic.problems
-    assert str(copies()[4].name.uuid) in problem.message
-    assert topic.states[4].others == (copies()[4],)
-
-
 def test_without_uuids() -> None:
     """Where the metadata tells no uuids, the newest sound copy counts."""
     infos = [with_offload(info, uuid=None) for info in changed()]
     assert reconciled(infos).ledgers == from_bucket(TOPIC, copies()).ledgers
-
-
-@pytest.mark.parametrize("field", ["entries", "size_bytes"])
-def test_contradiction(field: str) -> None:
-    """An index object that differs from the metadata in entries or bytes is not read."""
-    wrong: dict[str, Any] = {field: 12_345}
-    infos = changed(ledger_19=lambda info: replace(info, **wrong))
-    (problem,) = reconciled(infos).problems
-    assert isinstance(problem, CorruptIndexError)
-    assert "12345 by the metadata" in problem.message
 
 
 def test_trimmed_and_unknown() -> None:
@@ -296,13 +275,6 @@ def test_elsewhere() -> None:
     assert [ledger.ledger_id for ledger in topic.ledgers] == list(range(14, 22))
     (problem,) = reconciled(changed(), there, lambda _: StorageError("refused")).problems
     assert "refused" in problem.message
-
-
-def test_topic_of_no_ledgers() -> None:
-    """A topic without ledgers has none, whatever lies in the bucket under its name."""
-    topic = reconciled([])
-    assert topic.ledgers == ()
-    assert set(states(topic).values()) == {LedgerState.UNKNOWN.value}
 
 
 def untold(info: LedgerInfo) -> LedgerInfo:
@@ -327,10 +299,6 @@ def test_offload_of_which_nothing_tells_whether_it_is_complete() -> None:
 
 def test_salvaging_takes_another_sound_copy() -> None:
     """Where the copy that counts is missing, what salvages reads one under another uuid."""
-
-    def moved(info: LedgerInfo) -> LedgerInfo:
-        return with_offload(info, uuid=OTHER_UUID)
-
     topic = reconciled(changed(ledger_18=moved))
     assert [ledger.ledger_id for ledger in topic.substitutes] == [18]
     saved = topic.salvaged()

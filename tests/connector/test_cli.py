@@ -186,23 +186,6 @@ def test_wrong_usage_ends_with_two(arguments: list[str]) -> None:
     run(*arguments, ends=USAGE)
 
 
-def test_damage_is_an_error() -> None:
-    """A wrong checksum ends head and query, naming object, ledger and entry."""
-    ledger = ORDERS.ledgers[0]
-    with memory_bucket(broken_orders()) as bucket:
-        for arguments in (
-            ["head", bucket.url, "json-orders", "-n", "400", "--columns", "__value__"],
-            ["query", bucket.url, 'SELECT count(__value__) FROM "json-orders"'],
-        ):
-            result = run(*arguments, ends=UNREADABLE)
-
-            assert "CRC32C" in result.stderr
-            assert (
-                f"object {ledger.data_object.name}, ledger {ledger.ledger_id}, entry"
-                in result.stderr
-            )
-
-
 def test_damage_behind_the_first_rows_ends_a_query_too(tmp_path: Path) -> None:
     """Rows that were printed already do not hide that the next could not be read."""
     topic = golden_topic("multi-block")

@@ -19,11 +19,12 @@ from tests.support.command_line import (
     cells,
     lines_of,
     run,
+    store_arguments,
 )
 from tests.support.damage import flipped
 from tests.support.golden import golden_topic
 from tests.support.owned_bucket import ANSWER_FILES, OTHER_UUID, SMALL, OwnedBucket, copy_metadata
-from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, S3Server, running_s3_server
+from tests.support.s3_server import SECRET_KEY, S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -97,20 +98,6 @@ def test_audit_without_metadata_says_so(bucket: OwnedBucket) -> None:
     assert result.stderr == "note: no metadata of the topics: missing ledgers cannot be found\n"
 
 
-def test_what_tells_no_cluster_is_deletable_only_if_there_is_one(bucket: OwnedBucket) -> None:
-    """A folder keeps no user metadata, so another cluster may have written the copy."""
-    bucket.copy_ledger(CHUNKED.ledgers[0])
-    place = (str(bucket.objects), "--metadata", str(bucket.metadata))
-
-    [unsure] = lines_of("audit", *place, ends=FOUND)
-    cleaned = run("clean", *place, "--yes", "--safety-age", "1h")
-
-    assert not unsure["deletable"]
-    assert "nothing says which cluster wrote it" in unsure["text"]
-    assert cleaned.stdout == "0 objects, 0 B deleted\n"
-    assert audited(bucket, ends=FOUND)[0]["deletable"]
-
-
 def test_audit_with_a_snapshot_looks_at_the_bucket(bucket: OwnedBucket, tmp_path: Path) -> None:
     """The metadata is that of the snapshot, from a time that is told; the bucket is as it is."""
     snapshot = str(tmp_path / "catalog.json.gz")
@@ -135,31 +122,7 @@ def test_audit_with_a_snapshot_looks_at_the_bucket(bucket: OwnedBucket, tmp_path
     assert sound.stdout == NOTHING
 
 
-def test_snapshot_without_metadata_is_none(bucket: OwnedBucket, tmp_path: Path) -> None:
-    """A snapshot of the bucket alone tells nothing of what should be there."""
-    snapshot = str(tmp_path / "catalog.json.gz")
-    run("save", str(bucket.objects), snapshot)
-    bucket.write("backup.tar", b"foreign")
-
-    found = run("audit", *arguments(bucket, snapshot), "--json", ends=FOUND)
-
-    assert [json.loads(line)["kind"] for line in found.stdout.splitlines()] == ["foreign"]
-    assert found.stderr.endswith(
-        "\nnote: no metadata of the topics: missing ledgers cannot be found\n"
-    )
-
-
 # The deletion lag
-
-
-def test_copies_past_their_lag(bucket: OwnedBucket) -> None:
-    """The metadata store's value tells of every ledger, so nothing is left unsure."""
-    due = run("audit", *arguments(bucket), "--deletion-lag", "1s", "--json", ends=FOUND)
-    later = run("audit", *arguments(bucket), "--deletion-lag", "999999999d")
-
-    kinds = [json.loads(line)["kind"] for line in due.stdout.splitlines()]
-    assert kinds == ["bookkeeper copy"] * LEDGERS
-    assert (due.stderr, later.stderr, later.stdout) == ("", "", NOTHING)
 
 
 def test_copies_of_which_nothing_is_told(bucket: OwnedBucket, tmp_path: Path) -> None:
@@ -275,16 +238,6 @@ def test_clean_deletes_only_with_yes(bucket: OwnedBucket) -> None:
     assert run("audit", *arguments(bucket)).stdout == NOTHING
 
 
-def test_clean_keeps_what_is_young(bucket: OwnedBucket) -> None:
-    """It is told with the reason."""
-    bucket.copy_ledger(CHUNKED.ledgers[0])
-
-    result = run("clean", *arguments(bucket), "--yes", "--safety-age", "100000d")
-
-    assert result.stdout == "0 objects, 0 B deleted\n"
-    assert "younger than 100000 days" in result.stderr
-
-
 def test_clean_tells_each_thing_that_it_keeps(bucket: OwnedBucket) -> None:
     """Whatever nobody asked of the metadata too, each with the reason."""
     bucket.write("backup.tar", b"foreign")
@@ -347,14 +300,6 @@ def test_durations_that_are_none(text: str) -> None:
         assert result.stderr.startswith(f"error: {option} ")
 
 
-def test_help_tells_what_metadata_costs() -> None:
-    """A live cluster does something for the answer, and some answers leave something unsure."""
-    shown = " ".join(run("audit", "--help").stdout.split())
-
-    assert "brokers load the topics" in shown
-    assert "counts ledgers whose metadata does not tell" in shown
-
-
 # Rights
 
 
@@ -389,9 +334,7 @@ def test_without_the_right_to_list_uploads(
     address = s3_server.upload({path.name: path.read_bytes() for path in bucket.objects.iterdir()})
     options = (
         *("--metadata", str(bucket.metadata)),
-        *("--storage-option", f"key={ACCESS_KEY}", "--storage-option", f"secret={SECRET_KEY}"),
-        *("--storage-option", f"endpoint_url={s3_server.endpoint_url}"),
-        *("--storage-option", f"client_kwargs.region_name={REGION}"),
+        *store_arguments(address.storage_options),
     )
     page = tmp_path / "report.html"
 

@@ -18,22 +18,16 @@ from tests.support.command_line import (
     USAGE,
     lines_of,
     run,
+    store_arguments,
 )
 from tests.support.golden import GOLDEN, golden_topic
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.support.s3_server import S3Server
+
 METADATA = ("--metadata", str(GOLDEN / "pulsar-4.0.7"))
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
 
 
 def table_row(target: Path | str, **counts: Any) -> dict[str, Any]:  # noqa: ANN401
@@ -70,16 +64,6 @@ def test_message_whose_chunks_are_not_offloaded_yet_is_awaited(tmp_path: Path) -
     assert pads.dataset(target, format="parquet").count_rows() == topic.message_count
 
 
-def test_all_topics_of_a_glob_have_tables(tmp_path: Path) -> None:
-    """A placeholder stands for the name of each."""
-    target = str(tmp_path / "{topic}")
-    lines = lines_of("copy", URL, "int*", target, "--format", "parquet", *METADATA)
-    assert [line["table"] for line in lines] == [
-        str(tmp_path / name) for name in ("int16", "int32", "int64", "int8")
-    ]
-    assert all(line["rows"] > 0 for line in lines)
-
-
 @pytest.mark.parametrize("as_json", [True, False], ids=["json", "table"])
 def test_what_was_copied_before_an_error_is_told(tmp_path: Path, *, as_json: bool) -> None:
     """A topic that cannot be copied is named, and all others have their line."""
@@ -106,18 +90,6 @@ def test_a_dry_run_says_what_it_will_cost(tmp_path: Path) -> None:
     assert not target.exists()
 
 
-def test_statistics_are_kept_in_passing(tmp_path: Path) -> None:
-    """Of what was copied whole; a folder for them has to be named."""
-    folder = tmp_path / "statistics"
-    arguments = ("copy", URL, "multi-ledger", str(tmp_path / "t"), "--value", "raw", "--analyze")
-    run(*arguments, ends=USAGE)
-    assert not (tmp_path / "t").exists()
-    result = run(*arguments, "--statistics", str(folder))
-    assert "analyzed: 6 ledgers" in result.stderr
-    result = run("analyze", URL, "multi-ledger", "--statistics", str(folder))
-    assert "analyzed 0 ledgers" in result.stdout
-
-
 def test_dead_letters_go_to_a_second_table(tmp_path: Path) -> None:
     """By choice; else the first value that cannot be decoded stops the copy."""
     target = tmp_path / "t"
@@ -131,13 +103,7 @@ def test_dead_letters_go_to_a_second_table(tmp_path: Path) -> None:
 def test_copies_to_a_bucket(s3_server: S3Server) -> None:
     """Options of the table's file system are given apart from those of the topics."""
     target = f"s3://{s3_server.new_bucket()}/orders"
-    options = [
-        each
-        for name, value in s3_server.storage_options.items()
-        if not isinstance(value, dict)
-        for each in ("--target-option", f"{name}={value}")
-    ]
-    options += ["--target-option", "client_kwargs.region_name=us-east-1"]
+    options = store_arguments(s3_server.storage_options, "--target-option")
     for kind in ("delta", "parquet"):
         [line] = lines_of(
             "copy", URL, "json-orders", f"{target}-{kind}", "--format", kind, *METADATA, *options
@@ -162,13 +128,6 @@ def test_what_is_wrong_is_told(
     monkeypatch.chdir(tmp_path)
     run("copy", URL, *arguments, *METADATA, ends=ends)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_a_table_of_another_kind_is_told(tmp_path: Path) -> None:
-    """The two would not be one."""
-    arguments = ("copy", URL, "json-orders", str(tmp_path / "t"), *METADATA)
-    run(*arguments)
-    assert "is a Delta table" in run(*arguments, "--format", "parquet", ends=USAGE).stderr
 
 
 def test_the_latest_row_of_each_key(tmp_path: Path) -> None:

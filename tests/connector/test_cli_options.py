@@ -8,12 +8,23 @@ from typing import TYPE_CHECKING
 import pytest
 
 from connector.cli.options import key_values
-from tests.support.command_line import STORAGE, UNREADABLE, URL, USAGE, lines_of, run
+from tests.support.buckets import golden_objects
+from tests.support.command_line import (
+    ORDERS,
+    STORAGE,
+    UNREADABLE,
+    URL,
+    USAGE,
+    lines_of,
+    run,
+    store_arguments,
+)
 from tests.support.encryption import KEY_FOLDER, key_pair
 from tests.support.golden import GOLDEN, golden_topic
-from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, running_s3_server
+from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, S3Address, running_s3_server
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
 
@@ -112,3 +123,41 @@ def test_decryption_keys_are_never_printed(command: tuple[str, str], tmp_path: P
         result = run(name, URL, what, "--decryption-keys", given, ends=ends)
         assert said in " ".join(result.stderr.split())
         assert body[:20] not in result.output
+
+
+_TOPIC = "json-orders"
+_SQL = 'SELECT "orderId" FROM "json-orders"'
+
+
+@pytest.fixture(scope="module")
+def place() -> Iterator[S3Address]:
+    """A bucket with a topic, and with its schemas in a folder of it."""
+    schemas = (ORDERS.folder / "schemas-rest.json").read_bytes()
+    objects = golden_objects(ORDERS)
+    with running_s3_server() as server:
+        yield server.upload(objects | {"schemas/schemas-rest.json": schemas})
+
+
+@pytest.mark.s3
+@pytest.mark.parametrize(
+    ("command", "arguments"),
+    [
+        ("head", [_TOPIC]),
+        ("plan", [_TOPIC]),
+        ("query", [_SQL]),
+        ("cost", [_TOPIC]),
+        ("cost", ["--sql", _SQL]),
+    ],
+)
+def test_schemas_may_lie_in_the_private_bucket(
+    place: S3Address, command: str, arguments: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The options of the storage hold for the file of the schema too; there are none elsewhere."""
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    options = store_arguments(place.storage_options)
+    schema = f"{place.url}/schemas/schemas-rest.json"
+
+    result = run(command, place.url, *arguments, "--schema", schema, *options, "--json")
+
+    assert result.stdout

@@ -15,10 +15,10 @@ import pytest
 from rich.cells import cell_len
 
 from arrow_io.storage.trace import RequestKind, RequestTrace
-from connector.cli.output import print_json, print_rows, print_table, progress, show_progress
+from connector.cli.output import print_json, print_rows, print_table, progress
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
     from pathlib import Path
 
 VALUE: Final = (
@@ -116,13 +116,6 @@ def test_nothing_is_cut_where_there_is_no_terminal(capsys: pytest.CaptureFixture
     assert len(lines[0]) < 250
 
 
-def test_tables_without_rows_have_a_header(capsys: pytest.CaptureFixture[str]) -> None:
-    """A table without rows shows its columns."""
-    assert printed(orders(0)) == 0
-
-    assert capsys.readouterr().out.splitlines()[1] == "│ n │ key │ value │"
-
-
 def test_frames_are_plain_where_the_encoding_is(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stream that cannot encode lines gets a frame of ASCII."""
     stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
@@ -193,13 +186,6 @@ def test_no_progress_is_shown_where_there_is_no_terminal(monkeypatch: pytest.Mon
     monkeypatch.setenv("FORCE_COLOR", "1")
 
     assert shown_by(TimerThatFires, stream) == ""
-
-
-def test_watched_batches_are_the_same() -> None:
-    """Watching changes neither the batches nor their order."""
-    batches: Sequence[pa.RecordBatch] = orders(7).to_batches(max_chunksize=2)
-
-    assert list(show_progress(batches, RequestTrace())) == batches
 
 
 def test_names_are_cut_at_their_beginning(terminal: Callable[[int], Terminal]) -> None:

@@ -21,6 +21,7 @@ from tests.support.command_line import (
     broken,
     lines_of,
     run,
+    store_arguments,
     unsound_ledgers,
 )
 from tests.support.golden import golden_topic
@@ -74,17 +75,6 @@ def test_a_glob_names_topics(statistics: str) -> None:
     assert {(row["topic"], row["ledger_id"]) for row in known(statistics)} == {
         (topic.name, each.ledger_id) for topic in (ORDERS, LEDGERS) for each in topic.ledgers
     }
-
-
-def test_a_run_goes_on_where_others_ended(statistics: str) -> None:
-    """What the folder knows is not read again, whichever topics brought it."""
-    assert analyzed(statistics, "multi-ledger").startswith("analyzed 6 ledgers")
-    before = known(statistics)
-
-    assert analyzed(statistics, "multi-ledger", "json-orders").startswith("analyzed 1 ledger,")
-    assert analyzed(statistics, "multi-*").startswith("analyzed 1 ledger,")
-    assert analyzed(statistics, "multi-*", "json-orders") == "analyzed 0 ledgers, 0 B: 0 zones"
-    assert [row for row in known(statistics) if row["topic"] == LEDGERS.name] == before
 
 
 def test_all_topics_are_read_if_none_is_named(statistics: str) -> None:
@@ -202,21 +192,6 @@ def test_commands_that_read_go_by_statistics(statistics: str) -> None:
     assert less["data"]["bytes"] < whole["data"]["bytes"] / 4
 
 
-def test_damaged_statistics_are_a_note(statistics: str) -> None:
-    """The read goes on without them, and ends well."""
-    analyzed(statistics, "multi-block")
-    [file] = Path(statistics).iterdir()
-    data = file.read_bytes()
-    file.write_bytes(data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
-    head = ("head", URL, "multi-block", "--start", SINCE, "--statistics", statistics)
-
-    result = run(*head)
-
-    assert (
-        f"note: a file of statistics is not as it was written (object {file.name}" in result.stderr
-    )
-
-
 @pytest.mark.s3
 def test_statistics_of_a_private_bucket(statistics: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """They may lie in the bucket, for which the same options hold, or on the own disk."""
@@ -224,11 +199,7 @@ def test_statistics_of_a_private_bucket(statistics: str, monkeypatch: pytest.Mon
         monkeypatch.delenv(name, raising=False)
     with running_s3_server() as server:
         place = server.upload(golden_objects(BLOCKS))
-        options = [
-            f"--storage-option={name}={value}"
-            for name, value in place.storage_options.items()
-            if isinstance(value, str)
-        ]
+        options = store_arguments(place.storage_options)
         for folder in (statistics, f"{place.url}/statistics"):
             told = analyzed(folder, *options, url=place.url)
             reading = ("multi-block", "--start", SINCE, "--statistics", folder, *options)

@@ -491,3 +491,24 @@ def test_what_nothing_needs_is_deletable(world: ModelWorld, forms: tuple[Form, .
     found = check_audit(world, saved, is_one_cluster=True)
     assert found is not None
     assert {each.kind for each in found.findings} <= {FindingKind.ORPHAN}
+
+
+@pytest.mark.parametrize("is_one_cluster", [True, False])
+@pytest.mark.parametrize("forms", [(Form.STATS,), (Form.INFO,), (Form.INFO, Form.STATS)])
+def test_value_that_lacks_a_ledger_beside_older_answers(
+    world: ModelWorld, forms: tuple[Form, ...], *, is_one_cluster: bool
+) -> None:
+    """Whichever ledger it lacks, the one too that was open before, nothing needed is deletable."""
+    topic = world.create(world.first, ORDERS)
+    grow(world, topic, 3)
+    world.produce(topic)
+    older = save(world, world.first, forms)
+    grow(world, topic, 3)
+    world.tick(10 * DAY_MS)
+    grow(world, topic)
+
+    for lacking in range(len(topic.ledgers)):
+        part = save(world, world.first, (Form.VALUE,), older=older, lacking=lacking)
+        check_reading(world, part)
+        check_audit(world, part, is_one_cluster=is_one_cluster)
+        check_cleaning(world, part, is_one_cluster=is_one_cluster)

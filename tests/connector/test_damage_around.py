@@ -111,19 +111,38 @@ def _values(
         return read(scan, scan.plan(1), metrics)["__value__"].to_pylist(), metrics
 
 
+_BROKEN_CHUNK: Final = _with_bad_checksum(_CHUNKS[1])
+
+
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
-def test_damaged_chunk_before_the_start_is_no_silent_loss(block_bytes: int) -> None:
-    """The message ends behind `start`: that its chunk is broken there is told, not passed over."""
-    entries = [_CHUNKS[0], _with_bad_checksum(_CHUNKS[1]), _CHUNKS[2], _SINGLE]
-    bounded = partial(_values, entries, block_bytes=block_bytes, start=(_LEDGER, 2))
+@pytest.mark.parametrize(
+    ("entries", "bounds", "entry_id", "counts"),
+    [
+        ([_CHUNKS[0], _BROKEN_CHUNK, _CHUNKS[2], _SINGLE], {"start": (_LEDGER, 2)}, 1, (1, 0)),
+        ([_CHUNKS[0], _SINGLE, _BROKEN_CHUNK, _CHUNKS[2]], {}, 2, (1, 0)),
+        ([_OPENED, _SINGLE, _with_bad_checksum(_COMMIT)], {"end": (_LEDGER, 2)}, 2, (0, 1)),
+    ],
+    ids=["chunk before the start", "chunk behind a task", "marker behind the end"],
+)
+def test_damage_that_a_row_needs_is_no_silent_loss(
+    entries: list[bytes],
+    bounds: dict[str, Any],
+    entry_id: int,
+    counts: tuple[int, int],
+    block_bytes: int,
+) -> None:
+    """A message whose chunk, or a transaction whose marker, cannot be read is told of."""
+    bounded = partial(_values, entries, block_bytes=block_bytes, **bounds)
 
     with pytest.raises(ChecksumError) as caught:
         bounded()
     values, metrics = bounded(salvage=True)
 
-    assert (caught.value.ledger_id, caught.value.entry_id) == (_LEDGER, 1)
+    assert (caught.value.ledger_id, caught.value.entry_id) == (_LEDGER, entry_id)
     assert values == [b"single"]
-    assert metrics.incomplete_messages == 1
+    assert (metrics.incomplete_messages, metrics.open_messages) == counts
+    if not bounds:
+        assert metrics.lost == {(Unit.ENTRY, "ChecksumError"): 1}
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
@@ -172,35 +191,6 @@ def test_damage_before_the_start_that_no_row_needs_is_passed_over(block_bytes: i
 
     assert values == [b"abcdefghi", b"single"]
     assert whole == [b"single"]
-
-
-def test_damaged_chunk_behind_a_task_is_no_silent_loss() -> None:
-    """The task where a message began goes on to its end, through the tasks behind."""
-    entries = [_CHUNKS[0], _SINGLE, _with_bad_checksum(_CHUNKS[1]), _CHUNKS[2]]
-
-    with pytest.raises(ChecksumError) as caught:
-        _values(entries, block_bytes=_ENTRY_PER_BLOCK)
-    values, metrics = _values(entries, block_bytes=_ENTRY_PER_BLOCK, salvage=True)
-
-    assert caught.value.entry_id == 2
-    assert values == [b"single"]
-    assert metrics.incomplete_messages == 1
-    assert metrics.lost == {(Unit.ENTRY, "ChecksumError"): 1}
-
-
-@pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)
-def test_damaged_marker_behind_the_end_is_no_silent_loss(block_bytes: int) -> None:
-    """A transaction whose marker cannot be read is not taken for an open one."""
-    entries = [_OPENED, _SINGLE, _with_bad_checksum(_COMMIT)]
-    bounded = partial(_values, entries, block_bytes=block_bytes, end=(_LEDGER, 2))
-
-    with pytest.raises(ChecksumError) as caught:
-        bounded()
-    values, metrics = bounded(salvage=True)
-
-    assert (caught.value.ledger_id, caught.value.entry_id) == (_LEDGER, 2)
-    assert values == [b"single"]
-    assert metrics.open_messages == 1
 
 
 @pytest.mark.parametrize("block_bytes", _BLOCK_SIZES)

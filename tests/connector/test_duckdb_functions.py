@@ -12,7 +12,6 @@ from zoneinfo import ZoneInfo
 import duckdb
 import pytest
 
-from arrow_io.errors import IncompleteReadWarning
 from arrow_io.messages.bodies import decompress_bodies
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic, register_duckdb
@@ -22,7 +21,6 @@ from tests.support.golden import golden_topic, golden_topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from arrow_io.messages.entry_run import EntryRun
 
@@ -124,13 +122,6 @@ def test_partitions_globs_and_lists_are_one_table(con: duckdb.DuckDBPyConnection
     )
 
 
-def test_odd_topic_name(con: duckdb.DuckDBPyConnection) -> None:
-    """A topic whose name has a space, a colon, a percent sign and an accent can be read."""
-    name = "persistent://acme-corp/sales.eu/orders-été:2026 %20 v1"
-
-    assert one(con, "select count(*) from read_pulsar(?)", [name]) == 20
-
-
 def test_times_are_instants_in_any_time_zone(con: duckdb.DuckDBPyConnection) -> None:
     """Timestamps come out as instants, in the session's time zone, whatever that is."""
     pytest.importorskip("pytz", reason="DuckDB gives TIMESTAMPTZ to Python with pytz")
@@ -145,62 +136,34 @@ def test_times_are_instants_in_any_time_zone(con: duckdb.DuckDBPyConnection) -> 
         assert hour == instant.astimezone(ZoneInfo(zone)).hour
 
 
-def test_properties_are_a_map(con: duckdb.DuckDBPyConnection) -> None:
-    """A property is read by its name."""
-    expected = [
-        row["properties"]["n"]
-        for row in ORDERS.messages()
-        if row["properties"].get("source") == "gen"
-    ]
-    rows = con.execute(
-        "select __properties__['n'] from read_pulsar('json-orders')"
-        " where __properties__['source'] = 'gen'"
-    ).fetchall()
-
-    assert [value for (value,) in rows] == expected
-    assert expected
-
-
 # How it is read
 
 FILTERS: Final = [
     "__entry_id__ = 3",
-    "__entry_id__ <> 3",
     "__entry_id__ between 2 and 5",
     "__entry_id__ in (1, 5, 99)",
-    "__entry_id__ not in (1, 5)",
-    "__entry_id__ < 0",
     "__entry_id__ + __batch_index__ = 9",
-    "__ledger_id__ in (85, 88, 90)",
     "__ledger_id__ >= 89 or __ledger_id__ = 49",
     "__ledger_id__ = 49 and __entry_id__ = 7 and __batch_index__ >= 10",
     "__batch_index__ is null",
     "__batch_index__ is not null and __batch_index__ <> 0",
-    "not (__batch_index__ > 3)",
-    "__partition__ = -1",
     "__key__ = 'key-0'",
-    "__key__ in ('key-0', 'key-2', '/wAB')",
     "__key__ is null",
     "__key__ is distinct from 'key-0'",
     "__key__ like 'key-1%'",
-    "__key__ >= 'key-3'",
     "__key__ = 'key-0' or __entry_id__ = 7",
     "__key__ = null",
     "upper(__key__) = 'KEY-0'",
     "__key_bytes__ = '\\xFF\\x00\\x01'::blob",
-    "__event_time__ is null",
     "__event_time__ > timestamptz '2020-09-13 12:26:45+00' or __event_time__ is null",
     "__event_time__ = timestamptz '2020-09-13 12:26:40+00'",
     "__event_time__ in ('2020-09-13 12:26:40+00', '2020-09-13 12:26:42+00')",
     "__publish_time__ < timestamptz '2026-11-21 12:48:25.200+00'",
     "hour(__publish_time__) = 12",
-    "octet_length(__value__) > 150",
     "__value__ > '{\"orderId\":2'::blob",
-    "__value__ is null",
     "__null_value__",
     "not __null_value__ and __schema_version__ is null",
     "__properties__['source'] = 'gen'",
-    "cardinality(__properties__) = 0",
     "__topic__ like '%multi-ledger'",
     "__message_id__ = '(88,3,-1)'",
     "random() < 2 and __entry_id__ = 1",
@@ -307,30 +270,6 @@ def test_estimate_keeps_a_topic_out_of_a_hash_table(con: duckdb.DuckDBPyConnecti
 # Statements
 
 
-def test_joins_subqueries_and_unions(con: duckdb.DuckDBPyConnection) -> None:
-    """Any number of topics can be read in one statement, the same one several times too."""
-    orders = ORDERS.messages()
-    entries = {row["entry"] for row in golden_topic("avro-orders").messages()}
-
-    joined = con.execute(
-        "select count(*) from read_pulsar('json-orders') a join"
-        " read_pulsar('json-orders') b using (__entry_id__, __batch_index__)"
-    )
-    assert joined.fetchall() == [(len(orders),)]
-    semi = con.execute(
-        "with other as (select __entry_id__ as entry from read_pulsar('avro-orders'))"
-        " select count(*) from read_pulsar('json-orders')"
-        " where __entry_id__ in (select entry from other where entry > 2)"
-    )
-    assert semi.fetchall() == [(sum(r["entry"] > 2 and r["entry"] in entries for r in orders),)]
-    union = con.execute(
-        "select count(*), (select count(*) from read_pulsar('string')) from"
-        " (select __key__ from read_pulsar('json-orders')"
-        " union all select __key__ from read_pulsar('multi-ledger'))"
-    )
-    assert union.fetchall() == [(len(orders) + LEDGERS.message_count, 8)]
-
-
 def test_recursion_reads_a_topic_again_and_again(con: duckdb.DuckDBPyConnection) -> None:
     """A scan that one execution repeats gives the same rows each time."""
     rows = con.execute(
@@ -340,19 +279,6 @@ def test_recursion_reads_a_topic_again_and_again(con: duckdb.DuckDBPyConnection)
     ).fetchall()
 
     assert rows == [(0,), (8,), (16,), (24,)]
-
-
-def test_tables_and_files_are_written(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
-    """CREATE TABLE AS, INSERT and COPY to Parquet store the rows, which come back the same."""
-    file = str(tmp_path / "orders.parquet")
-    con.execute("create table orders as from read_pulsar('json-orders')")
-    con.execute("insert into orders from read_pulsar('json-orders') limit 7")
-    con.execute(f"copy (from read_pulsar('json-orders')) to '{file}'")
-    topic = con.execute("from read_pulsar('json-orders')").fetchall()
-
-    assert con.execute("from orders").fetchall() == topic + topic[:7]
-    assert con.execute(f"from '{file}'").fetchall() == topic
-    assert len(topic) == ORDERS.message_count
 
 
 def test_relations(con: duckdb.DuckDBPyConnection) -> None:
@@ -430,9 +356,3 @@ def test_connections_in_threads() -> None:
         counts = [pool.submit(count, con.cursor(), topic.name) for topic in topics * 3]
         assert [each.result() for each in counts] == [each.message_count for each in topics * 3]
     assert not reading_threads()
-
-
-def test_what_is_left_out_is_told(con: duckdb.DuckDBPyConnection) -> None:
-    """A read that has to leave out open transactions warns of it."""
-    with pytest.warns(IncompleteReadWarning, match="transactions-open.*1 transaction without an"):
-        con.execute("select count(*) from read_pulsar('transactions-open')").fetchall()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pytest
 
-from arrow_io.errors import IncompleteReadWarning, OptionError
+from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector import (
     TopicDataset,
@@ -90,6 +90,7 @@ def functions(con: duckdb.DuckDBPyConnection) -> list[tuple[str, str]]:
         ("columns := ['__key__', '__topic__']", {"columns": ["__key__", "__topic__"]}),
         ("naming := 'pulsar-spark'", {"naming": "pulsar-spark"}),
         ("value := 'raw'", {"value": "raw"}),
+        ("time_unit := 'us'", {"time_unit": "us"}),
         ("transactions := 'all'", {"transactions": "all"}),
         ("on_corruption := 'salvage'", {"on_corruption": "salvage"}),
         ("verify_checksums := false", {"verify_checksums": False}),
@@ -312,24 +313,6 @@ def test_errors_of_reading(con: duckdb.DuckDBPyConnection) -> None:
     assert "ledger 72, entry 0" in text
     assert text.count('File "') == 1
     assert one(con, COUNT) == ORDERS.message_count
-
-
-def test_damage_is_an_error_or_a_warning() -> None:
-    """Damaged data is an error, or a warning with what is left where that was asked for."""
-    objects = golden_objects(ORDERS)
-    [(_, data, _)] = ORDERS.offloaded_objects()
-    damaged = bytearray(objects[data.name])
-    damaged[len(damaged) // 2] ^= 1
-    with memory_bucket(objects | {data.name: bytes(damaged)}) as bucket, duckdb.connect() as con:
-        register_duckdb(con, bucket.url)
-        with pytest.raises(duckdb.InvalidInputException, match="ChecksumError"):
-            con.execute("select __key__ from read_pulsar('json-orders')").fetchall()
-        with pytest.warns(IncompleteReadWarning, match="entry lost: ChecksumError"):
-            rows = con.execute(
-                "select __key__ from read_pulsar('json-orders', on_corruption := 'salvage')"
-            ).fetchall()
-
-    assert 0 < len(rows) < ORDERS.message_count
 
 
 def test_secrets_are_not_told() -> None:

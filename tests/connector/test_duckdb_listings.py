@@ -16,7 +16,7 @@ from connector import open_catalog, register_duckdb
 from connector.catalog.tables import TABLES, zones_table
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN, golden_topic, golden_topics
-from tests.support.owned_bucket import OTHER_UUID, SMALL, OwnedBucket
+from tests.support.owned_bucket import SMALL, OwnedBucket
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -70,53 +70,6 @@ def test_topics_are_chosen(con: duckdb.DuckDBPyConnection, name: str) -> None:
     assert both == [(f"{prefix}chunked",), (f"{prefix}encrypted",)]
 
 
-def test_filters_and_projections(con: duckdb.DuckDBPyConnection) -> None:
-    """Whatever DuckDB hands over of a statement, the rows are right."""
-    ledgers = CHUNKED.ledgers
-    found = all_of(
-        con,
-        "select ledger_id, uuid from pulsar_ledgers()"
-        " where topic like '%chunked' and state = 'both' and entries < 7 order by ledger_id",
-    )
-    assert found == [(ledgers[-1].ledger_id, ledgers[-1].uuid)]
-    assert all_of(con, "select count(*) from pulsar_objects()") == [(58,)]
-    largest = max(ledgers, key=lambda each: each.data_object.stat().st_size)
-    assert all_of(
-        con,
-        'select object from pulsar_objects(topic := $1) order by "bytes" desc limit 1',
-        [CHUNKED.name],
-    ) == [(largest.data_object.name,)]
-    states = all_of(con, "select state, count(*) from pulsar_ledgers() group by all order by 1")
-    assert states == [("both", 29), ("open", 9)]
-    assert (
-        all_of(con, "select 1 from pulsar_ledgers() where closed > timestamptz '2030-01-01'") == []
-    )
-    assert all_of(
-        con, "select len(problems), len(warnings) from pulsar_ledgers() where ledger_id = 14"
-    ) == [(0, 0)]
-
-
-def test_joins(con: duckdb.DuckDBPyConnection) -> None:
-    """Of tables with each other, and with the rows of a topic."""
-    joined = all_of(
-        con,
-        "select l.ledger_id, sum(b.bytes)::bigint, any_value(o.bytes)"
-        " from pulsar_ledgers(topic := 'small-chunked') l"
-        " join pulsar_blocks() b using (topic, ledger_id)"
-        " join pulsar_objects() o on o.object = b.object group by 1 order by 1",
-    )
-    assert joined == [
-        (each.ledger_id, *[each.data_object.stat().st_size] * 2) for each in CHUNKED.ledgers
-    ]
-    counted = all_of(
-        con,
-        "select count(*), count(distinct uuid) from read_pulsar('small-chunked', value := 'raw')"
-        " m join pulsar_ledgers() l on l.ledger_id = m.__ledger_id__",
-    )
-    rows = {row["ledger"] for row in CHUNKED.messages()}
-    assert counted == [(CHUNKED.message_count, len(rows))]
-
-
 @pytest.mark.parametrize("parameter", ["", "$1"])
 def test_prepared_statements(tmp_path: Path, parameter: str) -> None:
     """Each execution sees the bucket as it is then, whether the statement has parameters or not."""
@@ -133,18 +86,6 @@ def test_prepared_statements(tmp_path: Path, parameter: str) -> None:
         assert all_of(con, run) == [(60,)]
         bucket.delete(*(path.name for path in bucket.objects.iterdir()))
         assert all_of(con, run) == [(0,)]
-
-
-def test_views_and_statements_that_are_run_again(tmp_path: Path) -> None:
-    """A view shows the bucket as it is when it is looked at."""
-    bucket = OwnedBucket.copied(tmp_path)
-    with duckdb.connect() as con:
-        register_duckdb(con, url=str(bucket.objects))
-        con.execute("create temp view copies as select ledger_id, copies from pulsar_ledgers()")
-        sql = "select copies from copies where ledger_id = 14"
-        assert all_of(con, sql) == [(1,)]
-        bucket.copy_ledger(CHUNKED.ledgers[0])
-        assert all_of(con, sql) == [(2,)]
 
 
 def test_options_of_a_statement(con: duckdb.DuckDBPyConnection, tmp_path: Path) -> None:
@@ -261,23 +202,6 @@ def test_nothing_stays_behind(con: duckdb.DuckDBPyConnection) -> None:
     del result
     # DuckDB drops readers in threads of its own.
     wait_until(lambda: gc.collect() >= 0 and all(each() is None for each in tables))
-
-
-def test_damage_is_told_in_the_table(tmp_path: Path) -> None:
-    """What cannot be read is a row with its problem, not an error of the statement."""
-    bucket = OwnedBucket.copied(tmp_path)
-    bucket.delete(CHUNKED.ledgers[0].data_object.name)
-    bucket.write(f"{OTHER_UUID}-ledger-15-index", b"")
-    with duckdb.connect() as con:
-        register_duckdb(con, url=str(bucket.objects))
-        (row,) = all_of(
-            con, "select state, problems[1] from pulsar_ledgers() where len(problems) > 0"
-        )
-        assert row[0] == "unsound"
-        assert "its data object is missing" in row[1]
-        assert all_of(con, "select topic, unsound from pulsar_topics() where unsound > 0") == [
-            (CHUNKED.name, 1)
-        ]
 
 
 # Zones

@@ -14,10 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
-from connector import open_topic
 from connector.filters.row_filters import ArrowFilter
 from connector.filters.where import where_expression
-from tests.support.golden import golden_topic
 
 NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
 COLUMNS: Final = {
@@ -257,23 +255,3 @@ def test_conditions_are_texts_of_options() -> None:
         where_expression("s = 'it''s' x", pa.schema({"s": pa.string()}))
 
     assert json.dumps("s = 'it''s' x") in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("condition", "count"),
-    [
-        ("TRUE", 400),
-        ("FALSE", 0),
-        ("__entry_id__ NOT IN (1, NULL)", 0),
-        ("__publish_time__ >= '2026-11-21 12:48:25.130'", 350),
-        ("'2026-11-21T13:48:25.130+01:00' > __publish_time__", 50),
-        ("__publish_time__ > '2026-11-22'", 0),
-    ],
-)
-def test_topics_are_read_by_what_sql_allows(condition: str, count: int) -> None:
-    """Conditions without a column, and times as texts, choose rows of a topic."""
-    topic = open_topic(str(golden_topic("json-orders").objects_folder), "json-orders")
-
-    found = topic.filter(where_expression(condition, topic.schema))
-
-    assert found.count_rows() == count

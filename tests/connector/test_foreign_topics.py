@@ -10,13 +10,11 @@ from typing import TYPE_CHECKING, Final, Literal
 import pytest
 
 from arrow_io.errors import (
-    FormatError,
     IncompleteReadWarning,
     OptionError,
     UndecodedValuesWarning,
 )
 from connector import open_catalog, open_topic
-from connector.inputs.topic_names import TopicName
 from connector.upkeep.audit.audit import audit
 from connector.upkeep.repair.repair import plan_repair
 from tests.support.command_line import run
@@ -171,15 +169,3 @@ def test_external_schema_gives_bytes(mixed: Path) -> None:
         with pytest.warns(UndecodedValuesWarning, match="another registry"):
             dataset = open_topic(str(mixed), "json-orders", schema=source)
         assert dataset.to_table(columns=["__value__"]).num_rows == ORDERS.message_count
-
-
-def test_scalable_topics_are_refused_by_name(mixed: Path) -> None:
-    """Who asks for a scalable topic is told that it is one, and cannot be read yet."""
-    with pytest.raises(OptionError, match="scalable topics"):
-        open_topic(str(mixed), "topic://public/default/orders")
-
-
-def test_malformed_name_stays_damage() -> None:
-    """A name of no topic is damage: a ledger must not vanish by a flipped bit."""
-    with pytest.raises(FormatError):
-        TopicName.from_managed_ledger_name("public/default/persistens/orders")

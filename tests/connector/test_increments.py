@@ -36,7 +36,7 @@ from tests.support.increments import increments_of, read_increment, read_on
 from tests.support.owned_bucket import OwnedBucket, not_offloaded
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     import pyarrow as pa
@@ -50,13 +50,6 @@ IDS = tuple(range(10, 90, 10))
 ENTRY = encode_entry([Message(payload=b"x")], batched=False)
 OBJECTS = [offload_ledger(new_name(ledger_id), [ENTRY, ENTRY]) for ledger_id in IDS]
 """The data object and the index object of each ledger."""
-
-
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    with memory_bucket({}) as empty:
-        yield empty
 
 
 def _put(bucket: MemoryBucket, *numbers: int) -> None:

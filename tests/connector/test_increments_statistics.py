@@ -159,23 +159,36 @@ def _known_increment(
     return increment, sum("zones-" not in each.name for each in data)
 
 
-def test_what_is_settled_is_known_without_reading() -> None:
-    """Transactions that are closed in another ledger, and one that is open."""
-    ledgers = [[SINGLE, _of_transaction()], [SINGLE], [COMMIT, _of_transaction(3), SINGLE]]
+@pytest.mark.parametrize(
+    ("ledgers", "begins", "ends", "is_read"),
+    [
+        # Transactions that are closed in another ledger, and one that is open.
+        (
+            [[SINGLE, _of_transaction()], [SINGLE], [COMMIT, _of_transaction(3), SINGLE]],
+            (0, 0),
+            (2, 1),
+            False,
+        ),
+        ([[SINGLE] * 3] * 3, (0, 0), (3, 0), False),
+        # A zone that the progress cuts does not say whether a transaction has a message behind.
+        ([[_of_transaction(), SINGLE, SINGLE]], (0, 1), (1, 0), True),
+        ([[_of_transaction(), SINGLE, SINGLE, _of_transaction()]], (0, 1), (0, 3), True),
+        # Nobody will say what became of a message behind the marker of its transaction.
+        ([[_of_transaction(), COMMIT, _of_transaction()]], (0, 0), (0, 2), True),
+    ],
+    ids=["settled", "no transactions", "cut zone", "cut zone, held", "behind the marker"],
+)
+def test_what_is_settled_is_known_without_reading(
+    ledgers: list[list[bytes]], begins: tuple[int, int], ends: tuple[int, int], *, is_read: bool
+) -> None:
+    """Only what statistics do not tell is read."""
+    before = Progress({NAME: TopicProgress.at(Position(*begins))}) if any(begins) else BEGINNING
+    increment, requests = _known_increment(ledgers, before)
 
-    increment, requests = _known_increment(ledgers)
-
-    assert increment.after.topic_progress(NAME).next == (2, 1)
-    assert "ledger 2, entry 1 on: its transaction has no outcome" in increment.notices[0]
-    assert requests == 0
-
-
-def test_a_topic_without_transactions_is_not_probed() -> None:
-    """Not even a little of each ledger is read, as it is without statistics."""
-    increment, requests = _known_increment([[SINGLE] * 3] * 3)
-
-    assert increment.after.topic_progress(NAME).next == (3, 0)
-    assert requests == 0
+    assert increment.after.topic_progress(NAME).next == ends
+    assert (requests > 0) == is_read
+    if ends == (2, 1):
+        assert "ledger 2, entry 1 on: its transaction has no outcome" in increment.notices[0]
 
 
 def test_many_ledgers_are_looked_up_together() -> None:
@@ -192,26 +205,6 @@ def test_many_ledgers_are_looked_up_together() -> None:
 
     assert increment.after.topic_progress(NAME).next == (130, 0)
     assert len(asked) <= 4
-
-
-def test_a_zone_that_the_progress_cuts_is_read() -> None:
-    """It does not say whether a transaction that began before has a message behind, too."""
-    begins = [_of_transaction(), SINGLE, SINGLE]
-    at = Progress({NAME: TopicProgress.at(Position(0, 1))})
-
-    settled, _ = _known_increment([begins], at)
-    held, _ = _known_increment([[*begins, _of_transaction()]], at)
-
-    assert settled.after.topic_progress(NAME).next == (1, 0)
-    assert held.after.topic_progress(NAME).next == (0, 3)
-
-
-def test_a_message_behind_the_marker_of_its_transaction() -> None:
-    """Nobody will say what became of it: the increment ends before it, as it does without."""
-    increment, requests = _known_increment([[_of_transaction(), COMMIT, _of_transaction()]])
-
-    assert increment.after.topic_progress(NAME).next == (0, 2)
-    assert requests > 0
 
 
 def test_what_nobody_asks_for_is_passed_over() -> None:

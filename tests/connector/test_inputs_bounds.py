@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 import pandas as pd
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from connector import open_topic
 from connector.inputs.bounds import Bounds
+from connector.inputs.times import EPOCH, milliseconds_of, time_of
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_entry
 from tests.support.golden import golden_topic
@@ -133,11 +136,6 @@ def test_a_start_behind_the_end_is_refused(start: Any, end: Any) -> None:  # noq
     assert repr(end) in str(caught.value)
     for first, stop in ((end, start), (start, start)):
         Bounds.parse(first, stop)
-
-
-def test_nothing_given_bounds_nothing() -> None:
-    """Without start and end, all of the topic is within."""
-    assert Bounds.parse(None, None) == Bounds()
 
 
 @pytest.mark.parametrize("option", ["start", "end"])
@@ -332,13 +330,6 @@ def test_any_cut_of_a_golden_topic_loses_nothing(build: Build, name: str) -> Non
     assert len(cuts) > 50
 
 
-@pytest.mark.parametrize("option", ["start", "end"])
-def test_no_time_is_no_bound(option: str) -> None:
-    """A time that is missing, as pandas has it, is not taken for the whole topic or none of it."""
-    with pytest.raises(OptionError, match=f"{option} .*NaT"):
-        Bounds.parse(**{"start": None, "end": None, option: pd.NaT})
-
-
 @pytest.mark.parametrize(
     ("start", "end", "ledgers"),
     [
@@ -352,3 +343,28 @@ def test_ledgers_within_bounds(start: Bound, end: Bound, ledgers: tuple[int, int
     """Bounds tell the first and the last ledger that may have rows within."""
     bounds = Bounds.parse(start, end)
     assert (bounds.first_ledger_id, bounds.last_ledger_id) == ledgers
+
+
+@given(milliseconds=st.integers(-62_135_596_800_000, 253_402_300_799_999))
+def test_times_of_a_calendar_go_both_ways(milliseconds: int) -> None:
+    """From the year 1 to the year 9999, to the millisecond."""
+    time = time_of(milliseconds)
+
+    assert time is not None
+    assert milliseconds_of(time) == milliseconds
+
+
+@pytest.mark.parametrize(
+    "milliseconds", [253_402_300_800_000, -62_135_596_800_001, 2**63 - 1, -(2**63), 10**400]
+)
+def test_times_that_no_calendar_has(milliseconds: int) -> None:
+    """Metadata may hold any number."""
+    assert time_of(milliseconds) is None
+
+
+def test_any_time_zone_and_fraction() -> None:
+    """The zone counts; what is below a millisecond is cut off."""
+    east = timezone(timedelta(hours=1))
+
+    assert time_of(0) == EPOCH == datetime(1970, 1, 1, tzinfo=UTC)
+    assert milliseconds_of(datetime(1970, 1, 1, 1, 0, 0, 1999, tzinfo=east)) == 1

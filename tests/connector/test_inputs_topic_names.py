@@ -49,18 +49,6 @@ class TestParse:
         assert str(TopicName.parse(name)) == full
         assert TopicName.parse(full) == TopicName.parse(name)
 
-    def test_the_parts_are_told_apart(self) -> None:
-        """A cluster stands between tenant and namespace, in full names only."""
-        assert TopicName.parse("persistent://sales/c1/eu/orders") == TopicName(
-            "sales", "eu", "orders", "c1"
-        )
-
-    def test_slashes_behind_a_cluster_are_in_the_name(self) -> None:
-        """In names of the first version the local name is all that is left."""
-        assert TopicName.parse("persistent://sales/c1/eu/a/b") == TopicName(
-            "sales", "eu", "a/b", "c1"
-        )
-
     def test_other_domains_are_refused(self) -> None:
         """Topics that are not persistent are never offloaded, and the error says so."""
         for name in ("non-persistent://public/default/orders", "http://a/b/c", "://a/b/c"):
@@ -95,12 +83,6 @@ class TestParse:
             return
         assert TopicName.parse(str(topic)) == topic
         assert str(topic).endswith(name)
-
-    def test_a_name_is_a_value(self) -> None:
-        """Equal names are one key."""
-        topic = TopicName.parse("orders")
-
-        assert len({topic, TopicName("public", "default", "orders")}) == 1
 
 
 class TestManagedLedgerName:
@@ -296,26 +278,44 @@ class TestPartition:
 class TestSelect:
     """What a user gets for a name, a list, or a glob."""
 
-    def test_a_name_selects_its_topic(self) -> None:
-        """Only the topic named is selected, whatever form the name has."""
-        names = ("orders", "orders2", "sales/eu/orders")
+    @pytest.mark.parametrize(
+        ("wanted", "names", "found"),
+        [
+            ("orders", ["orders", "orders2", "sales/eu/orders"], ["orders"]),
+            ("a-partition-1", ["a-partition-0", "a-partition-1"], ["a-partition-1"]),
+            (
+                "orders",
+                [*(f"orders-partition-{number}" for number in (10, 2, 0, 1)), "other-partition-0"],
+                [f"orders-partition-{number}" for number in (0, 1, 2, 10)],
+            ),
+            ("a*", ["a*", "ab", "a[bc]", "ac"], ["a*"]),
+            ("a[bc]", ["a*", "ab", "a[bc]", "ac"], ["a[bc]"]),
+            ("a[bc]", ["ab", "ac"], ["ab", "ac"]),
+            (["b*", "a", "*", "b1"], ["b1", "a", "b1", "b2"], ["a", "b1", "b2"]),
+        ],
+        ids=["name", "partition", "partitions", "name-star", "name-set", "glob", "several"],
+    )  # fmt: skip
+    def test_names_win_over_globs_and_come_in_order(
+        self, wanted: str | list[str], names: list[str], found: list[str]
+    ) -> None:
+        """A name selects its topic, or its partitions by number; each topic comes once."""
+        assert selected(wanted, *names) == [f"persistent://public/default/{each}" for each in found]
 
-        assert selected("orders", *names) == ["persistent://public/default/orders"]
-        assert selected("persistent://sales/eu/orders", *names) == ["persistent://sales/eu/orders"]
-
-    def test_a_name_selects_all_partitions_in_order(self) -> None:
-        """Partitions come by number, not by text."""
-        names = [f"orders-partition-{number}" for number in (10, 2, 0, 1)]
-
-        assert selected("orders", *names, "other-partition-0") == [
-            f"persistent://public/default/orders-partition-{number}" for number in (0, 1, 2, 10)
-        ]
-
-    def test_a_partition_can_be_named(self) -> None:
-        """One partition alone is selected by its own name."""
-        assert selected("orders-partition-1", "orders-partition-0", "orders-partition-1") == [
-            "persistent://public/default/orders-partition-1"
-        ]
+    @pytest.mark.parametrize(
+        ("wanted", "names", "said"),
+        [
+            (["orders", "nothing"], ["orders"], "nothing"),
+            ("zzz", [f"topic-{n:02}" for n in range(20)], "there are 20, such as .*topic-04'$"),
+            ("orders", [], "nor any other"),
+        ],
+        ids=["one-of-several", "some-are-shown", "empty-bucket"],
+    )  # fmt: skip
+    def test_each_wish_must_be_fulfilled(
+        self, wanted: str | list[str], names: list[str], said: str
+    ) -> None:
+        """What is not there is an error that shows what there is."""
+        with pytest.raises(TopicNotFoundError, match=said):
+            selected(wanted, *names)
 
     @pytest.mark.parametrize(
         ("glob", "found"),
@@ -345,17 +345,6 @@ class TestSelect:
             with pytest.raises(TopicNotFoundError):
                 selected(glob, *everything)
 
-    def test_a_name_wins_over_a_glob(self) -> None:
-        """A topic whose own name has glob characters is selected by it, alone."""
-        names = ("a*", "ab", "a[bc]", "ac")
-
-        assert selected("a*", *names) == ["persistent://public/default/a*"]
-        assert selected("a[bc]", *names) == ["persistent://public/default/a[bc]"]
-        assert selected("a[bc]", "ab", "ac") == [
-            "persistent://public/default/ab",
-            "persistent://public/default/ac",
-        ]
-
     def test_globs_leave_out_system_topics(self) -> None:
         """Pulsar's own topics are not in a glob's result, but can be named."""
         system = (
@@ -373,19 +362,6 @@ class TestSelect:
         with pytest.raises(TopicNotFoundError):
             selected("__*", *system)
 
-    def test_several_wishes_give_each_topic_once(self) -> None:
-        """Overlapping names and globs are one ordered list."""
-        assert selected(["b*", "a", "*", "b1"], "b1", "a", "b1", "b2") == [
-            "persistent://public/default/a",
-            "persistent://public/default/b1",
-            "persistent://public/default/b2",
-        ]
-
-    def test_each_wish_must_be_fulfilled(self) -> None:
-        """One missing name in a list is an error, although the others were found."""
-        with pytest.raises(TopicNotFoundError, match="nothing"):
-            selected(["orders", "nothing"], "orders")
-
     def test_near_names_are_shown(self) -> None:
         """A mistyped name, or one in another namespace, is answered with what it may have meant."""
         names = ("orders", "sales/eu/order-lines-partition-0", "invoices")
@@ -398,18 +374,6 @@ class TestSelect:
         )
         with pytest.raises(TopicNotFoundError, match="'persistent://sales/eu/order-lines'"):
             selected("order-lines", *names)
-
-    def test_without_near_names_some_are_shown(self) -> None:
-        """The first few names tell what kind of bucket it is."""
-        names = [f"topic-{number:02}" for number in range(20)]
-
-        with pytest.raises(TopicNotFoundError, match=r"there are 20, such as .*topic-04'$"):
-            selected("zzz", *names)
-
-    def test_an_empty_bucket_is_said_to_be_empty(self) -> None:
-        """Where there is no topic at all, the message says so."""
-        with pytest.raises(TopicNotFoundError, match="nor any other"):
-            selected("orders")
 
     def test_nothing_wanted_is_an_error(self) -> None:
         """An empty list is a mistake of the caller, not a wish for nothing."""

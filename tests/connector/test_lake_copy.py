@@ -8,8 +8,6 @@ import pickle
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-import duckdb
-import polars as pl
 import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
@@ -18,24 +16,20 @@ from arrow_io.errors import (
     LakeTableError,
     OptionError,
     PayloadDecodeError,
-    TopicNotFoundError,
 )
 from arrow_io.storage.location import Location
-from connector import copy_topics, open_topic, register_duckdb
+from connector import copy_topics, open_topic
 from connector.lake.copy import CopyRequest, plan_copy
 from connector.lake.copy_plan import CopySizes
 from connector.lake.delta import DeltaTable
 from connector.lake.executors import run_in_threads
 from connector.lake.parquet import ParquetTable
-from tests.support.buckets import MemoryBucket
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import (
     COLUMNS,
     SCHEMA,
-    batch_rows,
     in_order,
     letters_target,
-    sound_rows,
     write_topic,
 )
 from tests.support.lake_tables import table_of
@@ -48,6 +42,7 @@ if TYPE_CHECKING:
     from connector.lake.table_copy import TableSummary
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
+    from tests.support.buckets import MemoryBucket
 
 KINDS = ["delta", "parquet"]
 POSITION = ["__ledger_id__", "__entry_id__", "__batch_index__"]
@@ -64,14 +59,6 @@ GOLDEN = [
     "persistent://public/default/local-date",
     "persistent://public/default/time",
 ]
-
-
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
 
 
 def opened(target: Path | str, kind: str) -> DeltaTable | ParquetTable:
@@ -114,72 +101,6 @@ def test_a_table_equals_a_batch_read(name: str, kind: str, tmp_path: Path) -> No
     assert found.equals(expected.cast(as_kept).sort_by(by_position).combine_chunks())
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_each_run_copies_what_is_new(kind: str, bucket: MemoryBucket, tmp_path: Path) -> None:
-    """A run without news makes no commit, and the next one goes on behind it."""
-    target = str(tmp_path / "t")
-
-    def run() -> int:
-        [summary] = copy_topics(bucket.url, "orders", target, format=kind, schema=SCHEMA)  # type: ignore[arg-type]
-        return summary.rows
-
-    write_topic(bucket.url, range(10))
-    assert run() == 10
-    assert run() == 0
-    write_topic(bucket.url, range(10, 25), append=True)
-    assert run() == 15
-    assert in_order(table_of(opened(target, kind)).select(list(COLUMNS))) == batch_rows(bucket.url)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_engines_agree_with_read_pulsar(kind: str, bucket: MemoryBucket, tmp_path: Path) -> None:
-    """Counts and sums of DuckDB and Polars over the table are those of DuckDB over the topic."""
-    write_topic(bucket.url, range(1000), ledger_entries=100)
-    copy_topics(
-        bucket.url,
-        "orders",
-        str(tmp_path / "t"),
-        format=kind,  # type: ignore[arg-type]
-        partition_by=["day(__publish_time__)", "country"],
-        schema=SCHEMA,
-    )
-    sums = "count(*), sum(number), count(country), min(__publish_time__), max(__entry_id__)"
-    with duckdb.connect() as connection:
-        register_duckdb(connection)
-        sql = f"select {sums} from read_pulsar('orders', url := ?, schema := ?)"  # noqa: S608
-        expected = connection.execute(sql, [bucket.url, json.dumps(SCHEMA)]).fetchall()
-        if kind == "parquet":
-            table = opened(tmp_path / "t", kind)
-            assert isinstance(table, ParquetTable)
-            paths = [str(tmp_path / "t" / each.path) for each in table.files()]
-            sql = f"select {sums} from read_parquet(?)"  # noqa: S608
-            assert connection.execute(sql, [paths]).fetchall() == expected
-    if kind == "delta":
-        frame = pl.scan_delta(str(tmp_path / "t"))
-        found = frame.select(
-            pl.len(), pl.sum("number"), pl.count("country"), pl.min("__publish_time__")
-        ).collect()
-        assert found.row(0)[:3] == expected[0][:3]
-        a_day = frame.filter(pl.col("__publish_time___day") == pl.lit("2023-11-20").str.to_date())
-        # 8,640 s a day, 10,000 s from one message to the next.
-        assert a_day.collect().height == 9
-
-
-def test_values_that_do_not_fit_stop_a_copy(bucket: MemoryBucket, tmp_path: Path) -> None:
-    """Unless dead letters are asked for, nothing is committed."""
-    write_topic(bucket.url, range(20), with_odd=True)
-    with pytest.raises(PayloadDecodeError):
-        copy_topics(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA)
-    assert not (tmp_path / "t").exists()
-    [summary] = copy_topics(
-        bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA, dead_letters=True
-    )
-    rows, dead = sound_rows(bucket.url)
-    assert (summary.rows, summary.dead_letters) == (len(rows), len(dead))
-    letters = table_of(opened(letters_target(str(tmp_path / "t")), "delta"))
-    assert all(letters.column("reason").to_pylist())
-
-
 def test_a_schema_that_is_not_known_makes_dead_letters(tmp_path: Path) -> None:
     """Each message of a version that nobody knows is a letter of its own, with its position."""
     topic = golden_topic("persistent://public/default/avro-evolved")
@@ -210,20 +131,6 @@ def test_a_schema_that_is_not_known_makes_dead_letters(tmp_path: Path) -> None:
 
 class TestTargets:
     """Which topics go where."""
-
-    def test_several_topics_may_share_a_table(self, bucket: MemoryBucket, tmp_path: Path) -> None:
-        """Each row tells its topic, and each topic has its own progress."""
-        write_topic(bucket.url, range(8), "sales-eu")
-        write_topic(bucket.url, range(8), "sales-us", partitions=2, first_ledger_id=100)
-        target = str(tmp_path / "t")
-        [summary] = copy_topics(bucket.url, "sales-*", target, schema=SCHEMA)
-        table = table_of(opened(target, "delta"))
-        assert summary.rows == table.num_rows == 16
-        assert table.column_names[0] == "__topic__"
-        assert len(set(table.column("__topic__").to_pylist())) == 3
-        write_topic(bucket.url, range(4), "sales-asia", first_ledger_id=200)
-        [summary] = copy_topics(bucket.url, "sales-*", target, schema=SCHEMA)
-        assert summary.rows == 4
 
     def test_each_topic_may_have_a_table(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """A placeholder stands for its name; partitions of a topic share the table."""
@@ -334,14 +241,6 @@ class TestTargets:
 class TestColumns:
     """Which columns a table has."""
 
-    def test_by_default_position_key_time_and_values(
-        self, bucket: MemoryBucket, tmp_path: Path
-    ) -> None:
-        """What tells rows apart, and what they say."""
-        write_topic(bucket.url, range(2))
-        copy_topics(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA)
-        assert table_of(opened(tmp_path / "t", "delta")).column_names == list(COLUMNS)
-
     def test_columns_can_be_named(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """Then there are no others, dead letters or not."""
         write_topic(bucket.url, range(20), with_odd=True)
@@ -356,22 +255,6 @@ class TestColumns:
         )
         assert table_of(opened(tmp_path / "t", "delta")).column_names == columns
         assert summary.dead_letters > 0
-
-    @pytest.mark.parametrize("kind", KINDS)
-    def test_a_newer_schema_widens_the_table(
-        self, kind: str, bucket: MemoryBucket, tmp_path: Path
-    ) -> None:
-        """Fields that came later are columns that came later."""
-        fields = json.loads(SCHEMA["schema"])
-        narrow = SCHEMA | {"schema": json.dumps(fields | {"fields": fields["fields"][:1]})}
-        target = str(tmp_path / "t")
-        write_topic(bucket.url, range(3))
-        copy_topics(bucket.url, "orders", target, format=kind, schema=narrow)  # type: ignore[arg-type]
-        write_topic(bucket.url, range(3, 6), append=True)
-        copy_topics(bucket.url, "orders", target, format=kind, schema=SCHEMA)  # type: ignore[arg-type]
-        rows = in_order(table_of(opened(target, kind)))
-        assert [each["number"] for each in rows] == list(range(6))
-        assert [each["country"] for each in rows] == [None, None, None, "DE", None, "FR"]
 
     def test_what_does_not_fit_the_table_is_told_first(
         self, bucket: MemoryBucket, tmp_path: Path
@@ -422,12 +305,6 @@ class TestOptions:
         with pytest.raises(OptionError, match=said):
             copy_topics(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA, **options)
         assert list(tmp_path.iterdir()) == []
-
-    def test_a_topic_that_is_not_there_is_told(self, bucket: MemoryBucket, tmp_path: Path) -> None:
-        """And not made an empty table."""
-        write_topic(bucket.url, range(3))
-        with pytest.raises(TopicNotFoundError):
-            copy_topics(bucket.url, "others", str(tmp_path / "t"))
 
     @pytest.mark.parametrize("name", ["file_bytes", "task_bytes", "commit_bytes"])
     @pytest.mark.parametrize("size", [0, -1])

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import itertools
 import threading
-from typing import TYPE_CHECKING, Any, Final
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, Final, cast
 
 import deltalake
 import pytest
@@ -18,6 +19,7 @@ from connector import copy_topics
 from connector.lake import delta, file_writer, task_writer
 from connector.lake.copy_plan import CopySizes
 from connector.lake.delta import DeltaTable
+from connector.lake.executors import run_in_threads
 from connector.lake.parquet import ParquetTable
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.faulty_s3 import Fault, S3Faults
@@ -349,3 +351,29 @@ def test_tasks_under_way_leave_nothing(
     with pytest.raises(type(error)):
         copy(source, str(tmp_path / "t"), "parquet", on_progress=told, sizes=sizes)
     assert list(tmp_path.rglob("*.parquet")) == []
+
+
+def test_tasks_that_wait_behind_one_that_fails_are_not_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """What came of those under way is given, and the error raised then: nothing is waited for."""
+    cancel, is_cancelled = Future.cancel, threading.Event()
+
+    def noted(future: Future[Any]) -> bool:
+        found = cancel(future)
+        is_cancelled.set()
+        return found
+
+    def write(task: int) -> int:
+        if task == 0:
+            raise ValueError("failed")
+        is_cancelled.wait()
+        return task
+
+    monkeypatch.setattr(Future, "cancel", noted)
+    monkeypatch.setattr("connector.lake.executors.processor_count", lambda: 2)
+    given: list[Any] = []
+    with pytest.raises(ValueError, match="failed"):
+        given.extend(run_in_threads(cast("TaskWriter", write), cast("Any", list(range(12)))))
+
+    assert len(given) < 11

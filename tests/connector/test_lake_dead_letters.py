@@ -19,7 +19,7 @@ from tests.support.lake_copies import letters_target
 from tests.support.lake_tables import table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
     from pathlib import Path
 
 _SHAPES: dict[str, dict[str, Any]] = {
@@ -34,14 +34,6 @@ _DEAD: dict[str, Callable[[int], bool]] = {
     "every-tenth": lambda number: number % 10 == 3,
     "two": lambda number: number in {0, 399},
 }
-
-
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
 
 
 def payloads_of(is_dead: Callable[[int], bool]) -> list[bytes]:

@@ -208,31 +208,6 @@ _WITH_Y: Final = pa.struct({"x": pa.int32(), "y": pa.string()})
 
 
 @pytest.mark.parametrize(
-    ("before", "after", "result"),
-    [
-        (pa.int32(), pa.int32(), pa.int32()),
-        (pa.int64(), pa.int32(), pa.int64()),
-        (pa.float64(), pa.float32(), pa.float64()),
-        (pa.decimal128(9, 2), pa.decimal128(5, 2), pa.decimal128(9, 2)),
-        (_INNER, _WITH_Y, _WITH_Y),
-        (_WITH_Y, _INNER, _WITH_Y),
-        (_INNER, pa.struct({"y": pa.string()}), _WITH_Y),
-        (pa.list_(_INNER), pa.list_(_WITH_Y), pa.list_(_WITH_Y)),
-        (pa.map_(pa.string(), _INNER), *[pa.map_(pa.string(), _WITH_Y)] * 2),
-        (pa.map_(pa.int64(), _INNER), pa.map_(pa.int32(), _INNER), pa.map_(pa.int64(), _INNER)),
-    ],
-)
-@pytest.mark.parametrize("kind", _KINDS)
-def test_widened_in_every_kind(
-    kind: TableKind, before: pa.DataType, after: pa.DataType, result: pa.DataType
-) -> None:
-    """Added fields, and rows of narrower types, fit into each kind of table."""
-    schema = widen_schema(pa.schema({"a": before}), pa.schema({"a": after, "b": pa.bool_()}), kind)
-
-    assert schema == pa.schema({"a": result, "b": pa.bool_()})
-
-
-@pytest.mark.parametrize(
     ("before", "after"),
     [
         (pa.int32(), pa.int64()),
@@ -339,15 +314,3 @@ def test_nothing_is_left_out(rows: pa.DataType, table: pa.DataType, field: str) 
         fit_rows(batch, pa.schema({"a": table}), "iceberg")
     with pytest.raises(LakeTableError, match=r"the table has no column a$"):
         fit_rows(batch, pa.schema({"b": rows}), "iceberg")
-
-
-def test_columns_that_rows_have_not() -> None:
-    """Columns that only other rows have are null, and stand in the table's order."""
-    batch = pa.record_batch({"b": pa.array([1, None], pa.int32())})
-    schema = pa.schema({"a": pa.date32(), "b": pa.int64(), "c": pa.decimal128(5, 1)})
-
-    rows = fit_rows(batch, schema, "iceberg")
-
-    assert rows.schema == schema
-    assert rows.column("b").to_pylist() == [1, None]
-    assert rows.column("a").null_count == rows.column("c").null_count == 2

@@ -13,15 +13,11 @@ import pytest
 
 from arrow_io.errors import LakeTableError, OptionError
 from connector.lake.delta import DeltaTable
-from connector.lake.file_writer import FileSettings, FileWriter
-from connector.lake.table import Commit, LakeTable
 from connector.lake.table_kinds import KINDS
-from connector.lake.transforms import Partitioning
 from tests.support.lake_kinds import read_back, table_in
-from tests.support.lake_tables import table_of
+from tests.support.lake_tables import staged, table_of
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
     from pathlib import Path
 
     from connector.lake.evolution import TableKind
@@ -46,6 +42,7 @@ def _days(*days: int | None) -> pa.Array:
 
 COLUMNS: Final = {
     "text": _texts("a/b", "ü %", "a=b", " ", ".", "..", "%2F", "null", "\x00", "\U0010ffff", None),
+    "url": _texts("a/b c", "what?x=1", "#frag", "a+b", "x:y", "\\", "\n\0"),
     "empty-text": _texts("", "a", None),
     "text-that-says-null": _texts("__HIVE_DEFAULT_PARTITION__", "a", None),
     "long-text": _texts("x" * 300, "\U0010ffff" * 70, "\ud7ff" * 70),
@@ -101,28 +98,16 @@ def test_extreme_values(
     with table_in(tmp_path, kind) as table:
         if is_refused:
             with pytest.raises((LakeTableError, OptionError), match="v"):
-                write(table, kind, rows, partition_by)
+                table.commit(staged(table, None, rows, "all", partition_by), None)
             assert list(tmp_path.rglob("*.parquet")) == []
             assert table.read_state() is None
             return
-        write(table, kind, rows, partition_by)
+        table.commit(staged(table, None, rows, "all", partition_by), None)
         expected = shown(rows)
         assert shown(read_back(table)) == expected
         if isinstance(table, DeltaTable):
             assert shown(table_of(table)) == expected, "Polars reads otherwise"
             assert len(statistics(tmp_path)) == len(list(tmp_path.rglob("*.parquet")))
-
-
-def write(table: LakeTable, kind: TableKind, rows: pa.Table, partition_by: Sequence[str]) -> None:
-    """Make a table of some rows."""
-    schema = table.storable(rows.schema, None)
-    partitioning = Partitioning.parse(partition_by, schema)
-    settings = FileSettings(table.location, table.data_prefix, schema, partitioning, kind)
-    with FileWriter(settings) as writer:
-        for each in rows.to_batches():
-            writer.write(each)
-        files = writer.finish()
-    table.commit(Commit(files, schema, partitioning, None, "all"), None)
 
 
 def statistics(folder: Path) -> list[Any]:

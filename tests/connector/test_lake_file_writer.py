@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import itertools
-import math
 from datetime import UTC, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
@@ -13,29 +12,22 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from arrow_io.errors import LakeTableError, MissingObjectError, StorageError
+from arrow_io.errors import MissingObjectError, StorageError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector.lake.data_file import ColumnStats, DataFile
 from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.transforms import Partitioning
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from connector.lake.evolution import TableKind
+    from tests.support.s3_server import S3Server
 
 _memory_folders = itertools.count()
 SCHEMA = pa.schema([("n", pa.int64()), ("country", pa.string()), ("body", pa.binary())])
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["folder", "memory", "bucket"])
@@ -97,15 +89,6 @@ def objects(location: Location) -> list[str]:
 
 class TestFiles:
     """What is written."""
-
-    def test_every_row_is_in_one_file(self, location: Location) -> None:
-        """Files have all rows, once, in their order, and nothing else is left in the store."""
-        batches = [batch_of(range(start, start + 100)) for start in range(0, 1000, 100)]
-        [file] = written(settings_of(location), batches)
-
-        assert file.rows == 1000
-        assert table_of(location, file).equals(pa.Table.from_batches(batches))
-        assert objects(location) == [file.path]
 
     def test_a_large_file_goes_in_parts(self, location: Location) -> None:
         """A file that is longer than a part arrives whole; no part is held longer than needed."""
@@ -201,14 +184,6 @@ class TestFiles:
         }
         assert delta == ("n", "body")
 
-    def test_rows_are_cast_to_the_table(self, location: Location) -> None:
-        """A wider column of the table is what the file has, and what rows lack is null."""
-        schema = pa.schema([*SCHEMA, ("later", pa.int32())])
-        [file] = written(settings_of(location, schema=schema), [batch_of(range(3))])
-        table = table_of(location, file)
-        assert table.schema.equals(schema)
-        assert table.column("later").null_count == 3
-
 
 class TestStatistics:
     """What is said of a file's columns."""
@@ -247,13 +222,6 @@ class TestStatistics:
             "price": ColumnStats(1, Decimal("-2.25"), Decimal("1.50")),
             "empty": ColumnStats(3),
         }
-
-    def test_a_column_with_nan_has_no_bounds(self, location: Location) -> None:
-        """An engine that holds NaN for the greatest value must not leave out the file."""
-        schema = pa.schema([("x", pa.float64()), ("y", pa.float32())])
-        batch = pa.record_batch([[1.0, math.nan, None], [1.0, 2.0, None]], schema=schema)
-        [file] = written(settings_of(location, schema=schema), [batch])
-        assert file.stats == {"x": ColumnStats(1), "y": ColumnStats(1, 1.0, 2.0)}
 
     @pytest.mark.parametrize(
         ("value", "least", "greatest"),
@@ -295,13 +263,6 @@ class TestFailures:
 
         with pytest.raises(type(error)):
             fail()
-        assert objects(location) == []
-
-    def test_a_value_that_does_not_fit_is_told(self, location: Location) -> None:
-        """A number that the table's type cannot hold is an error, and no file is left."""
-        narrow = pa.schema([("n", pa.int32()), *list(SCHEMA)[1:]])
-        with pytest.raises(LakeTableError, match="n"):
-            written(settings_of(location, schema=narrow), [batch_of(range(2**31, 2**31 + 1))])
         assert objects(location) == []
 
     def test_a_failure_of_any_request_leaves_nothing(self) -> None:

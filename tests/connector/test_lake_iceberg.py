@@ -20,11 +20,11 @@ from pyiceberg.types import StringType
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError, StorageError
 from connector.lake.evolution import fit_rows, storable_schema
-from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.iceberg import PROGRESS, IcebergTable
 from connector.lake.table import Commit
 from connector.lake.transforms import Partitioning
 from tests.support.lake_rows import batches
+from tests.support.lake_tables import staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from pyiceberg.table import Table
 
-    from connector.lake.table import TableState
 
 _TIME: Final = pa.timestamp("us", "UTC")
 _NAME: Final = "shop.orders"
@@ -56,34 +55,13 @@ def sql_catalog(folder: Path) -> SqlCatalog:
 
 
 def copy(
-    catalog: SqlCatalog,
-    batch: pa.RecordBatch,
-    before: str | None,
-    after: str,
-    by: tuple[str, ...] = (),
+    catalog: SqlCatalog, batch: pa.RecordBatch, after: str, by: tuple[str, ...] = ()
 ) -> IcebergTable:
     """Do what a run of a copy does."""
     table = IcebergTable(catalog, _NAME)
     standing = table.read_state()
-    table.commit(prepared(table, standing, batch, (before, after), by), standing)
+    table.commit(staged(table, standing, batch, after, by), standing)
     return table
-
-
-def prepared(
-    table: IcebergTable,
-    standing: TableState | None,
-    batch: pa.RecordBatch,
-    progress: tuple[str | None, str],
-    by: tuple[str, ...] = (),
-) -> Commit:
-    """All of a run but its commit."""
-    schema = table.storable(batch.schema, standing)
-    partitioning = standing.partitioning if standing else Partitioning.parse(by, schema)
-    settings = FileSettings(table.location, table.data_prefix, schema, partitioning, "iceberg")
-    with FileWriter(settings) as writer:
-        writer.write(batch)
-        files = writer.finish()
-    return Commit(files, schema, partitioning, *progress)
 
 
 def numbers(*values: int) -> pa.RecordBatch:
@@ -106,7 +84,7 @@ def test_created_by_the_first_commit(catalog: SqlCatalog, tmp_path: Path) -> Non
     """The first commit makes the table and its rows at once; until it there is no table."""
     table = IcebergTable(catalog, _NAME)
     assert table.read_state() is None
-    commit = prepared(table, None, numbers(1, 2), (None, "first"))
+    commit = staged(table, None, numbers(1, 2), "first")
     assert catalog.list_tables("shop") == []
 
     table.commit(commit, None)
@@ -130,19 +108,8 @@ def test_no_namespace(catalog: SqlCatalog, tmp_path: Path) -> None:
     assert catalog.list_namespaces() == [("shop",)]
 
     table = IcebergTable(catalog, "other.orders", url=str(tmp_path / "elsewhere"))
-    table.commit(prepared(table, None, numbers(1), (None, "first")), None)
+    table.commit(staged(table, None, numbers(1), "first"), None)
     assert catalog.load_table("other.orders").scan().count() == 1
-
-
-def test_a_place_of_its_own(catalog: SqlCatalog, tmp_path: Path) -> None:
-    """A new table lies where the user says, data and metadata alike."""
-    table = IcebergTable(catalog, _NAME, url=str(tmp_path / "elsewhere"))
-
-    table.commit(prepared(table, None, numbers(1), (None, "first")), None)
-
-    assert catalog.load_table(_NAME).location() == f"file://{tmp_path}/elsewhere"
-    assert sorted(each.name for each in (tmp_path / "elsewhere").iterdir()) == ["data", "metadata"]
-    assert numbers_in(catalog) == [1]
 
 
 @settings(max_examples=20)
@@ -151,7 +118,7 @@ def test_read_back(tmp_path_factory: pytest.TempPathFactory, batch: pa.RecordBat
     """Rows of every type, however deep, come back from PyIceberg and Polars as they went in."""
     catalog = sql_catalog(tmp_path_factory.mktemp("lake"))
     expected = fit_rows(batch, storable_schema(batch.schema, "iceberg"), "iceberg")
-    copy(catalog, batch, None, "all")
+    copy(catalog, batch, "all")
     table = catalog.load_table(_NAME)
 
     rows = table.scan().to_arrow()
@@ -195,7 +162,7 @@ _PARTITIONED: Final = pa.record_batch(
 )
 def test_partitions(catalog: SqlCatalog, by: tuple[str, ...]) -> None:
     """A table is partitioned as asked, and filters find each row and no file without it."""
-    copy(catalog, _PARTITIONED, None, "all", by)
+    copy(catalog, _PARTITIONED, "all", by)
     table = catalog.load_table(_NAME)
     standing = IcebergTable(catalog, _NAME).read_state()
 
@@ -237,16 +204,6 @@ def sorted_rows(rows: list[dict[str, Any]], like: list[dict[str, Any]]) -> list[
     return sorted(rows, key=lambda row: keys.index(row["id"]) if row["id"] in keys else len(keys))
 
 
-def test_values_that_urls_spell_otherwise(catalog: SqlCatalog) -> None:
-    """Files of partitions are found, whatever characters their values have."""
-    values = ["a/b c", "%41", "é", "what?x=1", "#frag", "..", "", "a+b", "x:y", "\\", "\n\0"]
-
-    copy(catalog, pa.record_batch({"text": values}), None, "all", ("text",))
-
-    found = catalog.load_table(_NAME).scan().to_arrow()["text"].to_pylist()
-    assert sorted(found) == sorted(values)
-
-
 def test_bounds_of_columns(catalog: SqlCatalog) -> None:
     """Files have bounds and counts of nulls, long texts cut so that the bound still is one."""
     batch = pa.record_batch(
@@ -261,7 +218,7 @@ def test_bounds_of_columns(catalog: SqlCatalog) -> None:
             "zero": pa.array([0.0, -0.0, 0.0]),
         }
     )
-    copy(catalog, batch, None, "all")
+    copy(catalog, batch, "all")
 
     (file,) = catalog.load_table(_NAME).inspect.files().to_pylist()
 
@@ -305,10 +262,10 @@ def test_widened_in_the_same_commit(catalog: SqlCatalog) -> None:
             }
         ),
     )
-    copy(catalog, first, None, "first")
+    copy(catalog, first, "first")
     before = catalog.load_table(_NAME)
 
-    copy(catalog, second, "first", "second")
+    copy(catalog, second, "second")
 
     after = catalog.load_table(_NAME)
     assert len(after.metadata.metadata_log) == len(before.metadata.metadata_log) + 1
@@ -316,16 +273,6 @@ def test_widened_in_the_same_commit(catalog: SqlCatalog) -> None:
         {"n": 1, "s": [{"a": 1.0, "b": None}], "m": [("k", 1)], "__key.id": None},
         {"n": 2**40, "s": [{"a": 0.1, "b": "x"}], "m": [("k", 2**40)], "__key.id": 7},
     ]
-
-
-def test_what_cannot_be_widened(catalog: SqlCatalog, tmp_path: Path) -> None:
-    """A change that Iceberg cannot make is an error with the field, before a file is written."""
-    table = copy(catalog, numbers(1), None, "first")
-    before = sorted(tmp_path.rglob("*"))
-
-    with pytest.raises(LakeTableError, match="column n from int32 so that string fits"):
-        table.storable(pa.schema({"n": pa.string()}), table.read_state())
-    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_names_that_iceberg_cannot_tell_apart(catalog: SqlCatalog) -> None:
@@ -363,13 +310,13 @@ def test_words_for_people(catalog: SqlCatalog) -> None:
 
 def test_manifests_are_merged(catalog: SqlCatalog) -> None:
     """Many commits do not leave as many manifests."""
-    table = copy(catalog, numbers(0), None, "0")
+    table = copy(catalog, numbers(0), "0")
     with catalog.load_table(_NAME).transaction() as transaction:
         transaction.set_properties({"commit.manifest.min-count-to-merge": "3"})
 
     for number in range(1, 6):
         standing = table.read_state()
-        commit = prepared(table, standing, numbers(number), (str(number - 1), str(number)))
+        commit = staged(table, standing, numbers(number), str(number))
         table.commit(commit, standing)
 
     assert numbers_in(catalog) == [0, 1, 2, 3, 4, 5]
@@ -379,7 +326,7 @@ def test_manifests_are_merged(catalog: SqlCatalog) -> None:
 @pytest.mark.parametrize("text", ["", "soon", "1.5", "9" * 5000])
 def test_a_property_that_is_no_number_is_named(catalog: SqlCatalog, text: str) -> None:
     """Others may write properties of the table, too."""
-    table = copy(catalog, numbers(0), None, "0")
+    table = copy(catalog, numbers(0), "0")
     with catalog.load_table(_NAME).transaction() as transaction:
         transaction.set_properties({"pulsar-offload.progress-sequence-number": text})
 
@@ -389,12 +336,12 @@ def test_a_property_that_is_no_number_is_named(catalog: SqlCatalog, text: str) -
 
 def test_old_metadata_files_are_deleted(catalog: SqlCatalog, tmp_path: Path) -> None:
     """Each has the progress of all snapshots: many commits leave a bounded number of them."""
-    table = copy(catalog, numbers(0), None, "0")
+    table = copy(catalog, numbers(0), "0")
     with catalog.load_table(_NAME).transaction() as transaction:
         transaction.set_properties({"write.metadata.previous-versions-max": "2"})
 
     for number in range(1, 6):
-        copy(catalog, numbers(number), str(number - 1), str(number))
+        copy(catalog, numbers(number), str(number))
 
     assert numbers_in(catalog) == [0, 1, 2, 3, 4, 5]
     assert len(list((tmp_path / "lake").rglob("*.metadata.json"))) == 3
@@ -437,20 +384,20 @@ def _others_compact_and_expire(table: Table) -> None:
 )
 def test_progress_outlives_others(catalog: SqlCatalog, others: Any) -> None:  # noqa: ANN401
     """The progress is still known after what others do to a table and its snapshots."""
-    copy(catalog, numbers(1), None, "first")
-    copy(catalog, numbers(2), "first", "second")
+    copy(catalog, numbers(1), "first")
+    copy(catalog, numbers(2), "second")
 
     others(catalog.load_table(_NAME))
 
     assert _progress(catalog) == "second"
-    copy(catalog, numbers(3), "second", "third")
+    copy(catalog, numbers(3), "third")
     assert [each for each in numbers_in(catalog) if each != 9] == [1, 2, 3]
 
 
 def test_rolled_back(catalog: SqlCatalog) -> None:
     """A table that is rolled back has the progress of then, so the rows that went come again."""
-    copy(catalog, numbers(1), None, "first")
-    copy(catalog, numbers(2), "first", "second")
+    copy(catalog, numbers(1), "first")
+    copy(catalog, numbers(2), "second")
     table = catalog.load_table(_NAME)
     first, _ = table.snapshots()
 
@@ -458,7 +405,7 @@ def test_rolled_back(catalog: SqlCatalog) -> None:
 
     assert numbers_in(catalog) == [1]
     assert _progress(catalog) == "first"
-    copy(catalog, numbers(2), "first", "second")
+    copy(catalog, numbers(2), "second")
     assert numbers_in(catalog) == [1, 2]
 
 
@@ -468,7 +415,7 @@ def test_a_table_of_others(catalog: SqlCatalog) -> None:
     assert _progress(catalog) is None
     made.append(pa.table({"n": [9]}))
 
-    copy(catalog, numbers(1), None, "first")
+    copy(catalog, numbers(1), "first")
 
     assert numbers_in(catalog) == [1, 9]
     assert _progress(catalog) == "first"
@@ -478,7 +425,7 @@ def test_rolled_back_to_before_the_first_copy(catalog: SqlCatalog) -> None:
     """A table that is rolled back to rows of others is refused, and taken again if told so."""
     made = catalog.create_table(_NAME, pa.schema({"n": pa.int64()}))
     made.append(pa.table({"n": [9]}))
-    copy(catalog, numbers(1), None, "first")
+    copy(catalog, numbers(1), "first")
     table = catalog.load_table(_NAME)
     table.manage_snapshots().set_current_snapshot(table.snapshots()[0].snapshot_id).commit()
 
@@ -492,7 +439,7 @@ def test_rolled_back_to_before_the_first_copy(catalog: SqlCatalog) -> None:
 
 def test_partitions_that_a_copy_cannot_write(catalog: SqlCatalog) -> None:
     """A table that others partitioned by what copies do not know is refused, by the field."""
-    copy(catalog, pa.record_batch({"text": ["a"]}), None, "first")
+    copy(catalog, pa.record_batch({"text": ["a"]}), "first")
     with catalog.load_table(_NAME).update_spec() as update:
         update.add_field("text", TruncateTransform(2), "text_trunc")
 
@@ -502,9 +449,9 @@ def test_partitions_that_a_copy_cannot_write(catalog: SqlCatalog) -> None:
 
 def test_partitions_changed_meanwhile(catalog: SqlCatalog) -> None:
     """Files that are divided in another way than the table is now are not added to it."""
-    table = copy(catalog, numbers(1), None, "first")
+    table = copy(catalog, numbers(1), "first")
     standing = table.read_state()
-    commit = prepared(table, standing, numbers(2), ("first", "second"))
+    commit = staged(table, standing, numbers(2), "second")
     with catalog.load_table(_NAME).update_spec() as update:
         update.add_identity("n")
 
@@ -512,17 +459,17 @@ def test_partitions_changed_meanwhile(catalog: SqlCatalog) -> None:
         table.commit(commit, standing)
 
     assert numbers_in(catalog) == [1]
-    copy(catalog, numbers(2), "first", "second")
+    copy(catalog, numbers(2), "second")
     assert numbers_in(catalog) == [1, 2]
 
 
 def test_a_column_is_renamed(catalog: SqlCatalog) -> None:
     """Rows that were copied keep a column's values under its new name; later ones get another."""
-    copy(catalog, numbers(1), None, "first")
+    copy(catalog, numbers(1), "first")
     with catalog.load_table(_NAME).update_schema() as update:
         update.rename_column("n", "old")
 
-    copy(catalog, numbers(2), "first", "second")
+    copy(catalog, numbers(2), "second")
 
     rows = catalog.load_table(_NAME).scan().to_arrow().sort_by("old").to_pylist()
     assert rows == [{"old": 1, "n": None}, {"old": None, "n": 2}]
@@ -531,10 +478,10 @@ def test_a_column_is_renamed(catalog: SqlCatalog) -> None:
 @pytest.mark.parametrize("change", ["new", "dropped"])
 def test_columns_changed_meanwhile(catalog: SqlCatalog, change: str) -> None:
     """Files whose numbers of columns the table gave to others meanwhile are not added to it."""
-    table = copy(catalog, numbers(1), None, "first")
+    table = copy(catalog, numbers(1), "first")
     standing = table.read_state()
     batch = pa.record_batch({"n": pa.array([2], pa.int32()), "mine": ["x"]})
-    commit = prepared(table, standing, batch, ("first", "second"))
+    commit = staged(table, standing, batch, "second")
     with catalog.load_table(_NAME).update_schema() as update:
         if change == "new":
             update.add_column("theirs", StringType())
@@ -544,16 +491,16 @@ def test_columns_changed_meanwhile(catalog: SqlCatalog, change: str) -> None:
     with pytest.raises(ConcurrentCopyError, match="changed during the copy"):
         table.commit(commit, standing)
 
-    copy(catalog, batch, "first", "second")
+    copy(catalog, batch, "second")
     rows = catalog.load_table(_NAME).scan().to_arrow()
     assert sorted(rows["mine"].to_pylist(), key=str) == [None, "x"]
 
 
 def test_columns_that_do_not_matter(catalog: SqlCatalog) -> None:
     """A column that others add meanwhile does not stop rows that bring no new one."""
-    table = copy(catalog, numbers(1), None, "first")
+    table = copy(catalog, numbers(1), "first")
     standing = table.read_state()
-    commit = prepared(table, standing, numbers(2), ("first", "second"))
+    commit = staged(table, standing, numbers(2), "second")
     with catalog.load_table(_NAME).update_schema() as update:
         update.add_column("theirs", StringType())
 
@@ -584,23 +531,6 @@ def test_secrets_of_a_catalog() -> None:
 
     assert "secret" not in str(refused.value)
     assert refused.value.__suppress_context__
-
-
-def test_opened_by_name(tmp_path: Path) -> None:
-    """A catalog is found by its name and properties, as PyIceberg finds it."""
-    properties = {
-        "type": "sql",
-        "uri": f"sqlite:///{tmp_path}/lake.db",
-        "warehouse": f"file://{tmp_path}/lake",
-    }
-    catalog = sql_catalog(tmp_path)
-    table = IcebergTable.open(_NAME, catalog="lake", properties=properties)
-
-    table.commit(prepared(table, None, numbers(1), (None, "first")), None)
-
-    assert numbers_in(catalog) == [1]
-    for each in (table.catalog, catalog):
-        each.close()
 
 
 def test_a_catalog_that_fails(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from connector import copy_topics, open_topic, register_duckdb
 from connector.lake import iceberg
 from connector.lake.copy_plan import CopySizes
 from connector.lake.evolution import fit_rows, storable_schema
-from tests.support.buckets import MemoryBucket
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import (
     COLUMNS,
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
 
     from connector.lake.task_writer import TaskWriter, WrittenTask
     from connector.scan.topic_read import ScanTask
+    from tests.support.buckets import MemoryBucket
     from tests.support.grids import Grid
 
 _NAME: Final = "shop.orders"
@@ -51,14 +51,6 @@ _GOLDEN: Final = [
 ]
 _POSITION: Final = ["__ledger_id__", "__entry_id__", "__batch_index__"]
 _SMALL: Final = CopySizes(task_bytes=1, commit_bytes=1)
-
-
-@pytest.fixture(name="bucket")
-def _bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
 
 
 @pytest.fixture(name="catalog")
@@ -148,22 +140,6 @@ def test_each_run_copies_what_is_new(
         assert connection.execute(f"{sums} copied").fetchall() == expected
 
 
-def test_a_day_is_found_by_its_partition(
-    bucket: MemoryBucket, catalog: WatchedCatalog, tmp_path: Path
-) -> None:
-    """A filter on the time reads the files of its days alone."""
-    write_topic(bucket.url, range(100))
-    _copy(bucket, tmp_path, partition_by=["day(__publish_time__)"])
-
-    # 8,640 s a day, 10,000 s from one message to the next.
-    scan = catalog.load_table(_NAME).scan(
-        "__publish_time__ >= '2023-11-20T00:00:00+00:00'"
-        " and __publish_time__ < '2023-11-21T00:00:00+00:00'"
-    )
-    assert len(list(scan.plan_files())) == 1
-    assert scan.to_arrow().num_rows == 9
-
-
 def test_dead_letters(bucket: MemoryBucket, catalog: WatchedCatalog, tmp_path: Path) -> None:
     """Values that cannot be decoded are in a table beside it."""
     write_topic(bucket.url, range(20), with_odd=True)
@@ -174,18 +150,6 @@ def test_dead_letters(bucket: MemoryBucket, catalog: WatchedCatalog, tmp_path: P
     assert in_order(_table(catalog).select(list(COLUMNS))) == rows
     letters = in_order(_table(catalog, f"{_NAME}_dead_letters"))
     assert [each["__value__"] for each in letters] == dead
-
-
-def test_a_table_for_each_topic(
-    bucket: MemoryBucket, catalog: WatchedCatalog, tmp_path: Path
-) -> None:
-    """The name of a table is made from that of the topic."""
-    for topic in ("orders", "payments"):
-        write_topic(bucket.url, range(3), topic)
-
-    _copy(bucket, tmp_path, topic=["orders", "payments"], target="shop.{topic}")
-
-    assert sorted(catalog.list_tables("shop")) == [("shop", "orders"), ("shop", "payments")]
 
 
 def test_a_place_of_its_own(bucket: MemoryBucket, catalog: WatchedCatalog, tmp_path: Path) -> None:

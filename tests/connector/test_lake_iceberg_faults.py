@@ -10,10 +10,10 @@ import pytest
 from pyiceberg.exceptions import CommitFailedException
 
 from arrow_io.errors import ConcurrentCopyError, StorageError
-from connector.lake.file_writer import FileSettings, FileWriter
 from connector.lake.iceberg import IcebergTable
 from connector.lake.table import Commit
 from connector.lake.transforms import Partitioning
+from tests.support.lake_tables import staged
 from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
 
 if TYPE_CHECKING:
@@ -51,13 +51,8 @@ def _run(
         number = int(before or 0)
         if number == len(increments):
             return
-        schema = table.storable(increments[number].schema, standing)
-        partitioning = Partitioning.parse(partition_by, schema)
-        settings = FileSettings(table.location, table.data_prefix, schema, partitioning, "iceberg")
-        with FileWriter(settings) as writer:
-            writer.write(increments[number])
-            files = writer.finish()
-        table.commit(Commit(files, schema, partitioning, before, str(number + 1)), standing)
+        commit = staged(table, standing, increments[number], str(number + 1), partition_by)
+        table.commit(commit, standing)
 
 
 def _rows(catalog: WatchedCatalog) -> list[int]:

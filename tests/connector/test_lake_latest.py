@@ -50,14 +50,6 @@ _MESSAGES: Final = st.lists(
 )
 
 
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
-
-
 @pytest.mark.parametrize("kind", KINDS)
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
@@ -170,19 +162,6 @@ def test_a_table_has_the_columns_that_are_named(
         {"__key": key, "value": value} for key, value in [("a", b"3"), ("b", b"4"), ("c", b"5")]
     ]
     assert (summary.rows, summary.replaced) == (2, 0)
-
-
-def test_a_topic_that_got_partitions_needs_another_table(
-    bucket: MemoryBucket, tmp_path: Path
-) -> None:
-    """The rows that a table has do not say which partition they are of."""
-    write_keyed(bucket.url, [("a", b"1")])
-    copy_latest(bucket.url, tmp_path, "delta")
-    later = MemoryBucket()
-    write_keyed(later.url, [("a", b"1")], partitions=1)
-    with pytest.raises(LakeTableError, match="has no column __partition__"):
-        copy_latest(later.url, tmp_path, "delta")
-    later.drop()
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -453,14 +432,6 @@ def _commit(
     after = f"{before}+"
     commit = Commit(change.files, schema, Partitioning(), before, after, {}, change.removed)
     table.commit(commit, standing)
-
-
-def test_a_plan_says_what_it_cannot_count(bucket: MemoryBucket, tmp_path: Path) -> None:
-    """Nobody knows which files have older rows before the new ones are read."""
-    write_keyed(bucket.url, [("a", b"1")])
-    plan = plan_latest(bucket.url, tmp_path, "delta")
-    assert plan.tasks == 1
-    assert any("written twice" in each for each in plan.notices)
 
 
 def _position(row: dict[str, Any]) -> tuple[int, int, int]:

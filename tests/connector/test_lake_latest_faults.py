@@ -23,20 +23,11 @@ from tests.support.latest_rows import check_latest, copy_latest, write_keyed
 from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
 
 _FIRST = [("a", b"1"), ("b", b"2"), ("c", b"3")]
 _SECOND = [("b", b"4"), ("c", None), ("d", b"5")]
 _OTHER = "persistent://public/default/other"
-
-
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """A bucket with a topic, of which more comes later."""
-    bucket = MemoryBucket()
-    yield bucket
-    bucket.drop()
 
 
 def _standing(bucket: MemoryBucket, folder: Path, monkeypatch: pytest.MonkeyPatch) -> IcebergTable:

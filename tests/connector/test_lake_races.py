@@ -13,11 +13,9 @@ import pytest
 
 from arrow_io.errors import ConcurrentCopyError
 from connector.lake import delta, iceberg, parquet
-from connector.lake.file_writer import FileSettings, FileWriter
-from connector.lake.table import Commit, LakeTable, TableState
 from connector.lake.table_kinds import KINDS
-from connector.lake.transforms import Partitioning
 from tests.support.lake_kinds import read_back, table_in
+from tests.support.lake_tables import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -25,6 +23,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from connector.lake.evolution import TableKind
+    from connector.lake.table import Commit, LakeTable, TableState
 
 _CODE: Final = {"delta": delta.__file__, "iceberg": iceberg.__file__, "parquet": parquet.__file__}
 _LEAST_LINES: Final = 3
@@ -58,20 +57,12 @@ class _Interruption:
 
 
 def prepared(
-    table: LakeTable, kind: TableKind, numbers: range, schema: pa.Schema, after: str
+    table: LakeTable, numbers: range, schema: pa.Schema, after: str
 ) -> tuple[Commit, TableState | None]:
     """A commit that only has to be made: its files are written."""
     standing = table.read_state()
-    stored = table.storable(schema, standing)
-    rows = pa.Table.from_pylist([{"n": n} for n in numbers], schema).to_batches()
-    with FileWriter(
-        FileSettings(table.location, table.data_prefix, stored, Partitioning(), kind)
-    ) as writer:
-        for each in rows:
-            writer.write(each)
-        files = writer.finish()
-    before = None if standing is None else standing.progress
-    return Commit(files, stored, Partitioning(), before, after), standing
+    rows = pa.Table.from_pylist([{"n": n} for n in numbers], schema)
+    return staged(table, standing, rows, after), standing
 
 
 _SCHEMAS: Final = {
@@ -101,12 +92,10 @@ def test_one_of_two_runs_wins_at_every_step(kind: TableKind, schemas: str, tmp_p
         folder = tmp_path / str(attempt)
         folder.mkdir()
         with table_in(folder, kind) as ours, table_in(folder, kind) as theirs:
-            ours.commit(*prepared(ours, kind, range(3), NARROW, "three"))
+            ours.commit(*prepared(ours, range(3), NARROW, "three"))
             steps = {
-                "ours": partial(ours.commit, *prepared(ours, kind, range(3, 6), own, "ours")),
-                "theirs": partial(
-                    theirs.commit, *prepared(theirs, kind, range(3, 6), other, "theirs")
-                ),
+                "ours": partial(ours.commit, *prepared(ours, range(3, 6), own, "ours")),
+                "theirs": partial(theirs.commit, *prepared(theirs, range(3, 6), other, "theirs")),
             }
             won: list[str] = []
             come_between = partial(take, "theirs", steps, won)

@@ -29,8 +29,6 @@ from connector.catalog.tables import (
     zones_table,
 )
 from connector.inputs.topic_names import TopicName
-from tests.support.buckets import golden_objects, memory_bucket
-from tests.support.damage import woven_objects
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
 from tests.support.owned_bucket import (
     LONG_AGO,
@@ -40,7 +38,6 @@ from tests.support.owned_bucket import (
     gone,
     not_offloaded,
 )
-from tests.support.s3_server import running_s3_server
 
 if TYPE_CHECKING:
     from connector import Catalog
@@ -136,16 +133,6 @@ def test_blocks_are_the_data_objects_cut_in_pieces(set_name: str) -> None:
         assert (offset, entry_id) == (ledger["bytes"], ledger["entries"])
         assert {row["object"] for row in blocks} == {f"{ledger['uuid']}-ledger-{ledger_id}"}
     assert {row["ledger_id"] for row in rows} == ledgers.keys()
-
-
-def test_ledger_of_several_blocks() -> None:
-    """Blocks are numbered from 0 in each ledger."""
-    with memory_bucket(woven_objects()) as memory:
-        blocks = blocks_table(open_catalog(memory.url)).to_pylist()
-
-    numbers = [row["block"] for row in blocks if row["ledger_id"] == 7]
-    assert numbers == list(range(len(numbers)))
-    assert len(numbers) > 1
 
 
 @pytest.mark.parametrize("name", TABLES)
@@ -270,33 +257,6 @@ def test_names_that_are_no_text(bucket: OwnedBucket) -> None:
     names = objects_table(bucket.catalog())["object"].to_pylist()
 
     assert "caf?" in names
-
-
-@pytest.mark.s3
-def test_cluster_of_a_ledger() -> None:
-    """Which cluster wrote it stands in the user metadata."""
-    with running_s3_server() as server:
-        address = server.upload(golden_objects(CHUNKED))
-        options = address.storage_options
-        unknown = ledgers_table(open_catalog(address.url, storage_options=options))
-        bucket, ledger = address.url.removeprefix("s3://"), CHUNKED.ledgers[0]
-        server.client.put_object(
-            Bucket=bucket,
-            Key=ledger.index_object.name,
-            Body=ledger.index_object.read_bytes(),
-            Metadata={"pulsarclustername": "eu-1"},
-        )
-        known = ledgers_table(open_catalog(address.url, storage_options=options))
-
-    assert unknown["cluster"].to_pylist() == [None] * 8
-    assert known["cluster"].to_pylist() == ["eu-1"] + [None] * 7
-    assert "copied without it" in known["warnings"].to_pylist()[0][0]
-
-
-def test_tables_are_arrow_tables() -> None:
-    """Every engine that takes Arrow takes them."""
-    for table in TABLES.values():
-        assert isinstance(table(_catalog(GOLDEN_SETS[1], has_metadata=False), None), pa.Table)
 
 
 # Zones

@@ -33,6 +33,15 @@ def run(*arguments: str, ends: int = OK) -> Result:
     return result
 
 
+def store_arguments(options: Mapping[str, object], name: str = "--storage-option") -> list[str]:
+    """Return the options of a store as arguments of a command."""
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value)
+        for key, value in options.items()
+    }
+    return [f"{name}={key}={text}" for key, text in texts.items()]
+
+
 def lines_of(*arguments: str, ends: int = OK) -> list[Row]:
     """The objects that a command prints as JSON lines."""
     return [json.loads(line) for line in run(*arguments, "--json", ends=ends).stdout.splitlines()]

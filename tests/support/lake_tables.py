@@ -1,4 +1,4 @@
-"""The rows of lake tables, by readers that are not ours."""
+"""Rows of lake tables: written to files for a commit, and read by readers that are not ours."""
 
 from __future__ import annotations
 
@@ -10,11 +10,40 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from connector.lake.delta import DeltaTable
+from connector.lake.file_writer import FileSettings, FileWriter
+from connector.lake.iceberg import IcebergTable
+from connector.lake.table import Commit
+from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
+    from connector.lake.evolution import TableKind
     from connector.lake.parquet import ParquetTable
+    from connector.lake.table import LakeTable, TableState
+
+
+def staged(  # noqa: PLR0917 - in the order of what a commit has
+    table: LakeTable,
+    standing: TableState | None,
+    rows: pa.RecordBatch | pa.Table,
+    after: str,
+    partition_by: Sequence[str] = (),
+    summary: Mapping[str, str] | None = None,
+) -> Commit:
+    """Write rows to files, and return the commit that adds them to a table in this state."""
+    schema = table.storable(rows.schema, standing)
+    partitioning = standing.partitioning if standing else Partitioning.parse(partition_by, schema)
+    kind: TableKind = "parquet"
+    if isinstance(table, DeltaTable | IcebergTable):
+        kind = "delta" if isinstance(table, DeltaTable) else "iceberg"
+    settings = FileSettings(table.location, table.data_prefix, schema, partitioning, kind)
+    with FileWriter(settings) as writer:
+        for each in rows.to_batches() if isinstance(rows, pa.Table) else [rows]:
+            writer.write(each)
+        files = writer.finish()
+    before = standing.progress if standing else None
+    return Commit(files, schema, partitioning, before, after, summary or {})
 
 
 def table_of(table: DeltaTable | ParquetTable) -> pa.Table:
