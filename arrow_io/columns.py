@@ -141,10 +141,8 @@ _PAYLOAD = Needs(metadata=True, members=True, payload=True)
 
 
 def _with_nulls(values: pa.Array, type_: pa.DataType, absent: pa.BooleanArray) -> pa.Array:
-    """Return the values as `type_`, null where `absent` is true.
-
-    The data buffer of a boolean array is the validity bitmap.
-    """
+    """Return the values as `type_`, null where `absent` is true."""
+    # The data buffer of a boolean array has the form of a validity bitmap.
     present = pc.invert(absent)
     validity, data = present.buffers()[1], values.buffers()[1]
     return pa.Array.from_buffers(type_, len(values), [validity, data])
@@ -163,7 +161,7 @@ def _schema_version(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.
 
 
 def _broker_index(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
-    """Return the broker index of each message; entries have that of their last (PIP-70)."""
+    """Return the broker index of each message; an entry stores that of its last (PIP-70)."""
     last = rows.entry_numbers(layout.BROKER_INDEX)
     size = pc.max_element_wise(rows.entry_numbers(layout.BATCH_SIZE), 1)
     member = pc.max_element_wise(rows.row_numbers(layout.ROW_BATCH_INDEX), 0)
@@ -298,7 +296,7 @@ class Projection:
     """The columns of a scan, in order, with their output names.
 
     Attributes:
-        columns: Pairs of output name and own name. The own name is in `values` or in `ALL_COLUMNS`.
+        columns: Pairs of output name and own name, which is the name in `values` or `ALL_COLUMNS`.
         values: The typed columns of the topic's schema; None if values are bytes.
     """
 
@@ -360,7 +358,7 @@ class Projection:
         return Projection(tuple(selected), self.values)
 
     def assembly(self, origin: Origin) -> Assembly:
-        """Return what builds record batches of these columns from the rows of a topic."""
+        """Return the builder of record batches of these columns from the messages of a topic."""
         return _assembly(self, origin)
 
 
@@ -368,12 +366,7 @@ _BY_NAME = {column.name: column for column in ALL_COLUMNS}
 
 
 class Assembly:
-    """A builder of record batches of a projection; set up once for all batches.
-
-    Args:
-        projection: The columns.
-        origin: Values that are the same for all rows.
-    """
+    """A builder of record batches of a projection; set up once for all batches."""
 
     def __init__(self, projection: Projection, origin: Origin) -> None:
         self._schema = projection.schema
@@ -383,23 +376,23 @@ class Assembly:
         gathered: list[tuple[int, Gathered]] = []
         typed: list[tuple[int, ValueField]] = []
         fields = projection._fields
-        for place, (_, own) in enumerate(projection.columns):
+        for index, (_, own) in enumerate(projection.columns):
             if own in fields:
-                typed.append((place, fields[own]))
+                typed.append((index, fields[own]))
                 continue
             column = _BY_NAME[own]
             if own in origin.unknown:
-                self._null_columns.append((place, column.type))
+                self._null_columns.append((index, column.type))
             elif column.build is _PARTITION:
-                gathered.append((place, _PARTITION._replace(field=origin.partition)))
+                gathered.append((index, _PARTITION._replace(field=origin.partition)))
             elif isinstance(column.build, Gathered):
-                gathered.append((place, column.build))
+                gathered.append((index, column.build))
             else:
-                self._builders.append((place, column.build))
-        self._gathered_places = [place for place, _ in gathered]
+                self._builders.append((index, column.build))
+        self._gathered_indexes = [index for index, _ in gathered]
         names = self._schema.names
-        self._gathering = Gathering([(names[place], each) for place, each in gathered])
-        self._typed_places = [place for place, _ in typed]
+        self._gathering = Gathering([(names[index], each) for index, each in gathered])
+        self._typed_indexes = [index for index, _ in typed]
         self._values = None
         if projection.values is not None and typed:
             self._values = projection.values.select([each for _, each in typed])
@@ -412,8 +405,7 @@ class Assembly:
 
         Args:
             rows: The messages, at least one.
-            tally: Receives the counts. If it salvages, all three errors are counted instead of
-                raised.
+            tally: Receives the counts, and decides whether damage is raised or counted.
 
         Raises:
             CorruptEntryError: A value of a message cannot be represented.
@@ -424,7 +416,7 @@ class Assembly:
             gathered = rows.gathered(self._gathering, tally)
             is_whole = gathered.num_rows == rows.count
             part = rows if is_whole else rows.part(0, gathered.num_rows)
-            if len(self._gathered_places) == len(self._schema):
+            if len(self._gathered_indexes) == len(self._schema):
                 yield gathered
             else:
                 yield from self._complete(gathered, part, tally)
@@ -436,10 +428,10 @@ class Assembly:
     def _complete(
         self, gathered: pa.RecordBatch, rows: MessageColumns, tally: Tally
     ) -> Iterator[pa.RecordBatch]:
-        """Add the columns that are not gathered."""
-        columns = dict(zip(self._gathered_places, gathered.columns, strict=True))
-        columns |= {place: pa.nulls(rows.count, type_) for place, type_ in self._null_columns}
-        columns |= {place: build(rows, self._origin, tally) for place, build in self._builders}
+        """Add the columns that are not gathered; large typed columns make several batches."""
+        columns = dict(zip(self._gathered_indexes, gathered.columns, strict=True))
+        columns |= {index: pa.nulls(rows.count, type_) for index, type_ in self._null_columns}
+        columns |= {index: build(rows, self._origin, tally) for index, build in self._builders}
         if self._values is None:
             yield self._ordered(columns)
             return
@@ -447,13 +439,13 @@ class Assembly:
         # Decode all typed columns of a payload together: the payload is parsed once.
         for typed in self._values.arrays(rows, tally):
             count = len(typed[0])
-            batch_columns = {place: values.slice(first, count) for place, values in columns.items()}
-            yield self._ordered(batch_columns | dict(zip(self._typed_places, typed, strict=True)))
+            batch_columns = {index: values.slice(first, count) for index, values in columns.items()}
+            yield self._ordered(batch_columns | dict(zip(self._typed_indexes, typed, strict=True)))
             first += count
             del typed
 
     def _ordered(self, columns: Mapping[int, pa.Array]) -> pa.RecordBatch:
-        arrays = [columns[place] for place in range(len(self._schema))]
+        arrays = [columns[index] for index in range(len(self._schema))]
         return pa.RecordBatch.from_arrays(arrays, schema=self._schema)
 
 

@@ -44,7 +44,7 @@ class PulsarOffloadError(Exception):
 
     def __str__(self) -> str:
         """Return the message, followed by the location if it is known."""
-        place = ", ".join(
+        location = ", ".join(
             f"{name} {value}"
             for name, value in (
                 ("object", self.object_key),
@@ -55,15 +55,15 @@ class PulsarOffloadError(Exception):
             )
             if value is not None
         )
-        return f"{self.message} ({place})" if place else self.message
+        return f"{self.message} ({location})" if location else self.message
 
     def __reduce__(self) -> tuple[object, ...]:
         """Rebuild without `__init__`: pickle would not pass its keyword-only arguments."""
         return (_rebuild, (type(self), self.args, dict(self.__dict__)))
 
-    def located(self, **place: str | int | None) -> Self:
+    def located(self, **location: str | int | None) -> Self:
         """Fill in the parts of the location that are still unknown, and return the error itself."""
-        for name, value in place.items():
+        for name, value in location.items():
             if getattr(self, name) is None:
                 setattr(self, name, value)
         return self
@@ -189,11 +189,11 @@ class PayloadDecodeError(FormatError):
         message: The problem, without the field.
         field_path: Path of the field, outermost name first, separated by dots; `[]` is an item of
             an array or map. Empty for the payload as a whole.
-        place: The location, as for `PulsarOffloadError`.
+        location: See `PulsarOffloadError`.
     """
 
-    def __init__(self, message: str, *, field_path: str = "", **place: Any) -> None:  # noqa: ANN401
-        super().__init__(f"{field_path}: {message}" if field_path else message, **place)
+    def __init__(self, message: str, *, field_path: str = "", **location: Any) -> None:  # noqa: ANN401
+        super().__init__(f"{field_path}: {message}" if field_path else message, **location)
         self.field_path = field_path
 
 

@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from arrow_io.errors import PulsarOffloadError
 
 MAX_LOSSES = 100
-"""Number of losses that are kept in words."""
+"""Maximum length of `ReadMetrics.losses`."""
 
 
 class Unit(StrEnum):
-    """The smallest unit that could be separated from the damage around it.
+    """What was lost to damage: the smallest unit that could be separated from intact data.
 
     A message whose `VALUE` is lost is still returned, with a null value.
     """
@@ -85,14 +85,7 @@ class ReadMetrics:
         count: int = 1,
         additional_errors: Iterable[PulsarOffloadError] = (),
     ) -> None:
-        """Count `count` units as lost to `error`.
-
-        Args:
-            unit: Kind of the lost units.
-            error: The reason, with the location of the first lost unit.
-            count: Number of units lost.
-            additional_errors: The errors of the other units; not used here.
-        """
+        """Count units as lost; see `Tally.lose`. Subclasses may record `additional_errors`."""
         del additional_errors
         self.lost[unit, type(error).__name__] += count
         if len(self.losses) < MAX_LOSSES:
@@ -116,7 +109,7 @@ class ReadMetrics:
         return counts
 
     def value_metrics(self, first_metrics: ReadMetrics) -> ReadMetrics:
-        """Return the metrics that only a second pass, which also decoded the values, recorded.
+        """Return what this pass adds to a first pass over the same entries that decoded no values.
 
         Args:
             first_metrics: Metrics of the first pass.

@@ -11,13 +11,10 @@ _DISTRIBUTION: Final = "pulsar-offload"
 
 
 def install_command(*extras: str) -> str:
-    """Return the command that installs extras into the present installation.
+    """Return the command that adds extras, such as `duckdb`, to this installation.
 
-    It names the checkout or wheel that this installation came from if that is recorded (PEP 610),
-    and the distribution otherwise.
-
-    Args:
-        extras: Names of extras, such as `duckdb`.
+    It names the checkout or wheel that was installed if that is recorded (PEP 610), and the
+    distribution otherwise.
     """
     source, names = _source(), ",".join(extras)
     if source.startswith("file://") and not source.endswith(".whl"):

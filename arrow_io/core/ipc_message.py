@@ -11,14 +11,13 @@ from __future__ import annotations
 import struct
 from typing import Final
 
+# Positions of numbers in the message, in 64-bit words.
 BODY_BYTES: Final = 4
-"""Position of the body's length. These positions count 64-bit words from the message's start."""
 ROWS: Final = 8
 NODES: Final = 10
-"""Position of the length and null count of each array.
+"""Length and null count of each array; an array precedes its children.
 
-One word after them follow the offset and length of each buffer, in bytes from the body's start. An
-array precedes its children."""
+After them and one more word: offset in the body and length of each buffer, in bytes."""
 
 _ALIGNMENT: Final = 64
 _MESSAGE: Final = struct.Struct("<iiI6HiIqhBx5H2xiIqII")
@@ -30,22 +29,18 @@ _IS_RECORD_BATCH: Final = 3
 
 
 def message_prefix(arrays: int, buffers: int) -> bytes:
-    """Return the bytes that precede the body of a record batch.
-
-    Numbers that differ from batch to batch are 0. In a flatbuffer, a table is an offset back to its
-    vtable (the offsets of its fields), then the fields; variable-length fields are offsets.
+    """Return the message of a record batch up to its body; numbers that differ per batch are 0.
 
     Args:
         arrays: Number of arrays in the batch, nested ones included.
         buffers: Number of buffers of all arrays.
-
-    Returns:
-        The bytes; their length is a multiple of 64.
     """
     buffers_start = _MESSAGE.size + _STRUCT_BYTES * arrays + 8
     size = buffers_start + _STRUCT_BYTES * buffers
     size = -(-size // _ALIGNMENT) * _ALIGNMENT
     prefix = bytearray(size)
+    # In a flatbuffer, a table is an offset back to its vtable (the offsets of its fields), then the
+    # fields; variable-length fields are offsets.
     message = (12, 20, 16, 18, 4, 8, 12, 28, 0, _METADATA_V5, _IS_RECORD_BATCH)
     record_batch = (10, 20, 8, 4, 16, 12, 16, 0, buffers_start - _MESSAGE.size + 4, arrays)
     _MESSAGE.pack_into(prefix, 0, -1, size - 8, 16, *message, *record_batch)

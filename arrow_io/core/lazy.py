@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 
 
-class cached_property(Generic[_T]):  # noqa: N801 - as everybody knows it
+class cached_property(Generic[_T]):  # noqa: N801 - named like that of functools
     """An attribute that a method computes once; the value is stored in the object's `__dict__`.
 
     If several threads access it first at the same time, each computes a value, and all get the one

@@ -15,20 +15,11 @@ from arrow_io.errors import OptionError
 BATCH_ROWS: Final = 65_536
 """Default maximum number of rows of a record batch."""
 BATCH_BYTES: Final = 4 << 20
-"""Size of entries, and of the values decoded from them, at which a record batch ends, in bytes."""
+"""A record batch ends when its entries, or the values decoded from them, have this size."""
 
 
 def check_whole_number(option: str, value: object, least: int, greatest: int) -> None:
-    """Raise unless a value is a whole number within bounds.
-
-    Args:
-        option: Name of the option.
-        value: The value.
-        least: Smallest number allowed.
-        greatest: Largest number allowed (inclusive).
-
-    Raises:
-        OptionError: The value is not allowed.
+    """Raise `OptionError` unless a value is a whole number from `least` to `greatest` (inclusive).
 
     Example:
         >>> check_whole_number("partitions", 3, 1, 500)
@@ -49,11 +40,7 @@ def _whole_number(option: str, value: object) -> int:
 
 
 def check_count(option: str, value: object) -> None:
-    """Raise unless a value is a whole number of at least 1.
-
-    Raises:
-        OptionError: The value is not allowed.
-    """
+    """Raise `OptionError` unless a value is a whole number of at least 1."""
     number = _whole_number(option, value)
     if number < 1:
         message = f"{option_name(option)} must be at least 1, not {number}"
@@ -62,50 +49,28 @@ def check_count(option: str, value: object) -> None:
 
 
 def check_flag(option: str, value: object) -> None:
-    """Raise unless a value is a bool; the text `"true"` is not one.
-
-    Raises:
-        OptionError: The value is not allowed.
-    """
+    """Raise `OptionError` unless a value is a bool; the text `"true"` is not one."""
     if not isinstance(value, bool):
         message = f"{option_name(option)} must be true or false, not {value!r}"
         raise OptionError(message)
 
 
 def check_one_of(allowed: tuple[str, ...], option: str, value: object) -> None:
-    """Raise unless a value is one of the allowed texts.
-
-    Raises:
-        OptionError: The value is not allowed.
-    """
+    """Raise `OptionError` unless a value is one of the allowed texts."""
     if not isinstance(value, str) or value not in allowed:
         message = f"{option_name(option)} must be one of {', '.join(allowed)}, not {value!r}"
         raise OptionError(message)
 
 
 def check_instance(type_: type, label: str, option: str, value: object) -> None:
-    """Raise unless a value has a certain type.
-
-    Args:
-        type_: The type.
-        label: Name of the type in the error, with its article.
-        option: Name of the option.
-        value: The value.
-
-    Raises:
-        OptionError: The value is not allowed.
-    """
+    """Raise `OptionError` unless a value has a type; `label` is the type's name, with article."""
     if not isinstance(value, type_):
         message = f"{option_name(option)} must be {label}, not {type_name(value)}"
         raise OptionError(message)
 
 
 def check_by_name(option: str, value: object) -> None:
-    """Raise unless a value is a mapping with text keys; the error shows no key or value.
-
-    Raises:
-        OptionError: The value is not allowed.
-    """
+    """Raise `OptionError`, without keys or values, unless a value is a mapping with text keys."""
     if not isinstance(value, Mapping) or not all(isinstance(each, str) for each in value):
         message = (
             f"{option_name(option)} must be a mapping with names as keys, not {type_name(value)}"
@@ -114,11 +79,7 @@ def check_by_name(option: str, value: object) -> None:
 
 
 def path_or_url(option: str, value: object) -> str:
-    """Return a path or URL as text.
-
-    Args:
-        option: Name of the option.
-        value: A text or a `pathlib` path.
+    """Return a path or URL, which may be a `pathlib` path, as text.
 
     Raises:
         OptionError: It is neither, or it is empty: file systems take an empty text for the working

@@ -1,9 +1,8 @@
 """Prefetch of the results of units of work, in threads that all readers of a process share.
 
-A feed is the units of one consumer, who takes their results in order. A feed whose consumer pauses
-occupies no thread. Shared feeds use the same workers and the same room for results. Each feed may
-hold one result outside this room; all other results of the process together have as much room as
-one feed needs.
+A *unit* is a call; a *feed* is the sequence of units whose results one consumer takes, in order. A
+feed whose consumer pauses occupies no thread. Shared feeds use the same workers, and one budget for
+waiting results: each feed may hold one, and all feeds together as many more as one feed needs.
 
 A consumer that takes nothing for some time loses its waiting results, except the first. Those units
 run again when it continues, so a unit must return the same result each time.
@@ -31,9 +30,9 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
 _IDLE_S: Final = 10.0
-"""Time without a take after which a consumer counts as paused."""
+"""A consumer that has taken no result for so long counts as paused."""
 _IDLE_IF_REFUSED_S: Final = 1.0
-"""The same, if a feed was refused room in the meantime."""
+"""The same, if a budget refused a reader in the meantime."""
 _TICK_S: Final = 1.0
 
 _clock = time.monotonic
@@ -62,9 +61,9 @@ def prefetch_units(
         units: The units. Only one thread at a time pulls the next unit or closes the iterator.
         threads: Maximum number of units that run at once. Half as many again may wait for the
             consumer.
-        shared: Whether to share the threads and the room for results with all other shared feeds of
-            the process. For units that keep a processor busy and can run again.
-        stop: Called when the consumer takes no more, so that the source of units stops soon.
+        shared: Whether to share threads and budget with the other shared feeds of the process: for
+            units that keep a processor busy and can run again.
+        stop: Called when the generator ends or is closed, so that the source of units stops soon.
             Garbage collection may call it anywhere, so it must not wait.
         shrink: Called when the consumer pauses, while no thread pulls units, to drop data that was
             fetched for the next units.
@@ -90,11 +89,7 @@ class _NoMoreUnits(Exception):  # noqa: N818 - no error
 
 
 class _Unit(Generic[_T]):
-    """A unit and its result.
-
-    Args:
-        call: The unit.
-    """
+    """A unit and its result."""
 
     __slots__ = ("_call", "_result")
 
@@ -103,7 +98,6 @@ class _Unit(Generic[_T]):
         self._result: Future[_T] | None = None
 
     def submit(self, threads: WorkerPool) -> None:
-        """Submit the unit to a pool of threads."""
         self._result = threads.submit(self._call)
 
     def revoke(self) -> bool:
@@ -114,7 +108,6 @@ class _Unit(Generic[_T]):
         return True
 
     def result(self) -> _T:
-        """Wait for the result of the submitted unit."""
         if self._result is None:
             message = "the unit was not submitted"
             raise RuntimeError(message)
@@ -130,9 +123,7 @@ _worker = _Worker()
 
 
 class _Feed(Generic[_T]):
-    """The units of one consumer.
-
-    The arguments are those of `prefetch_units`.
+    """The units of one consumer; see `prefetch_units` for the arguments.
 
     Attributes:
         idle_since: When the consumer last took a result, by `_clock`.
@@ -161,7 +152,7 @@ class _Feed(Generic[_T]):
         self._window = 0  # maximum number of submitted units
         self._is_taking = False
         self._wait_count = 0  # 1 while the consumer waits for a unit to be submitted, else 0
-        self._is_pulling = False  # whether a thread pulls units, or none may
+        self._is_pulling = False  # whether a thread pulls units, or must not start to
         self._reserved_count = 0  # 1 while a thread pulls a unit, else 0
         self._final_error: BaseException | None = None  # raised after the last unit
         self._is_stopped = False
@@ -169,12 +160,7 @@ class _Feed(Generic[_T]):
         self.is_released = not self._is_sharing
 
     def take(self) -> _T:
-        """Return the next result.
-
-        Raises:
-            _NoMoreUnits: There is no next unit.
-            BaseException: The unit or the iterator of units raised it.
-        """
+        """Return the next result, or raise `_NoMoreUnits` or the error of the unit or iterator."""
         with self._changed:
             was_released, self.is_released = self.is_released, not self._is_sharing
             self._is_taking, self._wait_count = True, 1
@@ -271,7 +257,6 @@ class _Feed(Generic[_T]):
         self._submitted_count += 1
 
     def _pull_units(self) -> None:
-        """Pull units while there is room for them."""
         end: BaseException = _NoMoreUnits()
         try:
             while not self._is_stopped:
@@ -343,7 +328,6 @@ class _Keeper:
         self.messages: SimpleQueue[_Feed[Any] | None] = SimpleQueue()
 
     def add(self, feed: _Feed[Any]) -> None:
-        """Watch a feed until it is closed."""
         with self._lock:
             if not self._is_running:
                 threading.Thread(target=self._work, name="pulsar-offload", daemon=True).start()
@@ -353,11 +337,7 @@ class _Keeper:
         self.messages.put(None)
 
     def release_idle(self, now: float) -> None:
-        """Release results of feeds whose consumers pause.
-
-        Args:
-            now: The time, by `_clock`.
-        """
+        """Release results of feeds whose consumers pause; `now` is a time of `_clock`."""
         budgets = process_budgets()
         was_refused = budgets.results.was_refused or budgets.ranges.was_refused
         budgets.results.was_refused = budgets.ranges.was_refused = False

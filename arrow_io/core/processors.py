@@ -28,12 +28,9 @@ def processor_count() -> int:
 
 @cache
 def processor_quota(root: Path = _ROOT) -> float | None:
-    """Return how many processors this process's control groups allow; None if unlimited.
+    """Return how many processors (perhaps a fraction) the control groups allow; None if unlimited.
 
-    The result may be a fraction. It is cached: the quota hardly changes while a process runs.
-
-    Args:
-        root: Folder that has `proc` and `sys`.
+    The result is cached: the quota hardly changes while a process runs.
     """
     quotas: list[float] = []
     for group in _groups(root):

@@ -18,7 +18,7 @@ class SharedBudget:
     """
 
     def __init__(self) -> None:
-        self._amounts: dict[int, int] = {}
+        self._amounts: dict[int, int] = {}  # by the `id` of the share
         self.was_refused = False
 
     @property
@@ -34,11 +34,7 @@ class SharedBudget:
 class Share:
     """The amount of a budget that one reader holds; released when the share is garbage-collected.
 
-    Only one thread at a time may use a share.
-
-    Args:
-        budget: The budget.
-        amounts: The amounts of all shares of the budget, by `id`.
+    Only one thread at a time may use a share. `SharedBudget.share` creates it.
     """
 
     __slots__ = ("_amounts", "_budget")
@@ -55,11 +51,7 @@ class Share:
             self._amounts.pop(id(self), None)
 
     def grow(self, amount: int, limit: int) -> bool:
-        """Hold a larger amount if the limit allows it.
-
-        Args:
-            amount: The amount.
-            limit: Limit for the sum of all shares.
+        """Hold a larger amount unless the sum of all shares would exceed the limit.
 
         Returns:
             Whether the amount is held now; if not, nothing changed.

@@ -25,11 +25,7 @@ _MAX_IDLE_S: float = 10.0
 
 
 def shared_workers(max_calls: int) -> WorkerPool:
-    """Return the process's worker pool for calls that keep a processor busy.
-
-    Args:
-        max_calls: Maximum number of concurrent calls.
-    """
+    """Return the process's pool for calls that keep a processor busy, `max_calls` at a time."""
     with _lock:
         return _workers.setdefault(max_calls, WorkerPool(max_calls))
 
@@ -49,8 +45,7 @@ def run_in_thread(
 class WorkerPool:
     """A queue of calls with a limit on how many run at once.
 
-    The calls run in the same few threads: the memory that an allocator keeps for each thread adds
-    up.
+    The same few threads run all calls, because an allocator keeps memory for each thread.
 
     Args:
         max_calls: Maximum number of concurrent calls.
@@ -80,9 +75,9 @@ class WorkerPool:
             result.cancel()
             return result
         with self._lock:
-            is_one_more = self._threads < self._max_calls
-            self._threads += is_one_more
-        if is_one_more:
+            needs_thread = self._threads < self._max_calls
+            self._threads += needs_thread
+        if needs_thread:
             try:
                 run_in_thread(self._work)
             except BaseException:
@@ -115,12 +110,12 @@ class WorkerPool:
             call, result = item
             if self.is_stopped:
                 result.cancel()
-            _answer(call, result)
+            _run_call(call, result)
             # Drop the references: this thread may wait long for the next call.
             del item, call, result
 
 
-def _answer(call: Callable[[], _Result], result: Future[_Result]) -> None:
+def _run_call(call: Callable[[], _Result], result: Future[_Result]) -> None:
     if not result.set_running_or_notify_cancel():
         return
     try:
@@ -142,7 +137,6 @@ class _Threads:
     def run(
         self, call: Callable[[], _Result], result: Future[_Result] | None = None
     ) -> Future[_Result]:
-        """Run a call in an idle thread or a new one."""
         result = Future() if result is None else result
         self._calls.put((call, result))
         if not self._idle.acquire(blocking=False):
@@ -158,7 +152,7 @@ class _Threads:
                 if self._idle.acquire(blocking=False):
                     return
                 continue
-            _answer(call, result)
+            _run_call(call, result)
             del call, result
             self._idle.release()
 

@@ -1,7 +1,7 @@
 """The block table of an offloaded ledger: which block of the data object holds which entries.
 
-It is the table of the index block (`index_block`), kept as bytes: 20 for each data block, instead
-of a Python object.
+It consists of the index entries (rows) of the index block (`index_block`), as bytes: 20 for each
+data block, instead of a Python object.
 """
 
 from __future__ import annotations
@@ -149,18 +149,7 @@ class BlockTable:
         )
 
     def check_header(self, buffer: BytesLike, block: int, *, offset: int) -> None:
-        """Compare a block's header with the table.
-
-        Args:
-            buffer: The header.
-            block: Number of the block.
-            offset: Start of the block in bytes, for errors.
-
-        Raises:
-            TruncatedObjectError: `buffer` is shorter than the header.
-            UnknownFormatError: The block has another magic.
-            CorruptBlockError: A field of the header differs.
-        """
+        """Compare the header of block number `block` with the table; see `check_block_header`."""
         check_block_header(buffer, expected=self.block_header(block), offset=offset)
 
     @property

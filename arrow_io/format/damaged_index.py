@@ -40,9 +40,6 @@ def read_damaged_index(data: bytes) -> DamagedIndex:
     """Read the fields of a damaged index object that are at their offsets and well-formed.
 
     The length of the metadata has two sources: its own field, and the number of index entries.
-
-    Args:
-        data: The index object, or what is left of it.
     """
     if len(data) < METADATA_OFFSET:
         return DamagedIndex()

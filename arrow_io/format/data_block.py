@@ -121,20 +121,15 @@ def check_block_fields(
     *,
     offset: int,
 ) -> None:
-    """Compare the header of a data block, of either format, with the index block.
+    """Compare the header of a data block of either format; see `check_block_header`.
 
     Args:
         buffer: The data block from its first byte; at least its header.
         layout: The fields: the magic, those of `BlockHeader` in their order, and additional ones.
-        magic: The magic.
+        magic: The expected magic.
         expected: The header according to the index block.
         extra_fields: Name, expected value and offset within the header of each additional field.
         offset: Offset of the block within the data object in bytes, for errors.
-
-    Raises:
-        TruncatedObjectError: `buffer` is shorter than the header.
-        UnknownFormatError: The block has another magic.
-        CorruptBlockError: A field differs from what is expected.
     """
     if len(buffer) < expected.header_length_bytes:
         message = (

@@ -27,12 +27,7 @@ _ENTRY_HEADER = struct.Struct(">iq")
 
 
 def write_entry(entry_id: int, data: BytesLike) -> bytes:
-    """Return the frame of an entry: its header, then its data.
-
-    Args:
-        entry_id: Id of the entry within its ledger.
-        data: The entry, shorter than 2 GiB.
-    """
+    """Return the frame of an entry shorter than 2 GiB: its header, then its data."""
     return _ENTRY_HEADER.pack(len(data), entry_id) + data
 
 

@@ -118,13 +118,7 @@ def write_index_block(
     entries: Iterable[BlockEntry],
     ledger_metadata: LedgerMetadata,
 ) -> bytes:
-    """Return the bytes of an index object.
-
-    Args:
-        data_object_length_bytes: Length of the data object.
-        entries: One for each data block, ascending.
-        ledger_metadata: Metadata of the ledger.
-    """
+    """Return the bytes of an index object; `entries` are one for each data block, ascending."""
     table = b"".join(INDEX_ENTRY.pack(*entry) for entry in entries)
     index = IndexBlock(
         data_object_length_bytes,
@@ -189,7 +183,7 @@ def check_format_version(user_metadata: Mapping[str, str] | None, *, object_key:
 def _read_index_block(data: bytes) -> IndexBlock:
     if len(data) > MAX_INDEX_OBJECT_BYTES:
         _corrupt(f"the object has {len(data)} bytes; at most {MAX_INDEX_OBJECT_BYTES} allowed", 0)
-    # Check the magic first: to name an object of another kind says more than to call it truncated.
+    # Check the magic first: an object of another kind should not be reported as truncated.
     if len(data) >= INDEX_LENGTH_OFFSET:
         check_magic(int.from_bytes(data[:INDEX_LENGTH_OFFSET]), INDEX_BLOCK_MAGIC, offset=0)
     if len(data) < METADATA_OFFSET:
@@ -277,14 +271,7 @@ def _check_rows(index: IndexBlock, table_offset: int) -> None:
 
 
 def _check_room(index: IndexBlock, n_entries: int, n_bytes: int, position: int) -> None:
-    """Check that one block has room for its entries.
-
-    Args:
-        index: The index block.
-        n_entries: Number of entries in the block.
-        n_bytes: Length of the block.
-        position: Offset in the index object, for the error.
-    """
+    """Check that a block of `n_bytes` has room for its entries; `position` is for the error."""
     needed = index.data_header_length_bytes + n_entries * ENTRY_HEADER_BYTES
     if n_entries < 1 or n_bytes < needed:
         _corrupt(

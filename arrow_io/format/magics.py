@@ -1,6 +1,6 @@
 """The magics: the first four bytes of each structure of an offloaded ledger.
 
-The last two structures in the table are recognized only to name them in errors.
+The last two structures of the table are known here only so that an error can name them.
 
 ========== ========================================= ============================
 Magic      Structure                                 Pulsar class
@@ -34,15 +34,12 @@ _STRUCTURES = {
 
 
 def check_magic(actual: int, expected: int, *, offset: int) -> None:
-    """Raise if a structure does not start with the expected magic; name it if it is known.
+    """Raise `UnknownFormatError` if a structure does not start with the expected magic.
 
     Args:
         actual: The magic read, unsigned.
         expected: One of the magics above.
         offset: Byte offset of the magic within the object, for the error.
-
-    Raises:
-        UnknownFormatError: Another magic; the message names both values.
     """
     if actual == expected:
         return

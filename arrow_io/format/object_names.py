@@ -56,7 +56,7 @@ class PairName(Protocol):
 
 
 class CopyName(PairName, Protocol):
-    """The name of the objects of one ledger."""
+    """The name of a copy of one ledger; a bucket may hold several copies of a ledger."""
 
     @property
     def ledger_id(self) -> int:
@@ -168,10 +168,7 @@ class ParsedName:
 
 
 def parse_object_name(name: str) -> ParsedName | None:
-    """Parse the name of an object.
-
-    Args:
-        name: Key of the object without the prefix before it; it has no slash.
+    """Parse the name of an object, which is its key after the last slash.
 
     Returns:
         The parts of the name, or None for an object that no offloader of Pulsar wrote.
@@ -194,11 +191,9 @@ def parse_object_name(name: str) -> ParsedName | None:
 
 
 def offload_uuid(uid_msb: int, uid_lsb: int) -> UUID:
-    """Return the uuid of an offload attempt from the two signed halves in `OffloadContext`.
+    """Return the uuid of an offload attempt from `OffloadContext.uidMsb` and `uidLsb`.
 
-    Args:
-        uid_msb: `OffloadContext.uidMsb`, signed 64 bits.
-        uid_lsb: `OffloadContext.uidLsb`, signed 64 bits.
+    Both are signed 64-bit numbers.
 
     Example:
         >>> offload_uuid(-1, 1)

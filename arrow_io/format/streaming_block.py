@@ -13,8 +13,8 @@ Offset Size Field          Type Value
 ====== ==== ============== ==== ==================================================
 
 All numbers are big-endian. Pulsar's writer (BufferedOffloadStream) does not count the first entry
-in block_len. A full block is longer than its header says, by up to that entry's length, and
-everything after it in the object is shifted by as much. Entries that still had no room are lost.
+in block_len. So a full block is longer than its header says, by up to that entry's length, and all
+later blocks start that much later. Entries that did not fit even then are lost.
 """
 
 from __future__ import annotations
@@ -65,18 +65,7 @@ class StreamingBlockHeader:
 def check_streaming_header(
     buffer: BytesLike, *, expected: StreamingBlockHeader, offset: int
 ) -> None:
-    """Compare the header of a data block with the index block.
-
-    Args:
-        buffer: The data block from its first byte; at least its header.
-        expected: The header according to the index block.
-        offset: Offset of the block within the data object in bytes, for errors.
-
-    Raises:
-        TruncatedObjectError: `buffer` is shorter than the header.
-        UnknownFormatError: The block has another magic.
-        CorruptBlockError: A field differs from what is expected.
-    """
+    """Compare the header of a data block with the index block; see `check_block_header`."""
     common = BlockHeader(
         expected.block_length_bytes, expected.first_entry_id, expected.header_length_bytes
     )

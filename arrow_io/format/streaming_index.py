@@ -78,16 +78,11 @@ _LedgerInfo = message_classes(
 
 @dataclass(frozen=True, slots=True)
 class ShareTable(BlockTable):
-    """The block table of one ledger's share of a segment.
-
-    Attributes:
-        ledger_id: The ledger.
-        recorded_lengths: Length of each block as its writer counted it, in bytes; None if it equals
-            the distance to the next block.
-    """
+    """The block table of one ledger's share of a segment."""
 
     ledger_id: int
     recorded_lengths: tuple[int, ...] | None = None
+    """Length of each block as its writer counted it, in bytes; None if all were counted right."""
 
     @property
     def may_lack_entries(self) -> bool:
@@ -104,12 +99,11 @@ class ShareTable(BlockTable):
         )
 
     def select_entries(self, first_entry_id: int, last_entry_id: int) -> ShareTable:
-        """Return the table of only the blocks that hold a range of entries.
+        """Return the table of only the blocks that hold some entries of the share.
 
         Args:
-            first_entry_id: First entry; the share must have it.
-            last_entry_id: Last entry (inclusive); the share must have it. The returned table ends
-                there.
+            first_entry_id: First entry.
+            last_entry_id: Last entry (inclusive); the returned table ends there.
         """
         first, stop = self.find_block(first_entry_id), self.find_block(last_entry_id) + 1
         lengths = self.recorded_lengths
@@ -152,10 +146,7 @@ class SegmentIndex:
     """An index block of streaming offload whose fields are consistent."""
 
     data_object_length_bytes: int
-    """Length of the data object as its writer counted it.
-
-    The object may be longer, because the writer miscounts, but never shorter.
-    """
+    """Length of the data object as its writer counted it; a whole object may be longer."""
     data_header_length_bytes: int
     groups: tuple[LedgerGroup, ...]
     """The ledgers, in the order of the data object."""
@@ -311,17 +302,14 @@ def _ledger_group(metadata: bytes, ledger_id: int, rows: tuple[BlockEntry, ...])
 
 
 def _check_room(index: SegmentIndex) -> None:
-    """Check that blocks ascend, grouped by ledger, and that each has room for its entries.
-
-    Entries after a ledger's last block may be in a later segment.
-    """
+    """Check that blocks ascend, grouped by ledger, and that each has room for its entries."""
     rows = [(each.ledger_id, row) for each in index.groups for row in each.rows]
     if rows[0][1].offset != 0:
         _corrupt(f"the first block is at offset {rows[0][1].offset}, not 0", _GROUPS_OFFSET)
     stops = [*(row.offset for _, row in rows[1:]), index.data_object_length_bytes]
     following = [*rows[1:], None]
     for (ledger_id, row), stop, next_row in zip(rows, stops, following, strict=True):
-        n_entries = 1
+        n_entries = 1  # at least: the last entries may be in a later segment
         if next_row is not None and next_row[0] == ledger_id:
             n_entries = next_row[1].first_entry_id - row.first_entry_id
         needed = index.data_header_length_bytes + n_entries * ENTRY_HEADER_BYTES
