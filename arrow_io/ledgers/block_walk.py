@@ -31,7 +31,7 @@ _STOP_PROBLEMS = {
 
 
 class WalkedData(Protocol):
-    """The attributes of a data object that a walk uses."""
+    """The attributes of a ledger that a walk over its data object uses."""
 
     @property
     def ledger_id(self) -> int:
@@ -60,11 +60,6 @@ class WalkedData(Protocol):
 
 class BlockWalk:
     """A walk over consecutive blocks, from the start of a block or from a remembered entry.
-
-    Args:
-        ledger: The ledger.
-        first_entry_id: The first requested entry.
-        offsets: Remembered offsets of entries.
 
     Attributes:
         block: Number of the first block.

@@ -47,7 +47,7 @@ _OFFSETS = OffsetMemory()
 
 @dataclass(frozen=True, slots=True)
 class LedgerData:
-    """The data that a read of an offloaded ledger's entries needs: a `Ledger` of PIP-17.
+    """The `Ledger` of PIP-17: the values that a read of its entries needs.
 
     Pickled, it takes about 130 bytes with one data block, and 200 with 32.
 
@@ -58,7 +58,7 @@ class LedgerData:
         length_bytes: Sum of the lengths of its entries' data; 0 if the index object does not record
             it.
         managed_ledger: Name of the managed ledger; None if unknown.
-        version: The only version of the data object that is read; None if unknown.
+        version: Version that the data object must have; None if unknown.
         cut_bytes: Length of the data object if it is known to be truncated; None if it is whole.
     """
 
@@ -316,13 +316,13 @@ class LedgerData:
         return [self._span(position, last)]
 
     def _span(self, position: int, last: int) -> ByteSpan:
-        """Return the bytes from a position to the end of the block of a stored entry."""
+        """Return the bytes from a position to the end of the block of the stored entry `last`."""
         table = self.table
         block = table.find_block(last)
         stop = min(table.block_stop(block), self.data_stop)
-        # The end of the entry is known only if it is remembered, or if the entry ends its block.
-        # Otherwise estimate it, assuming entries of equal length, and request whole ranges: the
-        # rest of a range costs less than another request for a few missing bytes.
+        # Unless the entry ends its block or its end is remembered, estimate its end, assuming
+        # entries of equal length, and request whole ranges: the rest of a range costs less than
+        # another request for a few missing bytes.
         first, last_of_block = table.first_entry_id(block), table.block_last_entry_id(block)
         start = table.block_start(block)
         share = (
@@ -336,7 +336,7 @@ class LedgerData:
         return reader.span(min(position, stop), stop, sure_stop=min(sure_stop, stop))
 
     def _check_padding(self, stream: RangeStream, position: int, block: int, tally: Tally) -> None:
-        """Check that only padding follows a block's last entry: the index may leave out entries."""
+        """Check that padding follows a block's last entry, not one that the index leaves out."""
         length = min(len(PADDING_PATTERN), self.table.block_stop(block) - position)
         try:
             view, start = stream.at(position, length)

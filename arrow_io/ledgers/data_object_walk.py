@@ -1,7 +1,7 @@
 """The reconstruction of a PIP-17 index: a data object without its index object → its block table.
 
-A data object has no index. But each block records its length, and each entry its length and id. So
-a walk from one frame to the next finds all blocks and counts the entries.
+Each block records its length, and each entry its length and id. So a walk from one frame to the
+next finds all blocks and counts the entries.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class WalkedObject:
     """The result of a walk over all blocks and entries of a data object."""
 
     table: BlockTable
-    """Block table of the entries."""
     length_bytes: int
     """Sum of the lengths of the entries' data."""
     last_positions: Sequence[int]
@@ -52,12 +51,11 @@ class WalkedObject:
     """Whether padding follows the last entry of the last block."""
 
     @property
-    def shows_its_end(self) -> bool:
+    def looks_complete(self) -> bool:
         """Whether the last block looks like the last one of its ledger.
 
-        Pulsar makes the last block exactly as long as its entries, and all others equally long. So
-        if the last block is padded, or as long as the first, the object was probably truncated
-        between two blocks.
+        Pulsar makes all blocks equally long, except the last, which has no padding. If the last
+        block is padded, or as long as the first, the object was probably truncated there.
         """
         table, last = self.table, self.table.block_count - 1
         is_full = last > 0 and (
@@ -67,9 +65,7 @@ class WalkedObject:
 
 
 def walk_data_object(reader: RangeReader, ledger_id: int) -> WalkedObject:
-    """Walk over the frames of all entries of a data object; checksums are not compared.
-
-    Reads the object once, range by range. Only the headers of entries are kept in memory.
+    """Walk over the frames of all entries of a data object, range by range; ignore checksums.
 
     Args:
         reader: Reader of the object; `size_bytes` is the real length.

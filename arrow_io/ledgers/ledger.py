@@ -40,7 +40,7 @@ class DataPart(Protocol):
 
     @property
     def version(self) -> ObjectVersion | None:
-        """The only version of the data object that is read; None if unknown."""
+        """Version that the data object must have; None if unknown."""
 
     @property
     def first_entry_id(self) -> int:
@@ -67,10 +67,7 @@ class DataPart(Protocol):
 
 
 class Ledger(Protocol):
-    """A readable ledger: its ids, its blocks, its entries.
-
-    A value without connections, which can be pickled. Its entries are numbered from 0.
-    """
+    """A readable ledger, whose entries are numbered from 0. Can be pickled; holds no connection."""
 
     @property
     def location(self) -> Location:
@@ -133,7 +130,7 @@ class Ledger(Protocol):
         is_in_range: bool = True,
         prefetcher: RangePrefetcher | None = None,
     ) -> Iterator[EntryRun]:
-        """Read a range of entries, in order, as tables of the hot loop.
+        """Read a range of entries, in order, as runs of consecutive entries.
 
         Args:
             first_entry_id: First entry; nothing is read if it is greater than the last.
@@ -141,7 +138,8 @@ class Ledger(Protocol):
             tally: Decides whether damage is raised, or counted in its metrics.
             verify_checksums: Whether to compare the CRC32C of each entry.
             is_in_range: See `EntryRun.is_in_range`.
-            prefetcher: Prefetches the requests; None: no bytes after these entries are requested.
+            prefetcher: Sends the requests, and those for later reads; None to request only the
+                bytes of these entries.
 
         Raises:
             PulsarOffloadError: Entries are lost or damaged (counted instead when salvaging), or

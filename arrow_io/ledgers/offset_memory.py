@@ -16,7 +16,7 @@ MAX_OBJECTS = 1 << 14
 MAX_OFFSETS_PER_OBJECT = 4096
 MAX_OFFSETS = 1 << 20
 _MAX_PENDING = 64
-"""Number of offsets that are queued before they are sorted in, unless a lookup comes first."""
+"""Number of queued offsets that are sorted in together, unless a lookup comes first."""
 
 
 class OffsetMemory:
@@ -39,8 +39,8 @@ class OffsetMemory:
 
     def remember(self, key: object, entry_id: int, offset: int) -> None:
         """Remember that the 12-byte header of an entry begins at `offset` in the object `key`."""
-        # Queued, and sorted in with others or at the next lookup: walks add a few offsets per run
-        # of entries, and by then the sorted lists have left the CPU caches.
+        # Sort in several at once, or at the next lookup: between two runs of entries, the sorted
+        # lists leave the CPU caches.
         self._pending.append((key, entry_id, offset))
         if len(self._pending) >= _MAX_PENDING:
             with self._lock:

@@ -43,8 +43,8 @@ class OpenLedger:
     """A ledger of any kind that is open for reading."""
 
     if TYPE_CHECKING:
-        # Fields of the dataclasses that inherit it; they would mistake properties of a base class
-        # for default values.
+        # Dataclasses that inherit this class have fields with these names. They would take
+        # properties of a base class for default values.
         @property
         def location(self) -> Location:
             """Location of its objects."""
@@ -114,10 +114,6 @@ class OpenLedger:
 
         The position of the last entry is estimated from its id, and all bytes up to it are
         requested at once.
-
-        Args:
-            first_entry_id: First entry.
-            last_entry_id: Last entry (inclusive).
 
         Raises:
             EntryNotInLedgerError: The ledger has no such entries.

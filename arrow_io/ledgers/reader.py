@@ -44,7 +44,7 @@ class ObjectVersions:
     data: ObjectVersion | None = None
 
     def agrees_with(self, other: ObjectVersions) -> bool:
-        """Return whether no version known to both sides differs."""
+        """Return whether the versions are equal, as far as both sides know them."""
         return agree(self.index, other.index) and agree(self.data, other.data)
 
 
@@ -63,7 +63,7 @@ class OffloadedLedger(OpenLedger):
         cut_bytes: Length of the data object if it is known to be truncated; None if it is whole.
         user_metadata: User metadata of its index object, names in lower case, if the store returned
             it.
-        versions: The only versions of its objects that are read.
+        versions: Versions that its objects must have.
     """
 
     location: Location

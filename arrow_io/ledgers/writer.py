@@ -92,9 +92,6 @@ class LedgerWriter:
         Args:
             entries: Data of the entries 0, 1, 2, … in order. Each is copied when it is consumed.
 
-        Yields:
-            One data block: header, entries, padding.
-
         Raises:
             EntryTooLargeError: An entry is longer than `block_bytes - 140`.
             MissingEntriesError: The entries end before the ledger metadata's last entry id.
@@ -235,7 +232,7 @@ class _OpenBlock:
         return framed - (self.next_entry_id - self.first_entry_id) * ENTRY_HEADER_BYTES
 
     def add(self, entry: BytesLike) -> bool:
-        """Add the next entry if it fits; return whether it did."""
+        """Add the next entry if it fits, and return whether it did."""
         frame_bytes = ENTRY_HEADER_BYTES + len(entry)
         if frame_bytes > self._left_bytes:
             return False

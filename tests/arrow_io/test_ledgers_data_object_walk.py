@@ -57,7 +57,7 @@ def test_the_walk_finds_what_the_index_object_says(range_bytes: int) -> None:
     walked = _walk(SOUND.data, range_bytes=range_bytes)
     assert walked.table == TABLE
     assert walked.length_bytes == sum(map(len, ENTRIES))
-    assert walked.shows_its_end
+    assert walked.looks_complete
     for block, position in enumerate(walked.last_positions):
         last = TABLE.block_last_entry_id(block)
         frame = write_entry(last, ENTRIES[last])
@@ -69,7 +69,7 @@ def test_brokers_end_their_objects_with_an_entry() -> None:
     for topic in golden_topics():
         for ledger in topic.ledgers:
             walked = _walk(ledger.data_object.read_bytes())
-            assert walked.shows_its_end
+            assert walked.looks_complete
             assert walked.table.entry_count == ledger.entry_count
             assert walked.length_bytes == ledger.length_bytes
 
@@ -91,7 +91,7 @@ def test_a_cut_object_is_found() -> None:
     near = {start + step for start in starts for step in (-1, 0, 1)}
     for length in {*near, *range(0, len(SOUND.data), 7), len(SOUND.data) - 1}:
         if length in starts:
-            assert not _walk(SOUND.data[:length]).shows_its_end
+            assert not _walk(SOUND.data[:length]).looks_complete
         else:
             with pytest.raises(TruncatedObjectError):
                 _walk(SOUND.data[:length])
@@ -101,9 +101,9 @@ def test_blocks_that_are_full_are_as_long_as_each_other() -> None:
     """So one that is cut between two of these does not look whole either."""
     entries = [bytes(16)] * 12
     data = encode_ledger(entries, metadata_of(entries), block_bytes=HEADER + 4 * 28).data
-    assert _walk(data).shows_its_end is False
+    assert _walk(data).looks_complete is False
     assert not _walk(data).is_padded
-    assert _walk(data[: HEADER + 4 * 28]).shows_its_end, "nothing tells this one from a whole one"
+    assert _walk(data[: HEADER + 4 * 28]).looks_complete, "nothing tells this one from a whole one"
 
 
 SECOND: Final = TABLE.block_start(1)

@@ -36,9 +36,9 @@ class SegmentShare(LedgerData):
     """The entries of one ledger in one segment.
 
     Attributes:
-        is_clipped: Whether the last block may hold later entries of the ledger, which are read from
-            another segment.
-        from_entry_id: Earlier entries are read from another segment.
+        is_clipped: Whether the last block may hold later entries, which are read from another
+            segment.
+        from_entry_id: Entries before this one are read from another segment.
     """
 
     name: ShareName
@@ -47,7 +47,6 @@ class SegmentShare(LedgerData):
     from_entry_id: int = 0
 
     def __reduce__(self) -> tuple[object, ...]:
-        """Pickle the field values: the base class pickles other ones."""
         return SegmentShare, (
             self.location,
             self.name,
@@ -250,7 +249,6 @@ class SegmentedLedger:
         return gaps
 
     def _lose(self, first: int, last: int, tally: Tally) -> None:
-        """Report entries that no share has."""
         if first <= last:
             tally.lose(Unit.ENTRY, self._missing(first, last), count=last - first + 1)
 
@@ -268,10 +266,7 @@ class SegmentedLedger:
 
 
 def _pieces(shares: Sequence[SegmentShare]) -> Iterator[tuple[int, int, int]]:
-    """Yield the share from which each range of entries is read, and its first and last entry.
-
-    The ranges are ascending.
-    """
+    """Yield ascending ranges of entries: index of the share to read, first entry, last entry."""
     by_first = deque(sorted((each.first_entry_id, index) for index, each in enumerate(shares)))
     ends = {each.last_entry_id + 1 for each in shares}
     open_shares: list[tuple[int, int]] = []

@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
 _FIRST_LOOK_BYTES: Final = 4 << 10
-"""Bytes read at the expected start of a block; it starts later by at most an entry, usually
-small."""
+"""Bytes read at the expected start of a block; it may start one entry, usually small, later."""
 _ENTRY_HEADER: Final = struct.Struct(">iq")
 _LOOK_GROWTH: Final = 16
 _MAX_LOOK_BYTES: Final = 4 << 20
@@ -53,7 +52,7 @@ class OffloadedSegment:
         data_size_bytes: Real length of the data object; None if unknown.
         user_metadata: User metadata of its index object, names in lower case, if the store returned
             it.
-        versions: The only versions of its objects that are read.
+        versions: Versions that its objects must have.
     """
 
     location: Location
@@ -116,13 +115,7 @@ class OffloadedSegment:
         return segment._with_real_starts()
 
     def _with_real_starts(self) -> Self:
-        """Search for the blocks if the data object is longer than the index object says.
-
-        Raises:
-            MissingObjectError: The data object is missing.
-            ObjectChangedError: It has another version.
-            StorageError: The store denied access, or requests failed until the deadline.
-        """
+        """Search for the blocks if the data object is longer than the index object says."""
         indexed_bytes, size_bytes = self.index.data_object_length_bytes, self.data_size_bytes
         if size_bytes is None or size_bytes <= indexed_bytes:
             return self
@@ -222,9 +215,9 @@ class SegmentedOffload(OpenLedger):
 def _real_starts(reader: RangeReader, headers: Sequence[StreamingBlockHeader]) -> tuple[int, ...]:
     """Search for the blocks in an object that is longer than its writer counted.
 
-    A block starts at its counted position or later. Its shift is at least that of the previous
-    block, and exceeds that by at most the size of the previous block's first entry. A block that is
-    not found is assumed at its expected start; reading it then reports the damage.
+    The *shift* of a block is the distance from its counted to its real start. It is at least that
+    of the previous block, and exceeds it by at most the size of the previous block's first entry. A
+    block that is not found is assumed at its expected start; reading it then reports the damage.
     """
     slack = reader.size_bytes - sum(each.block_length_bytes for each in headers)
     # Each byte is searched about once, unless a block is missing from its possible positions.
@@ -263,7 +256,7 @@ def _end_of_entries(data: _ForwardReader, start: int, header: StreamingBlockHead
 
 
 class _ForwardReader:
-    """Reads an object forward, and keeps some bytes more than requested."""
+    """A reader of one object, mostly forward, with the bytes of its last request as a buffer."""
 
     def __init__(self, reader: RangeReader) -> None:
         self._reader = reader
@@ -302,13 +295,9 @@ class _ForwardReader:
         return length if length >= 0 and found == entry_id else None
 
     def frames(self, start: int, header: StreamingBlockHeader) -> Iterator[tuple[int, int]]:
-        """Yield the start and the end of each entry of a block.
+        """Yield the start and the end of each entry of the block at `start`.
 
         An entry begins within the length that the block's writer counted, and may end after it.
-
-        Args:
-            start: Start of the block.
-            header: Its header.
         """
         counted_stop = start + header.block_length_bytes
         position, entry_id = start + header.header_length_bytes, header.first_entry_id

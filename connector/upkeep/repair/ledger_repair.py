@@ -267,7 +267,7 @@ class _IndexRebuilder:
         walk, damaged = self._walk, self._damaged
         metadata = damaged.ledger_metadata
         if metadata is None:
-            if not walk.shows_its_end:
+            if not walk.looks_complete:
                 message = (
                     "the number of entries of the ledger is unknown, and the data object does not"
                     " look complete: blocks after its last one may be missing"
