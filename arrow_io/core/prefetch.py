@@ -190,7 +190,7 @@ class _Feed(Generic[_T]):
             self._workers.stop()
 
     def end(self) -> None:
-        """Close the units and release everything, after `stop`."""
+        """After `stop`, close the iterator of units and release everything."""
         with self._changed:
             if self._is_pulling:
                 # The thread that pulls units closes them.
@@ -295,7 +295,7 @@ class _Feed(Generic[_T]):
             _worker.is_this = False
 
     def _close_units(self, end: BaseException) -> None:
-        """Close the units once; after the last result the feed raises `end`."""
+        """Close the iterator of units once; after the last result, `take` raises `end`."""
         close = getattr(self._units, "close", None) if self._final_error is None else None
         try:
             if close is not None:

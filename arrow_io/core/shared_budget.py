@@ -51,11 +51,7 @@ class Share:
             self._amounts.pop(id(self), None)
 
     def grow(self, amount: int, limit: int) -> bool:
-        """Hold a larger amount unless the sum of all shares would exceed the limit.
-
-        Returns:
-            Whether the amount is held now; if not, nothing changed.
-        """
+        """Hold a larger amount and return True, unless the sum of all shares exceeds the limit."""
         previous = self._amounts.get(id(self), 0)
         self.hold(amount)
         if amount <= previous or self._budget.total <= limit:

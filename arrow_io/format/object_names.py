@@ -84,11 +84,7 @@ class LedgerObjectName:
     """BookKeeper ledger id, 0 … 2^63 - 1 (inclusive)."""
 
     def __post_init__(self) -> None:
-        """Check the ledger id.
-
-        Raises:
-            OptionError: The ledger id is outside 0 … 2^63 - 1.
-        """
+        """Raise `OptionError` if the ledger id is out of bounds."""
         if not 0 <= self.ledger_id <= MAX_LEDGER_ID:
             message = f"a ledger id is in 0 … 2^63 - 1, not {self.ledger_id}"
             raise OptionError(message)

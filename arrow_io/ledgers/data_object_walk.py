@@ -98,7 +98,6 @@ class _Walk:
         self._is_padded = False
 
     def walk(self) -> WalkedObject:
-        """Walk to the end of the object."""
         rows, last_positions = bytearray(), array("q")
         header_length_bytes = self._read_header(None).header_length_bytes
         while self._position < self._size_bytes:

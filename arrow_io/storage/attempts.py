@@ -27,7 +27,6 @@ DEFAULT_ATTEMPTS: Final = 5
 
 
 def _random_pause(longest_s: float) -> float:
-    """Return a random time between 0 and `longest_s`."""
     return random.uniform(0, longest_s)  # noqa: S311 - it is no secret
 
 
@@ -51,8 +50,9 @@ class RetryPolicy:
     max_delay_s: float = 5.0
     """Maximum pause, in seconds."""
     deadline_s: float = 60.0
-    """Time for a request with all its attempts, in seconds; after it no attempt starts. On S3, an
-    attempt in flight is then cancelled unless bytes have arrived."""
+    """Time for a request with all its attempts, in seconds; after it no attempt starts. S3, obstore
+    and file systems with one connection also cancel the attempt in flight; bytes that it received
+    extend its time on S3 and obstore."""
     least_bytes_per_s: float = 8 << 10
     """Minimum transfer rate. Each time this number of bytes of a body is received or is to be sent,
     the deadline is extended by one second."""
@@ -82,13 +82,7 @@ class RetryPolicy:
         return self.attempts is not None or not says_try_later(error)
 
     def call(self, request: Callable[[], _Result]) -> _Result:
-        """Send a request, and repeat it while it fails with a transient error.
-
-        Args:
-            request: Sends the request once.
-
-        Returns:
-            What `request` returned.
+        """Call `request`, and repeat the call while it fails with a transient error.
 
         Raises:
             Exception: The library's error of the last attempt.
@@ -104,12 +98,7 @@ class RetryPolicy:
                     raise
 
     def is_too_late(self, start_s: float, received_bytes: int) -> bool:
-        """Return whether a transfer that started at `start_s` has received too few bytes.
-
-        Args:
-            start_s: Start, as a time of `clock`.
-            received_bytes: Number of bytes received so far.
-        """
+        """Return whether a transfer since `start_s`, a time of `clock`, has received too little."""
         allowed_s = self.deadline_s + received_bytes / self.least_bytes_per_s
         return self.clock() - start_s > allowed_s
 
@@ -119,9 +108,6 @@ class Refusals:
 
     Any thread may increment it without a lock. Of two simultaneous increments one may be lost, so
     rely only on the fact that the count has risen.
-
-    Attributes:
-        count: The number.
     """
 
     def __init__(self) -> None:
@@ -137,13 +123,11 @@ class Attempts:
     """The attempts at one request: their number, their time and the last answer."""
 
     retry: RetryPolicy
-    """The policy that bounds them."""
     can_repeat: bool = True
     """Whether more than one attempt is allowed."""
     sent_bytes: int = 0
     """Length of the body that each attempt sends, in bytes."""
     count: int = 0
-    """Number of attempts."""
     failure_count: int = 0
     """Number of failures that the policy bounds."""
     sent_requests: int = 0
@@ -169,11 +153,7 @@ class Attempts:
         return Attempt(self, self._stop - now)
 
     def pause_after(self, error: Exception) -> bool:
-        """Wait between a failed attempt and the next one.
-
-        Returns:
-            Whether there is a next attempt.
-        """
+        """Wait after a failed attempt, and return True; or return False if it was the last one."""
         assert self._stop is not None, "begun"  # noqa: S101 - for mypy
         retry = self.retry
         self.is_late = isinstance(error, RequestGivenUpError)
@@ -236,13 +216,10 @@ class Attempts:
 class Attempt:
     """One attempt at a request, and its time, which received bytes extend.
 
-    Args:
-        attempts: All attempts at the request.
-        seconds: Time for the attempt, including that for the body it sends, in seconds.
-
     Attributes:
         attempts: All attempts at the request.
-        seconds: The time at the start; received bytes do not change it.
+        seconds: Time for the attempt, including that for the body it sends; without the extensions
+            for received bytes.
         is_over: Set when no caller waits for the answer any more.
     """
 
@@ -254,11 +231,7 @@ class Attempt:
         self.is_over = False
 
     def start(self, times: int = 1) -> None:
-        """Start the time when the request can be sent: waiting for other requests does not count.
-
-        Args:
-            times: Factor by which the time is multiplied.
-        """
+        """Start the time, multiplied by `times`; call this when the request can be sent."""
         self.seconds *= times
         self.is_over = False
         self._end = time.monotonic() + self.seconds
@@ -273,11 +246,7 @@ class Attempt:
 
     @asynccontextmanager
     async def timeout(self) -> AsyncIterator[asyncio.Timeout]:
-        """Cancel the current task's work in the context when the time is over.
-
-        Yields:
-            The timeout. If it expired, the context ends with a `TimeoutError`.
-        """
+        """Cancel the context with a `TimeoutError` when the time is over; yield the timeout."""
         loop = asyncio.get_running_loop()
         timer: asyncio.TimerHandle | None = None
 

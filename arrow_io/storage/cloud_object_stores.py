@@ -1,9 +1,8 @@
 """Google Cloud Storage through gcsfs and Azure through adlfs, one attempt per call.
 
-Neither library checks the answer to a listing. gcsfs accepts any JSON object as a page, and takes a
-page without keys for the last one; both fail on other answers of a proxy or a busy server. So gcsfs
-only sends the requests for pages, and this module parses the answers. adlfs parses its answers
-itself, and this module classifies its errors.
+Neither library checks the answer to a listing. gcsfs takes any JSON object for a page, and a page
+without keys for the last one, so it only sends the requests here, and this module parses the
+answers. adlfs parses its answers, and this module classifies its errors.
 """
 
 from __future__ import annotations
@@ -119,11 +118,9 @@ class GcsObjectStore(CloudObjectStore):
         return ListingPage([name for name in names if name and "/" not in name], count, marker)
 
     def has_objects_from(self, key: str, attempt: Attempt) -> bool:
-        """Return whether the folder has an object whose key sorts after another key.
+        """Return whether the folder has an object whose whole key sorts after `key`.
 
-        Args:
-            key: The other key, with the folder; no object needs to have it.
-            attempt: The attempt that the requests belong to; its policy bounds the pages.
+        No object needs to have that key. The attempt's policy bounds the pages.
         """
         _, folder = self._bucket_and_folder()
         pages = ListingPages(attempt.attempts.retry)
@@ -162,11 +159,6 @@ class GcsObjectStore(CloudObjectStore):
     def _fetch_page(
         self, attempt: Attempt, marker: tuple[str, ...] | None, **options: object
     ) -> Mapping[str, Any]:
-        """Return one page of a listing.
-
-        Raises:
-            BrokenAnswerError: The answer is incomplete, or not a listing.
-        """
         bucket, _ = self._bucket_and_folder()
         sent = {name: value for name, value in options.items() if value != ""}
         if marker is not None:
@@ -192,11 +184,7 @@ def _next_marker(page: Mapping[str, Any]) -> tuple[str] | None:
 
 
 def _checked_page(body: bytes) -> Mapping[str, Any]:
-    """Parse a page of a listing in Google's JSON; add `items` and `prefixes` if absent.
-
-    Raises:
-        BrokenAnswerError: The answer is incomplete, or not a listing.
-    """
+    """Parse a page of a listing in Google's JSON; add `items` and `prefixes` if absent."""
     try:
         page = json.loads(body)
     except (ValueError, RecursionError) as error:

@@ -69,7 +69,6 @@ def _open_fsspec(
 
 
 def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
-    """Return the store of a folder of a file system."""
     if isinstance(file_system, AsyncFileSystem) and hasattr(file_system, "_call_s3"):
         return S3ObjectStore(file_system, root)
     if isinstance(file_system, MemoryFileSystem):
@@ -107,20 +106,13 @@ _WITNESSES: Final[Mapping[StoreKind, tuple[str, str]]] = {
     StoreKind.S3: ("s3fs", "s3"),
     StoreKind.GCS: ("gcsfs", "gcs"),
 }
-"""The package whose listings are used to check obstore's, and the extra that installs it.
-
-They are needed for stores whose listings obstore does not validate. On Azure, obstore rejects an
-answer that is not a listing."""
+"""The package of the *witness* (`obstore_object_store`), and the extra that installs it."""
 
 
 def _connect_witness(
     url: str, options: Mapping[str, object], max_connections: int, package: str
 ) -> ObjectStore:
-    """Connect to a bucket through another library, only for listings.
-
-    Raises:
-        OptionError: The library rejects the options.
-    """
+    """Connect to a bucket through another library, only for listings."""
     try:
         store = _open_fsspec(url, options, max_connections)
         if isinstance(store, S3ObjectStore):
@@ -136,9 +128,7 @@ def _add_pool_size(
 ) -> Mapping[str, object]:
     """Return the options with the size of botocore's connection pool, which is 10 by default.
 
-    Raises:
-        OptionError: The file of certificates cannot be read; botocore's own error would not name
-            it.
+    If the file of certificates cannot be read, raise an error that names it, unlike botocore's.
     """
     config, client = (options.get(name) or {} for name in ("config_kwargs", "client_kwargs"))
     if "::" in url or store_kind(url) is not StoreKind.S3 or not isinstance(config, Mapping):

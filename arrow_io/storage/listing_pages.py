@@ -39,9 +39,6 @@ class ListingPage(Generic[_Item]):
 class ListingPages:
     """The limits on the pages of one listing, whose time starts now.
 
-    Args:
-        policy: Bounds the time.
-
     Attributes:
         key_count: Number of keys of all pages so far.
     """

@@ -89,9 +89,8 @@ class Location:
         """Copy the options, and check what can be checked without a request.
 
         Raises:
-            OptionError: The URL is not text, is empty, names no bucket, contains credentials, has a
-                `?` on S3 (s3fs would cut it there), or goes through a cache or references; or an
-                option of this project has a value that is not allowed.
+            OptionError: The URL is not text, is empty or fails `check_url`; or an option of this
+                project has a value that is not allowed.
         """
         object.__setattr__(self, "url", path_or_url("url", self.url))
         if not isinstance(self.storage_options or {}, Mapping):
@@ -163,7 +162,8 @@ class Location:
         """Raise unless `write_new_object` is known to be atomic at this location.
 
         Raises:
-            OptionError: The store is not S3, GCS, Azure, a local folder or memory.
+            OptionError: See `check_writable`; or the store is not S3, GCS, Azure, a local folder or
+                memory.
         """
         self.check_writable()
         if not self._sender.store().can_put_new:
@@ -224,7 +224,7 @@ class Location:
         max_bytes: int,
         version: ObjectVersion | None = None,
     ) -> ObjectContent:
-        """Read a whole object in one request, on S3 together with its user metadata.
+        """Read a whole object in one request.
 
         Args:
             name: Name of the object.
@@ -233,7 +233,7 @@ class Location:
                 None for any.
 
         Returns:
-            The bytes, and the user metadata if the request returns it (S3), else None.
+            The bytes; on S3 and through obstore also the user metadata, elsewhere None for it.
 
         Raises:
             FormatError: The object is longer than `max_bytes`.
@@ -360,10 +360,10 @@ class Location:
             name: Name of the object.
             data: Its bytes.
             user_metadata: Stored with it on S3, GCS and Azure, and nowhere else.
-            content_type: Stored with it on S3 and GCS.
+            content_type: Stored with it on S3 and GCS, and on Azure through obstore.
 
         Raises:
-            OptionError: The location is a chain of URLs.
+            OptionError: See `check_writable`.
             StorageError: The store refused the request or kept failing; the object may have been
                 written.
         """
@@ -418,7 +418,7 @@ class Location:
             Whether the object now has these bytes; if not, it has another version.
 
         Raises:
-            OptionError: The location cannot be written to.
+            OptionError: See `check_writable`.
             MissingObjectError: The object does not exist any more.
             StorageError: The store refused the request or kept failing; the object may have been
                 written.
@@ -457,23 +457,20 @@ class Location:
         Args:
             name: Name of the object.
             user_metadata: Stored with it on S3, GCS and Azure, and nowhere else.
-            content_type: Stored with it on S3 and GCS.
+            content_type: Stored with it on S3 and GCS, and on Azure through obstore.
 
         Returns:
             A context manager that takes the parts (`ObjectUpload`).
 
         Raises:
-            OptionError: The location is a chain of URLs.
+            OptionError: See `check_writable`.
         """
         self.check_writable()
         attributes = ObjectAttributes(user_metadata, content_type)
         return ObjectUpload(name, attributes, self._sender.send)
 
     def delete_objects(self, names: Iterable[str]) -> None:
-        """Delete objects one after the other, in the given order; missing ones are ignored.
-
-        Args:
-            names: Names of the objects.
+        """Delete objects one after the other, in the order of `names`; ignore missing ones.
 
         Raises:
             StorageError: The store refused a request or kept failing; later objects were not
@@ -483,10 +480,7 @@ class Location:
             self._sender.send(Request(Operation.DELETE_OBJECT, name))
 
     def unfinished_uploads(self, prefix: str = "") -> list[UnfinishedUpload]:
-        """List uploads that are not complete: in progress, or abandoned by a process.
-
-        Args:
-            prefix: Only objects directly at the location whose names start with it.
+        """List incomplete uploads, in progress or abandoned, of names that start with a prefix.
 
         Returns:
             Multipart uploads on S3, temporary files in a folder. Always empty if the store does not
@@ -498,11 +492,7 @@ class Location:
         return self._sender.listing(Operation.LIST_UPLOADS, prefix)
 
     def abort_upload(self, name: str, upload_id: str) -> None:
-        """Remove the data of an incomplete upload; one that is gone is ignored.
-
-        Args:
-            name: Name of the object, from `unfinished_uploads`.
-            upload_id: Id of the upload, from `unfinished_uploads`.
+        """Remove the data of an upload found by `unfinished_uploads`; ignore one that is gone.
 
         Raises:
             StorageError: The store refused the request or kept failing.
@@ -512,7 +502,7 @@ class Location:
     def _resolve_version(
         self, name: str, version: ObjectVersion | None, tried_version: ObjectVersion | None
     ) -> ObjectVersion | None:
-        """Return the version that the store serves for a listed one, unless it was tried."""
+        """See `ServedVersions.resolve`."""
         return self._versions.resolve(name, version, tried_version, self._relist, self._head)
 
     def _relist(self, name: str) -> list[ObjectInfo]:

@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
-    """One entry of a listing."""
+    """An object in a listing."""
 
     name: str
     """Name relative to the location."""
@@ -129,15 +129,15 @@ class ObjectStore:
     def turn(
         self, patience_s: float, upload: StoreUpload | None
     ) -> AbstractContextManager[SendInThread | None]:
-        """Wait for the turn of a request; most stores accept any number at once.
+        """Return a context that waits for the turn of a request; most stores need no turns.
 
         Args:
             patience_s: Maximum wait for a request that was cancelled and still runs, in seconds.
             upload: The upload that sends the request; None for this store.
 
         Returns:
-            A function that sends the request in a thread that can be abandoned; None to use the
-            calling thread.
+            The context of a function that sends the request in a thread that can be abandoned;
+            None to use the calling thread.
         """
         return contextlib.nullcontext()
 

@@ -62,7 +62,7 @@ def agree(one: ObjectVersion | None, other: ObjectVersion | None) -> bool:
 
 
 def version_in(entry: Mapping[str, Any], size_bytes: int | None) -> ObjectVersion | None:
-    """Return the version of an object; None if the file system reports none.
+    """Return the version of an object; None if its record in a file system has none.
 
     Args:
         entry: The file system's record of the object.
@@ -75,21 +75,13 @@ def version_in(entry: Mapping[str, Any], size_bytes: int | None) -> ObjectVersio
 
 
 def etag_in(entry: Mapping[str, Any]) -> ETag | None:
-    """Return the ETag of an object; None if the file system reports none.
-
-    Args:
-        entry: The file system's record of the object.
-    """
+    """Return the ETag in a file system's record of an object; None if it has none."""
     tag = next((entry[name] for name in _ETAG_FIELDS if entry.get(name)), None)
     return None if tag is None else ETag(str(tag).removeprefix("W/").strip('"'))
 
 
 def modified_in(entry: Mapping[str, Any]) -> datetime | None:
-    """Return when an object was written, with time zone; None if unknown or not a time.
-
-    Args:
-        entry: The file system's record of the object.
-    """
+    """Return the time of writing in a file system's record of an object; None if it has none."""
     # The field's name in s3fs, adlfs, local and sftp, gcsfs, memory.
     for name in ("LastModified", "last_modified", "mtime", "updated", "created"):
         value = entry.get(name)

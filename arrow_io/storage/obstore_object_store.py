@@ -4,8 +4,9 @@ A request is one request of obstore, sent once, in a thread that can be abandone
 upload consists of several requests, which obstore repeats itself, as the storage options say.
 
 obstore takes any XML that is not a listing page for the last page, and does not expose the answer.
-So S3 is listed through s3fs, and a listing of Google Cloud Storage is confirmed by one request of
-gcsfs (gcsfs lists other ETags than obstore reads with). On Azure, obstore rejects such an answer.
+So the store of another library, the *witness*, replaces or checks its listings: s3fs lists S3; one
+request of gcsfs confirms a listing of Google Cloud Storage (gcsfs lists other ETags than obstore
+reads with). On Azure, obstore rejects such an answer.
 """
 
 from __future__ import annotations
@@ -92,11 +93,7 @@ class _Runtime:
         os.register_at_fork(after_in_child=self._fork)
 
     def use(self) -> None:
-        """Check that obstore's threads exist or can be started.
-
-        Raises:
-            StorageError: They exist only in the parent process: a request would wait for ever.
-        """
+        """Raise `StorageError` if the threads exist only in the parent: a request would hang."""
         if self.is_in_parent:
             message = (
                 "obstore does not work in a process that was forked from one that used it: start"
@@ -115,11 +112,7 @@ _runtime: Final = _Runtime()
 class _Clients:
     """obstore's clients of one bucket, with the timeouts and retries of each kind of request.
 
-    Args:
-        place: The bucket.
-        max_connections: Number of connections that are kept open.
-        retry: How often a request is sent, and how long it may take.
-        connect_witness: See `ObstoreObjectStore`.
+    See `ObstoreObjectStore` for the arguments.
     """
 
     def __init__(
@@ -144,7 +137,7 @@ class _Clients:
 
     @cached_property
     def witness(self) -> ObjectStore | None:
-        """The store of another library that checks listings; None if obstore lists alone."""
+        """The witness; None if obstore lists alone."""
         return None if self._connect_witness is None else self._connect_witness()
 
     @cached_property
@@ -198,8 +191,7 @@ class ObstoreObjectStore(ObjectStore):
         place: The bucket and prefix.
         max_connections: Number of connections that are kept open.
         retry: How often a request is sent, and how long it may take.
-        connect_witness: Connects through the library that lists the bucket or confirms its
-            listings; None if obstore lists alone.
+        connect_witness: Connects the witness; None if obstore lists alone.
 
     Raises:
         ValueError: obstore rejects the prefix or an option.
@@ -269,10 +261,9 @@ class ObstoreObjectStore(ObjectStore):
         return listing
 
     def _confirm(self, listing: ListResult[Any], attempt: Attempt) -> None:
-        """Check with the witness, if there is one, that no object follows those of a listing.
+        """Raise `BrokenAnswerError` if the witness finds objects after those of a listing.
 
-        Raises:
-            ConnectionError: Some do: obstore took a broken page for the last one.
+        Then obstore took a broken page for the last one.
         """
         witness = self._clients.witness
         if witness is None:
@@ -409,7 +400,6 @@ class ObstoreObjectStore(ObjectStore):
 
 @contextmanager
 def _translate_errors(attempt: Attempt) -> Iterator[None]:
-    """Translate obstore's errors to those that `failures` can classify."""
     try:
         yield
     except OBSTORE_ERRORS as error:
@@ -420,11 +410,7 @@ def _translate_errors(attempt: Attempt) -> Iterator[None]:
 
 
 def _check_answer(answer: GetResult) -> None:
-    """Check that the answer for an object comes from a store, not from a proxy.
-
-    Raises:
-        BrokenAnswerError: The answer names no ETag.
-    """
+    """Raise `BrokenAnswerError` if an answer has no ETag: it is a proxy's, not the store's."""
     if answer.meta["e_tag"] is None:
         message = "the answer names no ETag, so it is not the store's"
         raise BrokenAnswerError(message)

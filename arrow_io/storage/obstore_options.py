@@ -32,13 +32,12 @@ S3_NAMES: Final = {
     "aws_secret_access_key": "AWS_SECRET_ACCESS_KEY",
     "aws_session_token": "AWS_SESSION_TOKEN",
 }
-"""By the names of s3fs and of boto's client (`client_kwargs`)."""
+"""Options of `object_store`, by the names of s3fs and of boto's client (`client_kwargs`)."""
 
 NO_UPLOADS_LISTED: Final = (
     "client 'obstore' does not list unfinished uploads, which S3 and Google Cloud Storage keep and"
     " bill until they are found: write without the storage option client"
 )
-"""Reason why obstore only reads there."""
 
 _GCS_NAMES: Final = {"endpoint_url": "base_url"}
 """By the names of gcsfs."""
@@ -78,10 +77,10 @@ TRANSFER_OPTIONS: Final = frozenset(
         "use_listings_cache",
     }
 )
-"""Options of how an fsspec file system sends requests, which other clients do not need."""
+"""Options of how any fsspec file system sends requests, which other clients do not need."""
 
 _FSSPEC_OPTIONS: Final = TRANSFER_OPTIONS | {"block_size", "cache_timeout"}
-"""The same, with those of gcsfs and adlfs."""
+"""The same, and those of gcsfs and adlfs alone."""
 
 _BOTOCORE_OPTIONS: Final = frozenset(
     {"connect_timeout", "max_pool_connections", "read_timeout", "retries", "tcp_keepalive"}

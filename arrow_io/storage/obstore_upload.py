@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.request import Request
 
 PART_BYTES: Final = 16 << 20
-"""Size of a block: the maximum of 50,000 blocks of a blob are 781 GiB."""
+"""Size of a block; a blob has at most 50,000 blocks, or 781 GiB."""
 _PARTS_AT_A_TIME: Final = 2
 
 

@@ -67,11 +67,9 @@ _ALIASES: Final = {
 
 
 def resolve_aliases(url: str, storage_options: Mapping[str, object]) -> dict[str, object]:
-    """Return storage options with the names of the store's file system.
+    """Return storage options with the names of the store's file system instead of aliases.
 
-    Args:
-        url: The location. The options of a chain of URLs are by protocol, and stay unchanged.
-        storage_options: The options, with these names or aliases, in any case.
+    Case does not matter. The options of a chain of URLs are by protocol, and stay unchanged.
 
     Raises:
         OptionError: Two names of one option have different values; or `aws_allow_http` is false and

@@ -24,10 +24,7 @@ _CLIENTS: Final = ("fsspec", OBSTORE)
 
 
 def retry_options(storage_options: Mapping[str, object]) -> dict[str, Any]:
-    """Return the fields of a `RetryPolicy` that storage options set.
-
-    Args:
-        storage_options: Options of the file system and of this project; numbers may be text.
+    """Return the fields of a `RetryPolicy` that storage options set; numbers may be text.
 
     Raises:
         OptionError: An option is not a number, or out of bounds.
@@ -41,10 +38,7 @@ def retry_options(storage_options: Mapping[str, object]) -> dict[str, Any]:
 
 
 def max_connections(storage_options: Mapping[str, object]) -> int:
-    """Return the maximum number of concurrent requests that storage options set.
-
-    Args:
-        storage_options: Options of the file system and of this project; numbers may be text.
+    """Return the maximum number of concurrent requests that options set, perhaps as text.
 
     Raises:
         OptionError: The option is not a whole number, or out of bounds.

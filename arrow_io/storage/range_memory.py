@@ -30,7 +30,7 @@ class RangeMemory:
     def take(self, size_bytes: int) -> RangeBlock:
         """Return a block of at least `size_bytes` uninitialized bytes."""
         self._keeps_unused = True
-        # Ranges grow while a topic is read: drop memory that is too short, it stays too short.
+        # Ranges grow while a topic is read, so memory that is too short now stays too short.
         self._longest_bytes = max(self._longest_bytes, size_bytes)
         while True:
             try:
@@ -61,20 +61,15 @@ class RangeMemory:
 
 
 class RangeBlock:
-    """Memory that returns to its pool when the block and all views of it are dropped.
+    """Memory that returns to its pool when the block and all views of it are dropped."""
 
-    Args:
-        memory: The memory.
-        home: The pool.
-    """
-
-    def __init__(self, memory: pa.Buffer, home: RangeMemory) -> None:
+    def __init__(self, memory: pa.Buffer, pool: RangeMemory) -> None:
         self._memory = memory
         self._bytes = memoryview(memory).cast("B")
-        self._home = home
+        self._pool = pool
 
     def __del__(self) -> None:
-        self._home.give_back(self._memory)
+        self._pool.give_back(self._memory)
 
     def set(self, start: int, data: bytes) -> None:
         """Write `data` at `start`; the block must have room."""

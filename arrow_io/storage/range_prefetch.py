@@ -1,12 +1,12 @@
 """Prefetch of ranges: requests sent before they are needed, in the order in which streams read.
 
-The number of requests in flight adapts to the consumer: it grows 1, 4, 32 and so on, each time that
-the consumer has to wait for a range. So a consumer that is slower than the store keeps few. If the
-store answers that it receives too many requests, the number is halved. Then it grows by one each
-time that the consumer has waited for as many ranges as there are requests.
+The maximum number of requests that are not taken yet (the *window*) adapts to the consumer. It
+grows to 1, 4, 32 and so on, each time that the consumer has to wait for a range, so a slow consumer
+keeps few. If the store answers that it receives too many requests, the window is halved. Then it
+grows by one each time that the consumer has waited for a whole window of ranges.
 
 The size of ranges depends only on how much was requested before, so the same read requests the same
-ranges. Number and size carry over from one object to the next.
+ranges. Window and size carry over from one object to the next.
 """
 
 from __future__ import annotations
@@ -44,18 +44,13 @@ _GROWTH_SHARE: Final = 16
 
 @dataclass(slots=True)
 class RangeRequest:
-    """A request for the bytes `[start, stop)` of an object.
-
-    Attributes:
-        start: First byte.
-        stop: End (exclusive).
-        future: The answer. None if the file system is not asynchronous: the consumer's thread then
-            sends the request when it needs the bytes.
-    """
+    """A request for the bytes `[start, stop)` of an object."""
 
     start: int
     stop: int
     future: Future[RangeContent] | None = None
+    """The answer. None if the file system is not asynchronous: the consumer's thread then sends the
+    request when it needs the bytes."""
 
     @property
     def size_bytes(self) -> int:
@@ -65,17 +60,13 @@ class RangeRequest:
 
 @dataclass(slots=True, eq=False)
 class PlannedSpan:
-    """A span and the requests for it.
-
-    Attributes:
-        span: The span.
-        next_start: First byte that is not requested yet.
-        requests: The requests whose answers are not taken yet, in order.
-    """
+    """A span and the requests for it."""
 
     span: ByteSpan
     next_start: int
+    """First byte that is not requested yet."""
     requests: deque[RangeRequest] = field(default_factory=deque)
+    """The requests whose answers are not taken yet, in order."""
 
     def is_for(self, span: ByteSpan) -> bool:
         """Return whether a stream of another span can use the requests for this one."""
@@ -119,9 +110,8 @@ class RangePrefetcher:
         at_once: bool = False,
     ) -> None:
         self._plan: Iterator[ByteSpan] = iter(spans)
-        self._planned_spans: deque[PlannedSpan] = (
-            deque()
-        )  # spans that streams have not finished, in order
+        # Spans that streams have not finished, in order.
+        self._planned_spans: deque[PlannedSpan] = deque()
         self._max_bytes = max_bytes
         self._window: float = _UNBOUNDED if at_once else 0  # maximum of `_count`
         self._refusals: dict[Refusals, int] = {}  # last seen count of each location
@@ -255,11 +245,7 @@ class RangePrefetcher:
             self._requests.stop()
 
     def check_running(self) -> None:
-        """Raise if `stop` was called.
-
-        Raises:
-            CancelledError: It was called.
-        """
+        """Raise `CancelledError` if `stop` was called."""
         if self._is_stopped:
             raise CancelledError
 
@@ -332,10 +318,7 @@ class RangePrefetcher:
 
 
 def _max_requests(location: Location) -> int:
-    """Return the maximum number of requests sent and not taken.
-
-    With a single connection, nothing is prefetched.
-    """
+    """Return the maximum number of requests that are not taken: 1 with a single connection."""
     return location.max_connections + location.max_connections // 4
 
 

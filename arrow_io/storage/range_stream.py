@@ -1,7 +1,7 @@
 """Streams of one object's bytes, in order, as read-only views.
 
-All bytes are of one version of the object: the listed one, or else that of the first answer. If
-answers do not name their version (only S3, folders and memory do), a HEAD checks it before the
+All bytes are of one version of the object: the listed one, or else that of the first answer.
+Answers of S3, obstore, folders and memory name their version. Elsewhere a HEAD checks it before the
 stream's last range is returned, or when the stream is closed earlier.
 """
 

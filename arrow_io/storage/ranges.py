@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RangeReader:
-    """A reader of one object's ranges.
-
-    It can be pickled; it holds no connection and no bytes.
-    """
+    """A reader of one object's ranges. Can be pickled; holds no connection and no bytes."""
 
     location: Location
     name: str
@@ -35,11 +32,7 @@ class RangeReader:
     """The listed version of the object (`ObjectInfo.version`); None if unknown."""
 
     def __post_init__(self) -> None:
-        """Check the size.
-
-        Raises:
-            OptionError: The size is negative.
-        """
+        """Raise `OptionError` if the size is negative."""
         if self.size_bytes < 0:
             message = f"size_bytes must be at least 0, not {self.size_bytes}"
             raise OptionError(message, object_key=self.name)
@@ -70,17 +63,7 @@ class RangeReader:
     ) -> RangeContent:
         """Like `read`, but also return what the first answer reported about the object.
 
-        Args:
-            start: See `read`.
-            stop: See `read`.
-            memory: Provides memory for the bytes; None to allocate it for each range.
-
-        Raises:
-            TruncatedObjectError: See `read`.
-            MissingObjectError: See `read`.
-            ObjectChangedError: See `read`.
-            StorageError: See `read`.
-            OptionError: See `read`.
+        `memory` provides memory for the bytes; None to allocate it for each range.
         """
         self._check_range(start, stop)
         content = RangeContent(b"", None, self.version)

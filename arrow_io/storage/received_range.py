@@ -11,10 +11,6 @@ if TYPE_CHECKING:
 class ReceivedRange:
     """The part of a range that has arrived.
 
-    Args:
-        size_bytes: Length of the range, in bytes.
-        memory: Provides the memory.
-
     Attributes:
         received_bytes: Number of bytes that have arrived.
         is_too_long: Whether more bytes arrived than the range has. That part and all later ones are

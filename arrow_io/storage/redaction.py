@@ -84,12 +84,7 @@ def _authorities(word: str) -> Iterator[tuple[str, int]]:
 
 
 def redacted(text: str, options: Mapping[str, object]) -> str:
-    """Return a text with the values of storage options and the secrets in URLs masked.
-
-    Args:
-        text: Any text, such as the message of a library's error.
-        options: Storage options; nested values are masked too.
-    """
+    """Return a text with option values, nested ones too, and the secrets in URLs masked."""
     # Longest first: one value may be a part of another.
     for secret in sorted(_secrets(options), key=len, reverse=True):
         for spelling in (secret, quote(secret, safe="", errors="replace")):

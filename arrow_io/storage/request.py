@@ -92,9 +92,7 @@ class Request:
     memory: RangeMemory | None = None
     """Memory for the bytes of a range; None to allocate it."""
     data: bytes = b""
-    """Body."""
     attributes: ObjectAttributes = _NO_ATTRIBUTES
-    """Attributes of the written object."""
     part_number: int = 0
     """Number of the part, from 1."""
     upload_id: str = ""

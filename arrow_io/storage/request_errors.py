@@ -78,13 +78,7 @@ class RequestErrors:
     def typed_error(
         self, error: Exception, request: Request, attempts: Attempts
     ) -> PulsarOffloadError:
-        """Return the typed error for a library's error.
-
-        Args:
-            error: The library's last error.
-            request: The request.
-            attempts: The attempts at the request.
-        """
+        """Return the typed error for the library's error of the last attempt."""
         if isinstance(error, PulsarOffloadError):
             return error
         name, status = request.object_key, http_status(error)
@@ -92,7 +86,7 @@ class RequestErrors:
             return changed_error(request.name)
         if isinstance(error, OtherBytesError):
             return ignored_range_error(request)
-        if isinstance(error, FileNotFoundError) and not _is_container(error, request):
+        if isinstance(error, FileNotFoundError) and not _is_container_missing(error, request):
             kind = "object" if name else "folder or prefix"
             message = f"no such {kind} at {self._shown_url}"
             return MissingObjectError(message, object_key=name)
@@ -146,7 +140,7 @@ class RequestErrors:
         return redacted(text, self._options)
 
 
-def _is_container(error: FileNotFoundError, request: Request) -> bool:
+def _is_container_missing(error: FileNotFoundError, request: Request) -> bool:
     """Return whether the bucket or the upload is missing, not the object."""
     code = s3_error_code(error)
     is_complete = request.operation is Operation.COMPLETE_UPLOAD
@@ -161,11 +155,7 @@ def _error_class(error: Exception, request: Request) -> type[StorageError]:
 
 
 def check_version(name: str, expected: ObjectVersion | None, actual: ObjectVersion | None) -> None:
-    """Compare two versions of an object; an unknown version matches any.
-
-    Raises:
-        ObjectChangedError: They differ.
-    """
+    """Raise `ObjectChangedError` if two versions of an object differ; None matches any."""
     if not agree(expected, actual):
         raise changed_error(name)
 

@@ -67,18 +67,13 @@ class RequestSender:
         self.refusals = Refusals()
 
     def send(self, request: Request, upload: StoreUpload | None = None) -> Any:  # noqa: ANN401 - of the operation
-        """Send a request, and repeat it while it fails with a transient error.
-
-        Args:
-            request: The request.
-            upload: The upload that the request belongs to; None for the store.
+        """Send a request to the store or an upload; repeat it after each transient error.
 
         Returns:
-            The result of the store's method for the operation.
+            The result of the method for the operation.
 
         Raises:
-            PulsarOffloadError: The request failed, or the options do not fit the store. Its class
-                tells the reason.
+            PulsarOffloadError: The request failed, or the options do not fit the store.
         """
         attempts = Attempts(
             self._retry, request.can_repeat, len(request.data), refusals=self.refusals
@@ -116,14 +111,11 @@ class RequestSender:
             raise self._errors.typed_error(error, request, attempts) from None
 
     def listing(self, operation: Operation, name: str = "") -> list[Any]:
-        """Send the requests of a listing; each page has its own attempts and time.
+        """Return the items of all pages of a listing; each page has its own attempts and time.
 
         Args:
             operation: One of `LISTINGS`.
             name: See `Request.name`.
-
-        Returns:
-            The items of all pages.
 
         Raises:
             PulsarOffloadError: See `send`; or the pages do not end.
@@ -152,12 +144,7 @@ class RequestSender:
             self._trace.note_request(kind, "")
 
     def _check(self, request: Request, answer: object) -> None:
-        """Check an answer, and count the received or sent bytes.
-
-        Raises:
-            ObjectChangedError: The answer has another version than the requested one.
-            StorageError: The answer is longer than the requested range.
-        """
+        """Check length and version of an answer, and count the received or sent bytes."""
         if isinstance(answer, RangeContent):
             is_range = request.operation is Operation.GET_RANGE
             if is_range and len(answer.data) > request.stop - request.start:

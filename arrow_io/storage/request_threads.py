@@ -1,8 +1,8 @@
 """Requests of a blocking library, abandoned when their time is over.
 
-A thread that sends a request cannot be interrupted. So another thread waits for it, which can be:
-by the deadline or by an interrupt. The sending thread ends at the latest when the library's own
-timeouts end the request, and does not keep the process alive.
+A thread that sends a request cannot be interrupted. So a second thread sends it, and the caller
+waits for the answer until the deadline or an interrupt. The sending thread ends at the latest when
+the library's own timeouts end the request, and does not keep the process alive.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     """A method of a store that sends a request once."""
 
 LISTING_DEADLINES: Final = 10
-"""Factor on the time of a listing whose pages a library fetches itself."""
+"""Factor on the time of a listing, because a library fetches all its pages in one call."""
 
 
 class SendInThread(Protocol):

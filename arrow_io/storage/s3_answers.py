@@ -45,11 +45,7 @@ _HTTP_REDIRECTION: Final = 300
 
 @contextmanager
 def note_answers(attempts: Attempts | None) -> Iterator[None]:
-    """Record the answers until the context ends.
-
-    Args:
-        attempts: Receives the number of requests and the status of the last answer.
-    """
+    """Record the number of requests and the last status in `attempts` until the context ends."""
     token = _ATTEMPTS.set(attempts)
     try:
         yield
@@ -130,15 +126,7 @@ def _is_success(response_dict: Mapping[str, Any]) -> bool:
 
 
 def _check_root(body: bytes, root: str) -> None:
-    """Check that an answer is complete XML with a certain root element, or an S3 error.
-
-    Args:
-        body: The answer.
-        root: Name of the required root element, without namespace.
-
-    Raises:
-        BrokenAnswerError: The answer is incomplete, or something else.
-    """
+    """Raise `BrokenAnswerError` unless an answer is complete XML with this root, or an S3 error."""
     document = "XML listing" if root.startswith("List") else f"XML {root}"
     tags: list[str] = []
     parser = expat.ParserCreate(namespace_separator=" ")

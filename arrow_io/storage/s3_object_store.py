@@ -135,10 +135,8 @@ class S3ObjectStore(ObjectStore):
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def head(self, request: Request, attempt: Attempt) -> ObjectHead:
-        """Return what the store reports about an object: one HEAD.
-
-        s3fs's `info` might also list.
-        """
+        """Return what the store reports about an object: one HEAD."""
+        # s3fs's `info` might also list.
         response = self._call("head_object", attempt, **self._bucket_and_key(request.name))
         return ObjectHead(
             response["ContentLength"],
@@ -253,7 +251,6 @@ class S3ObjectStore(ObjectStore):
         upload.discard(request, attempt)
 
     def _call(self, method: str, attempt: Attempt, **parameters: object) -> Mapping[str, Any]:
-        """Send a request in the file system's event loop."""
         answer: Mapping[str, Any] = sync(
             self._file_system.loop, self._send, method, attempt, parameters
         )
@@ -296,15 +293,9 @@ def _connection_slots(file_system: AsyncFileSystem) -> asyncio.Semaphore:
 def _next_uploads(
     page: Mapping[str, Any], marker: tuple[str, ...] | None
 ) -> tuple[str, str] | None:
-    """Return the marker of the next page of multipart uploads, or None after the last.
+    """Return the marker of the page of multipart uploads after `page`; None after the last.
 
-    Args:
-        page: This page.
-        marker: The marker of this page.
-
-    Raises:
-        StorageError: The next marker is missing or before this one: keys ascend by their UTF-8
-            bytes.
+    `marker` is that of `page`; the next one must follow it in the order of UTF-8 bytes.
     """
     if not page.get("IsTruncated"):
         return None

@@ -32,12 +32,7 @@ class ServedVersions:
         self._relisted.clear()
 
     def request_version(self, name: str, version: ObjectVersion | None) -> ObjectVersion | None:
-        """Return the version to request: the served version of a listed one, if it is known.
-
-        Args:
-            name: Name of the object.
-            version: The version as listed or first read; None for any.
-        """
+        """Return the version to request: the served version of a listed one, if it is known."""
         return None if version is None else self._served.get((name, version), version)
 
     def resolve(

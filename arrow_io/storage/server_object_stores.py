@@ -22,10 +22,7 @@ if TYPE_CHECKING:
 class BlockingObjectStore(ObjectStore):
     """A folder of a file system that several threads must not use at once.
 
-    Args:
-        file_system: The file system.
-        root: The folder's path in it, without protocol.
-        turns: The turns of its requests.
+    See `ObjectStore` for the arguments; `turns` are those of the file system.
     """
 
     def __init__(self, file_system: AbstractFileSystem, root: str, turns: Turns) -> None:

@@ -71,17 +71,11 @@ def prefix_in_store(url: str) -> str:
 
 
 def check_url(url: str, shown: str) -> None:
-    """Raise if a library would misread the URL of a bucket.
-
-    Args:
-        url: The URL, possibly a chain.
-        shown: The URL without secrets.
+    """Raise if a library would misread a URL or chain; `shown` is the URL without secrets.
 
     Raises:
-        OptionError: The URL names no bucket; or contains credentials, which belong in the options;
-            or is of S3 and has a `?`, where s3fs would cut it; or goes through a cache, which keeps
-            copies of replaced objects, or through references; or names no archive for a path in
-            one.
+        OptionError: The URL names no bucket, host or archive, contains credentials, has a `?` on
+            S3, or goes through a cache or references.
     """
     links = url.split("::")
     if len(links) > _MAX_LINKS:
@@ -104,11 +98,7 @@ def check_url(url: str, shown: str) -> None:
 
 
 def check_server(label: str, url: str) -> None:
-    """Raise unless a URL of a store's server can receive requests.
-
-    Args:
-        label: Name of the URL in the error.
-        url: The URL.
+    """Raise unless a URL is that of a server; `label` names the URL in the error.
 
     Raises:
         OptionError: It is neither `http://` nor `https://`, or names no host or an impossible port.

@@ -1,9 +1,9 @@
 """Counts of requests sent to a store and of bytes received or written.
 
 A `RequestTrace` is passed to the code that sends requests. Its `counts` is a plain value that can
-be added and sent between processes. A refused request and each repeat count too. Requests that a
-file-system library sends itself (retries of s3fs, the pages of a listing of more than 1,000 keys)
-are not counted.
+be added and sent between processes. A refused request and each repeat count too. Not counted are
+the pages of a listing after the first, and what a file-system library sends itself, as s3fs does to
+repeat a request.
 """
 
 from __future__ import annotations

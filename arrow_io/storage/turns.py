@@ -42,7 +42,7 @@ class Turns:
     def turn(self, patience_s: float) -> Iterator[SendInThread]:
         """Wait until no other request is in flight, and block others during the context.
 
-        The wait for a request within its time has no limit, because the request has one.
+        A request that its caller waits for has its own time limit, so this wait has none.
 
         Args:
             patience_s: Maximum wait for an abandoned request that still runs, in seconds.
@@ -80,12 +80,7 @@ class Turns:
 
 
 class _Turn:
-    """The exclusive use of a file system by one request and its repeats.
-
-    Args:
-        changed: Guards the turns of the file system, and wakes threads that wait for one.
-        end: Ends the turn.
-    """
+    """The exclusive use of a file system by one request and its repeats."""
 
     def __init__(self, changed: threading.Condition, end: Callable[[], None]) -> None:
         self._changed = changed

@@ -36,11 +36,6 @@ class ObjectUpload:
     block, or an interrupt, removes the written data; if that fails, a note on the error says so.
 
     At most two parts are in memory: the one being sent and the next one.
-
-    Args:
-        name: Name of the object.
-        attributes: User metadata and content type.
-        send: Sends the requests.
     """
 
     def __init__(self, name: str, attributes: ObjectAttributes, send: SendRequest) -> None:
@@ -73,9 +68,6 @@ class ObjectUpload:
         """Write the next part, as soon as the previous one is written.
 
         On S3 each part but the last must have at least 5 MiB, and there must be at least one part.
-
-        Args:
-            data: Bytes of the part.
 
         Raises:
             StorageError: The store refused the previous part or kept failing.

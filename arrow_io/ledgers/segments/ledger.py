@@ -158,7 +158,7 @@ class SegmentedLedger:
         return replace(self, shares=shares)
 
     def _overlapping_shares(self, first: int, last: int) -> Iterator[tuple[SegmentShare, int, int]]:
-        """Return the shares with any entry of a range, each with its first and last such entry."""
+        """Yield the shares with any entry of a range, each with its first and last such entry."""
         for share in self.shares[max(self._share_index(first), 0) :]:
             if share.first_entry_id > last:
                 return

@@ -286,7 +286,7 @@ class _ForwardReader:
     def entry_bytes(
         self, position: int, entry_id: int, least_bytes: int = _FIRST_LOOK_BYTES
     ) -> int | None:
-        """Return the data length of the entry whose frame is at a position; None if it is not."""
+        """Return the data length of an entry; None if its frame is not at the position."""
         header = self.read(position, position + _ENTRY_HEADER.size, least_bytes)
         if len(header) < _ENTRY_HEADER.size:
             return None
