@@ -18,7 +18,7 @@ from arrow_io.format.object_names import parse_object_name
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.storage.location import Location, folder_and_name
 from arrow_io.storage.redaction import redacted, redacted_urls
-from arrow_io.storage.store_uploads import parse_aside_name
+from arrow_io.storage.store_uploads import parse_temporary_name
 from connector.catalog.schemas.forms import parse_json
 from connector.catalog.schemas.loading import load_schema
 from connector.cli import sql
@@ -63,7 +63,7 @@ _PARSERS: Final[dict[str, Callable[[str], object]]] = {
     "folder": lambda text: folder_and_name(str(Location(text))),
     "origins": origins,
     "object name": parse_object_name,
-    "unfinished name": parse_aside_name,
+    "unfinished name": parse_temporary_name,
     "topic": TopicName.parse,
     "partition": lambda text: TopicName("a", "b", text).base,
     "managed ledger": TopicName.from_managed_ledger_name,

@@ -63,7 +63,7 @@ class CopyName(PairName, Protocol):
         """BookKeeper ledger id."""
 
 
-def tells_ledger(name: PairName) -> TypeGuard[CopyName]:
+def has_ledger_id(name: PairName) -> TypeGuard[CopyName]:
     """Return whether a name contains the id of the ledger that its objects hold."""
     return name.ledger_id is not None
 

@@ -25,13 +25,13 @@ from arrow_io.storage.listing_pages import ListingPage
 from arrow_io.storage.object_version import WriteTime, agree, modified_in, version_in
 from arrow_io.storage.request import Operation, Request
 from arrow_io.storage.store_uploads import (
-    AsideUpload,
     LocalUpload,
     MemoryUpload,
     StoreUpload,
-    aside_path,
-    parse_aside_name,
+    TemporaryFileUpload,
+    parse_temporary_name,
     remove,
+    temporary_path,
 )
 
 if TYPE_CHECKING:
@@ -264,7 +264,7 @@ class ObjectStore:
     def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
         """Start an object that is written in parts."""
         self._file_system.makedirs(self._root, exist_ok=True)
-        return AsideUpload(self._file_system, self._path(request.name))
+        return TemporaryFileUpload(self._file_system, self._path(request.name))
 
     def delete_object(self, request: Request, attempt: Attempt) -> None:
         """Delete an object if it exists."""
@@ -276,18 +276,18 @@ class ObjectStore:
             infos = self.list_objects(request, attempt).items
         except FileNotFoundError:
             return ListingPage([])
-        parsed = ((info, parse_aside_name(info.name)) for info in infos)
+        parsed = ((info, parse_temporary_name(info.name)) for info in infos)
         return ListingPage(
             [
-                UnfinishedUpload(*aside, info.modified)
-                for info, aside in parsed
-                if aside is not None and aside[0].startswith(request.name)
+                UnfinishedUpload(*parts, info.modified)
+                for info, parts in parsed
+                if parts is not None and parts[0].startswith(request.name)
             ]
         )
 
     def abort_upload(self, request: Request, attempt: Attempt) -> None:
         """Remove the data of an incomplete upload if it exists."""
-        remove(self._file_system, aside_path(self._path(request.name), request.upload_id))
+        remove(self._file_system, temporary_path(self._path(request.name), request.upload_id))
 
 
 class LocalObjectStore(ObjectStore):
@@ -310,13 +310,13 @@ class LocalObjectStore(ObjectStore):
         uploads, prefix = [], request.name
         with contextlib.suppress(FileNotFoundError), os.scandir(self._root) as entries:
             for entry in entries:
-                aside = parse_aside_name(entry.name) if entry.name.startswith(prefix) else None
-                if aside is None or not aside[0].startswith(prefix):
+                parts = parse_temporary_name(entry.name) if entry.name.startswith(prefix) else None
+                if parts is None or not parts[0].startswith(prefix):
                     continue
                 # It may have been completed or aborted meanwhile.
                 with contextlib.suppress(FileNotFoundError):
                     modified = datetime.fromtimestamp(entry.stat().st_mtime, tz=UTC)
-                    uploads.append(UnfinishedUpload(*aside, modified))
+                    uploads.append(UnfinishedUpload(*parts, modified))
         return ListingPage(uploads)
 
     def begin_upload(self, request: Request, attempt: Attempt) -> LocalUpload:

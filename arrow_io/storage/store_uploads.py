@@ -39,7 +39,7 @@ NO_SUCH_UPLOAD = "NoSuchUpload"
 """S3's code for a multipart upload that was completed, aborted, or never started."""
 
 # `format.object_names` must not recognize such a name as a ledger's object.
-_ASIDE = re.compile(r"(?P<name>.+)\.(?P<upload_id>[0-9a-f]{16})\.unfinished", re.DOTALL)
+_TEMPORARY_NAME = re.compile(r"(?P<name>.+)\.(?P<upload_id>[0-9a-f]{16})\.unfinished", re.DOTALL)
 
 
 class StoreUpload(Protocol):
@@ -97,7 +97,7 @@ class S3Upload:
                 raise
 
 
-class AsideUpload:
+class TemporaryFileUpload:
     """A temporary file that is moved when it is complete.
 
     Args:
@@ -110,8 +110,8 @@ class AsideUpload:
     def __init__(self, file_system: AbstractFileSystem, path: str) -> None:
         self._file_system: Any = file_system
         self._path = path
-        self._aside = aside_path(path, secrets.token_hex(8))
-        self._file = self._file_system.open(self._aside, "wb")
+        self._temporary_path = temporary_path(path, secrets.token_hex(8))
+        self._file = self._file_system.open(self._temporary_path, "wb")
 
     def write_part(self, request: Request, attempt: Attempt) -> None:
         """Append a part."""
@@ -120,17 +120,17 @@ class AsideUpload:
     def complete(self, request: Request, attempt: Attempt) -> None:
         """Move the file."""
         self._file.close()
-        self._file_system.mv(self._aside, self._path)
+        self._file_system.mv(self._temporary_path, self._path)
 
     def discard(self, request: Request, attempt: Attempt) -> None:
         """Remove the file."""
         try:
             self._file.close()
         finally:
-            remove(self._file_system, self._aside)
+            remove(self._file_system, self._temporary_path)
 
 
-class LocalUpload(AsideUpload):
+class LocalUpload(TemporaryFileUpload):
     """A local temporary file, renamed when the disk has all of it."""
 
     def complete(self, request: Request, attempt: Attempt) -> None:
@@ -147,7 +147,7 @@ class LocalUpload(AsideUpload):
         """
         self._keep_bytes()
         self._file.close()
-        os.link(self._aside, self._path)
+        os.link(self._temporary_path, self._path)
         self._keep_name()
 
     def _keep_bytes(self) -> None:
@@ -217,21 +217,21 @@ def _translate_adlfs_errors() -> Iterator[None]:
         raise OSError(errno.EINVAL, str(error)) from error
 
 
-def aside_path(path: str, upload_id: str) -> str:
+def temporary_path(path: str, upload_id: str) -> str:
     """Return the path of the temporary file for a path."""
     return f"{path}.{upload_id}.unfinished"
 
 
-def parse_aside_name(aside: str) -> tuple[str, str] | None:
+def parse_temporary_name(name: str) -> tuple[str, str] | None:
     """Return the object name and upload id in the name of a temporary file, or None.
 
     Example:
-        >>> parse_aside_name("orders.0123456789abcdef.unfinished")
+        >>> parse_temporary_name("orders.0123456789abcdef.unfinished")
         ('orders', '0123456789abcdef')
-        >>> parse_aside_name("orders") is None
+        >>> parse_temporary_name("orders") is None
         True
     """
-    match = _ASIDE.fullmatch(aside)
+    match = _TEMPORARY_NAME.fullmatch(name)
     return None if match is None else (match["name"], match["upload_id"])
 
 

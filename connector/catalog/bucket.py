@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import MissingObjectError, StorageError
-from arrow_io.format.object_names import tells_ledger
+from arrow_io.format.object_names import has_ledger_id
 from connector.catalog.bucket_listing import find_objects, list_again, list_bucket
 from connector.catalog.kinds.ledger_copy import age_rank
 from connector.catalog.kinds.registry import kind_of
@@ -163,21 +163,21 @@ class Bucket:
         Raises:
             StorageError: The store refused or failed to return an object.
         """
-        return frozenset((*filter(tells_ledger, self.listing.indexes), *self._all_shares()))
+        return frozenset((*filter(has_ledger_id, self.listing.indexes), *self._all_shares()))
 
     @property
     def ledger_ids(self) -> set[int]:
         """The ledgers of which there is a copy, as far as known without a request."""
         pairs = tuple(self._pairs.values())
         shares = (copy.name.ledger_id for each in pairs for copy in each.copies)
-        names = filter(tells_ledger, self.listing.indexes)
+        names = filter(has_ledger_id, self.listing.indexes)
         return {*(name.ledger_id for name in names), *shares}
 
     @property
     def copy_count(self) -> int:
         """The number of names with an index object and a ledger id, without deleted ones."""
         names = self.listing.indexes.keys() - self._deleted
-        return sum(map(tells_ledger, names))
+        return sum(map(has_ledger_id, names))
 
     @property
     def unfinished(self) -> tuple[UnfinishedOffload, ...]:
@@ -263,7 +263,7 @@ class Bucket:
         """Return the names of pairs of these ledgers, which are also the names of their copies."""
         by_ledger_id = self.listing.by_ledger_id
         names = (name for each in ledger_ids for name in by_ledger_id.get(each, ()))
-        return list(filter(tells_ledger, names))
+        return list(filter(has_ledger_id, names))
 
     def _all_shares(self) -> Mapping[CopyName, LedgerCopy]:
         """Return the shares of all pairs whose names contain no ledger id, newest first."""

@@ -16,7 +16,7 @@ from arrow_io.errors import (
     PulsarOffloadError,
     TopicNotFoundError,
 )
-from arrow_io.format.object_names import MAX_LEDGER_ID, tells_ledger
+from arrow_io.format.object_names import MAX_LEDGER_ID, has_ledger_id
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.bucket import Bucket, Opening
 from connector.catalog.bucket_listing import list_bucket
@@ -308,7 +308,9 @@ class Catalog:
         return Opening(
             self.bucket.listing.object_count,
             tuple(self._copies.prefetch(known)),
-            sum(tells_ledger(each.name) for each in self.bucket.unfinished) if None in known else 0,
+            sum(has_ledger_id(each.name) for each in self.bucket.unfinished)
+            if None in known
+            else 0,
         )
 
     def cluster(self, topics: Iterable[TopicLedgers] | None = None) -> LiveCluster | None:

@@ -6,7 +6,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from arrow_io.core.wording import counted
-from arrow_io.format.object_names import tells_ledger
+from arrow_io.format.object_names import has_ledger_id
 from connector.display.html import html_table
 from connector.display.text import size_text
 from connector.inputs.topic_names import TopicName
@@ -69,7 +69,7 @@ def catalog_html(caption: str, bucket: Bucket) -> str:
         add(topic_text, copy.name.ledger_id, copy.data_bytes)
     opened_names = {pair.name for copy in opened_copies for pair in copy.pairs}
     for name in bucket.listing.indexes:
-        if tells_ledger(name) and name not in opened_names:
+        if has_ledger_id(name) and name not in opened_names:
             data = bucket.listing.data.get(name)
             size_bytes = None if data is None else data.size_bytes
             add("(index object not read)", name.ledger_id, size_bytes)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from arrow_io.errors import MissingObjectError
-from arrow_io.format.object_names import tells_ledger
+from arrow_io.format.object_names import has_ledger_id
 from arrow_io.read_metrics import Tally, Unit
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ def _unfinished(
     One that is followed by a ledger of the same topic cannot be: it is counted as lost.
     """
     names = [each.name for each in bucket.unfinished]
-    unfinished = list(filter(tells_ledger, names))
+    unfinished = list(filter(has_ledger_id, names))
     # The names of the other objects contain no ledger id, and their index object is missing.
     running_count = len(names) - len(unfinished)
     if not unfinished:

@@ -14,7 +14,7 @@ from arrow_io.errors import StorageError
 from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import UnfinishedUpload
-from arrow_io.storage.store_uploads import aside_path
+from arrow_io.storage.store_uploads import temporary_path
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from tests.support.faulty_storage import FakeS3, s3_error
 from tests.support.s3_server import S3Server, running_s3_server
@@ -283,7 +283,7 @@ class TestFolder:
         for name in ("a", "b", "a.x.unfinished"):
             (tmp_path / name).write_bytes(b"")
         for name in ("a", "ab", "b"):
-            Path(aside_path(str(tmp_path / name), "0123456789abcdef")).write_bytes(b"")
+            Path(temporary_path(str(tmp_path / name), "0123456789abcdef")).write_bytes(b"")
         looked_at: list[str] = []
 
         class Entry:
@@ -309,7 +309,9 @@ class TestFolder:
             found = Location(str(tmp_path)).unfinished_uploads("a")
 
         assert [each.name for each in found] == ["a"]
-        assert sorted(looked_at) == [aside_path(name, "0123456789abcdef") for name in ("a", "ab")]
+        assert sorted(looked_at) == [
+            temporary_path(name, "0123456789abcdef") for name in ("a", "ab")
+        ]
 
     def test_nothing_is_unfinished_in_no_folder(self, tmp_path: Path) -> None:
         """A folder that is not there yet is no error, a file in its place is one."""
@@ -368,7 +370,7 @@ class TestFolder:
             written.append(request.data)
             raise TimeoutError
 
-        monkeypatch.setattr("arrow_io.storage.store_uploads.AsideUpload.write_part", fail)
+        monkeypatch.setattr("arrow_io.storage.store_uploads.TemporaryFileUpload.write_part", fail)
 
         with (
             pytest.raises(StorageError),

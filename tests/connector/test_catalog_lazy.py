@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 
-from arrow_io.format.object_names import LedgerObjectName, tells_ledger
+from arrow_io.format.object_names import LedgerObjectName, has_ledger_id
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog, open_topic
@@ -209,7 +209,7 @@ def test_an_index_object_deleted_after_the_listing(tmp_path: Path) -> None:
 def test_what_the_store_refuses_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     """An index object that could not be read is not forgotten, and none is read twice for it."""
     bucket = Bucket(list_bucket(Location(OBJECTS)))
-    name = next(filter(tells_ledger, bucket.listing.indexes))
+    name = next(filter(has_ledger_id, bucket.listing.indexes))
     with monkeypatch.context() as patch:
         patch.setattr(Location, "read_object", _refuse)
         with pytest.raises(PermissionError):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from arrow_io.storage.store_uploads import aside_path
+from arrow_io.storage.store_uploads import temporary_path
 from tests.support.command_line import (
     FOUND,
     STORAGE,
@@ -216,7 +216,7 @@ def test_journal_is_opened_before_anything_is_read(tmp_path: Path) -> None:
 def test_clean_deletes_only_with_yes(bucket: OwnedBucket) -> None:
     """Without it the same is told, and every object stays."""
     double = bucket.copy_ledger(CHUNKED.ledgers[0])
-    bucket.write(aside_path(f"{OTHER_UUID}-ledger-15", "0123456789abcdef"), b"cut off")
+    bucket.write(temporary_path(f"{OTHER_UUID}-ledger-15", "0123456789abcdef"), b"cut off")
     before = sorted(path.name for path in bucket.objects.iterdir())
 
     age = ("--safety-age", "1h")
@@ -228,7 +228,7 @@ def test_clean_deletes_only_with_yes(bucket: OwnedBucket) -> None:
     gone = {
         double.index_name,
         double.data_name,
-        aside_path(f"{OTHER_UUID}-ledger-15", "0123456789abcdef"),
+        temporary_path(f"{OTHER_UUID}-ledger-15", "0123456789abcdef"),
     }
     assert set(before) - left == gone
     assert "3 objects, " in would.stdout

@@ -10,7 +10,7 @@ import pytest
 
 from arrow_io.errors import OptionError, StorageError
 from arrow_io.storage.location import Location
-from arrow_io.storage.store_uploads import aside_path
+from arrow_io.storage.store_uploads import temporary_path
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector.upkeep.audit.audit import Audit
 from connector.upkeep.audit.cleaning import DEFAULT_SAFETY_AGE, Deletion, clean, plan_cleaning
@@ -73,7 +73,7 @@ def _superfluous() -> set[str]:
         *_FIRST.other_names,
         *_SECOND.names,
         _THIRD.other.data_name,
-        aside_path(_FOURTH.other.data_name, "0123456789abcdef"),
+        temporary_path(_FOURTH.other.data_name, "0123456789abcdef"),
         _FIFTH.other.index_name,
     }
 

@@ -10,7 +10,7 @@ import pytest
 
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.storage.store_uploads import aside_path
+from arrow_io.storage.store_uploads import temporary_path
 from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.inputs.times import time_of
@@ -79,7 +79,7 @@ def test_finding_tells_topic_bytes_and_time_of_its_objects(
     for each in bucket.audited(**metadata).findings:
         if each.kind == FindingKind.UNFINISHED_UPLOAD:
             assert each.upload_id == "0123456789abcdef"
-            aside = aside_path(each.objects[0], each.upload_id)
+            aside = temporary_path(each.objects[0], each.upload_id)
             assert (each.stored_bytes, each.modified) == (0, _modified(bucket, (aside,)))
         elif each.kind == FindingKind.EXTRA_BYTES:
             assert (each.stored_bytes, each.modified) == (6, LONG_AGO)
@@ -161,7 +161,7 @@ def test_what_belongs_to_no_topic_is_kept_where_there_is_metadata(bucket: OwnedB
     """Nothing tells whose it is; without metadata nothing is asked."""
     name = LedgerObjectName(OTHER_UUID, 77_777).data_name
     bucket.write(name, b"cut off")
-    bucket.write(aside_path(name, "0123456789abcdef"), b"cut off")
+    bucket.write(temporary_path(name, "0123456789abcdef"), b"cut off")
 
     bucket.write("backup.tar.0123456789abcdef.unfinished", b"")
 
@@ -186,7 +186,7 @@ def test_ledger_that_two_topics_have_is_neithers_attempt(bucket: OwnedBucket) ->
     strange = LedgerInfo(ledger_id=TARGET.ledger.ledger_id, entries=0)
     bucket.tell(replace(other, ledgers=(strange, *other.ledgers)))
     bucket.write(TARGET.other.data_name, b"cut off")
-    bucket.write(aside_path(TARGET.other.data_name, "0123456789abcdef"), b"cut off")
+    bucket.write(temporary_path(TARGET.other.data_name, "0123456789abcdef"), b"cut off")
 
     findings = bucket.audited().findings
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.storage.store_uploads import aside_path
+from arrow_io.storage.store_uploads import temporary_path
 from connector.catalog.metadata.topic_metadata import LedgerInfo
 from connector.upkeep.audit.findings import FindingKind
 from tests.support.golden import golden_topics
@@ -212,14 +212,14 @@ def index_alone(bucket: OwnedBucket, target: Target) -> set[Found]:
 
 def upload_left(bucket: OwnedBucket, target: Target) -> set[Found]:
     """An earlier attempt ended before its data object was whole."""
-    bucket.write(aside_path(target.other.data_name, "0123456789abcdef"), b"cut off")
+    bucket.write(temporary_path(target.other.data_name, "0123456789abcdef"), b"cut off")
     kind = FindingKind.UNFINISHED_UPLOAD
     return {target.found(kind, target.other.data_name, deletable=True)}
 
 
 def upload_under_way(bucket: OwnedBucket, target: Target) -> set[Found]:
     """A data object is being written since the metadata was saved."""
-    bucket.write(aside_path(target.other.data_name, "0123456789abcdef"), b"so far", SINCE)
+    bucket.write(temporary_path(target.other.data_name, "0123456789abcdef"), b"so far", SINCE)
     return {target.found(FindingKind.UNFINISHED_UPLOAD, target.other.data_name)}
 
 

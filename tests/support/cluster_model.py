@@ -23,7 +23,7 @@ from arrow_io.format.index_block import (
 from arrow_io.format.ledger_metadata import LedgerSegment
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledgers.writer import new_ledger_metadata
-from arrow_io.storage.store_uploads import aside_path
+from arrow_io.storage.store_uploads import temporary_path
 from connector.catalog.metadata.topic_metadata import (
     LedgerInfo,
     OffloadContext,
@@ -81,7 +81,7 @@ class Attempt:
     def objects(self) -> list[str]:
         """Names of what it put into the bucket until now, as the store lists them."""
         if self.stage is Stage.UPLOAD:
-            return [aside_path(self.name.data_name, _UPLOAD_ID)]
+            return [temporary_path(self.name.data_name, _UPLOAD_ID)]
         if self.segments:
             return list(self.encoded)[: -1 if self.stage is Stage.DATA else None]
         if self.stage is Stage.DATA:

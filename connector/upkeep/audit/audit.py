@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError, MissingObjectError, TruncatedObjectError
-from arrow_io.format.object_names import tells_ledger
-from arrow_io.storage.store_uploads import aside_path
+from arrow_io.format.object_names import has_ledger_id
+from arrow_io.storage.store_uploads import temporary_path
 from connector.catalog.kinds.registry import kind_of, parse_name
 from connector.catalog.snapshot.snapshot import begins_snapshot, is_snapshot
 from connector.catalog.topic_ledgers import LedgerState
@@ -281,9 +281,9 @@ class _Auditor:
             finding = _make_finding(kind, str(copy.error), copy, copy.topic)
             yield replace(finding, is_loss=self._catalog.source is None)
         # Temporary files of uploads to a folder are reported with the uploads.
-        aside = {aside_path(each.name, each.upload_id) for each in uploads}
+        temporary_names = {temporary_path(each.name, each.upload_id) for each in uploads}
         for info in self._catalog.contents.foreign:
-            if info.name not in aside and not self._is_snapshot(info):
+            if info.name not in temporary_names and not self._is_snapshot(info):
                 text = "Pulsar's offloaders do not use this object name"
                 yield finding_from_objects(FindingKind.FOREIGN, text, (info,), None)
 
@@ -291,7 +291,7 @@ class _Auditor:
         """Report pairs of objects whose ledgers or topic are unknown."""
         has_metadata = self._catalog.source is not None
         for pair in self._catalog.contents.pairs:
-            if tells_ledger(pair.name):
+            if has_ledger_id(pair.name):
                 continue
             kind, text = FindingKind.FORMAT_MISMATCH, str(pair.error)
             if pair.error is None:
@@ -310,7 +310,7 @@ class _Auditor:
     def report_unfinished(self, offload: UnfinishedOffload) -> Finding:
         """Report a data object without an index object."""
         name = offload.name
-        if not tells_ledger(name):
+        if not has_ledger_id(name):
             text = f"an object of {kind_of(name).title} without its index object"
             return finding_from_objects(FindingKind.STREAMING, text, (offload.data,), None)
         finding = Finding(
@@ -358,7 +358,7 @@ class _Auditor:
             modified=upload.initiated,
             upload_id=upload.upload_id,
         )
-        if name is None or not tells_ledger(name):
+        if name is None or not has_ledger_id(name):
             return finding
         owners = self.deletability.owners.get(name.ledger_id, [])
         if len(owners) != 1:

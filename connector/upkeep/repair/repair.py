@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.core.prefetch import prefetch_units
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError
-from arrow_io.format.object_names import LedgerObjectName, tells_ledger
+from arrow_io.format.object_names import LedgerObjectName, has_ledger_id
 from connector.catalog.kinds.registry import kind_of
 from connector.catalog.ledger_origin import ledger_metadata_of
 from connector.upkeep.repair.ledger_repair import Attempt, Repair, planned_ledger
@@ -195,7 +195,7 @@ class _RecordedLedgers:
                 )
             )
         for each in self._contents.unfinished:
-            ids = (each.name.ledger_id,) if tells_ledger(each.name) else ()
+            ids = (each.name.ledger_id,) if has_ledger_id(each.name) else ()
             yield self._attempt(
                 Attempt(
                     name=each.name, data=each.data, index=None, ledger_ids=ids, problem=_NO_INDEX
@@ -205,7 +205,7 @@ class _RecordedLedgers:
     def _attempt(self, attempt: Attempt[PairName]) -> Attempt[Any]:
         """Return an attempt with the metadata of its ledger, or with the reason for refusing it."""
         name = attempt.name
-        if type(name) not in _PLANNERS or not tells_ledger(name):
+        if type(name) not in _PLANNERS or not has_ledger_id(name):
             kind = kind_of(name)
             refusal = f"{kind.unit}s of {kind.title} cannot be rebuilt"
             return replace(attempt, refusal=refusal)
