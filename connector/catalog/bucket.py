@@ -27,21 +27,18 @@ if TYPE_CHECKING:
     from connector.catalog.kinds.ledger_copy import LedgerCopy, StoredPair
 
 
-_MOST_BY_NAME: Final = 256
+_MAX_LOOKUPS_BY_NAME: Final = 256
 """Maximum number of pairs that are looked up by name; for more, the bucket is listed again."""
-_MOST_READS: Final = 10
+_MAX_READS: Final = 10
 """How often objects that appear or vanish between requests are read before giving up."""
 
 
 @dataclass(frozen=True)
 class UnfinishedOffload:
-    """A data object without an index object: an attempt that never completed.
+    """A data object without an index object: an offload attempt that never completed.
 
-    A complete copy of the same ledger has another uuid.
-
-    Attributes:
-        name: Names of the attempt's objects. If they contain no ledger id, the ledger is unknown.
-        data: The data object, as it was listed.
+    A complete copy of the same ledger has another uuid. If the name contains no ledger id, the
+    ledger is unknown.
     """
 
     name: PairName
@@ -53,9 +50,8 @@ class BucketContents:
     """Everything that a bucket holds.
 
     Attributes:
-        location: The bucket, prefix or folder.
         copies: The copies of ledgers in all pairs, ascending by ledger id, then newest first.
-        unfinished: Attempts that never completed.
+        unfinished: Offload attempts that never completed.
         pairs_without_copies: Pairs whose index object does not say which ledgers they hold.
         foreign: Objects whose names no offloader of Pulsar writes.
     """
@@ -68,14 +64,14 @@ class BucketContents:
 
     @property
     def pairs(self) -> list[StoredPair]:
-        """Every pair that has an index object, each once."""
+        """All pairs that have an index object."""
         found = {pair.name: pair for copy in self.copies for pair in copy.pairs}
         return [*found.values(), *self.pairs_without_copies]
 
 
 @dataclass(frozen=True)
 class Opening:
-    """The work of opening a bucket and selecting topics of it.
+    """The requests that opening a bucket and selecting topics of it take, for a forecast of costs.
 
     Attributes:
         object_count: The number of objects that are listed.
@@ -100,22 +96,22 @@ class Bucket:
         listing: The objects of the bucket.
         known_copies: Copies whose index objects were read before. A copy is used if the listing
             shows that its objects have not changed.
-        checked_listing: `checked_listing` of the bucket as it was listed before.
+        previously_checked: An earlier listing whose missing index objects were looked up, if any.
     """
 
     def __init__(
         self,
         listing: BucketListing,
         known_copies: Iterable[LedgerCopy] = (),
-        checked_listing: BucketListing | None = None,
+        previously_checked: BucketListing | None = None,
     ) -> None:
         self._start()
         self.listing = listing
-        self._previously_checked = checked_listing
+        self._previously_checked = previously_checked
         self._pairs: dict[PairName, StoredPair] = {}
         for pair in (pair for copy in known_copies for pair in copy.pairs):
             index, data = listing.indexes.get(pair.name), listing.data.get(pair.name)
-            if index is not None and pair.is_still(index, data):
+            if index is not None and pair.is_unchanged(index, data):
                 self._pairs[pair.name] = pair.as_listed(index, data)
 
     def _start(self) -> None:
@@ -125,7 +121,7 @@ class Bucket:
         self._deleted: set[PairName] = set()
         self._shares: dict[CopyName, LedgerCopy] | None = None
         self.checked_listing: BucketListing | None = None
-        """The listing for whose data objects the missing index objects were looked up."""
+        """The last listing whose missing index objects were looked up."""
 
     @property
     def opened_copies(self) -> tuple[LedgerCopy, ...]:
@@ -189,8 +185,7 @@ class Bucket:
     def look_again(self, names: Collection[PairName] | None) -> None:
         """Look once more for pairs that were not listed with both objects.
 
-        Args:
-            names: The pairs; None: list the bucket, because their names are unknown.
+        If `names` is None, because the names are unknown, list the bucket.
 
         Raises:
             StorageError: The store refused, or all attempts failed.
@@ -214,7 +209,7 @@ class Bucket:
         with self._lock:
             if self.checked_listing is None:
                 self._find_missing_indexes()
-            for _ in range(_MOST_READS):
+            for _ in range(_MAX_READS):
                 if self._contents is not None:
                     return self._contents
                 names = self.names
@@ -260,13 +255,12 @@ class Bucket:
         return [*self._names_with_ledger_id(ids), *shares]
 
     def _names_with_ledger_id(self, ledger_ids: Iterable[int]) -> list[CopyName]:
-        """Return the names of pairs of these ledgers, which are also the names of their copies."""
         by_ledger_id = self.listing.by_ledger_id
         names = (name for each in ledger_ids for name in by_ledger_id.get(each, ()))
         return list(filter(has_ledger_id, names))
 
     def _all_shares(self) -> Mapping[CopyName, LedgerCopy]:
-        """Return the shares of all pairs whose names contain no ledger id, newest first."""
+        """Return the shares in all pairs whose names contain no ledger id, newest first."""
         if not self.shared_pair_names:
             return {}
         with self._lock:
@@ -276,14 +270,11 @@ class Bucket:
             return self._shares
 
     def copies(self, names: Iterable[CopyName]) -> list[LedgerCopy]:
-        """Read the index objects that were not read before, several at once.
+        """Return copies, ascending by ledger id, then newest first.
 
-        Args:
-            names: Names of listed pairs that have an index object, and of shares.
-
-        Returns:
-            The copies, ascending by ledger id, then newest first. Copies whose index object was
-            deleted after the listing are left out.
+        Reads the index objects that were not read before, several at once. Copies whose index
+        object was deleted after the listing are left out. The names are those of listed index
+        objects, and of shares.
 
         Raises:
             StorageError: The store refused or failed to return an index object.
@@ -304,10 +295,10 @@ class Bucket:
     def _read(self, names: Collection[PairName]) -> None:
         """Read index objects, several at once.
 
-        Objects appear and vanish one at a time, so only half of a pair may have been listed or
-        read. A pair that lacks an object is looked up again, and read again if it has both by then.
+        Objects appear and vanish one at a time, so a listing or a read may find only half of a
+        pair. Such a pair is looked up again, and read again if it has both objects by then.
         """
-        for _ in range(_MOST_READS):
+        for _ in range(_MAX_READS):
             if not names:
                 return
             new_pairs = self._read_once(names)
@@ -345,7 +336,7 @@ class Bucket:
         cannot be read is not: the store has lost it.
         """
         location = self.listing.location
-        if names is None or len(names) > _MOST_BY_NAME:
+        if names is None or len(names) > _MAX_LOOKUPS_BY_NAME:
             found = list_again(location)
             missing_names = self.listing.indexes.keys() - found.indexes.keys() - self._deleted
             self._deleted |= missing_names
@@ -378,10 +369,7 @@ def sort_copies(copies: Iterable[LedgerCopy]) -> list[LedgerCopy]:
 def read_bucket(location: Location, *, previous: BucketContents | None = None) -> BucketContents:
     """List the bucket and read the index object of every ledger in it.
 
-    Args:
-        location: The bucket, prefix or folder.
-        previous: The result of an earlier call. Index objects that the listing shows to be
-            unchanged are not read again.
+    Index objects that `previous` contains, and that have not changed since, are not read again.
 
     Raises:
         MissingObjectError: There is no such folder, or no object below the prefix.

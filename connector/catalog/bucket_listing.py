@@ -26,7 +26,6 @@ class BucketListing:
     """The objects of a bucket, as one listing and later requests by name found them.
 
     Attributes:
-        location: The bucket, prefix or folder.
         indexes: Index objects by the names of their pairs: ascending by ledger id, then newest
             first. Pairs whose names contain no ledger id come last.
         data: Data objects by the names of their pairs, in no order.
@@ -57,7 +56,7 @@ class BucketListing:
         return indexes | (later.data.keys() - self.data.keys())
 
     def with_objects(self, later: BucketListing) -> BucketListing:
-        """Return this listing plus the objects that a later one found; remove none."""
+        """Return this listing with the objects added that a later one found."""
         return replace(
             self,
             indexes=_sort_indexes({**later.indexes, **self.indexes}),
@@ -111,12 +110,10 @@ def list_again(location: Location) -> BucketListing:
 
 
 def find_objects(location: Location, names: Collection[PairName]) -> BucketListing:
-    """Look up objects by their names: up to three requests for each pair, several at once.
+    """Look up pairs by their names: up to three requests for each, several at once.
 
-    Args:
-        location: The bucket, prefix or folder.
-        names: The pairs. The data object of a pair is looked up only if its index object exists,
-            because the index object is written last.
+    The data object of a pair is looked up only if its index object exists, because the index object
+    is written last.
 
     Raises:
         StorageError: The store refused, or all attempts failed.
@@ -142,7 +139,6 @@ def find_objects(location: Location, names: Collection[PairName]) -> BucketListi
 
 
 def _sort_indexes(indexes: Mapping[PairName, ObjectInfo]) -> dict[PairName, ObjectInfo]:
-    """Return index objects in the order of `BucketListing.indexes`."""
     newest_first = sorted(indexes.items(), key=lambda each: age_rank(*each), reverse=True)
     return dict(sorted(newest_first, key=_ledger_rank))
 

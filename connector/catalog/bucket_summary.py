@@ -23,8 +23,8 @@ _SHOWN_CHARACTERS: Final = 80
 _MAP_FILES: Final = "MapFiles of Pulsar's filesystem offloader"
 _MAP_FILE: Final = re.compile(r"\d{1,19}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 _DEEPEST: Final = 5
-"""Most slashes in a path that is searched for MapFiles."""
-_MOST_LISTINGS: Final = 16
+"""Maximum number of slashes in a path that is searched for MapFiles."""
+_MAX_LISTINGS: Final = 16
 
 
 def describe_contents(bucket: Bucket) -> str:
@@ -65,7 +65,7 @@ def check_no_map_files(bucket: Bucket) -> None:
     """Refuse a URL whose ledgers are MapFiles, because it would look empty.
 
     Raises:
-        UnsupportedFormatError: It has MapFiles.
+        UnsupportedFormatError: There are MapFiles.
     """
     text = describe_contents(bucket)
     if _MAP_FILES in text:
@@ -76,11 +76,11 @@ def check_no_map_files(bucket: Bucket) -> None:
 def _map_file(location: Location, folders: Sequence[str]) -> str | None:
     """Return the path of a MapFile, the folder that the filesystem offloader makes for a ledger.
 
-    It is `<tenant>/<namespace>/persistent/<topic>/<ledgerId>-<uuid>`, possibly inside another
-    folder.
+    It is `<tenant>/<namespace>/persistent/<topic>/<ledgerId>-<uuid>`, or such a path in other
+    folders.
     """
     stack = [(location, "", name) for name in reversed(folders)]
-    for _ in range(_MOST_LISTINGS):
+    for _ in range(_MAX_LISTINGS):
         if not stack:
             return None
         parent, path, name = stack.pop()

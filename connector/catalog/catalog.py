@@ -29,9 +29,7 @@ from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.read_gaps import count_read_gaps
 from connector.catalog.schemas.loading import load_schema
 from connector.catalog.snapshot.json import Snapshot
-from connector.catalog.snapshot.snapshot import (
-    save_snapshot,
-)
+from connector.catalog.snapshot.snapshot import save_snapshot
 from connector.catalog.topic_copies import TopicCopies
 from connector.catalog.topic_ledgers import topic_with_ledger
 from connector.catalog.topic_lookup import TopicLookup
@@ -132,11 +130,7 @@ class Catalog:
 
     @classmethod
     def from_options(cls, options: CatalogOptions, earlier: Catalog | None = None) -> Catalog:
-        """List a bucket and open its metadata.
-
-        Args:
-            options: The options of `open_catalog`; the metadata is no catalog snapshot.
-            earlier: An earlier catalog of the same bucket.
+        """List a bucket and open its metadata, which is no catalog snapshot.
 
         Raises:
             OptionError: An option has a value that is not allowed.
@@ -248,8 +242,8 @@ class Catalog:
         """Return the topics, each partition separately, sorted by name and partition number.
 
         Args:
-            namespaces: Namespaces whose topics are returned (`TopicName.full_namespace`), possibly
-                with others; None: all.
+            namespaces: Namespaces whose topics are needed (`TopicName.full_namespace`); the result
+                may also have topics of others. None: all.
 
         Raises:
             PulsarOffloadError: The metadata or an index object cannot be read.
@@ -264,7 +258,7 @@ class Catalog:
     def every_ledger(self) -> list[TopicLedgers]:
         """Return the ledgers of all topics; reads every index object.
 
-        If the metadata of one topic names a copy that names another topic, both topics have it.
+        If a topic's metadata names a copy whose index object names another topic, both have it.
 
         Raises:
             PulsarOffloadError: The metadata or an index object cannot be read.
@@ -299,7 +293,7 @@ class Catalog:
         return [self._ledgers[topic] for topic in topics]
 
     def opening(self, topics: Iterable[TopicName]) -> Opening:
-        """Return the work of opening the bucket once more and selecting these topics.
+        """Return the requests that opening the bucket again and selecting these topics takes.
 
         Raises:
             StorageError: The metadata or an index object cannot be read.
@@ -316,8 +310,7 @@ class Catalog:
     def cluster(self, topics: Iterable[TopicLedgers] | None = None) -> LiveCluster | None:
         """Return the live cluster to ask about missing ledgers; None if the metadata is not live.
 
-        Args:
-            topics: The topics that are read; None: all that were looked up so far.
+        If `topics` is None, it is asked about all topics that were looked up so far.
         """
         if self.source is None or not self.source.is_live or self._options.metadata is None:
             return None
@@ -329,7 +322,7 @@ class Catalog:
         )
 
     def explain_missing(self) -> AbstractContextManager[None]:
-        """Explain missing objects while topics of this catalog are read.
+        """Return a context that explains missing objects while topics of this catalog are read.
 
         See `connector.catalog.live_cluster.explain_missing`.
         """
@@ -340,9 +333,7 @@ class Catalog:
     def metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """Return the metadata of one topic or partition, or None.
 
-        Args:
-            topic: The topic or partition.
-            again: Whether to ask a live cluster anew.
+        With `again`, a live cluster is asked anew.
 
         Raises:
             FormatError: The metadata is malformed.
@@ -501,7 +492,7 @@ class Catalog:
         return results
 
     def unattributed_errors(self) -> list[PulsarOffloadError]:
-        """Return the errors of ledgers that may belong to any topic: nothing names theirs.
+        """Return the errors of ledgers whose topic is unknown: each may belong to any topic.
 
         Raises:
             StorageError: The store refused or failed to return an index object.

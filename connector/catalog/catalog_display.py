@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def catalog_repr(bucket: Bucket, *, has_metadata: bool) -> str:
-    """Return the URL and the number of topics and ledgers, as far as index objects were read.
-
-    Args:
-        bucket: The listed bucket.
-        has_metadata: Whether the catalog has metadata too, which is not read.
-    """
+    """Return the URL and the number of topics and ledgers, as far as index objects were read."""
     bases = {copy.topic.base for copy in bucket.opened_copies if isinstance(copy.topic, TopicName)}
     return counts_repr(
         bucket.listing.location,
@@ -34,14 +29,7 @@ def catalog_repr(bucket: Bucket, *, has_metadata: bool) -> str:
 
 
 def counts_repr(location: Location, *, topics: int | None, ledgers: int, has_metadata: bool) -> str:
-    """Return the URL and the number of topics and ledgers.
-
-    Args:
-        location: The listed location.
-        topics: The number of topics; None if it is unknown.
-        ledgers: The number of ledgers.
-        has_metadata: Whether the catalog has metadata too.
-    """
+    """Return the URL and the number of topics, if known, and of ledgers."""
     parts = [] if topics is None else [counted(topics, "topic")]
     parts.append(counted(ledgers, "ledger"))
     if has_metadata:
@@ -50,12 +38,7 @@ def counts_repr(location: Location, *, topics: int | None, ledgers: int, has_met
 
 
 def catalog_html(caption: str, bucket: Bucket) -> str:
-    """Return an HTML table of the topics with their ledgers and bytes, and of unread ledgers.
-
-    Args:
-        caption: The caption of the table.
-        bucket: The listed bucket.
-    """
+    """Return an HTML table of the topics with their ledgers and bytes, and of unread ledgers."""
     ledgers: dict[str, set[int]] = defaultdict(set)
     sizes: dict[str, int] = defaultdict(int)
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.topic_metadata import LedgerInfo
 
 _BROKER_CLOCKS_MS: Final = 60_000
-"""How far the clocks of brokers, which record these times, may differ."""
+"""Assumed maximum difference between the clocks of brokers, which record these times."""
 _NO_BOOKIE: Final = "127.0.0.1:3181"
 """The bookie that `new_ledger_metadata` names if there was none. Clusters on one machine use it
 too."""
@@ -29,9 +29,7 @@ too."""
 class LedgerTimes:
     """Times at which a cluster's ledgers were created and closed.
 
-    Args:
-        own_copies: Copies of the cluster's own ledgers, which record when these were created.
-        infos: Ledgers in the metadata, which records when they were closed.
+    The index objects of its own copies record the first, its metadata the second.
     """
 
     def __init__(self, own_copies: Collection[LedgerCopy], infos: Iterable[LedgerInfo]) -> None:
@@ -50,13 +48,9 @@ class LedgerTimes:
         self._earliest_ms = list(accumulate((time for _, time in reversed(times)), min))[::-1]
 
     def allow(self, ledger_id: int, created_ms: int | None) -> bool:
-        """Return whether a ledger can have been created at a time, judging by its id.
+        """Return whether a ledger can have been created at a time, because ids ascend with it.
 
-        Ids ascend with the time of creation.
-
-        Args:
-            ledger_id: Id of the ledger.
-            created_ms: When it was created, ms since the epoch; None: unknown, so it is allowed.
+        A time that is unknown (None) is allowed.
         """
         if created_ms is None:
             return True
@@ -89,19 +83,19 @@ def bookies_of(copy: LedgerCopy) -> set[str]:
     return bookies - {_NO_BOOKIE}
 
 
-def is_foreign(
+def is_from_other_cluster(
     copy: LedgerCopy,
     info: LedgerInfo,
     own_copies: Collection[LedgerCopy],
     infos: Iterable[LedgerInfo],
 ) -> bool:
-    """Return whether there is evidence that a copy belongs to another cluster's ledger.
+    """Return whether there is evidence that a sound copy belongs to another cluster's ledger.
 
-    Sends no request. If a copy names no bookie, it was written without BookKeeper, and its times
+    Sends no request. If the copy names no bookie, it was written without BookKeeper, and its times
     prove nothing: they may be those of its messages.
 
     Args:
-        copy: The copy, whose index object is sound.
+        copy: The copy.
         info: The ledger in the metadata.
         own_copies: Copies of the topic's ledgers that are certainly the cluster's own.
         infos: All ledgers of the topic in the metadata.

@@ -23,7 +23,7 @@ class LazySequence(Sequence[_T]):
     """A sequence that is equal to any other of the same items, and pickled as a tuple."""
 
     def _item(self, index: int) -> _T:
-        """Return the item at an index, from 0."""
+        """Return the item at an index that is not negative."""
         raise NotImplementedError
 
     def __iter__(self) -> Iterator[_T]:
@@ -91,7 +91,7 @@ class LedgerPages(LazySequence[TopicLedger]):
             return self._pinned[index]
         number, row = divmod(index, self._page_ledgers)
         page = self._page(number)
-        # Into a variable, because another thread may replace the value by the ledger meanwhile.
+        # Read once: another thread may replace the value by the ledger meanwhile.
         found = page[row]
         if not isinstance(found, TopicLedger):
             found = page[row] = self._read_ledger(found, index)
@@ -99,11 +99,11 @@ class LedgerPages(LazySequence[TopicLedger]):
 
 
 class MappedLedgers(LazySequence[_T]):
-    """A value of each ledger of a topic, except for skipped ledgers.
+    """The values that `extract` returns for the ledgers of a topic.
 
     Args:
         ledgers: The ledgers.
-        skipped: Indices of skipped ledgers, ascending.
+        skipped: Indices of ledgers without a value, ascending.
         extract: Returns the value of a ledger.
     """
 

@@ -23,7 +23,6 @@ class LiveCluster:
 
     Attributes:
         metadata: The URL of its admin API.
-        metadata_options: Options of the admin API.
         topics: Full names of the topics and partitions that it knew before.
     """
 
@@ -51,12 +50,13 @@ class LiveCluster:
 def explain_missing(
     cluster: LiveCluster | None, find_topic: Callable[[int], str | None]
 ) -> Iterator[None]:
-    """Replace errors about missing objects by one that says that the ledger was trimmed.
+    """Explain missing objects: if the cluster trimmed the ledger of one, say so in the error.
 
-    Retention may delete a ledger between any two requests of a read. Only a live cluster can tell.
+    Retention may delete a ledger between any two requests of a read. Only a live cluster can tell
+    that from data loss.
 
     Args:
-        cluster: The cluster; None if the metadata is not live: then errors stay as they are.
+        cluster: The cluster; None if the metadata is not live: then errors stay unchanged.
         find_topic: Returns the topic that has a ledger of this id, if any.
 
     Raises:

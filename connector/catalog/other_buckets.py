@@ -72,13 +72,9 @@ class OtherBuckets:
         return {name: bucket.open_all() for name, bucket in found if isinstance(bucket, Bucket)}
 
     def prefetch(self, metadata: TopicMetadata, local_copies: Iterable[LedgerCopy]) -> None:
-        """Read the index objects together that `find` would read one by one.
+        """Read together the index objects that `find` would read one by one.
 
-        Errors are ignored: `find` reports them.
-
-        Args:
-            metadata: The metadata of a topic.
-            local_copies: The topic's copies in the catalog's bucket, which are not looked up.
+        Copies in the catalog's bucket are not looked up. Errors are ignored: `find` reports them.
         """
         attempts = {
             (copy.name.ledger_id, uuid) for copy in local_copies for uuid in (None, *copy.uuids)
@@ -97,10 +93,10 @@ class OtherBuckets:
                 self._copies(bucket, ids)
 
     def look_again(self, ledgers: Iterable[LedgerInfo]) -> None:
-        """List the buckets in which ledgers may be stored once more.
+        """List again the buckets in which ledgers may be stored.
 
-        A bucket that cannot be listed has nothing new. One that could not be listed before is tried
-        anew.
+        Errors are ignored: a bucket that cannot be listed has nothing new. One that could not be
+        listed before is tried anew.
         """
         for name in {name for info in ledgers for name in self._candidate_buckets(info)}:
             bucket = self._buckets.get(name)
@@ -112,17 +108,10 @@ class OtherBuckets:
                     self._buckets.pop(name, None)
 
     def find(self, topic: TopicName, info: LedgerInfo) -> LedgerCopy | PulsarOffloadError | None:
-        """Return the copy of an offloaded ledger in the bucket that the metadata names.
+        """Return the copy of an offloaded ledger in the bucket that the metadata names, if any.
 
-        If it names none, as the admin API never does, search all buckets that the user named.
-
-        Args:
-            topic: The topic or partition.
-            info: The ledger in the metadata.
-
-        Returns:
-            The copy; the error, if a bucket cannot be read; None if there is no such bucket or
-            copy.
+        If the metadata names none, as the admin API never does, search all buckets that the user
+        named. If a bucket cannot be read, return the error.
         """
         uuids = set() if info.offload is None else set(info.offload.uuids)
         failure = None

@@ -1,4 +1,4 @@
-"""Counts of the ledgers and entries that a read of some topics will lack, as far as known."""
+"""Which ledgers and entries will a read of some topics lack, as far as the catalog shows?"""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def count_read_gaps(
     Args:
         bucket: The bucket that the topics were selected from.
         source: Its metadata, or None.
-        offloads: The owners of its unfinished offloads.
+        offloads: The topics of the bucket's unfinished offloads.
         topics: The topics, each partition separately.
         metrics: Receives the counts.
         requested_ids: Ids of the requested ledgers; faults of other ledgers are ignored.
@@ -64,8 +64,8 @@ def count_read_gaps(
         metrics.pending_entries += sum(ledger.entries or 0 for ledger in pending)
         unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in requested_ids]
         metrics.unlisted_ledgers += len(unlisted)
-    successors = {each.topic.base: each.segment_ledgers for each in topics}
-    metrics.segment_ledgers += sum(successors.values())
+    segment_ledgers = {each.topic.base: each.segment_ledgers for each in topics}
+    metrics.segment_ledgers += sum(segment_ledgers.values())
     if source is not None:
         metrics.unknown_topics += len(without_metadata)
         metrics.doubts += _doubts(source, topics)
@@ -88,7 +88,7 @@ def _unfinished(
 ) -> int:
     """Return the number of offloads without an index object that may still be running.
 
-    One that is followed by a ledger of the same topic cannot be: it is counted as lost.
+    An offload is counted as lost instead if a later ledger of the same topic is offloaded.
     """
     names = [each.name for each in bucket.unfinished]
     unfinished = list(filter(has_ledger_id, names))

@@ -22,13 +22,9 @@ if TYPE_CHECKING:
 
 
 class SnapshotCatalog(Catalog):
-    """The topics as they were when the catalog was saved.
+    """The topics of a bucket as they were when the catalog was saved.
 
     Any method that reads the snapshot raises `CorruptSnapshotError` if it finds a malformed value.
-
-    Args:
-        options: The options of `open_catalog`.
-        file: The snapshot.
     """
 
     def __init__(self, options: CatalogOptions, file: SnapshotFile) -> None:
@@ -83,7 +79,7 @@ class SnapshotCatalog(Catalog):
         return [self._file.ledgers(topic) for topic in topics]
 
     def unattributed_errors(self) -> list[PulsarOffloadError]:
-        """Return the errors of ledgers that may belong to any topic: nothing names theirs."""
+        """Return the errors of ledgers whose topic is unknown: each may belong to any topic."""
         return super().unattributed_errors() if self._file.has_copies_without_topic else []
 
 

@@ -122,12 +122,12 @@ segment of streaming offload (PIP-76), which has no ledger id. `streaming` is th
 without an index object. `foreign` objects have names that no offloader of Pulsar writes."""
 
 
-KNOWN_ZONE_SCHEMA = pa.schema(
+RECORDED_ZONE_SCHEMA = pa.schema(
     [each for each in ZONE_SCHEMA if each.name != "keys"] + [pa.field("is_current", pa.bool_())]
 )
 """One row per zone, by topic, ledger id and entry: the recorded statistics
-(`connector.statistics.zones`) without the filter of its keys, and whether the zone belongs to the
-object that is read, in the version in the bucket. Reads ignore zones of other objects."""
+(`connector.statistics.zones`) without the Bloom filter of its keys. `is_current` is whether they
+were recorded from the object that is in the bucket now; reads ignore other zones."""
 
 
 def counted_topics(topics: Iterable[TopicName]) -> str:
@@ -144,11 +144,7 @@ def counted_topics(topics: Iterable[TopicName]) -> str:
 
 
 def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
-    """Return the topics, in `TOPIC_SCHEMA`.
-
-    Args:
-        catalog: The catalog.
-        topic: Names or globs; None: all.
+    """Return the topics that names or globs select, in `TOPIC_SCHEMA`; None selects all.
 
     Raises:
         OptionError: A value of `topic` is not a name or glob.
@@ -208,15 +204,11 @@ def zones_table(
     statistics: str | os.PathLike[str],
     topic: str | Sequence[str] | None = None,
 ) -> pa.Table:
-    """Return the zones in statistics of topics, in `KNOWN_ZONE_SCHEMA`.
+    """Return the zones in statistics of topics, in `RECORDED_ZONE_SCHEMA`.
 
-    Warns with `UnusedStatisticsWarning` if a file of the statistics cannot be used.
-
-    Args:
-        catalog: The catalog.
-        statistics: Folder or URL of the statistics, opened with the storage options of the catalog.
-        topic: Names or globs; None: all topics in the statistics, whether they are in the catalog
-            or not.
+    If `topic` is None, return all in the statistics, even of topics that are not in the catalog.
+    Warns with `UnusedStatisticsWarning` if a file of the statistics, which are opened with the
+    storage options of the catalog, cannot be used.
 
     Raises:
         OptionError: A value of `topic` is not a name or glob, or `statistics` is not a folder or
@@ -229,7 +221,7 @@ def zones_table(
     store = open_existing_statistics(statistics, location.storage_options, trace=location.trace)
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
     problems = list(store.problems)
-    tables = [KNOWN_ZONE_SCHEMA.empty_table()]
+    tables = [RECORDED_ZONE_SCHEMA.empty_table()]
     names = pa.array((str(each.topic) for each in topics), pa.string())
     for file in store.files:
         ledgers = file.ledgers
@@ -295,7 +287,7 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
 
 
 def _zones_of(file: ZoneFile, ledgers: pa.Table, objects: DataObjects) -> list[pa.Table]:
-    columns = KNOWN_ZONE_SCHEMA.names[:-1]
+    columns = RECORDED_ZONE_SCHEMA.names[:-1]
     parts = []
     for groups, rows in file.row_groups_of(ledgers):
         zones = file.zones(groups, columns).select(columns)
@@ -308,7 +300,7 @@ def _zones_of(file: ZoneFile, ledgers: pa.Table, objects: DataObjects) -> list[p
 
 
 def _storable(number: int) -> int:
-    """Return a number, at most the maximum of a column: sums over hostile ledgers are unbounded."""
+    """Clamp a number to the maximum of a column: sums over hostile ledgers are unbounded."""
     return min(number, _MAX_INTEGER)
 
 

@@ -1,10 +1,9 @@
 """The copies in a bucket that may belong to a topic, reading as few index objects as possible.
 
 With metadata, these are the copies of the ledgers that the topic's metadata lists, whatever their
-uuid, and the strays. A *stray* is a copy that the metadata of no topic names. It may be newer than
-the metadata, or belong to a topic that the metadata does not know. A bucket that matches its
-metadata has no strays. Without metadata, only index objects name the topic of a ledger, so all of
-them are read.
+uuid, and the strays. A *stray* is a copy that the metadata of no topic names: it may be newer than
+the metadata, or belong to a topic that the metadata does not know. Without metadata, only index
+objects name the topic of a ledger, so all of them are read.
 """
 
 from __future__ import annotations
@@ -32,12 +31,7 @@ because that is cheaper."""
 
 
 class TopicCopies:
-    """The copies of each topic in a bucket as it was listed. Safe to use from several threads.
-
-    Args:
-        bucket: The bucket.
-        source: The metadata of the topics' cluster, or None.
-    """
+    """The copies of each topic in a bucket as it was listed. Safe to use from several threads."""
 
     def __init__(self, bucket: Bucket, source: MetadataSource | None) -> None:
         self._bucket = bucket
@@ -53,9 +47,9 @@ class TopicCopies:
     def find_by_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
         """Return the copies of a topic that has metadata; those of one ledger newest first.
 
-        These are copies that name the topic, and copies that the metadata names, even if they name
-        another topic or none. If the metadata lists a ledger without an offload, copies of it that
-        name no topic count too: no other topic of the cluster has a ledger of this id.
+        These are the copies that name the topic, and those that the metadata names, even if they
+        name another topic or none. If the metadata lists a ledger without an offload, copies of it
+        that name no topic count too: no other topic of the cluster has a ledger of this id.
 
         Raises:
             StorageError: The store refused or failed to return an index object.
@@ -95,8 +89,8 @@ class TopicCopies:
     def stray_topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
         """Return the topics that strays name.
 
-        Args:
-            namespaces: Namespaces whose topics are wanted; None: all.
+        With namespaces, copies of other namespaces may count as strays although metadata names
+        them.
 
         Raises:
             StorageError: The store refused or failed to return an index object.
@@ -117,9 +111,6 @@ class TopicCopies:
 
         A successor stores its messages in segments, whose ledgers no metadata names: they are
         strays.
-
-        Args:
-            topic: A topic or partition.
 
         Raises:
             StorageError: The store refused or failed to return an index object.
@@ -149,11 +140,8 @@ class TopicCopies:
     def prefetch(self, metadata: Iterable[TopicMetadata | None]) -> list[LedgerCopy]:
         """Read the index objects of several topics together, instead of topic by topic.
 
-        Args:
-            metadata: The metadata of each topic; None for a topic without metadata.
-
-        Returns:
-            The copies, ascending by ledger id, then newest first.
+        The metadata is None for a topic without metadata. Returns the copies, ascending by ledger
+        id, then newest first.
 
         Raises:
             StorageError: The store refused or failed to return an index object.
@@ -172,7 +160,7 @@ class TopicCopies:
         return self._stray_copies[1]
 
     def _narrow_strays(self, namespaces: Collection[str] | None) -> None:
-        """Remove the attempts that the metadata of topics names from the strays.
+        """Remove the copies that the metadata of topics names from the strays.
 
         Listing the topics of other namespaces takes time, and permissions that a reader of one
         namespace need not have. They are listed only if that avoids more reads.

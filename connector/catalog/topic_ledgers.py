@@ -5,10 +5,9 @@ has several copies with different uuids, the newest copy with a sound index obje
 object is written last). With metadata, its list of ledgers is the topic, and the copy with the uuid
 in the metadata counts.
 
-The bucket may have a ledger that the metadata, which may be older, does not have as offloaded. Such
-a ledger is not read but always reported as `UNKNOWN`. The metadata may not list it at all, or list
-it as open, as closed in BookKeeper, or as being offloaded. (Damaged copies of a closed ledger do
-not count: it is reported for being in BookKeeper only.)
+The metadata may be older than the bucket. A ledger that it does not list, or lists as open, closed
+or being offloaded, is `UNKNOWN` if the bucket has it: it is reported, but not read. (Damaged copies
+of a closed ledger do not count: it is reported for being in BookKeeper only.)
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from arrow_io.errors import (
     PulsarOffloadError,
 )
 from connector.catalog.kinds.registry import join_shares, named_pairs
-from connector.catalog.ledger_origin import is_foreign
+from connector.catalog.ledger_origin import is_from_other_cluster
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -59,11 +58,9 @@ class LedgerState(StrEnum):
     UNSOUND = "unsound"
     """In the bucket, but it cannot be read or contradicts the metadata."""
     TRIMMED = "trimmed"
-    """In the bucket, but older than the topic's first ledger: retention removed it from the topic.
-    """
+    """In the bucket, but older than the topic's first ledger: retention removed it."""
     UNKNOWN = "unknown"
-    """In the bucket, but not an offloaded ledger of the topic by its metadata, which may be older
-    than the offload."""
+    """In the bucket, but not offloaded according to the metadata, which may be older."""
 
     @property
     def is_readable(self) -> bool:
@@ -82,7 +79,7 @@ class LedgerState(StrEnum):
 
     @property
     def is_stray(self) -> bool:
-        """Whether it is in the bucket but not a ledger of the topic."""
+        """Whether it is in the bucket, but the metadata does not name its copy."""
         return self in {LedgerState.TRIMMED, LedgerState.UNKNOWN}
 
 
@@ -91,8 +88,6 @@ class TopicLedger:
     """One ledger in the metadata and in the bucket.
 
     Attributes:
-        ledger_id: BookKeeper ledger id.
-        state: Where it is stored.
         info: The ledger in the metadata; None without metadata, or if it does not list the ledger.
         copy: The copy in the bucket that counts, or None.
         others: Additional copies, newest first.
@@ -123,7 +118,7 @@ class TopicLedgers:
         ledgers: Sound offloaded ledgers, ascending by ledger id; one copy each.
         problems: Why the topic is incomplete: ledgers without a sound copy. With metadata, also
             ledgers that are missing, or only in BookKeeper although later ones are offloaded.
-        cut: Ledgers whose only fault is that their data objects are too short.
+        cut: Truncated ledgers: their only fault is that their data objects are too short.
         states: Every ledger of the topic in the metadata or the bucket, ascending.
         unread: Those of `states` that are not among `ledgers`.
         metadata: The metadata of its cluster, or None.
@@ -150,8 +145,7 @@ class TopicLedgers:
     def data(self) -> tuple[Ledger, ...]:
         """The data of each of `ledgers`, from which its entries are read.
 
-        It is cached: every read of the topic needs it, and `ledgers` may build its items on each
-        access.
+        It is cached, because `ledgers` may build its items on each access.
         """
         return tuple(ledger.data for ledger in self.ledgers)
 
@@ -180,7 +174,7 @@ class TopicLedgers:
                 (
                     copy.ledger
                     for copy in _sound(self.topic, info, each.others)
-                    if not is_foreign(copy, info, own, infos)
+                    if not is_from_other_cluster(copy, info, own, infos)
                 ),
                 None,
             )
@@ -217,8 +211,8 @@ class TopicLedgers:
     def unproven(self) -> list[LedgerInfo]:
         """`missing`, and ledgers in segments that the metadata does not name.
 
-        A segment that was written after the bucket was listed cannot be seen to be missing: the
-        last segment that was found seems to have the rest of the ledger.
+        If such a segment was written after the bucket was listed, nothing shows that it is missing:
+        the last segment that was found seems to have the rest of the ledger.
         """
         unnamed = [
             each.info
@@ -301,12 +295,7 @@ def topic_with_ledger(topics: Iterable[TopicLedgers], ledger_id: int) -> str | N
 
 
 def from_bucket(topic: TopicName, copies: Iterable[LedgerCopy]) -> TopicLedgers:
-    """Return a topic as the bucket shows it.
-
-    Args:
-        topic: The topic.
-        copies: All copies of its ledgers; those of one ledger newest first.
-    """
+    """Return a topic as the bucket shows it; `copies` of one ledger are newest first."""
     return _topic_from_states(
         topic,
         [
@@ -326,8 +315,8 @@ def from_metadata(
     Args:
         metadata: The metadata of its cluster.
         copies: All copies of its ledgers in the bucket; those of one ledger newest first.
-        find_elsewhere: Finds an offloaded ledger that is not in the bucket, in the bucket that the
-            metadata names. Returns the error if that cannot be read.
+        find_elsewhere: Finds an offloaded ledger in another bucket that the metadata names. Returns
+            the error if that cannot be read.
     """
     copies_by_ledger = dict(_by_ledger(copies))
     ledgers = [
@@ -365,7 +354,6 @@ def _by_ledger(copies: Iterable[LedgerCopy]) -> Iterator[tuple[int, Sequence[Led
 
 
 def _ledger_from_copies(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLedger:
-    """Return a ledger that only the bucket has."""
     best = next((copy for copy in copies if copy.ledger is not None), copies[0])
     others = tuple(copy for copy in copies if copy is not best)
     state = LedgerState.OFFLOADED if best.ledger is not None else LedgerState.UNSOUND
@@ -489,7 +477,7 @@ def _contradiction(info: LedgerInfo, ledger: OpenLedger) -> PulsarOffloadError |
 
 
 def _lacks_objects(ledger: TopicLedger) -> bool:
-    """Return whether objects that were not found may explain why a ledger cannot be read.
+    """Return whether a ledger may be unreadable only because objects were not found.
 
     If nothing names its segments, a segment that was not found shows as missing entries.
     """
@@ -504,10 +492,10 @@ def _not_offloaded(
 ) -> TopicLedger:
     """Return the state of a ledger that is not offloaded according to the metadata.
 
-    Pulsar offloads the oldest ledgers first, so such ledgers are the end of the topic, unless an
+    Pulsar offloads the oldest ledgers first, so such ledgers are at the end of the topic, unless an
     offload failed. If offloaded ledgers follow one, that is an error.
     """
-    # If the bucket has it nevertheless, the metadata is older: open ledgers are never offloaded.
+    # If the bucket has it, the metadata is older: open ledgers are never offloaded.
     newer = next(iter(_sound(metadata.topic, info, ledger.others)), None)
     if newer is None and _is_open(metadata, info):
         # A damaged copy shows that too; otherwise its messages would not be reported at all.
@@ -535,7 +523,7 @@ def _not_offloaded(
 
 
 def _is_open(metadata: TopicMetadata, info: LedgerInfo) -> bool:
-    """Return whether a ledger is still being written: the last of a topic, without numbers."""
+    """Return whether a ledger is still being written: the topic's last, without a closing time."""
     is_last = info.ledger_id == metadata.last_ledger_id
     return is_last and info.timestamp_ms is None and metadata.terminated_position is None
 
@@ -554,14 +542,7 @@ def build_topic(
     states: Sequence[TopicLedger],
     unread: Sequence[TopicLedger],
 ) -> TopicLedgers:
-    """Return a topic with its ledgers and the errors of those that are not read.
-
-    Args:
-        topic: The topic or partition.
-        ledgers: The ledgers that are read, ascending.
-        states: All ledgers.
-        unread: The ledgers of `states` that are not read.
-    """
+    """Return a topic with its ledgers and the errors of those that are not read."""
     cut = (
         each.copy.cut
         for each in unread

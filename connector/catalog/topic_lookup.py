@@ -26,23 +26,16 @@ if TYPE_CHECKING:
     from connector.catalog.topic_copies import TopicCopies
     from connector.inputs.topic_names import TopicName
 
-    Answer: TypeAlias = TopicMetadata | FormatError | None
+    MetadataResult: TypeAlias = TopicMetadata | FormatError | None
     """The metadata of a topic; the error, if it is malformed, or None."""
 
 _CONCURRENT_TOPICS: Final = 8
 _MAX_ROUNDS: Final = 10
-"""How often topics whose ledgers appear or vanish are compared anew before that is an error."""
+"""How often topics whose ledgers appear or vanish are compared before giving up."""
 
 
 class TopicLookup:
-    """A lookup of the ledgers of topics. Safe to use from several threads.
-
-    Args:
-        bucket: The bucket.
-        source: The metadata, or None.
-        copies: The copies of each topic in the bucket.
-        other_buckets: Other buckets that metadata names.
-    """
+    """A lookup of the ledgers of topics. Safe to use from several threads."""
 
     def __init__(
         self,
@@ -71,7 +64,7 @@ class TopicLookup:
             )
             for _ in range(_MAX_ROUNDS):
                 compared = dict(
-                    zip(pending, executor.map(self._compare, *_columns(pending)), strict=True)
+                    zip(pending, executor.map(self._compare, *_unzip(pending)), strict=True)
                 )
                 unproven = {topic: each.unproven for topic, each in compared.items()}
                 doubtful = {topic: pending[topic] for topic in pending if unproven[topic]}
@@ -79,7 +72,7 @@ class TopicLookup:
                     # One request for all topics, because it may be a listing. The comparison is
                     # repeated even if nothing is new: another thread may have found it before.
                     self._look_again(unproven)
-                    results = executor.map(self._compare, *_columns(doubtful))
+                    results = executor.map(self._compare, *_unzip(doubtful))
                     compared |= zip(doubtful, results, strict=True)
                 found |= compared
                 pending = self._changed(executor, compared)
@@ -89,13 +82,13 @@ class TopicLookup:
         message = f"the ledgers of {changed} changed faster than they could be looked up: try again"
         raise StorageError(message)
 
-    def _read_metadata(self, topic: TopicName, *, again: bool = False) -> Answer:
+    def _read_metadata(self, topic: TopicName, *, again: bool = False) -> MetadataResult:
         try:
             return self._source.topic_metadata(topic, again=again) if self._source else None
         except FormatError as error:
             return error
 
-    def _compare(self, topic: TopicName, metadata: Answer) -> TopicLedgers:
+    def _compare(self, topic: TopicName, metadata: MetadataResult) -> TopicLedgers:
         """Compare the metadata of a topic with the known contents of the buckets."""
         if metadata is None:
             found = from_bucket(topic, self._copies.find_in_bucket(topic))
@@ -113,8 +106,8 @@ class TopicLookup:
 
     def _changed(
         self, executor: ThreadPoolExecutor, compared: dict[TopicName, TopicLedgers]
-    ) -> dict[TopicName, Answer]:
-        """Ask a live cluster about topics that lack ledgers; return those that it has changed."""
+    ) -> dict[TopicName, MetadataResult]:
+        """Ask a live cluster about topics that lack ledgers; return the answers that differ."""
         missing = {topic: each.missing for topic, each in compared.items() if each.missing}
         if self._source is None or not self._source.is_live:
             return {}
@@ -136,7 +129,7 @@ class TopicLookup:
         self._other_buckets.look_again(info for _, info in ledgers)
 
 
-def _columns(
-    answers: dict[TopicName, Answer],
-) -> tuple[Sequence[TopicName], Sequence[Answer]]:
+def _unzip(
+    answers: dict[TopicName, MetadataResult],
+) -> tuple[Sequence[TopicName], Sequence[MetadataResult]]:
     return list(answers), list(answers.values())

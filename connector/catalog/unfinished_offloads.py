@@ -17,11 +17,7 @@ if TYPE_CHECKING:
 
 
 class UnfinishedOffloads:
-    """The user metadata of data objects without an index object. Each object is requested once.
-
-    Args:
-        location: The bucket of the objects.
-    """
+    """The user metadata of data objects without an index object. Each object is requested once."""
 
     def __init__(self, location: Location) -> None:
         self._location = location
@@ -41,10 +37,9 @@ class UnfinishedOffloads:
             return None
 
     def user_metadata(self, name: PairName) -> Mapping[str, str] | None:
-        """Return the user metadata of the data object of an unfinished offload.
+        """Return the user metadata of the data object; None if the store keeps none.
 
-        Returns:
-            The metadata, names in lower case; None if the store keeps none.
+        Names are in lower case.
 
         Raises:
             MissingObjectError: The data object does not exist any more.

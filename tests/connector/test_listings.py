@@ -17,9 +17,9 @@ from arrow_io.errors import OptionError, TopicNotFoundError, UnusedStatisticsWar
 from connector import open_catalog
 from connector.catalog.tables import (
     BLOCK_SCHEMA,
-    KNOWN_ZONE_SCHEMA,
     LEDGER_SCHEMA,
     OBJECT_SCHEMA,
+    RECORDED_ZONE_SCHEMA,
     TABLES,
     TOPIC_SCHEMA,
     blocks_table,
@@ -277,7 +277,7 @@ def test_zones_are_those_of_the_statistics(bucket: OwnedBucket, tmp_path: Path) 
     files = [pq.read_table(path) for path in Path(statistics).iterdir()]
     order = [(name, "ascending") for name in ("topic", "ledger_id", "first_entry_id")]
     known = pa.concat_tables(files).sort_by(order).drop_columns("keys")
-    assert table.schema == KNOWN_ZONE_SCHEMA
+    assert table.schema == RECORDED_ZONE_SCHEMA
     assert table.drop_columns("is_current").to_pylist() == known.to_pylist()
     assert set(table["is_current"].to_pylist()) == {True}
     ledgers = [row["ledger_id"] for row in ledgers_table(catalog).to_pylist() if row["blocks"]]
@@ -332,7 +332,7 @@ def test_there_are_no_zones_without_statistics(tmp_path: Path) -> None:
     with pytest.warns(UnusedStatisticsWarning, match="there are no statistics"):
         table = zones_table(catalog, tmp_path)
 
-    assert (table.num_rows, table.schema) == (0, KNOWN_ZONE_SCHEMA)
+    assert (table.num_rows, table.schema) == (0, RECORDED_ZONE_SCHEMA)
     with pytest.raises(TopicNotFoundError):
         zones_table(catalog, tmp_path, "nothing")
     with pytest.raises(OptionError, match="there is no folder"):

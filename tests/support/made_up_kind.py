@@ -231,7 +231,7 @@ class BoxCopy(LedgerCopy):
         """Bytes of both objects."""
         return sum(each.size_bytes for each in self.objects)
 
-    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+    def is_unchanged(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Return whether a later listing shows the same sound objects."""
         return self.error is None and are_same(self.index, self.data, index, data)
 

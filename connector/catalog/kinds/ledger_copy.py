@@ -2,7 +2,8 @@
 
 A bucket holds pairs of an index object and a data object. The index object says which ledgers the
 pair has copies of. If a ledger is spread over several pairs, each has a *share* of it. Pairs and
-copies are *sound* if their objects exist and can be read.
+copies are *sound* if their objects exist and can be read. If only the end of its data is missing,
+an unsound copy is *cut*.
 """
 
 from __future__ import annotations
@@ -62,18 +63,15 @@ class StoredPair(StoredObjects, Protocol):
     def copies(self) -> Sequence[LedgerCopy]:
         """The pair's copy of each ledger; empty if the index object names no ledger."""
 
-    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+    def is_unchanged(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Return whether a later listing shows the same objects and they are sound."""
 
     def as_listed(self, index: ObjectInfo, data: ObjectInfo | None) -> StoredPair:
-        """Return the pair with the object versions of a later listing of the same objects."""
+        """Return the pair with the object versions of a later listing of unchanged objects."""
 
 
 class LedgerCopy(StoredObjects, Protocol):
-    """One copy of a ledger in a bucket: one pair of objects, or shares of several pairs.
-
-    Implementations inherit the properties that follow from the pairs of a copy.
-    """
+    """One copy of a ledger in a bucket: one pair of objects, or shares of several pairs."""
 
     if TYPE_CHECKING:
 
@@ -111,7 +109,7 @@ class LedgerCopy(StoredObjects, Protocol):
 
         @property
         def extra_bytes(self) -> int:
-            """Bytes of its data object after those that its index object describes."""
+            """Bytes at the end of its data object that its index object does not describe."""
 
         def with_topic(self, topic: AnyTopic) -> LedgerCopy:
             """Return the copy with this topic, if its objects do not name one."""
@@ -123,10 +121,7 @@ class LedgerCopy(StoredObjects, Protocol):
 
     @property
     def modified(self) -> datetime | None:
-        """When the last of its index objects was written; None if a time is unknown.
-
-        Writers write the index object last.
-        """
+        """When the last index object, which writers write last, was written; None if unknown."""
         times = [each.modified for each in self.index_objects]
         known = [each for each in times if each is not None]
         return max(known) if len(known) == len(times) else None
@@ -161,7 +156,7 @@ def are_same(
 ) -> bool:
     """Return whether two listings certainly show the same index and data object.
 
-    Data objects may be missing from both. Without a time of modification, the answer is False.
+    Both may lack the data object. Without a time of modification, the answer is False.
     """
     versions = object_versions(index, data)
     same = (index, data) == (later_index, later_data)

@@ -84,12 +84,6 @@ class ObjectKind(Protocol[_Name, _Copy]):
     ) -> StoredPair:
         """Read the index object of a pair and the copies that the pair has.
 
-        Args:
-            location: The bucket of the objects.
-            name: Names of the objects.
-            index: The index object, as it was listed.
-            data: The data object, as it was listed, or None.
-
         Raises:
             StorageError: The store refused or failed to return an object.
         """

@@ -46,9 +46,6 @@ class OffloadedCopy(LedgerCopy):
     """One offload attempt of one ledger in the bucket: both a pair and the copy that it has.
 
     Attributes:
-        name: Names of its objects.
-        index: The index object, as it was listed.
-        data: The data object, as it was listed, or None.
         topic: The topic that it belongs to; None if nothing names it.
         ledger: The ledger, if both objects exist and the index object is sound.
         error: Why there is no `ledger`.
@@ -77,7 +74,7 @@ class OffloadedCopy(LedgerCopy):
 
     @property
     def data_bytes(self) -> int | None:
-        """Bytes of its data object, or None."""
+        """Bytes of its data object; None if it is missing."""
         return None if self.data is None else self.data.size_bytes
 
     @property
@@ -92,12 +89,12 @@ class OffloadedCopy(LedgerCopy):
 
     @property
     def extra_bytes(self) -> int:
-        """Bytes of its data object after those that its index object describes."""
+        """Bytes at the end of its data object that its index object does not describe."""
         if self.ledger is None or self.data is None:
             return 0
         return max(0, self.data.size_bytes - self.ledger.index.data_object_length_bytes)
 
-    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+    def is_unchanged(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Return whether a later listing shows the same objects and they are sound."""
         return self.ledger is not None and are_same(self.index, self.data, index, data)
 
@@ -116,7 +113,7 @@ class OffloadedCopy(LedgerCopy):
 
 
 class _OffloadedCopyForm:
-    """The form of these copies in catalog snapshots (a `SnapshotForm`)."""
+    """The form of these copies in catalog snapshots (`SnapshotForm`)."""
 
     def to_json(self, copy: OffloadedCopy) -> dict[str, Any]:
         ledger = copy.ledger or copy.cut
@@ -159,7 +156,7 @@ class _OffloadedCopyForm:
 
 
 class OffloadedObjects:
-    """The kind of PIP-17 (an `ObjectKind`)."""
+    """The kind of PIP-17 (`ObjectKind`)."""
 
     title = "offload (PIP-17)"
     unit = "ledger"

@@ -18,18 +18,11 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
 
 KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (StreamedSegments(), OffloadedObjects())
-"""The order in which kinds are asked for a ledger's pairs: the last accepts what no other does."""
+"""In the order in which they are asked for a ledger's pairs: the last accepts all others."""
 
 
 def parse_name(object_name: str) -> NamedObject | None:
-    """Parse the name of an object.
-
-    Args:
-        object_name: Its name, without the prefix of the bucket's URL.
-
-    Returns:
-        The parts of the name; None for an object of no known kind.
-    """
+    """Parse the name of an object, relative to the bucket's URL; None if no kind has it."""
     # Most objects are of the last kind.
     for kind in reversed(KINDS):
         found: NamedObject | None = kind.parse(object_name)
@@ -62,14 +55,9 @@ def unattributed_error(copy: LedgerCopy) -> CorruptIndexError:
 
 
 def join_shares(copies: Sequence[LedgerCopy], info: LedgerInfo | None = None) -> list[LedgerCopy]:
-    """Join the shares of one ledger that belong together.
+    """Join the shares of one ledger that belong together; see `ObjectKind.join_shares`.
 
-    Args:
-        copies: Its copies, and the share of each shared pair; newest first.
-        info: The ledger in the metadata; None: all shares may belong to it.
-
-    Returns:
-        The copies that do not share their objects, then the results of `ObjectKind.join_shares`.
+    Copies that do not share their objects come first.
     """
     found = [each for each in copies if not each.is_shared]
     shares = [each for each in copies if each.is_shared]

@@ -42,9 +42,6 @@ class SegmentCopy:
     """One segment in the bucket.
 
     Attributes:
-        name: Names of its objects.
-        index: The index object, as it was listed.
-        data: The data object, as it was listed, or None.
         topic: The topic that it belongs to; None if its objects do not name it.
         segment: The segment, if its index object is sound.
         error: Why there is no `segment`.
@@ -62,7 +59,7 @@ class SegmentCopy:
         """Its objects, index object first."""
         return objects_of(self.index, self.data)
 
-    def is_still(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
+    def is_unchanged(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Return whether a later listing shows the same objects and they are sound."""
         return self.error is None and are_same(self.index, self.data, index, data)
 
@@ -73,7 +70,7 @@ class SegmentCopy:
 
     @cached_property
     def copies(self) -> tuple[SegmentedCopy, ...]:
-        """Its share of each ledger, as a copy; empty if the index object is not sound."""
+        """Its share of each ledger; empty if the index object is not sound."""
         if self.segment is None:
             return ()
         return tuple(segmented_copy(each, [self]) for each in self.segment.ledger_ids)
@@ -109,7 +106,7 @@ class SegmentedCopy(LedgerCopy):
 
     @property
     def data(self) -> ObjectInfo | None:
-        """The data object of its first segment, as it was listed, or None."""
+        """The data object of its first segment as it was listed; None if it is missing."""
         return self.pairs[0].data
 
     @property
@@ -134,7 +131,7 @@ class SegmentedCopy(LedgerCopy):
 
 
 class StreamedSegments:
-    """The kind of PIP-76 (an `ObjectKind`)."""
+    """The kind of PIP-76 (`ObjectKind`)."""
 
     title = "streaming offload (PIP-76)"
     unit = "segment"

@@ -87,13 +87,8 @@ def parse_internal_info(
 ) -> dict[TopicName, TopicMetadata]:
     """Parse an answer to `GET …/internal-info` (`pulsar-admin topics info-internal`).
 
-    Args:
-        answer: The result of `read_answer`.
-        topic: The topic that was requested.
-
-    Returns:
-        The topic, or the partitions of a partitioned topic. This answer does not record whether an
-        offload is complete.
+    Returns the topic that was requested, or the partitions of a partitioned topic. This answer does
+    not record whether an offload is complete.
 
     Raises:
         CorruptMetadataError: A field is missing, of the wrong type or out of range.
@@ -109,13 +104,8 @@ def parse_internal_stats(
 ) -> dict[TopicName, TopicMetadata]:
     """Parse an answer to `GET …/internalStats` (`pulsar-admin topics stats-internal`).
 
-    Args:
-        answer: The result of `read_answer`.
-        topic: The topic that was requested.
-
-    Returns:
-        The topic, or the partitions of a partitioned topic. Complete offloads have no uuid;
-        incomplete offloads are absent.
+    Returns the topic that was requested, or the partitions of a partitioned topic. Complete
+    offloads have no uuid; incomplete offloads are absent.
 
     Raises:
         CorruptMetadataError: A field is missing, of the wrong type or out of range.
@@ -127,14 +117,10 @@ def parse_internal_stats(
 
 
 def managed_ledger_name_of(stats: Mapping[str, object]) -> str | None:
-    """Return the name of the managed ledger of an answer to `GET …/internalStats`.
+    """Return the name of the managed ledger of one topic's answer to `GET …/internalStats`.
 
-    Args:
-        stats: The answer for one topic. The name is in the text of BookKeeper's metadata of a
-            ledger, which only ledgers in BookKeeper have.
-
-    Returns:
-        The name, `tenant/namespace/persistent/topic`; None if no ledger has it.
+    It is `tenant/namespace/persistent/topic`, from BookKeeper's metadata of a ledger; None if no
+    ledger has it, because only ledgers in BookKeeper do.
 
     Raises:
         CorruptMetadataError: The name cannot be decoded.
@@ -160,8 +146,7 @@ def has_schemas(answer: Mapping[str, object]) -> bool:
 def internal_info_json(metadata: TopicMetadata) -> str:
     """Return a broker's answer to `GET …/internal-info`.
 
-    The two dates of the metadata store's node are left out: a topic that was created offline has
-    none.
+    It lacks the two dates of the metadata store's node: a topic that was created offline has none.
     """
     answer: dict[str, object] = {"version": 0, "ledgers": list(map(_info_ledger, metadata.ledgers))}
     if metadata.terminated_position is not None:
@@ -300,10 +285,10 @@ def _last_confirmed(answer: Mapping[str, object]) -> tuple[int, int] | None:
 
 
 def _with_open_ledger(ledgers: list[LedgerInfo], *, is_terminated: bool) -> tuple[LedgerInfo, ...]:
-    """Return ledgers in order; the last one is open if it has no entries.
+    """Return ledgers in order; if the last one has no entries, it is open.
 
-    Its numbers are then 0 or absent, and its time is that of the answer. A ledger that is closed
-    without entries is deleted, unless the topic was terminated.
+    Its numbers are then 0 or absent, and its time is that of the answer. (Brokers delete ledgers
+    that are closed without entries, unless the topic was terminated.)
     """
     ordered = checked_ledgers(ledgers)
     if is_terminated or not ordered or ordered[-1].entries:

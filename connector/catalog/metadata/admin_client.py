@@ -15,9 +15,9 @@ Path                                                            Answer
 =============================================================== =================================
 
 Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`. A
-cluster answers 404 for unknown resources, but so does any web server that is not Pulsar. So after
-the first 404, the server must prove to be a cluster. For a topic that brokers do not know, they
-answer 404 to `internalStats`, but 500 to `internal-info`.
+cluster answers 404 for unknown resources, but so does any other web server. So after the first 404,
+the server must prove to be a cluster by its answer to `/admin/v2/clusters`. For an unknown topic,
+brokers answer 404 to `internalStats`, but 500 to `internal-info`.
 """
 
 from __future__ import annotations
@@ -66,9 +66,6 @@ class AdminApi:
 
     Answers are requested on first use, topic by topic, and cached. Safe to use from several
     threads; of those that need the same answer, one sends the request.
-
-    Args:
-        connection: Sends the requests.
     """
 
     is_live = True
@@ -107,8 +104,8 @@ class AdminApi:
         """Return the topics of namespaces, each partition separately, by name and partition number.
 
         Args:
-            namespaces: Namespaces whose topics are returned; the only right this needs is to list
-                them. By default those of the option `namespaces`, or all of the cluster.
+            namespaces: Namespaces whose topics are returned, which must be allowed to be listed. By
+                default those of the option `namespaces`, or all of the cluster.
 
         Raises:
             CorruptMetadataError: An answer is malformed.
@@ -122,11 +119,7 @@ class AdminApi:
         return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
-        """Return the ledgers of one topic or partition; None if the cluster does not know it.
-
-        Args:
-            topic: The topic or partition.
-            again: Whether to ask anew; the new answer replaces the cached one.
+        """Return the ledgers of one topic or partition; see `MetadataSource`.
 
         Raises:
             CorruptMetadataError: An answer is malformed.
@@ -141,14 +134,8 @@ class AdminApi:
     ) -> Collection[tuple[int, UUID]] | None:
         """Return the ledger id and uuid of each offload of topics: one request per topic.
 
-        Does not make a broker load a topic.
-
-        Args:
-            namespaces: See `topics`.
-            most_topics: If there are more topics, no request is sent for them.
-
-        Returns:
-            The attempts; None if there are more topics.
+        Does not make a broker load a topic. Returns None if there are more than `most_topics`
+        topics.
 
         Raises:
             CorruptMetadataError: An answer that lists topics is malformed.
@@ -188,8 +175,7 @@ class AdminApi:
     def answer(self, *path: str) -> Mapping[str, object] | None:
         """Return the answer for another path, a JSON object; None if the cluster does not know it.
 
-        Args:
-            path: The names after `/admin/v2/`, not encoded.
+        `path` has the names after `/admin/v2/`, not encoded.
 
         Raises:
             CorruptMetadataError: The answer is no JSON object.
@@ -264,7 +250,7 @@ class AdminApi:
         return _TopicAnswer(merged, warnings)
 
     def _info(self, topic: TopicName) -> TopicMetadata | None:
-        """Return a topic's current internal-info, to be of the same time as its internalStats."""
+        """Return a topic's internal-info; not cached, so that it is as new as its internalStats."""
         answer = self._get(f"{_topic_path(topic)}/internal-info", read_answer)
         return None if answer is None else parse_internal_info(answer, topic).get(topic)
 
@@ -283,7 +269,7 @@ class AdminApi:
         return self._get(f"/admin/v2/schemas/{place}/schemas", with_schemas)
 
     def _get(self, path: str, read: Callable[[bytes], _Value]) -> _Value | None:
-        """Return the answer; None if the cluster, not any other server, does not know the path."""
+        """Return the answer; None if the server is a cluster that does not know the path."""
         try:
             data = self._connection.get(path)
             if data is not None:
@@ -352,7 +338,7 @@ def _parts(topic: TopicName) -> list[str]:
 
 
 def _persistent(namespace_parts: int) -> str:
-    """Return the path of persistent topics, for namespaces without or with a cluster name."""
+    # Three parts: tenant, cluster and namespace.
     return "/admin/persistent" if namespace_parts > 2 else "/admin/v2/persistent"  # noqa: PLR2004
 
 

@@ -5,9 +5,9 @@ token is sent on only to the port that the user named: over https to any host, b
 certificate is checked; over plain http, or if the host name is not checked, to the same host only.
 A redirect from https to http, or back, is not followed.
 
-A server may send single bytes forever without being silent, so an answer also has a deadline.
-Limits bound the memory that one server can occupy: on the bytes of an answer, the values in it, and
-the values of all answers.
+A server that sends single bytes forever never exceeds the timeout between them, so an answer also
+has a deadline. Three limits bound the memory that a server can make us use: the bytes of an answer,
+the values in it, and the values of all answers.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _MAX_REASON_BYTES: Final = 1 << 12
 _SHOWN_CHARACTERS: Final = 200
 _NAMESPACE_PARTS: Final = (2, 3)
 """Tenant and namespace; Pulsar's first version had a cluster between them."""
-_SILENCES: Final = 10
-"""An answer may take so many times the longest silence (`timeout_s`), counted from its request."""
+_DEADLINE_TIMEOUTS: Final = 10
+"""Maximum time from a request to the end of its answer, in multiples of `timeout_s`."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 
 MAX_ANSWER_VALUES: Final = 2_000_000
@@ -93,11 +93,8 @@ def parse_options(options: Mapping[str, object]) -> AdminOptions:
 class AdminConnection:
     """An HTTP client for one admin API, with a new connection for each request. Thread-safe.
 
-    Args:
-        url: URL of a broker or a proxy, such as `https://pulsar.example:8443`.
-        options: Token, certificates and so on.
-        retry: How often a failed request is repeated.
-        clock: Returns the time in seconds, from any origin.
+    `url` is that of a broker or a proxy, such as `https://pulsar.example:8443`. `clock` returns
+    seconds.
 
     Raises:
         OptionError: The URL is not a server's, or has credentials; an option does not fit it; or a
@@ -129,13 +126,7 @@ class AdminConnection:
         return f"AdminConnection({self.url!r})"
 
     def get(self, path: str) -> bytes | None:
-        """Request a path.
-
-        Args:
-            path: Path after the URL, encoded, starting with `/`.
-
-        Returns:
-            The body of the answer; None if the cluster does not know the resource (404).
+        """Request an encoded path; return the body, or None if the resource is unknown (404).
 
         Raises:
             OptionError: The token file cannot be read, or does not contain a token.
@@ -195,7 +186,7 @@ class AdminConnection:
             connection.close()
 
     def _check_values(self, body: bytes) -> bytes:
-        """Return a body after checking its number of values, and that of all bodies so far."""
+        """Return a body after checking the number of values in it and in all bodies so far."""
         values = 1 + body.count(b",") + body.count(b"[") + body.count(b"{")
         with self._lock:
             self._received_values += values
@@ -213,8 +204,8 @@ class AdminConnection:
         return body
 
     def _deadline_check(self) -> Callable[[], None]:
-        """Return a function that raises an error once an answer requested now is too late."""
-        longest_s = _SILENCES * self.options.timeout_s
+        """Return a function that raises once the deadline of a request sent now is over."""
+        longest_s = _DEADLINE_TIMEOUTS * self.options.timeout_s
         deadline_s = self._clock() + longest_s
 
         def check() -> None:

@@ -122,9 +122,6 @@ class MetadataFolder:
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """Return the topics, each partition separately, sorted by name and partition number.
 
-        Args:
-            namespaces: Namespaces whose topics are returned; by default all.
-
         Raises:
             CorruptMetadataError: Files are malformed, and nothing else names their topic.
             OptionError: There are no files of any topic, or nothing names the topic of a folder.
@@ -173,7 +170,7 @@ class MetadataFolder:
             return set(chain.from_iterable(executor.map(_attempts_of, set(self._folders.values()))))
 
     def schema_source(self, topic: TopicName) -> bytes | None:
-        """Return the schemas of a topic, from its folder or one of its base or of a partition.
+        """Return the schemas of a topic, from its own folder, its base's or another partition's.
 
         Raises:
             CorruptMetadataError: The file is not a JSON object.
@@ -212,7 +209,7 @@ class _TopicFolder:
 
     Args:
         location: The folder; if `topic` is set, possibly a file with the metadata store's value.
-        topic: The topic, if something other than the folder names it.
+        topic: The topic, if the user or `topics.json` names it.
         names: Names of the nested folders below the user's; the last is its own.
     """
 
@@ -292,15 +289,13 @@ class _TopicFolder:
             return data if data is not None and has_schemas(read_answer(data)) else None
 
     def _resolve_topic(self, warnings: list[str]) -> tuple[TopicName, bool]:
-        """Return the topic and whether it is certain; add a warning for each other name."""
+        """Return the topic and whether it is certain; warn if files name other topics."""
         with self._name_in_errors(MANIFEST_FILE):
             in_manifest = self._topic_in_manifest()
         with self._name_in_errors(STATS_FILE):
             in_stats = self._topic_in_stats()
-        topic, recorded = (
-            self.declared_topic,
-            [each for each in (in_manifest, in_stats) if each is not None],
-        )
+        topic = self.declared_topic
+        recorded = [each for each in (in_manifest, in_stats) if each is not None]
         if topic is None:
             message = (
                 f"nothing names the topic of {self.location}: pass the folders by topic name, or"
@@ -337,13 +332,13 @@ class _TopicFolder:
 
     @cached_property
     def _stats_data(self) -> bytes | None:
-        """The unverified statistics file, which may name the topic if the manifest is damaged."""
+        """The unverified `internal-stats.json`: it names the topic if the manifest is damaged."""
         _, names = self._files
         return self._read(STATS_FILE) if STATS_FILE in names else None
 
     @cached_property
     def _files(self) -> tuple[Location, Mapping[str, str]]:
-        """The location of the files, and their names there by their names in this module."""
+        """The location of the files, and their names there by their standard names."""
         if self._known_topic is not None:
             url, name = folder_and_name(self.location.url)
             folder = Location(url, self.location.storage_options, self.location.retry)
@@ -353,7 +348,7 @@ class _TopicFolder:
         return self.location, {name: name for name in names}
 
     def _content(self, file: str) -> bytes | None:
-        """Return a file, if it exists; a manifest must confirm its length and checksum."""
+        """Return a file, checked by the manifest if there is one; None if the file is missing."""
         _, names = self._files
         if file not in names:
             return None
@@ -396,7 +391,6 @@ def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
 
 
 def _connections(folders: Iterable[_TopicFolder]) -> int:
-    """Return how many requests the store of some folders may serve at once."""
     return max((each.location.max_connections for each in folders), default=1)
 
 

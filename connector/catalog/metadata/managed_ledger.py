@@ -110,14 +110,11 @@ _CLASSES: Final = message_classes(_MESSAGES)
 
 
 def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
-    """Parse the metadata store's value of a topic.
+    """Parse the metadata store's value of a topic; ignore unknown fields.
 
     Args:
         data: The value, bare or compressed; an empty one is a topic without ledgers.
         topic: The topic, which the value does not name.
-
-    Returns:
-        The topic's ledgers. Unknown fields are ignored.
 
     Raises:
         CorruptMetadataError: It is not such a value, is longer than `MAX_METADATA_BYTES`, or a
@@ -143,15 +140,9 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
 def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
     """Return the value that a broker would write to its metadata store.
 
-    It is a bare message, which every version of Pulsar reads.
-
-    Args:
-        metadata: The topic's ledgers.
-
-    Returns:
-        The value. A bare value that a broker wrote and `parse_managed_ledger_info` read is
-        reproduced byte for byte. An offload that is not known to be complete is written as
-        incomplete.
+    It is a bare message, which every version of Pulsar reads. A bare value that a broker wrote and
+    `parse_managed_ledger_info` read is reproduced byte for byte. An offload that is not known to be
+    complete is written as incomplete.
 
     Raises:
         OptionError: A number is outside the range of its field, or an offload has properties but no
@@ -176,7 +167,7 @@ def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
 def _decompress(data: memoryview) -> bytes:
     """Return the bare message of a compressed value without its magic.
 
-    Where this fails, Pulsar reads the value as a bare message. That must fail too, because no field
+    If this fails, Pulsar reads the value as a bare message. That would fail too, because no field
     has the wire type that `47` encodes.
     """
     size = int.from_bytes(data[:_SIZE_BYTES], signed=True)
@@ -259,10 +250,7 @@ def _offload_segment(message: Any) -> OffloadSegment:  # noqa: ANN401
 
 
 def _hash_map_order(ledgers: Sequence[LedgerInfo]) -> list[LedgerInfo]:
-    """Return ledgers in the order in which a broker writes them: that of a java.util.HashMap.
-
-    Brokers accept any order and read into a sorted map.
-    """
+    """Return ledgers as brokers order them, like a Java HashMap; they accept any order."""
     buckets = 1
     while buckets < int(len(ledgers) / _LOAD_FACTOR + 1):
         buckets *= 2
@@ -326,7 +314,6 @@ def _fill_driver(message: Any, offload: OffloadContext | OffloadSegment) -> None
 
 
 def _halves(uuid: UUID) -> tuple[int, int]:
-    """Return the signed `uidMsb` and `uidLsb` of a uuid."""
     msb, lsb = divmod(uuid.int, 1 << _HALF_BITS)
     return (msb ^ _SIGN) - _SIGN, (lsb ^ _SIGN) - _SIGN
 

@@ -35,12 +35,7 @@ _FILE_FIELDS: Final = {"bytes", "sha256"}
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """The contents of a manifest.
-
-    Attributes:
-        topic: The topic, or the partition.
-        files: Length in bytes and SHA-256 of each file, by name.
-    """
+    """The contents of a manifest: the topic; length in bytes and SHA-256 of each file, by name."""
 
     topic: TopicName
     files: Mapping[str, tuple[int, str]]
@@ -65,12 +60,7 @@ class Manifest:
 
 
 def manifest_json(topic: TopicName, files: Mapping[str, bytes]) -> bytes:
-    """Return the manifest of a topic's folder.
-
-    Args:
-        topic: The topic, or the partition.
-        files: All files that are written into the folder, by name.
-    """
+    """Return the manifest of a topic's folder, in which `files` has all other files by name."""
     described = {
         name: {"bytes": len(data), "sha256": _sha256(data)} for name, data in files.items()
     }

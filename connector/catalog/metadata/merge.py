@@ -1,14 +1,14 @@
 """Merging the metadata of one topic from several sources.
 
-The sources were read at different times. Ledgers are only added after the last one and trimmed from
-the front. So of two lists, the one that ends later is newer; if both end alike, the one that starts
-later. The topic has the ledgers of the newer list, and those that this list lacks in the middle: if
-it lacks any, one of the lists is damaged. (A saved value may be truncated, and its ledgers are in
-no order.) The data of each ledger comes from all sources. An offload is complete if any source says
-so, and uuids that only the other sources have are kept beside its own.
+The sources were read at different times. A topic gets ledgers at its end and loses them at its
+start. So of two lists, the one that ends later is newer; if both end alike, the one that starts
+later. The topic has the ledgers of the newer list. Ledgers that this list lacks in the middle are
+added: one of the lists is damaged then. (A saved value may be truncated, and its ledgers are in no
+order.) The data of each ledger comes from all sources. An offload is complete if any source says
+so, and uuids that only other sources have are added as `other_uuids`.
 
-A list is proven to be complete by checksums, or by two sources that agree: as far as both reach,
-and below the first ledger about which they disagree.
+A list is proven to be complete by checksums. Without them, two sources prove each other: as far as
+both reach, and below the first ledger about which they disagree.
 """
 
 from __future__ import annotations
@@ -37,18 +37,14 @@ def merge_metadata(
     *,
     is_checked: bool = False,
 ) -> TopicMetadata | None:
-    """Merge the metadata of a topic from its sources.
+    """Merge the metadata of a topic from its sources; None if all are missing.
 
     Args:
-        value: The metadata store's value, which the broker itself uses; None if it is missing.
-        info: The admin API's internal-info, which does not say which offloads are complete; None if
-            it is missing.
-        stats: The admin API's internalStats, which has no uuids; None if it is missing.
+        value: The metadata store's value, which the broker itself uses.
+        info: The admin API's internal-info, which does not say which offloads are complete.
+        stats: The admin API's internalStats, which has no uuids.
         warnings: Receives doubts, and contradictions between the sources.
         is_checked: Whether each source is known to be unchanged and complete.
-
-    Returns:
-        The topic; None if all sources are missing.
 
     Raises:
         CorruptMetadataError: The merged metadata is impossible for a topic.
@@ -74,7 +70,7 @@ def merge_metadata(
 def _share_termination(*sources: TopicMetadata | None) -> Iterator[TopicMetadata | None]:
     """Yield the sources, each with the termination that one of them may record.
 
-    Pulsar's `asyncTerminate` records the topic's end, but no entries of the ledger that was open.
+    When a topic is terminated, Pulsar records its end, but no entries of the ledger that was open.
     """
     positions = (each.terminated_position for each in sources if each is not None)
     position = next((each for each in positions if each is not None), None)
@@ -89,7 +85,6 @@ def _share_termination(*sources: TopicMetadata | None) -> Iterator[TopicMetadata
 def _fill_last_ledger(
     ledgers: Sequence[LedgerInfo], position: tuple[int, int]
 ) -> Sequence[LedgerInfo]:
-    """Return the ledgers of a topic that ends at a position, with the entries of the last one."""
     if not ledgers or ledgers[-1].entries or position[0] > ledgers[-1].ledger_id:
         return ledgers
     *previous, last = ledgers
@@ -144,8 +139,8 @@ class _Disagreement:
     def first_ledger_id(self) -> int | None:
         """The smallest id about which the lists disagree; None if they agree.
 
-        Empty ledgers count, and open ones, which may have stayed empty: a ledger that a broker
-        dropped cannot be distinguished from one that a damaged list lacks.
+        Empty and open ledgers count: if one is missing, a broker may have dropped it because it
+        stayed empty, or the list may be damaged.
         """
         disputed = (
             *(*self.trimmed_ids, *self.lost_ids, *self.added_ids, *self.empty_ids),
@@ -177,14 +172,6 @@ def _disagreement(
     names: tuple[str, str],
     contradictions: Iterable[tuple[int, str]],
 ) -> _Disagreement:
-    """Return the contradictions between two lists.
-
-    Args:
-        older: The older list.
-        newer: The newer list.
-        names: The names of their sources.
-        contradictions: Ledger id and text for each number that differs.
-    """
     if not older.ledgers or not newer.ledgers:
         return _Disagreement()
     older_ids, newer_ids = (
@@ -264,7 +251,7 @@ def _join_cursors(
 
 
 def _age_rank(metadata: TopicMetadata) -> tuple[int, ...]:
-    """Return a sort key that is greater for a source read later, and least without ledgers."""
+    """Return a sort key that is greater for a source read later."""
     return tuple(each.ledger_id for each in (*metadata.ledgers[-1:], *metadata.ledgers[:1]))
 
 

@@ -1,4 +1,4 @@
-"""The sources of a cluster's metadata, behind one interface.
+"""The sources of a cluster's metadata, with one interface.
 
 ======================================= ==========================================================
 Source                                  Read by
@@ -47,8 +47,8 @@ class MetadataSource(Protocol):
         """Return the topics, each partition separately, sorted by name and partition number.
 
         Args:
-            namespaces: Namespaces (`TopicName.full_namespace`) whose topics are returned; those
-                that the source does not know have none. By default all that the source knows.
+            namespaces: Namespaces (`TopicName.full_namespace`) whose topics are returned. By
+                default all that the source knows.
 
         Raises:
             PulsarOffloadError: The source cannot be read.
@@ -57,9 +57,7 @@ class MetadataSource(Protocol):
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """Return the ledgers of one topic or partition; None if the source does not know it.
 
-        Args:
-            topic: The topic or partition.
-            again: Whether to ask a live source anew; the new answer replaces the cached one.
+        With `again`, a live source is asked anew, and the new answer replaces the cached one.
 
         Raises:
             CorruptMetadataError: The answer is malformed, or contradicts itself.
@@ -88,8 +86,7 @@ class MetadataSource(Protocol):
     def schema_source(self, topic: TopicName) -> bytes | None:
         """Return the schemas of a topic, or of the topic of a partition, for `load_schema`.
 
-        Returns:
-            The admin API's unchanged answer with all versions; None if there are no schemas.
+        They are the admin API's unchanged answer with all versions; None if there are no schemas.
 
         Raises:
             CorruptMetadataError: The answer is malformed.

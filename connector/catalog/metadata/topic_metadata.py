@@ -1,4 +1,4 @@
-"""The ledgers of a topic according to its cluster, from whatever source.
+"""The ledgers of a topic according to its cluster, from any source.
 
 The names are those of Pulsar's MLDataFormats.proto (ManagedLedgerInfo and its parts). Sources: the
 metadata store's value (`managed_ledger`), the admin API's answers (`admin_answers`), both
@@ -158,9 +158,6 @@ class TopicMetadata:
 
 def checked_ledgers(ledgers: Iterable[LedgerInfo]) -> tuple[LedgerInfo, ...]:
     """Return ledgers ascending by id, after checking that a topic can have them.
-
-    Args:
-        ledgers: In any order: the metadata store has them in that of a Java HashMap.
 
     Raises:
         CorruptMetadataError: A ledger is listed twice; its id, number of entries, size or a time is

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 def registered_versions(schema: TopicSchema | None) -> tuple[tuple[int, SchemaInfo], ...]:
     """Return pairs of version and schema, ascending, as Pulsar's registry would have them.
 
-    A reader schema that differs from all known versions becomes the next version. Bytes without any
-    schema are not registered.
+    A reader schema that differs from all versions becomes the next version. Topics without a schema
+    (`BYTES`) have no version.
     """
     if schema is None:
         return ()
@@ -32,12 +32,7 @@ def registered_versions(schema: TopicSchema | None) -> tuple[tuple[int, SchemaIn
 
 
 def schemas_json(schema: TopicSchema | None, *, timestamp_ms: int) -> str:
-    """Return the answer for a topic.
-
-    Args:
-        schema: Its schemas; None: it has none.
-        timestamp_ms: When they were registered, ms since the epoch.
-    """
+    """Return the answer for a topic whose schemas were registered at a time."""
     answers = [
         {
             "version": version,
@@ -60,10 +55,7 @@ def _data(info: SchemaInfo) -> str:
 
 
 def _definition(part: SchemaInfo | None) -> object:
-    """Return the definition of a key or value.
-
-    One that is a JSON string (`"long"`) is returned as its JSON text.
-    """
+    """Return the definition of a key or value; as JSON text, if it is a JSON string (`"long"`)."""
     definition = json.loads(part.data) if part is not None and part.data else ""
     return part.data if part is not None and isinstance(definition, str) else definition
 

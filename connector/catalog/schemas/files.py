@@ -35,9 +35,6 @@ def schema_files(schema: TopicSchema) -> dict[str, bytes]:
     schemas of a KEY_VALUE `v0-key…` and `v0-value…`. The `.proto` files of a descriptor are in a
     folder (`v0`) and import each other by their names in it.
 
-    Args:
-        schema: The schemas.
-
     Raises:
         SchemaError: A definition cannot be read, or a protobuf file has a name that leads out of
             the folder.

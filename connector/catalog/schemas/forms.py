@@ -124,8 +124,7 @@ def holds_schemas(value: object) -> bool:
 def versioned_schema(value: Mapping[str, object]) -> tuple[int | None, SchemaInfo]:
     """Parse one schema from a JSON object of any of the forms.
 
-    Returns:
-        Its version in Pulsar's schema registry, None if the form has none; and the schema.
+    Returns its version in Pulsar's schema registry, None if the form has none; and the schema.
 
     Raises:
         OptionError: The object is not a schema; or the schema is malformed, of an unknown type, or
@@ -260,7 +259,6 @@ def _has_data(value: Mapping[str, object]) -> bool:
 
 
 def _data(fields: Mapping[str, object]) -> object:
-    """Return the schema data, decoded if it is Base64."""
     if fields.get("schema_base64") is not None:
         return _base64_bytes(fields["schema_base64"], "schema_base64")
     data = fields.get("data")
@@ -347,7 +345,6 @@ def _utf8(text: str) -> bytes:
 
 
 def _key_value_schema(data: object, properties: Mapping[str, str]) -> SchemaInfo:
-    """Return a KEY_VALUE schema (Pulsar's `KeyValueSchemaInfo`), with properties of both parts."""
     encoding = properties.get(_KV_ENCODING) or "INLINE"
     if encoding not in {"INLINE", "SEPARATED"}:
         message = f"{_KV_ENCODING} {_SHORT.repr(encoding)} is neither INLINE nor SEPARATED"

@@ -92,7 +92,7 @@ def load_schema(
 
 
 class _SchemaReader:
-    """A collection of schemas by version; the key None holds the one without a version."""
+    """Collects schemas by version; the key None holds the one without a version."""
 
     def __init__(self, storage_options: Mapping[str, object] | None) -> None:
         self._storage_options = storage_options
@@ -102,8 +102,8 @@ class _SchemaReader:
         """Select the reader schema among the collected schemas.
 
         Raises:
-            OptionError: Nothing was collected, `schema_version` is not among it, or a version is
-                requested although there is a schema without one.
+            OptionError: Nothing was collected, `schema_version` was not, or a version is requested
+                although there is a schema without one.
         """
         by_version = {
             version: self._found[version][0]

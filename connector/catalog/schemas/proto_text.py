@@ -1,7 +1,7 @@
-"""The text of a `.proto` file, from its descriptor.
+"""The text of a `.proto` file, from its descriptor, which has no comments.
 
 protoc compiles the text to the same descriptor again, except for the order of elements whose order
-is not recorded. Pulsar does not keep the comments of a schema.
+is not recorded.
 """
 
 from __future__ import annotations
@@ -46,9 +46,8 @@ _IDENTIFIER: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 def proto_text(file: FileDescriptorProto, pool: DescriptorPool) -> str:
     """Return the text of a `.proto` file.
 
-    Args:
-        file: The file.
-        pool: Contains the file, and so has validated it; defines the custom options that it uses.
+    The pool contains the file, which validates it, and defines the custom options that the file
+    uses.
 
     Raises:
         SchemaError: A reserved name is not a name, text is not UTF-8, a map has an invalid entry

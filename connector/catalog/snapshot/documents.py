@@ -1,7 +1,7 @@
-"""JSON documents in one file, of which each can be read without the others.
+"""JSON documents in one file, each of which can be read alone.
 
-Each document is a line and a separate gzip member, so `zcat` shows all of them. The first document
-has the size in bytes of each other member, and a checksum over all of them.
+Each document is a line and a separate gzip member, so `zcat` shows all of them. The first document,
+the head, has the size in bytes of each other member, and a checksum over all of them.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _GZIP = 31
 
 
 class DocumentWriter:
-    """A writer of documents; their positions are 0, 1, 2 and so on."""
+    """A writer of documents; their positions are 0, 1, 2 and so on, without the head."""
 
     def __init__(self) -> None:
         self._members: list[bytes] = []
@@ -48,10 +48,7 @@ class DocumentWriter:
         return len(self._members) - 1
 
     def file(self, head: dict[str, Any]) -> bytes:
-        """Return the file of the documents added so far.
-
-        Args:
-            head: Additional fields of the first document, which readers always parse.
+        """Return the file of the documents added so far; `head` has additional fields of the head.
 
         Raises:
             OptionError: The file is larger than readers allow.
@@ -88,10 +85,6 @@ class DocumentWriter:
 class Documents:
     """A file of documents. All bytes are checked at once; each document is parsed on demand.
 
-    Args:
-        data: The file.
-        name: Its name, for errors.
-
     Raises:
         CorruptSnapshotError: It is not such a file, is damaged, or has another version.
     """
@@ -111,10 +104,7 @@ class Documents:
             self._body, self._stops = body, stops
 
     def read(self, position: int) -> Any:  # noqa: ANN401 - whatever it is
-        """Parse a document.
-
-        Args:
-            position: Its position.
+        """Parse the document at a position.
 
         Raises:
             CorruptSnapshotError: There is no such document, or it is not JSON within the limits.
@@ -174,7 +164,7 @@ def _uncompressed(data: bytes | memoryview) -> tuple[bytes, int]:
 
 
 def _value_count(text: bytes) -> int:
-    """Return an upper bound of the number of values in JSON text, without parsing it."""
+    """Return an upper bound on the number of values in JSON text, without parsing it."""
     return 1 + sum(text.count(mark) for mark in (b",", b"[", b"{", b":"))
 
 

@@ -53,10 +53,8 @@ class Snapshot:
     Attributes:
         contents: The contents of the bucket.
         other_buckets: The contents of other buckets, by their names in the metadata.
-        topics: Every topic.
-        has_metadata: Whether there was metadata.
         schemas: The admin API's answer with all versions of a schema, by topic without partition.
-        warnings: Doubts about the metadata, in words.
+        warnings: Doubts about the metadata, as sentences.
         listed_at: When the bucket was listed.
         statistics: The location of the topics' statistics; None if it is not saved.
     """
@@ -74,12 +72,9 @@ class Snapshot:
 def contents_json(
     contents: BucketContents, bucket: str | None, copies: Iterable[LedgerCopy]
 ) -> dict[str, Any]:
-    """Return the contents of a bucket as a value for `json.dumps`.
+    """Return the contents of a bucket, with some copies, as a value for `json.dumps`.
 
-    Args:
-        contents: The contents.
-        bucket: The bucket's name in the metadata; None: the catalog's bucket.
-        copies: The copies to include.
+    `bucket` is its name in the metadata, in this module; None: the catalog's bucket.
     """
     return {
         "copies": [copy_json(copy, bucket) for copy in copies],
@@ -89,13 +84,7 @@ def contents_json(
 
 
 def ledger_json(ledger: TopicLedger, find_bucket: Callable[[LedgerCopy], str | None]) -> Any:  # noqa: ANN401
-    """Return a ledger of a topic as a value for `json.dumps`.
-
-    Args:
-        ledger: The ledger.
-        find_bucket: Returns the name in the metadata of the bucket of a copy; None: the catalog's
-            bucket.
-    """
+    """Return a ledger of a topic as a value for `json.dumps`."""
     error, copy = ledger.error, ledger.copy
     is_copy_error = copy is not None and error is not None and error is copy.error
     return {
@@ -109,12 +98,7 @@ def ledger_json(ledger: TopicLedger, find_bucket: Callable[[LedgerCopy], str | N
 
 
 def copy_json(copy: LedgerCopy, bucket: str | None) -> dict[str, Any]:
-    """Return a copy of a ledger as a value for `json.dumps`.
-
-    Args:
-        copy: The copy.
-        bucket: The name in the metadata of the copy's bucket; None: the catalog's bucket.
-    """
+    """Return a copy of a ledger as a value for `json.dumps`."""
     return {
         "bucket": bucket,
         "index": info_json(copy.index),
@@ -181,12 +165,7 @@ def read_contents_json(
 def read_ledger_json(
     value: dict[str, Any], read_copy: Callable[[dict[str, Any]], LedgerCopy]
 ) -> TopicLedger:
-    """Read the value that `ledger_json` returned.
-
-    Args:
-        value: The value.
-        read_copy: Reads a copy.
-    """
+    """Read the value that `ledger_json` returned."""
     ledger_id, state = read_number(value["ledger_id"]), LedgerState(value["state"])
     info = None if value["info"] is None else _read_ledger(value["info"])
     copy = None if value["copy"] is None else read_copy(value["copy"])
@@ -212,12 +191,7 @@ def read_ledger_json(
 
 
 def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
-    """Read the value that `copy_json` returned.
-
-    Args:
-        value: The value.
-        location: The bucket of the copy.
-    """
+    """Read the value that `copy_json` returned."""
     index = read_info(value["index"])
     name = _read_name(index, is_index=True)
     data, error = value["data"], value["error"]
@@ -256,13 +230,7 @@ def _read_unfinished(value: list[Any]) -> UnfinishedOffload:
 def read_metadata_json(
     value: dict[str, Any], topic: TopicName, ledgers: Sequence[LedgerInfo]
 ) -> TopicMetadata:
-    """Read the value that `metadata_json` returned.
-
-    Args:
-        value: The value.
-        topic: The topic.
-        ledgers: Its ledgers, ascending.
-    """
+    """Read the value that `metadata_json` returned, and add the ledgers."""
     terminated = value["terminated"]
     return TopicMetadata(
         topic=topic,

@@ -39,11 +39,7 @@ def is_snapshot(path: object) -> bool:
 def begins_snapshot(location: Location, name: str) -> bool:
     """Return whether an object starts like a catalog snapshot; reads only its first bytes.
 
-    An object that cannot be read, for example without permission, counts as none.
-
-    Args:
-        location: The location of the object.
-        name: Name of the object.
+    False if the object cannot be read, for example without permission.
     """
     try:
         return begins_file(bytes(location.read_range(name, 0, _BEGINNING_BYTES).data))
@@ -54,12 +50,7 @@ def begins_snapshot(location: Location, name: str) -> bool:
 def save_snapshot(
     snapshot: Snapshot, path: str, storage_options: Mapping[str, object] | None = None
 ) -> None:
-    """Write a catalog snapshot.
-
-    Args:
-        snapshot: The catalog to write.
-        path: Path or URL of the file; ends with `.json.gz`.
-        storage_options: Options of the fsspec file system of the path.
+    """Write a catalog snapshot to a path or URL that ends with `.json.gz`.
 
     Raises:
         OptionError: The path has another suffix, or the catalog is too large for a snapshot.
@@ -78,11 +69,8 @@ def load_snapshot(
 ) -> SnapshotFile:
     """Read a catalog snapshot: one request. Topics are parsed on first use.
 
-    Args:
-        path: Path or URL of the file.
-        location: The bucket of the ledgers' objects; its trace counts this request too.
-        buckets: URLs of other buckets, if they have moved since.
-        storage_options: Options of the fsspec file system of the path.
+    `location` is the bucket of the ledgers' objects; its trace counts the request. `buckets` has
+    the URLs of other buckets that have moved since the snapshot was saved.
 
     Raises:
         OptionError: The path has another suffix, or cannot be used.

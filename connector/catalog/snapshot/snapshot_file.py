@@ -1,8 +1,8 @@
-"""A catalog in a file, from which each topic is parsed on first use.
+"""A catalog snapshot in a file, from which each topic is parsed on first use.
 
 The head lists the topics and the position of each topic's document. That document has the topic's
-metadata and the indices of ledgers that are not read. Pages of the topic's ledgers, with the copies
-that were selected when the catalog was saved, follow it. The first document holds everything that
+metadata and the indices of ledgers that cannot be read. Pages of the topic's ledgers follow it,
+with the copies that were selected when the catalog was saved. Document 0 holds everything that
 belongs to no topic.
 """
 
@@ -56,7 +56,7 @@ _REST: Final = 0
 
 
 def serialize_snapshot(snapshot: Snapshot) -> bytes:
-    """Return the file of a catalog.
+    """Return the file of a catalog snapshot.
 
     Raises:
         OptionError: The catalog is too large for a file, or has a kind of objects that the file
@@ -153,14 +153,10 @@ def _add_topic(
 
 
 class SnapshotFile:
-    """A saved catalog. Safe to use from several threads.
+    """A catalog snapshot. Safe to use from several threads.
 
-    Methods raise `CorruptSnapshotError` too, when they find a malformed value.
-
-    Args:
-        documents: The file.
-        location: The bucket of the ledgers' objects.
-        buckets: URLs of other buckets by their names in the metadata, if they have moved since.
+    Methods raise `CorruptSnapshotError` too, when they find a malformed value. `buckets` has the
+    URLs of other buckets that have moved since, by their names in the metadata.
 
     Raises:
         CorruptSnapshotError: The head has a malformed value.
@@ -200,7 +196,7 @@ class SnapshotFile:
 
     @property
     def topics(self) -> Collection[TopicName]:
-        """Every topic."""
+        """All topics."""
         return self._positions.keys()
 
     @cached_property
@@ -208,7 +204,7 @@ class SnapshotFile:
         return {topic.base: topic for topic in reversed(self._positions)}
 
     def schema(self, base: TopicName) -> bytes | None:
-        """Return the admin API's answer for the schema of a topic without partition."""
+        """Return the admin API's answer for the schemas of a topic without partition."""
         topic = self._first_of_base.get(base)
         if topic is None:
             return None
@@ -217,7 +213,7 @@ class SnapshotFile:
             return None if answer is None else read_base64(answer)
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:
-        """Return one topic; build only the ledgers that are not read.
+        """Return one topic; build only the ledgers that cannot be read.
 
         A topic that is not in the file has no ledgers.
         """
@@ -358,11 +354,9 @@ class SnapshotFile:
 
 
 class SnapshotBucket(Bucket):
-    """A bucket whose contents are read from the file on first use.
+    """A bucket of a snapshot, whose contents are parsed on first use.
 
-    Args:
-        file: The file.
-        name: The bucket's name in the metadata; None: the catalog's bucket.
+    `name` is its name in the metadata; None: the catalog's bucket.
     """
 
     def __init__(self, file: SnapshotFile, name: str | None) -> None:
@@ -408,11 +402,7 @@ class SnapshotBucket(Bucket):
 
 
 class SnapshotSource:
-    """The metadata in a snapshot (a `MetadataSource`).
-
-    Args:
-        file: The snapshot.
-    """
+    """The metadata in a snapshot (`MetadataSource`)."""
 
     is_live = False
 
@@ -422,7 +412,7 @@ class SnapshotSource:
         self._file = file
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
-        """Return every topic, each partition separately; with `namespaces`, only theirs."""
+        """Return the topics with metadata, each partition separately."""
         return [
             topic
             for topic in self._file.topics_with_metadata
