@@ -1,8 +1,8 @@
 """The entries of a task, in order, including entries between and after the task's ranges.
 
-A task's ranges may have gaps between them. Entries in a gap, or after the last range, are yielded
-with `is_in_range` false until the reader calls `skip_gap`. A reader needs them to close what began
-in the range: chunked messages and transactions.
+A task's ranges may have gaps between them. A reader needs entries of a gap, or after the last
+range, to complete chunked messages and transactions that began in a range. These entries have
+`is_in_range` false, and the reader calls `skip_gap` when it needs no more of them.
 """
 
 from __future__ import annotations
@@ -107,7 +107,6 @@ class EntryStream:
 
     @cached_property
     def _first_read_stretch(self) -> Stretch:
-        """The first stretch that any task reads."""
         return self._read.stretches(self._read.ranges)[0]
 
     def _runs_backwards(self, ledger_id: int, entry_id: int) -> Iterator[EntryRun]:

@@ -62,10 +62,6 @@ def execute(
 def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
     """Return how many rows tasks have; without a filter, their columns are not decoded.
 
-    Args:
-        tasks: The tasks, in the order in which they are read.
-        metrics: Receives the read metrics.
-
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
@@ -93,11 +89,8 @@ def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
 def warn_incomplete(metrics: ReadMetrics, topic: str, *, is_last: bool = True) -> None:
     """Warn about what a read had to leave out, if anything.
 
-    Args:
-        metrics: Metrics of the read.
-        topic: Name of the topics, for the message.
-        is_last: Whether to warn about messages whose chunks are still missing. A caller that reads
-            again later, such as a copy, gets them then.
+    Unless `is_last`, messages whose chunks are still missing are left to a later read, such as the
+    next step of a copy.
     """
     for notice in (*metrics.notices(), *(metrics.waiting() if is_last else ())):
         warn_of_read(f"{topic}: {notice}", IncompleteReadWarning)
@@ -120,14 +113,8 @@ def new_tally(options: ReadOptions, metrics: ReadMetrics) -> Tally:
 class RecordBatchBuilder:
     """Builds record batches from message columns, applying the bounds and the filter.
 
-    Decodes the predicate columns first, then the remaining columns of the rows that match. Safe to
-    use from several threads.
-
-    Attributes:
-        options: How entries become rows.
-        requested_columns: All columns of the projection.
-        predicate_columns: The columns that the filter needs; none without a filter.
-        remaining_columns: The columns of the projection that are not predicate columns.
+    Decodes the predicate columns, which the filter needs, first; then the remaining columns of the
+    rows that match. Safe to use from several threads.
     """
 
     options: ReadOptions
@@ -153,8 +140,7 @@ class RecordBatchBuilder:
     def build(self, messages: Iterable[MessageColumns], tally: Tally) -> Iterator[pa.RecordBatch]:
         """Apply the bounds, then the filter; decode the remaining columns of the rows that match.
 
-        Yields:
-            Record batches that are not empty; their rows are counted in the tally's metrics.
+        No batch is empty; the rows are counted in the tally's metrics.
 
         Raises:
             PulsarOffloadError: A value cannot be decoded (counted instead when salvaging), or
@@ -214,11 +200,7 @@ def build_delivery(
 ) -> Delivery:
     """Return the entries of a task that a Pulsar consumer would receive.
 
-    Args:
-        task: The task.
-        tally: Raises or counts damage.
-        stream: The task's entries.
-        decryptor: Decrypts chunks.
+    The tally raises or counts damage; the decryptor decrypts chunks.
     """
     options = task.read.options
     verify = options.compares_checksums

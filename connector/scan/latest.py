@@ -45,10 +45,12 @@ _KEY: Final = "__key__"
 _VALUE: Final = "__value__"
 _BATCH_BITS: Final = 28
 _MAX_ENTRIES: Final = 1 << 34
+"""A code has 34 bits for the entry id and 28 for the batch index, so `low` below has 63."""
 _GAP_BYTES: Final = 2 << 20
 """Entries that are not needed are read anyway if they take fewer bytes: a second request costs
 more."""
 _KEYED_SCHEMA: Final = pa.schema({"ledger": pa.int64(), "low": pa.int64(), "key": pa.string()})
+"""`low` is twice the code of the position in the ledger (`_codes`), plus 1 if there is a value."""
 _LEAST_BYTES: Final = 16 << 20
 """Memory that DuckDB needs to group a million keys when it spills rows to files."""
 _LATEST: Final = """
@@ -99,11 +101,7 @@ class LatestView:
         return sum(each.count for each in self._latest_messages())
 
     def narrow(self, number: int, read: TopicRead) -> TopicRead:
-        """Return a topic read narrowed to the latest messages.
-
-        Args:
-            number: Index of the topic in the scan.
-            read: The read of the whole topic.
+        """Return the read of topic `number` of the scan, narrowed to the latest messages.
 
         Raises:
             OptionError: DuckDB is not installed.
@@ -136,7 +134,7 @@ class LatestView:
         with closing(prefetch_rows(tasks, reading)) as batches:
             latest = _latest((_select_keyed(each, metrics) for each in batches), self._memory_bytes)
         metrics.add(replace(reading, rows=0))
-        return _LatestMessages(_codes_by_ledger(latest), is_crossed=reading.ended_beyond > 0)
+        return _LatestMessages(_codes_by_ledger(latest), reaches_tail=reading.ended_beyond > 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,11 +174,11 @@ class _LatestMessages:
 
     Attributes:
         codes: Their codes (`_codes`) by ledger id, ascending.
-        is_crossed: Whether a message begins in the bucket and ends in the live tail.
+        reaches_tail: Whether a message begins in the bucket and ends in the live tail.
     """
 
     codes: dict[int, pa.Int64Array]
-    is_crossed: bool = False
+    reaches_tail: bool = False
 
     @property
     def count(self) -> int:
@@ -189,10 +187,10 @@ class _LatestMessages:
     def ranges(self, read: TopicRead, entry_range: EntryRange) -> Iterator[EntryRange]:
         """Yield the parts of a range that contain latest messages.
 
-        Gaps that are cheaper to read than to skip are included. If a message is completed by the
-        live tail (`is_crossed`), the whole range is needed.
+        Gaps that are cheaper to read than to skip are included. If a message ends in the live tail,
+        the whole range is needed.
         """
-        if self.is_crossed:
+        if self.reaches_tail:
             yield entry_range
             return
         codes = self.codes.get(entry_range.ledger_id)
@@ -257,8 +255,10 @@ def _select_keyed(batch: pa.RecordBatch, metrics: TopicMetrics) -> pa.RecordBatc
             f" {option_name('view', 'latest')}: read it with {option_name('view', 'all')}"
         )
         raise UnsupportedFormatError(message, ledger_id=pc.max(ledgers).as_py())
-    is_left = pc.fill_null(pc.greater(pc.binary_length(batch.column(_VALUE)), 0), fill_value=False)
-    low = pc.add(pc.shift_left(_codes(entries, batches), 1), is_left.cast(pa.int64()))
+    has_value = pc.fill_null(
+        pc.greater(pc.binary_length(batch.column(_VALUE)), 0), fill_value=False
+    )
+    low = pc.add(pc.shift_left(_codes(entries, batches), 1), has_value.cast(pa.int64()))
     return pa.record_batch([ledgers, low, batch.column(_KEY)], schema=_KEYED_SCHEMA)
 
 
@@ -271,17 +271,17 @@ def _codes(entry_ids: pa.Int64Array, batch_indexes: pa.Int32Array) -> pa.Int64Ar
 def _matching_row_numbers(
     is_in_ledger: pa.BooleanArray, codes: pa.Int64Array, latest_codes: pa.Int64Array
 ) -> pa.Int64Array:
-    """Return the indices of the rows of a ledger whose codes are among the latest, ascending."""
+    """Return the rows of a ledger whose codes are among the latest, as ascending indices."""
     numbers = pc.indices_nonzero(is_in_ledger).cast(pa.int64())
     ledger_codes = codes.take(numbers)
     # A hash table of all latest codes would be large; only codes in the batch's range can match.
     ends = pc.min_max(ledger_codes)
-    first = bisect_left(latest_codes, ends["min"].as_py(), key=_plain)
-    last = bisect_right(latest_codes, ends["max"].as_py(), key=_plain)
+    first = bisect_left(latest_codes, ends["min"].as_py(), key=_as_int)
+    last = bisect_right(latest_codes, ends["max"].as_py(), key=_as_int)
     return numbers.filter(pc.is_in(ledger_codes, value_set=latest_codes[first:last]))
 
 
-def _plain(scalar: pa.Scalar) -> int:
+def _as_int(scalar: pa.Scalar) -> int:
     number: int = scalar.as_py()
     return number
 

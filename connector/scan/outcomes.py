@@ -39,11 +39,6 @@ def add_outcomes(
     Only transactions that begin and end in different zones need one: within a zone, the reader
     meets the marker anyway.
 
-    Args:
-        read: The read.
-        ledgers: Its ledgers.
-        statistics: Recorded zones, if available.
-
     Raises:
         StorageError: Statistics cannot be read.
     """
@@ -68,7 +63,7 @@ def _outcomes(
     # Transactions without a marker so far, and the first ledger with their messages.
     pending: dict[str, int] = {}
     closed: set[str] = set()
-    # A message follows the marker: a read that starts between them finds no marker.
+    # Transactions with a message after the marker: a read that starts between them finds no marker.
     doubtful: set[str] = set()
     last = read.ranges[-1].ledger_id
     mentions = 0

@@ -49,10 +49,7 @@ Entries outside bounds by id, or ruled out by filters on positions, appear in no
 def plan_table(scan: Scan, range_bytes: int | None = None) -> pa.Table:
     """Return the plan of a scan, in `PLAN_SCHEMA`; sends requests only for statistics.
 
-    Args:
-        scan: The scan.
-        range_bytes: Maximum size of one range request, in bytes; None: as set when the ledgers were
-            opened.
+    `range_bytes` is the maximum size of a range request; None: as set when the ledgers were opened.
 
     Raises:
         StorageError: The statistics cannot be read.

@@ -13,13 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedRange:
-    """The part of one ledger that a task reads.
+    """The part of one ledger that a task reads; `last_entry_id` is inclusive.
 
     Attributes:
         topic: Full name of the topic or partition.
-        ledger_id: BookKeeper ledger id.
-        first_entry_id: First entry.
-        last_entry_id: Last entry (inclusive).
         requests: Number of range requests.
         bytes: Number of bytes that they return.
     """
@@ -35,10 +32,7 @@ class PlannedRange:
 def planned_ranges(task: ScanTask, range_bytes: int | None) -> Iterator[PlannedRange]:
     """Yield what a task reads of each ledger; nothing for ranges whose entries are all lost.
 
-    Args:
-        task: The task.
-        range_bytes: Maximum size of one range request, in bytes; None: as set when the ledgers were
-            opened.
+    `range_bytes` is the maximum size of a range request; None: as set when the ledgers were opened.
     """
     for ledger, entries, start, stop in task.block_ranges():
         yield PlannedRange(

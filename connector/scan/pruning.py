@@ -19,7 +19,7 @@ from arrow_io.messages import layout
 from connector.filters.combinations import matching_combinations
 from connector.scan import zone_predicates
 from connector.scan.topic_read import EntryRange, Pruning, TopicRead
-from connector.scan.zone_lookup import STRETCH, prunable_zones, sum_of
+from connector.scan.zone_lookup import ENTRY_COLUMNS, prunable_zones, sum_of
 from connector.scan.zone_predicates import CountPredicate, ZonePredicate
 from connector.statistics.zones import LEDGER_SCHEMA
 
@@ -41,10 +41,7 @@ def topic_read(
 ) -> TopicRead:
     """Return the read of one topic partition; it has no ranges if no row can match.
 
-    Args:
-        topic: The topic and its ledgers.
-        options: How it is read; bounds and filter narrow the ranges.
-        statistics: Recorded zones, if available.
+    Bounds, the filter and recorded zones narrow the ranges.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -56,16 +53,16 @@ def topic_read(
     ]
     pruning = Pruning()
     predicate = ZonePredicate(combinations, options.bounds)
-    if ranges and options.clock_slack is not None and not predicate.is_all:
-        unmatched_ids = _ledgers_of_other_times(topic, predicate, options.clock_slack)
+    if ranges and options.clock_slack is not None and not predicate.matches_all:
+        unmatched_ids = _ledgers_pruned_by_time(topic, predicate, options.clock_slack)
         pruned_ids = {each.ledger_id for each in ranges} & unmatched_ids
         ranges = [each for each in ranges if each.ledger_id not in unmatched_ids]
         pruning = Pruning(ledgers_by_time=len(pruned_ids))
-    if ranges and statistics is not None and not predicate.is_all:
+    if ranges and statistics is not None and not predicate.matches_all:
         prunable, zone_pruning = prunable_zones(topic, ranges, predicate, statistics)
         pruning += zone_pruning
-        ranges = zone_predicates.subtract_stretches(
-            ranges, *(zone_predicates.column(prunable, name) for name in STRETCH)
+        ranges = zone_predicates.subtract_entries(
+            ranges, *(zone_predicates.column(prunable, name) for name in ENTRY_COLUMNS)
         )
     return TopicRead(origin, topic.data, tuple(ranges), options, pruning)
 
@@ -100,7 +97,7 @@ def _ranges(
     limits: list[tuple[int, int]] = []
     for each in combinations:
         if _has(each.get("__ledger_id__"), ledger.ledger_id):
-            limits += _stretches(each.get("__entry_id__"), first, last)
+            limits += _intersect_cells(each.get("__entry_id__"), first, last)
     joined_ranges: list[EntryRange] = []
     for start, end in sorted(limits):
         if joined_ranges and len(ledger.blocks(joined_ranges[-1].last_entry_id, start)) <= 1:
@@ -112,11 +109,11 @@ def _ranges(
 
 
 def _has(cells: Sequence[Cell] | None, value: int) -> bool:
-    return cells is None or bool(_stretches(cells, value, value))
+    return cells is None or bool(_intersect_cells(cells, value, value))
 
 
-def _stretches(cells: Sequence[Cell] | None, first: int, last: int) -> list[tuple[int, int]]:
-    """Return the ranges within `first` … `last` that are in a cell; both ends inclusive."""
+def _intersect_cells(cells: Sequence[Cell] | None, first: int, last: int) -> list[tuple[int, int]]:
+    """Return the parts of `first` … `last` that are in a cell; both ends inclusive."""
     if cells is None:
         return [(first, last)] if first <= last else []
     ends = (
@@ -131,7 +128,7 @@ def _stretches(cells: Sequence[Cell] | None, first: int, last: int) -> list[tupl
 
 
 def _entry_limits(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
-    """Return the first and last (inclusive) entry that can hold a row within the bounds by id."""
+    """Return the first and last (inclusive) entry of a ledger within the bounds by id."""
     first, last = 0, ledger.last_entry_id
     if bounds.start_id is not None:
         start_ledger, start_entry, _ = bounds.start_id
@@ -148,15 +145,12 @@ def _entry_limits(ledger: Ledger, bounds: Bounds) -> tuple[int, int]:
     return first, last
 
 
-def _ledgers_of_other_times(
+def _ledgers_pruned_by_time(
     topic: TopicLedgers, predicate: ZonePredicate, slack: timedelta
 ) -> frozenset[int]:
-    """Return the ledgers that cannot match if messages were published while their ledger was open.
+    """Return the ledgers whose messages cannot match, judged by when the ledgers were open.
 
-    Args:
-        topic: The topic.
-        predicate: The requested rows.
-        slack: How much earlier or later than that they may have been published.
+    Messages may have been published earlier or later than that, by at most `slack`.
     """
     slack_ms = min(slack // timedelta(milliseconds=1), layout.MAX_MILLISECONDS // 2)
     times = [
@@ -188,17 +182,14 @@ def plan_count(
 ) -> tuple[TopicRead, int]:
     """Return the read of the rows that must be counted, and the recorded count of the rest.
 
-    Args:
-        topic: The topic.
-        read: The read of all its rows, without a filter.
-        statistics: Recorded zones.
+    The read must have no filter.
 
     Raises:
         StorageError: Statistics cannot be read.
     """
     predicate = CountPredicate(read.options.bounds, read.options.uncommitted)
     prunable, pruning = prunable_zones(topic, read.ranges, predicate, statistics)
-    columns = (prunable.column(name).to_pylist() for name in STRETCH)
+    columns = (prunable.column(name).to_pylist() for name in ENTRY_COLUMNS)
     # A bound by id may split a zone, and even an entry; the recorded count covers it whole.
     bounds = read.options.bounds
     split_entries = [
@@ -213,8 +204,8 @@ def plan_count(
         for ledger_id, first, last in zip(*columns, strict=True)
     ]
     prunable = prunable.filter(pa.array(is_whole, pa.bool_()))
-    remaining = zone_predicates.subtract_stretches(
-        read.ranges, *(zone_predicates.column(prunable, name) for name in STRETCH)
+    remaining = zone_predicates.subtract_entries(
+        read.ranges, *(zone_predicates.column(prunable, name) for name in ENTRY_COLUMNS)
     )
     pruning = replace(read.pruning + pruning, unknown_ledgers=pruning.unknown_ledgers)
     return replace(read, ranges=tuple(remaining), pruning=pruning), sum_of(

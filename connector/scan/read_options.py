@@ -17,16 +17,15 @@ if TYPE_CHECKING:
     from arrow_io.payloads.value_columns import ValueColumns
     from connector.filters.row_filters import RowFilter
 
-_MOST_CELLS: Final = 8 << 20
+_MAX_CELLS: Final = 8 << 20
 
 
 def most_rows(values: ValueColumns | None) -> int:
     """Return the maximum number of rows to decode together; more fields mean fewer rows.
 
-    Args:
-        values: How values are decoded; None: they stay bytes, and rows are unlimited.
+    If `values` is None, values stay bytes, and rows are unlimited.
     """
-    return sys.maxsize if values is None else max(1, _MOST_CELLS // values.node_count)
+    return sys.maxsize if values is None else max(1, _MAX_CELLS // values.node_count)
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,9 @@ _DECODED_BYTES: Final = 96 << 20
 """Approximate memory of prefetched record batches with at most `_FEW_THREADS` threads."""
 _DECODED_BY_MANY_BYTES: Final = 48 << 20
 """The same with more threads: less, because each thread also holds working memory."""
-_MOST_UNIT_BYTES: Final = 256 << 20
+_MAX_UNIT_BYTES: Final = 256 << 20
 """Maximum bytes of record batches that a unit prefetches; values may grow when decoded."""
-_MOST_BATCHES: Final = 1 << 20
+_MAX_BATCHES: Final = 1 << 20
 _COLUMN_BYTES: Final = 1024
 """Approximate memory of a column or nested field of a record batch, apart from its rows."""
 
@@ -83,10 +83,6 @@ def prefetch_rows(
     """Yield the rows of tasks, in order, decoded in advance by one thread per core.
 
     Reading starts when the first batch is requested, and stops soon after the last requested batch.
-
-    Args:
-        tasks: The tasks, in the order of their rows.
-        metrics: Receives the read metrics.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
@@ -154,11 +150,7 @@ def scan_units(
 
     The first unit is small, so that its rows arrive soon. Each unit has at most twice as many
     record batches as the previous one, so that little work is wasted if the consumer stops. An
-    error in reading entries is the result of the last unit.
-
-    Args:
-        tasks: The tasks, in the order of their rows.
-        prefetch: Sends the requests; closed after the last unit.
+    error in reading entries is the result of the last unit. After it, `prefetch` is closed.
     """
     with closing(_split(tasks, prefetch)) as units:
         while True:
@@ -191,20 +183,16 @@ class _Growth:
         self.is_first = True
 
     def grow(self) -> None:
-        """Double the size after each unit but the first."""
+        # The first unit has only one run of entries.
         if not self.is_first:
-            self.batches = min(2 * self.batches, _MOST_BATCHES)
+            self.batches = min(2 * self.batches, _MAX_BATCHES)
         self.is_first = False
 
 
 class _TaskSplitter:
     """Splits one task into units.
 
-    Args:
-        task: The task.
-        metrics: Receives the counts made while entries are walked, until a unit drains them.
-        prefetch: Sends the requests.
-        growth: Maximum size of the next unit.
+    Entries are counted in `metrics` while they are walked; each unit takes the counts so far.
     """
 
     def __init__(
@@ -308,7 +296,7 @@ def _decode_parts(
     decryptor: PayloadDecryptor,
     counts: ReadMetrics,
 ) -> Iterator[UnitResult]:
-    """Decode a unit in parts of about `_MOST_UNIT_BYTES`; nearly always there is only one."""
+    """Decode a unit in parts of about `_MAX_UNIT_BYTES`; nearly always there is only one."""
     options = builder.options
     tally = new_tally(options, counts)
     entries = map(_verify, runs) if options.compares_checksums else runs
@@ -322,7 +310,7 @@ def _decode_parts(
         error: PulsarOffloadError | None = None
         with _memory():
             try:
-                while size_bytes < _MOST_UNIT_BYTES and not is_last:
+                while size_bytes < _MAX_UNIT_BYTES and not is_last:
                     batch = next(batches, None)
                     if batch is None:
                         is_last = True
@@ -337,6 +325,6 @@ def _decode_parts(
 
 
 def _verify(run: EntryRun) -> EntryRun:
-    """Return the run, after comparing its checksums, so that this happens just before decoding."""
+    """Compare the checksums of a run just before it is decoded, and return it."""
     run.verify_checksums()
     return run

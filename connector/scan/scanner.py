@@ -122,8 +122,8 @@ class TopicScanner:
     def count_rows(self) -> int:
         """Return how many rows there are; without a filter, no payload is decompressed.
 
-        Without a filter, zones whose row count is recorded in statistics are not read either. Zones
-        with chunks or with messages of transactions have no such count.
+        Without a filter, zones whose row count is recorded in statistics are not read either. That
+        is not recorded for zones with chunks or with messages of transactions.
         """
         scan = self.scan.select([])
         if scan.options.row_filter is not None:
@@ -144,7 +144,7 @@ class TopicScanner:
         return self.to_reader().__arrow_c_stream__(requested_schema)
 
     def _new_metrics(self, scan: Scan) -> TopicMetrics:
-        """Return initial metrics of a read: earlier losses, and what statistics prune."""
+        """Return the initial metrics of a read: earlier losses, and pruning by statistics."""
         pruning = scan.pruning()
         for problem in pruning.problems:
             warn_of_read(problem, UnusedStatisticsWarning)
@@ -161,8 +161,8 @@ class TopicScanner:
     def _counting(self) -> Iterator[ReadMetrics]:
         """Yield metrics for a read's counts, and add them to the scanner's metrics.
 
-        A view's first pass has already counted losses, so its second pass adds only what the first
-        could not see.
+        The losses that a view's first pass counted are not added again; only its second pass
+        decodes values.
         """
         if self.scan.view is None:
             with self.scan.explaining():
@@ -216,8 +216,7 @@ def _split_from_end(
     """Yield ranges from the end: the last entries, then four times as many each time.
 
     The growth is steep because many entries may have no rows (markers, or entries that do not
-    match). Also, each part may have to read to the end of the topic to find the outcomes of
-    transactions.
+    match). Also, each part may have to read to the end of the topic for outcomes of transactions.
     """
     part: deque[EntryRange] = deque()
     entries_left = entry_count

@@ -22,13 +22,9 @@ begin."""
 
 
 def add_tail(read: TopicRead, tail: LiveTail | None) -> TopicRead:
-    """Return the read of a topic's objects, connected to its live tail.
+    """Return the read of a topic's objects, connected to its live tail if there is one.
 
     The tail returns chunked messages that begin in unread entries near the end of the objects.
-
-    Args:
-        read: The read of the objects.
-        tail: The live tail, or None.
     """
     if tail is None:
         return read
@@ -63,13 +59,10 @@ def _unread(read: TopicRead, entries: EntryRange) -> Iterator[tuple[EntryId, Ent
 
 
 def tail_read(read: TopicRead) -> TopicRead | None:
-    """Return the read of a topic's live tail; None without a tail, or if bounds exclude it.
+    """Return the read of a topic's live tail (`add_tail`); None without one or outside bounds.
 
     The tail is read whole or not at all, because only a read from its first entry sees where
     chunked messages begin.
-
-    Args:
-        read: The read of the topic's objects, connected to the tail by `add_tail`.
     """
     tail = read.later_entries
     if not isinstance(tail, LiveTail):

@@ -55,7 +55,7 @@ class TaskHandle(NamedTuple):
     read_fingerprint: int
     """The `TopicRead.fingerprint` of the task's read."""
     data: bytes
-    """The ranges, and the known positions of their first and last entries in data objects."""
+    """The ranges, and the byte offsets of their starts and ends in data objects, if known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,11 +183,7 @@ class TopicRead:
         return ranges
 
     def stretches(self, ranges: Sequence[EntryRange]) -> list[Stretch]:
-        """Group ranges that have no entry of the topic between them.
-
-        Args:
-            ranges: Some ranges, ascending.
-        """
+        """Group ascending ranges that have no entry of the topic between them."""
         stretches: list[list[EntryRange]] = []
         for each in ranges:
             if stretches and self._is_next(stretches[-1][-1], each):
@@ -216,11 +212,7 @@ class TopicRead:
         return zlib.crc32(repr((self.origin.topic, self.ranges)).encode())
 
     def tasks(self, task_bytes: int) -> Iterator[ScanTask]:
-        """Split the ranges into tasks, at blocks.
-
-        Args:
-            task_bytes: Approximate number of bytes that a task reads; a block is never split.
-        """
+        """Split the ranges into tasks of about `task_bytes`; a block is never split."""
         pending: list[EntryRange] = []
         size_bytes = 0
         for piece, piece_bytes in self._pieces():
@@ -288,15 +280,13 @@ class ScanTask:
             numbers += [each.ledger_id - last.ledger_id, each.first_entry_id - last.last_entry_id]
             numbers.append(each.last_entry_id - each.first_entry_id)
             last = each
-        position = 0
+        previous = 0
         for each in self.ranges:
             ledger = self.read.ledger(each.ledger_id)
             for entry_id in (each.first_entry_id, each.last_entry_id + 1):
-                object_position = ledger.position_of(entry_id)
-                numbers.append(
-                    0 if object_position is None else 1 + _zigzag(object_position - position)
-                )
-                position = position if object_position is None else object_position
+                offset = ledger.position_of(entry_id)
+                numbers.append(0 if offset is None else 1 + _zigzag(offset - previous))
+                previous = previous if offset is None else offset
         return TaskHandle(self.read.fingerprint, zlib.compress(_varints(numbers)))
 
     def block_ranges(self) -> Iterator[tuple[Ledger, EntryRange, int, int]]:
@@ -314,7 +304,7 @@ class ScanTask:
 def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
     """Return the task of a handle.
 
-    Also tells this process's ledgers the positions of entries that the sender knew.
+    This process's ledgers also get the byte offsets of entries that the sender knew.
 
     Args:
         reads: The reads of the scan that planned the task (`Scan.reads`), or the task's read alone.
@@ -335,14 +325,14 @@ def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
         first = next(numbers) + (last.last_entry_id if ledger_id == last.ledger_id else 0)
         last = EntryRange(ledger_id, first, first + next(numbers))
         ranges.append(last)
-    position = 0
+    offset = 0
     for each in ranges:
         ledger = matches[0].ledger(each.ledger_id)
         for entry_id in (each.first_entry_id, each.last_entry_id + 1):
             encoded = next(numbers)
             if encoded:
-                position += _unzigzag(encoded - 1)
-                ledger.remember(entry_id, position)
+                offset += _unzigzag(encoded - 1)
+                ledger.remember(entry_id, offset)
     return matches[0].task(ranges)
 
 

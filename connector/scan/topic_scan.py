@@ -36,14 +36,14 @@ DEFAULT_TASK_BYTES = 256 << 20
 
 
 class View(Protocol):
-    """A selection of the topics' messages that can only be found by reading them."""
+    """A selection of the topics' messages that is found only by reading them (`LatestView`)."""
 
     @property
     def metrics(self) -> ReadMetrics:
         """Metrics of the read that found the messages."""
 
     def count(self) -> int:
-        """Return how many messages it selects, without a filter."""
+        """Return the number of selected messages, without a filter."""
 
     def narrow(self, number: int, read: TopicRead) -> TopicRead:
         """Return the read of topic `number` of the scan, narrowed to the selected messages."""
@@ -59,7 +59,7 @@ class Scan:
         statistics: Recorded zones; None if there are none.
         view: Selects messages; None: all.
         tails: The live tails of the topics that have one.
-        cluster: Explains missing objects; None if the topics' metadata is not live.
+        cluster: Explains missing objects (`explain_missing`); None if the metadata is not live.
     """
 
     topics: tuple[TopicLedgers, ...]
@@ -74,7 +74,7 @@ class Scan:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def explaining(self) -> AbstractContextManager[None]:
-        """Return a context in which errors for missing objects are explained by the cluster."""
+        """Return a context that explains missing objects (`explain_missing`)."""
         return explain_missing(self.cluster, partial(topic_with_ledger, self.topics))
 
     def select(self, columns: Iterable[str]) -> Scan:
@@ -170,11 +170,7 @@ class Scan:
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:
         """Split the scan into tasks, at data blocks; sends requests like `reads`.
 
-        Args:
-            task_bytes: Approximate number of bytes of data objects that a task reads; a block is
-                never split.
-
-        Returns:
-            The tasks, in order of the topics and of the positions in them.
+        A task reads about `task_bytes` of data objects, or one block if that is larger. The tasks
+        are in order of the topics and of the positions in them.
         """
         return [task for read in self.reads() for task in read.tasks(task_bytes)]

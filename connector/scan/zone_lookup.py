@@ -25,14 +25,15 @@ if TYPE_CHECKING:
     from connector.statistics.store import Statistics
     from connector.statistics.zone_files import ZoneFile
 
-STRETCH: Final = ("ledger_id", "first_entry_id", "last_entry_id")
+ENTRY_COLUMNS: Final = ("ledger_id", "first_entry_id", "last_entry_id")
 """The columns that identify a zone's entries."""
-_ZONE_COLUMNS: Final = (*STRETCH, "start", "stop", "messages")
-_NOTHING: Final = pa.table({name: pa.array([], pa.int64()) for name in (*STRETCH, "messages")})
+_ZONE_COLUMNS: Final = (*ENTRY_COLUMNS, "start", "stop", "messages")
+_NOTHING: Final = pa.table(
+    {name: pa.array([], pa.int64()) for name in (*ENTRY_COLUMNS, "messages")}
+)
 _UNUSED_COLUMNS: Final = [name for name in IDENTITY if name not in {"topic", "ledger_id"}]
 _MAX_REMEMBERED: Final = 10_000
-"""Maximum number of zone edges whose positions readers are told; they find others block by
-block."""
+"""Maximum number of zone edges whose offsets readers get; they find others block by block."""
 
 
 def prunable_zones(
@@ -43,14 +44,7 @@ def prunable_zones(
 ) -> tuple[pa.Table, Pruning]:
     """Return the zones, and whole ledgers, of a topic's ranges that need not be read.
 
-    Args:
-        topic: The topic.
-        ranges: The ranges to prune.
-        predicate: The predicate that rows have to match.
-        statistics: Recorded zones of the topic.
-
-    Returns:
-        A table with the columns `STRETCH` and `messages`; and the resulting pruning.
+    Returns a table with the columns `ENTRY_COLUMNS` and `messages`, and the resulting pruning.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -73,8 +67,8 @@ def prunable_zones(
         if answer.value is not None:
             prunable.append(answer.value.prunable)
             pruning += answer.value.pruning
-            for ledger_id, entry_id, position in answer.value.positions:
-                data[ledger_id].remember(entry_id, position)
+            for ledger_id, entry_id, offset in answer.value.offsets:
+                data[ledger_id].remember(entry_id, offset)
     return pa.concat_tables(prunable), pruning + Pruning(len(data) - recorded_count)
 
 
@@ -90,13 +84,13 @@ class _FileAnswer:
     Attributes:
         prunable: What need not be read of its ledgers, as in `prunable_zones`.
         pruning: The resulting pruning.
-        positions: Ledger id, entry id and offset in the data object of each edge between a zone
-            that is read and one that is not.
+        offsets: Ledger id, entry id and offset in the data object of each edge between a zone that
+            is read and one that is not.
     """
 
     prunable: pa.Table
     pruning: Pruning
-    positions: Sequence[tuple[int, int, int]]
+    offsets: Sequence[tuple[int, int, int]]
 
 
 def _look_up(
@@ -116,15 +110,15 @@ def _look_up(
         pruned = pruned.filter(pa.array([each in keys for each in keys_of(pruned)], pa.bool_()))
     prunable = [pruned.select(_NOTHING.column_names)]
     pruning = Pruning(0, sum_of(pruned.column("zones")), sum_of(pruned.column("size_bytes")))
-    positions: list[tuple[int, int, int]] = []
+    offsets: list[tuple[int, int, int]] = []
     for zones in zones_by_group:
         may_match = column(zones, "may_match")
         left_out = zones.filter(pc.invert(may_match))
         prunable.append(left_out.select(_NOTHING.column_names))
         size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
         pruning += Pruning(0, left_out.num_rows, sum_of(size_bytes))
-        positions += _positions(zones, may_match)
-    return Answer(keys, _FileAnswer(pa.concat_tables(prunable), pruning, positions), problem)
+        offsets += _edge_offsets(zones, may_match)
+    return Answer(keys, _FileAnswer(pa.concat_tables(prunable), pruning, offsets), problem)
 
 
 def _read_zones(
@@ -132,9 +126,7 @@ def _read_zones(
 ) -> Iterator[pa.Table]:
     """Yield zones of some ledgers of a file, with an additional column `may_match`.
 
-    Raises:
-        CorruptStatisticsError: They are damaged.
-        PulsarOffloadError: They cannot be read.
+    Raises one of `UNUSABLE` if they are damaged, and a `StorageError` if they cannot be read.
     """
     columns = sorted({*_ZONE_COLUMNS, *predicate.columns})
     for groups, rows in file.row_groups_of(ledgers):
@@ -150,16 +142,16 @@ def _read_zones(
         yield zones.select(_ZONE_COLUMNS).append_column("may_match", may_match)
 
 
-def _positions(zones: pa.Table, may_match: pa.BooleanArray) -> Iterator[tuple[int, int, int]]:
-    """Yield the edges between zones that are read and others; see `_FileAnswer.positions`."""
+def _edge_offsets(zones: pa.Table, may_match: pa.BooleanArray) -> Iterator[tuple[int, int, int]]:
+    """Yield `_FileAnswer.offsets`."""
     edge = pa.array([False])
     is_first = pc.and_(may_match, pc.invert(pa.concat_arrays([edge, may_match[:-1]])))
     is_last = pc.and_(may_match, pc.invert(pa.concat_arrays([may_match[1:], edge])))
-    for is_edge, name, offset, shift in (
+    for is_edge, name, offset_name, shift in (
         (is_first, "first_entry_id", "start", 0),
         (is_last, "last_entry_id", "stop", 1),
     ):
         edges = zones.filter(is_edge).slice(0, _MAX_REMEMBERED)
-        columns = (edges.column(each).to_pylist() for each in ("ledger_id", name, offset))
-        for ledger_id, entry_id, position in zip(*columns, strict=True):
-            yield ledger_id, entry_id + shift, position
+        columns = (edges.column(each).to_pylist() for each in ("ledger_id", name, offset_name))
+        for ledger_id, entry_id, offset in zip(*columns, strict=True):
+            yield ledger_id, entry_id + shift, offset

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from connector.inputs.bounds import Bounds
 
 KEY: Final = "__key__"
-_SPECIAL: Final = ("chunks", "encrypted", "damaged")
+_UNPRUNABLE: Final = ("chunks", "encrypted", "damaged")
 """Columns that count entries whose rows cannot be determined from their zone alone."""
 _PUBLISH_TIME: Final = "__publish_time__"
 _TIMES: Final = {
@@ -46,7 +46,8 @@ class ZonePredicate:
     """A predicate on rows, in a form that statistics of zones can decide.
 
     Attributes:
-        combinations: Values that matching rows have (`matching_combinations`); none match if empty.
+        combinations: Values that matching rows have (`connector.filters.combinations`); none match
+            if empty.
         bounds: Bounds of publish times; bounds by id are ignored.
     """
 
@@ -54,8 +55,8 @@ class ZonePredicate:
     bounds: Bounds
 
     @property
-    def is_all(self) -> bool:
-        """Whether any row may match, so that nothing can be pruned."""
+    def matches_all(self) -> bool:
+        """Whether every row may match, so that nothing can be pruned."""
         return not self.bounds.by_time and any(not each for each in self.combinations)
 
     @property
@@ -67,7 +68,7 @@ class ZonePredicate:
     @property
     def columns(self) -> list[str]:
         """The statistics columns that it needs, except positions and Bloom filters of keys."""
-        columns = {*_SPECIAL, "messages"}
+        columns = {*_UNPRUNABLE, "messages"}
         for each in self.combinations:
             columns |= {needed for name in each for needed in _COLUMNS.get(name, ())}
         if self.bounds.by_time:
@@ -77,8 +78,7 @@ class ZonePredicate:
     def may_match(self, zones: pa.Table) -> pa.BooleanArray:
         """Return for each zone or ledger whether it may have a matching row; never null.
 
-        Args:
-            zones: Statistics with `columns`; also with `keys` if Bloom filters should be used.
+        `zones` has `columns`, and `keys` if Bloom filters should be used.
         """
         passes = _same(zones, value=False)
         for one in self.combinations:
@@ -88,7 +88,7 @@ class ZonePredicate:
             is_in_bounds = _may_be_in_cells(zones, _PUBLISH_TIME, [_publish_time_cell(self.bounds)])
             passes = pc.and_kleene(passes, is_in_bounds)
         # Null means that statistics cannot decide.
-        return pc.or_(_has_any(zones, _SPECIAL), pc.fill_null(passes, fill_value=True))
+        return pc.or_(_has_any(zones, _UNPRUNABLE), pc.fill_null(passes, fill_value=True))
 
     def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
         """Return for each ledger whether all its zones may match: then none can be pruned."""
@@ -117,14 +117,14 @@ class CountPredicate:
     @property
     def columns(self) -> list[str]:
         """The statistics columns that it needs, except positions."""
-        return [*_SPECIAL, "messages", "transactional", "min_publish_time", "max_publish_time"]
+        return [*_UNPRUNABLE, "messages", "transactional", "min_publish_time", "max_publish_time"]
 
     def may_match(self, zones: pa.Table) -> pa.BooleanArray:
         """Return for each zone or ledger whether it has to be read; never null."""
-        special = _SPECIAL if self.uncommitted else (*_SPECIAL, "transactional")
+        unprunable = _UNPRUNABLE if self.uncommitted else (*_UNPRUNABLE, "transactional")
         is_in_bounds = pc.fill_null(_is_in_bounds(zones, self.bounds), fill_value=False)
         has_none = pc.equal(column(zones, "messages"), 0)
-        return pc.or_(_has_any(zones, special), pc.invert(pc.or_(is_in_bounds, has_none)))
+        return pc.or_(_has_any(zones, unprunable), pc.invert(pc.or_(is_in_bounds, has_none)))
 
     def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
         """Return False for each ledger, because ledger statistics never prove that."""
@@ -254,24 +254,21 @@ def _has_version(versions: pa.ListArray, cell: Cell) -> pa.BooleanArray:
     return pc.if_else(pc.is_null(versions), pa.scalar(None, pa.bool_()), is_match)
 
 
-def subtract_stretches(
+def subtract_entries(
     ranges: Sequence[EntryRange], ledger_ids: pa.Array, firsts: pa.Array, lasts: pa.Array
 ) -> list[EntryRange]:
-    """Return what remains of some ranges without some stretches of entries.
+    """Return what remains of some ranges without some intervals of entries.
 
-    Args:
-        ranges: Ascending and disjoint.
-        ledger_ids: The ledger of each stretch.
-        firsts: First entry of each stretch.
-        lasts: Last entry of each stretch (inclusive).
+    `ranges` are ascending and disjoint. Each interval has a ledger and its first and last entry,
+    both inclusive.
     """
-    # Number the entries of all ledgers consecutively, so that a stretch is two numbers.
+    # Number the entries of all ledgers consecutively, so that an interval is two numbers.
     sizes: dict[int, int] = {}
     for each in ranges:
         sizes[each.ledger_id] = each.last_entry_id + 1
     ends = accumulate(sizes.values())
     begins = {ledger_id: end - sizes[ledger_id] for ledger_id, end in zip(sizes, ends, strict=True)}
-    cuts = iter(_join_stretches(begins, sizes, ledger_ids, firsts, lasts))
+    cuts = iter(_join_intervals(begins, sizes, ledger_ids, firsts, lasts))
     start, stop = next(cuts, _NO_CUT)
     remaining = []
     for each in ranges:
@@ -291,14 +288,14 @@ def subtract_stretches(
     return remaining
 
 
-def _join_stretches(
+def _join_intervals(
     begins: Mapping[int, int],
     sizes: Mapping[int, int],
     ledger_ids: pa.Array,
     firsts: pa.Array,
     lasts: pa.Array,
 ) -> Iterator[tuple[int, int]]:
-    """Yield the stretches as half-open intervals of consecutive numbers; adjacent ones merge."""
+    """Yield the intervals as half-open ones of consecutive numbers; adjacent ones merge."""
     index = pc.index_in(ledger_ids, value_set=pa.array(begins, pa.int64()))
     is_present = pc.is_valid(index)
     index = index.filter(is_present)

@@ -438,7 +438,7 @@ def test_report_of_an_unfinished_read_has_what_was_lost() -> None:
 
 def test_a_unit_of_growing_values_is_decoded_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     """However much memory its values take, little of it is taken before they are consumed."""
-    monkeypatch.setattr(cutting, "_MOST_UNIT_BYTES", 50_000)
+    monkeypatch.setattr(cutting, "_MAX_UNIT_BYTES", 50_000)
     monkeypatch.setattr(Shredding, "max_bytes", 40_000)
     wide = record(*((f"f{n}", ["null", "long"]) for n in range(30)), name="W")
     schema = record(("id", "long"), ("items", {"type": "array", "items": ["null", wide]}))

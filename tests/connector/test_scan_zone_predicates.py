@@ -22,7 +22,7 @@ from connector.scan.zone_predicates import (
     PRUNABLE_COLUMNS,
     CountPredicate,
     ZonePredicate,
-    subtract_stretches,
+    subtract_entries,
 )
 from connector.statistics.zones import ZONE_SCHEMA, ledgers_of
 from tests.support.row_filters import beside, row_filters
@@ -83,7 +83,7 @@ def test_what_is_left_is_what_stands_in_no_stretch(
     taken = [(ledger_id, first, last) for ledger_id, (first, last) in stretches]
     columns = zip(*taken, strict=True) if taken else ([], [], [])
 
-    left = subtract_stretches(ranges, *(pa.array(list(each), pa.int64()) for each in columns))
+    left = subtract_entries(ranges, *(pa.array(list(each), pa.int64()) for each in columns))
 
     gone = set(_entries(taken))
     assert _entries(left) == [each for each in _entries(ranges) if each not in gone]
@@ -95,7 +95,7 @@ def test_ledgers_far_apart_do_not_meet() -> None:
     ranges = [EntryRange(2**62, 0, 2**40), EntryRange(2**63 - 1, 5, 2**41)]
     ledger_ids = pa.array([2**63 - 1, 2**62, 7])
 
-    left = subtract_stretches(ranges, ledger_ids, pa.array([0, 9, 0]), pa.array([2**41 - 1, 10, 5]))
+    left = subtract_entries(ranges, ledger_ids, pa.array([0, 9, 0]), pa.array([2**41 - 1, 10, 5]))
 
     assert left == [
         EntryRange(2**62, 0, 8),

@@ -15,7 +15,7 @@ import pytest
 
 from connector import open_topic
 from connector.inputs.bounds import Bounds
-from connector.scan.pruning import _ledgers_of_other_times
+from connector.scan.pruning import _ledgers_pruned_by_time
 from connector.scan.zone_predicates import ZonePredicate
 from connector.statistics.analysis import analyze
 from connector.statistics.store import open_statistics
@@ -118,6 +118,6 @@ def test_times_of_two_clocks_spare_nothing(closed_ms: int) -> None:
 
     for start_ms in range(95_000, 105_000, 100):
         bounds = Bounds(start_ms=start_ms, end_ms=start_ms + 100)
-        left_out = _ledgers_of_other_times(topic, ZonePredicate([{}], bounds), timedelta(seconds=1))
+        left_out = _ledgers_pruned_by_time(topic, ZonePredicate([{}], bounds), timedelta(seconds=1))
         is_outside = start_ms + 100 <= 99_000 or start_ms > closed_ms + 1000
         assert bool(left_out) is (closed_ms >= 100_000 and is_outside)
