@@ -42,7 +42,7 @@ class Analyzed:
 Analyzer: TypeAlias = """Callable[
     [Statistics, Sequence[tuple[str, Ledger]], Callable[[Analyzed], None], Explaining], object
 ]"""
-"""A function that fills a folder like `analyze`, in this process or elsewhere."""
+"""A function like `analyze`, which may use other processes."""
 
 
 def unknown_ledgers(statistics: Statistics, topic: str, ledgers: Sequence[Ledger]) -> list[Ledger]:
@@ -62,19 +62,10 @@ def analyze(
     *,
     threads: int | None = None,
 ) -> Statistics:
-    """Read whole ledgers and write their zones.
+    """Read whole ledgers, write their zones, and return the folder with the new files.
 
     Each file that is written holds whole ledgers, so a killed run can be continued by the next.
-
-    Args:
-        statistics: The folder.
-        ledgers: Ledgers, with the name of the topic or partition of each.
-        progress: Called after each ledger that was read.
-        explaining: See `whole_ledgers`.
-        threads: Number of threads that decode; None: one per core.
-
-    Returns:
-        The folder, with the new files.
+    `progress` is called after each ledger. For the other arguments see `whole_ledgers`.
 
     Raises:
         OptionError: The folder cannot be written to.

@@ -30,11 +30,7 @@ def part_with(ledger: Ledger, entry_id: int) -> DataPart:
 
 
 class DataObjects:
-    """The current data objects of some ledgers, for comparison with recorded ones.
-
-    Args:
-        ledgers: Ledgers, with the name of the topic or partition of each.
-    """
+    """The current data objects of ledgers, by topic or partition, to compare with recorded ones."""
 
     def __init__(self, ledgers: Iterable[tuple[str, Ledger]]) -> None:
         self._data = {
@@ -47,8 +43,7 @@ class DataObjects:
     def are_same(self, ledgers: pa.Table) -> pa.BooleanArray:
         """Return for each row whether its ledger has exactly the objects that were recorded.
 
-        Args:
-            ledgers: Rows of `LEDGER_SCHEMA` of one file; either all rows of a ledger or none.
+        The rows are of `LEDGER_SCHEMA`, from one file: either all rows of a ledger or none.
         """
         topics, ids, *identities = (ledgers.column(name).to_pylist() for name in IDENTITY)
         keys = list(zip(topics, ids, strict=True))

@@ -47,11 +47,8 @@ _UNPRUNABLE: Final = layout.CHUNKED | layout.ENCRYPTED | layout.BROKEN
 def zone_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> ZoneRow:
     """Return the row of statistics of a zone.
 
-    Args:
-        ledger: Its ledger.
-        topic: Its topic or partition, as the row names it.
-        runs: Its entries, with verified checksums. Their tables are changed, so they cannot be read
-            again.
+    `topic` is the name in the row. The runs have verified checksums; their tables are changed, so
+    they cannot be read again.
     """
     first, last = runs[0], runs[-1]
     entry_id = first.number(0, layout.ENTRY_ID)
@@ -110,8 +107,8 @@ def _summarize_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
 def _summarize_transactions(runs: Sequence[EntryRun]) -> ZoneRow:
     """Return the transactions with messages in some entries, and the outcomes in markers.
 
-    Returns nothing if a message follows the marker of its transaction, since the two lists cannot
-    express that.
+    Returns nothing if a message follows the marker of its transaction: the two lists cannot express
+    that.
     """
     first_entry_ids: dict[str, int] = {}
     outcomes: dict[str, bool] = {}

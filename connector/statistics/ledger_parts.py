@@ -18,13 +18,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class LedgerPart:
-    """The zones of consecutive blocks of a ledger. Picklable.
+    """The zones of consecutive blocks of a ledger, none of whose entries is lost. Picklable.
 
     Attributes:
-        topic: Its topic or partition.
-        ledger_id: Its id.
-        first_entry_id: First entry of the blocks.
-        last_entry_id: Last entry (inclusive); no entry between them is lost.
+        last_entry_id: Last entry of the blocks (inclusive).
         length_bytes: Sum of the lengths of the entries' data.
         zones: Rows of statistics of their zones, in order.
     """
@@ -38,15 +35,7 @@ class LedgerPart:
 
 
 class ZoneGatherer:
-    """Gathers zones from entries while another consumer reads them.
-
-    Args:
-        topic: The topic or partition that is read.
-        ledger_ids: The ledgers whose zones to gather.
-
-    Attributes:
-        parts: The parts gathered so far.
-    """
+    """Gathers zones of some ledgers in `parts` while another consumer reads their entries."""
 
     def __init__(self, topic: str, ledger_ids: Container[int]) -> None:
         self._topic = topic

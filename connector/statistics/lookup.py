@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _Key = tuple[str, int]
 
-_MOST_FILES: Final = 8
+_MAX_FILES: Final = 8
 """Maximum number of files read at once: each takes some megabytes, and some requests."""
 
 
@@ -41,9 +41,7 @@ def answers(
     files: Iterable[tuple[ZoneFile, pa.Table]],
     ask: Callable[[ZoneFile, pa.Table], Answer[_T]],
 ) -> Iterator[Answer[_T]]:
-    """Yield answers about ledgers, each from the first file that records the ledger.
-
-    If a file is damaged, the next file that records the ledger is asked.
+    """Yield answers about ledgers, each from the first sound file that records the ledger.
 
     Args:
         files: Files, and the ledgers to look up in each: some rows of `LEDGER_SCHEMA` in the file's
@@ -58,7 +56,7 @@ def answers(
     while remaining:
         assignments = list(_choose(remaining, answered))
         damaged = set[str]()
-        with ThreadPoolExecutor(_MOST_FILES) as executor:
+        with ThreadPoolExecutor(_MAX_FILES) as executor:
             every = executor.map(lambda each: _ask(ask, *each), assignments)
             for (file, _), answer in zip(assignments, every, strict=True):
                 answered.update(answer.ledgers)
@@ -77,7 +75,7 @@ def keys_of(ledgers: pa.Table) -> Sequence[_Key]:
 def _choose(
     files: Iterable[tuple[ZoneFile, pa.Table]], answered: Collection[_Key]
 ) -> Iterator[tuple[ZoneFile, pa.Table]]:
-    """Yield files with ledgers to look up; each ledger goes to the first file that records it."""
+    """Assign each ledger to the first file that records it; yield files with their ledgers."""
     assigned = set(answered)
     for file, ledgers in files:
         keys, rows = keys_of(ledgers), ledgers

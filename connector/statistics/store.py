@@ -26,11 +26,9 @@ UNUSABLE: Final = FormatError, MissingObjectError
 
 @dataclass(frozen=True)
 class Statistics:
-    """The statistics files in a folder at the time it was opened. Picklable.
+    """The usable statistics files in a folder at the time it was opened. Picklable.
 
     Attributes:
-        location: The folder.
-        files: The usable files.
         problems: Why other files cannot be used, as sentences.
     """
 
@@ -64,7 +62,7 @@ class Statistics:
         files = [
             files_by_name.get(info.name) or ZoneFile(location, info.name, info.size_bytes)
             for info in infos
-            if ZoneFile.is_one(info.name)
+            if ZoneFile.is_file_name(info.name)
         ]
         with ThreadPoolExecutor(location.max_connections) as executor:
             problems = list(executor.map(_problem, files))
@@ -81,12 +79,8 @@ class Statistics:
         """Yield each file with the ledgers of a topic that it records; sends no request.
 
         Rows are of `LEDGER_SCHEMA`. Several files may record a ledger, with the same version of its
-        object or another.
-
-        Args:
-            topic: Full name of the topic or partition.
-            ids: Ascending ids of the ledgers to look for; fast if they are close together. None:
-                all.
+        object or another. With `ids`, which ascend, only these ledgers are looked up: fast if they
+        are close together.
         """
         for file in self.files:
             rows = file.ledgers_of(topic, ids)
@@ -114,11 +108,6 @@ def open_statistics(
 ) -> Statistics:
     """Open a folder of statistics to add to; a folder that does not exist yet is empty.
 
-    Args:
-        url: Folder or URL.
-        storage_options: Options of the fsspec file system.
-        trace: Counts the requests.
-
     Raises:
         OptionError: The URL or the options cannot be used.
         StorageError: The folder cannot be read.
@@ -135,14 +124,9 @@ def open_existing_statistics(
     *,
     trace: RequestTrace | None = None,
 ) -> Statistics:
-    """Open a folder of statistics that a caller names to read by; it must exist.
+    """Open a folder of statistics to read from; it must exist.
 
     Warns with `UnusedStatisticsWarning` if the folder has no statistics.
-
-    Args:
-        url: Folder or URL.
-        storage_options: Options of the fsspec file system.
-        trace: Counts the requests.
 
     Raises:
         OptionError: The folder does not exist; or see `open_statistics`.
@@ -164,13 +148,8 @@ def open_snapshot_statistics(
 ) -> Statistics:
     """Open the folder of statistics that a catalog snapshot names.
 
-    The caller did not ask for it, and the rows are the same without it. So a folder that does not
-    exist, or has no statistics, is an `UnusedStatisticsWarning`.
-
-    Args:
-        url: Folder or URL.
-        storage_options: Options of the fsspec file system.
-        trace: Counts the requests.
+    Warns with `UnusedStatisticsWarning` if it does not exist or has no statistics: the caller did
+    not ask for them, and the rows are the same without them.
 
     Raises:
         OptionError: The URL or the options cannot be used.
@@ -196,7 +175,7 @@ def _warn_if_empty(statistics: Statistics) -> None:
 
 def _problem(file: ZoneFile) -> str | None:
     try:
-        file.ledgers  # noqa: B018 - they are read once, and kept
+        file.ledgers  # noqa: B018 - they are read once, and cached
     except UNUSABLE as error:
         return str(error)
     return None

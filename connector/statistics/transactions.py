@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 _COLUMNS: Final = ("first_entry_id", "last_entry_id", "transactions", "outcomes")
 _LOADED_LEDGERS: Final = 64
 _LOADED_BYTES: Final = 4 << 30
-"""Maximum number and bytes of ledgers that are looked up together, because their zones are adjacent
-in a file. The bytes bound memory: a zone's transactions may take as much memory as the zone."""
+"""Maximum number and bytes of ledgers that are looked up together: their zones are adjacent in a
+file. The bytes bound memory: a zone's transactions may take as much memory as the zone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +49,6 @@ class RecordedTransactions:
 
     "Completely" means: every entry of the current object, without damage. Not thread-safe.
 
-    Args:
-        statistics: The folder.
-        topic: Full name of the topic or partition.
-
     Attributes:
         problems: Why some of the statistics could not be used, as sentences.
     """
@@ -70,7 +66,7 @@ class RecordedTransactions:
         return any(pc.any(_is_over(ledgers, "transactional")).as_py() for _, ledgers in every)
 
     def have_transactions(self, ledgers: Sequence[Ledger]) -> dict[int, bool]:
-        """Return, for each recorded ledger's id, whether it has messages of transactions.
+        """Return, by ledger id, whether recorded ledgers have messages of transactions.
 
         Sends no request.
         """
@@ -165,16 +161,11 @@ def _read_zones(
             yield next(ids), zones
 
 
-def _are_whole(ledgers: pa.Table, entries: Mapping[int, int]) -> pa.BooleanArray:
-    """Return whether all entries of each row's ledger are recorded, without damage.
-
-    Args:
-        ledgers: Rows of `LEDGER_SCHEMA`.
-        entries: Number of entries of each ledger, by its id.
-    """
+def _are_whole(ledgers: pa.Table, entry_counts: Mapping[int, int]) -> pa.BooleanArray:
+    """Return whether all entries of each row's ledger are recorded, without damage."""
     names = ("first_entry_id", "last_entry_id", "damaged")
     columns = (ledgers.column(name).to_pylist() for name in names)
-    unrecorded = dict(entries)
+    unrecorded = dict(entry_counts)
     for ledger_id, first, last, damaged in zip(_ids(ledgers), *columns, strict=True):
         unrecorded[ledger_id] -= last - first + 1 - damaged
     return pa.array((unrecorded[each] == 0 for each in _ids(ledgers)), pa.bool_())

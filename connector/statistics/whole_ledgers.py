@@ -30,7 +30,7 @@ _T = TypeVar("_T")
 
 
 Explaining: TypeAlias = "Callable[[str], AbstractContextManager[None]]"
-"""A context per topic in which errors for missing objects are explained."""
+"""Returns a context for a topic that explains missing objects (`explain_missing`)."""
 
 
 def unexplained(topic: str) -> AbstractContextManager[None]:
@@ -82,7 +82,7 @@ def whole_ledgers(
         summarize: Called for each zone, in any thread, with its ledger, the topic's name, and its
             entries with verified checksums.
         threads: Number of threads that call it; None: one per core.
-        explaining: Raises another error for a missing object if the object is not damage.
+        explaining: Raises another error for a missing object if the cluster trimmed its ledger.
 
     Yields:
         Each ledger, in this order.
@@ -136,11 +136,7 @@ def _summarize_checked(
 
 
 def split_zones(runs: Iterable[EntryRun]) -> Iterator[list[EntryRun]]:
-    """Split the entries of a ledger into zones; lost entries are in none.
-
-    Args:
-        runs: The entries, in order.
-    """
+    """Split the entries of a ledger, in order, into zones; lost entries are in none."""
     splitter = ZoneSplitter()
     for run in runs:
         yield from splitter.add(run)
@@ -189,5 +185,5 @@ class ZoneSplitter:
 
 
 def _stop_before(run: EntryRun, first: int, limit: int) -> int:
-    """Return the index after the last entry, from `first` on, that ends at or before `limit`."""
+    """Return the index after the last entry from `first` on that ends at or before `limit`."""
     return bisect_right(range(run.count), limit, lo=first, key=run.entry_stop)

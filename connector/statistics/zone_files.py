@@ -1,8 +1,8 @@
-"""Files of statistics: Parquet, with a hash of every byte, so that any damage is detected.
+"""Files of statistics: Parquet, in which every byte is hashed, so that any damage is detected.
 
 The name of a file contains the hash and the length of its footer, which starts after the last row
-group. The footer has a hash of each piece of the data before it. So any part can be read and
-verified independently. A file never changes; each writer adds files of its own.
+group. The footer has a hash of each piece of the data. So any part can be read and verified
+independently. A file never changes; each writer adds files of its own.
 
 The footer also has a row for each ledger, which often makes reading zones unnecessary.
 """
@@ -47,8 +47,7 @@ _NAME: Final = re.compile(r"zones-([0-9a-f]{32})-([0-9a-f]{1,8})\.parquet")
 def encode_zone_file(zones: pa.Table) -> tuple[str, bytes]:
     """Return name and content of a file of some zones.
 
-    Args:
-        zones: Rows of `ZONE_SCHEMA`; those of one ledger are adjacent.
+    `zones` are rows of `ZONE_SCHEMA`; those of one ledger are adjacent.
     """
     sink = io.BytesIO()
     with pq.ParquetWriter(sink, ZONE_SCHEMA, compression="zstd") as writer:
@@ -70,13 +69,7 @@ def encode_zone_file(zones: pa.Table) -> tuple[str, bytes]:
 
 @dataclass(frozen=True)
 class ZoneFile:
-    """A file of statistics in a folder.
-
-    Attributes:
-        location: The folder.
-        name: Name of the file.
-        size_bytes: Its length.
-    """
+    """A file of statistics in a folder."""
 
     location: Location
     name: str
@@ -87,7 +80,7 @@ class ZoneFile:
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @staticmethod
-    def is_one(name: str) -> bool:
+    def is_file_name(name: str) -> bool:
         """Return whether a name is that of a file of statistics."""
         return _NAME.fullmatch(name) is not None
 
@@ -154,9 +147,7 @@ class ZoneFile:
     def ledgers_of(self, topic: str, ids: Sequence[int] | None = None) -> pa.Table:
         """Return the rows of `ledgers` of a topic or partition, in file order.
 
-        Args:
-            topic: Its full name.
-            ids: Ascending ids of the ledgers to look for. None: all.
+        With `ids`, which ascend, return only these ledgers.
         """
         by_id = self._by_topic.get(topic)
         if by_id is None:
@@ -268,8 +259,7 @@ class _ById:
         ledgers: In the order of their file.
         ids: Their ids, ascending.
         rows: For each id the row of its ledger; None if the rows are in order of ids.
-        empty: An empty slice of `ledgers`, kept because most files have none of the ids looked
-            up.
+        empty: An empty slice of `ledgers`, cached because most files have none of the ids.
     """
 
     ledgers: pa.Table
@@ -279,7 +269,6 @@ class _ById:
 
     @classmethod
     def from_ledgers(cls, ledgers: pa.Table, topic: str) -> _ById:
-        """Index a topic's ledgers, selected from those of a file, by id."""
         is_in_topic = pc.equal(ledgers.column("topic"), topic)
         if not pc.all(is_in_topic).as_py():
             ledgers = ledgers.filter(is_in_topic)
@@ -292,7 +281,6 @@ class _ById:
         return cls(ledgers, view, rows, ledgers.slice(0, 0))
 
     def select(self, ids: Sequence[int]) -> pa.Table:
-        """Return the ledgers with some ids, which ascend."""
         start = bisect_left(self.ids, ids[0]) if ids else 0
         stop = bisect_right(self.ids, ids[-1]) if ids else 0
         if start == stop:

@@ -18,19 +18,14 @@ if TYPE_CHECKING:
 _FILE_ROWS: Final = 16_384
 """Approximate number of zones in a file: 16 GiB of data, which a killed run has to read again."""
 _FILE_BYTES: Final = 64 << 20
-"""Maximum bytes of Bloom filters of keys in a file, which may end it earlier."""
+"""Approximate maximum bytes of Bloom filters of keys in a file."""
 
 
 class ZoneWriter:
     """Adds files to a folder; a context manager that writes the remaining zones on exit.
 
     Each file holds whole ledgers, so a run that was killed or failed can be continued by the next.
-
-    Args:
-        statistics: The folder.
-
-    Attributes:
-        statistics: The folder, with the new files.
+    `statistics` is the folder with the new files.
 
     Raises:
         OptionError: The folder cannot be written to.
@@ -57,10 +52,6 @@ class ZoneWriter:
         """Add the zones of a ledger, unless an error ended the read of it.
 
         If damage was found outside its zones, all its entries are recorded as damaged.
-
-        Args:
-            whole: The ledger.
-            rows: The row of each of its zones.
 
         Raises:
             StorageError: The request was refused, or failed after all retries.

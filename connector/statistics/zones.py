@@ -65,8 +65,8 @@ ZONE_SCHEMA: Final = pa.schema(
 )
 """One row per zone:
 
-- topic, ledger and data object: name, length and the store's version of it. In streaming offload,
-  the length is the offset at which the ledger ends in the object;
+- topic, ledger, and the name, length and version of the data object. In streaming offload, the
+  length is the offset at which the ledger ends in the object;
 - its entries (both ends inclusive), their bytes `[start, stop)`, and the number of messages;
 - minimum and maximum times, how many messages have no such time, and how many have no key;
 - the schema versions, including null if a message has none;
@@ -91,16 +91,14 @@ LEDGER_SCHEMA: Final = pa.schema(
     ]
 )
 """One row per ledger: aggregates of its zones, their number and bytes, and the index of the first
-among all zones of the file. If entries are missing between zones, as many count as damaged. In
-streaming offload (PIP-76), several objects may hold a ledger; then each stretch of it in one object
-has a row."""
+among all zones of the file. Entries that are missing between zones count as damaged. In streaming
+offload (PIP-76), several objects may hold a ledger; then each part of it has a row."""
 
 
 def ledgers_of(zones: pa.Table) -> pa.Table:
     """Return the ledgers of some zones, as rows of `LEDGER_SCHEMA`.
 
-    Args:
-        zones: Rows of `ZONE_SCHEMA`; those of one ledger are adjacent.
+    `zones` are rows of `ZONE_SCHEMA`; those of one ledger are adjacent.
     """
     lengths = {
         "entries": ("first_entry_id", "last_entry_id"),
@@ -111,13 +109,13 @@ def ledgers_of(zones: pa.Table) -> pa.Table:
         zones = zones.append_column(name, length)
     rows = pa.arange(0, zones.num_rows)
     zones = zones.append_column("first_row", rows)
-    zones = zones.append_column("stretch", _stretches(zones))
+    zones = zones.append_column("part", _part_numbers(zones))
     aggregations = {name: (name, "min") for name in (*_LEAST, "first_row")} | {
         name: (name, "max") for name in _GREATEST
     }
     aggregations |= {name: (name, "sum") for name in (*_COUNTS, *lengths)}
     aggregations |= {"zones": ("ledger_id", "count")}
-    grouped = zones.group_by([*IDENTITY, "stretch"], use_threads=False).aggregate(
+    grouped = zones.group_by([*IDENTITY, "part"], use_threads=False).aggregate(
         list(aggregations.values())
     )
     grouped = grouped.sort_by("first_row_min")
@@ -130,8 +128,8 @@ def ledgers_of(zones: pa.Table) -> pa.Table:
     return pa.table(columns, schema=LEDGER_SCHEMA)
 
 
-def _stretches(zones: pa.Table) -> pa.Array:
-    """Return a number for each zone that is the same for adjacent zones of a ledger in one object.
+def _part_numbers(zones: pa.Table) -> pa.Array:
+    """Number each zone's part (`DataPart`), which is the zones of a ledger in one object.
 
     In streaming offload, a ledger may continue in an object after its part in another one.
     """

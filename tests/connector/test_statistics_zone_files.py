@@ -75,7 +75,7 @@ def test_what_was_written_is_read(count: int) -> None:
     """Whole, and any columns of any row groups alone."""
     table = _zones(count)
     name, data = encode_zone_file(table)
-    assert ZoneFile.is_one(name)
+    assert ZoneFile.is_file_name(name)
     with memory_bucket({name: data}) as bucket:
         file = _opened(bucket.url, name, data)
         groups = file.footer.num_row_groups
@@ -234,7 +234,7 @@ def test_files_of_others_are_not_used(table_and_metadata: tuple[pa.Table, dict[s
 )
 def test_other_names_are_those_of_other_files(name: str) -> None:
     """They are not looked at."""
-    assert not ZoneFile.is_one(name)
+    assert not ZoneFile.is_file_name(name)
     with memory_bucket({name: b""}) as bucket, pytest.raises(CorruptStatisticsError):
         _opened(bucket.url, name, b"").footer  # noqa: B018
 
