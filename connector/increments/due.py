@@ -63,11 +63,8 @@ def due_ledgers(
 ) -> DueLedgers:
     """Compare a topic with its progress, and return the ledgers that are due.
 
-    Args:
-        topic: The topic.
-        progress: Its progress.
-        unfinished: Ids of ledgers with a data object but no index object.
-        salvage: Whether late, lost and unreadable ledgers are notices instead of errors.
+    `unfinished` has the ids of ledgers with a data object but no index object. With `salvage`, the
+    errors below are notices instead.
 
     Raises:
         LateLedgerError: A ledger appeared below the position.
@@ -181,7 +178,7 @@ def _first_missing_ledger(
 def _next_progress(
     progress: TopicProgress, present_ids: Iterable[int], lost_ids: set[int]
 ) -> TopicProgress:
-    """Return the progress with ledgers added that are in the bucket, and trimmed ones dropped."""
+    """Return the progress with ledgers of the bucket added, and trimmed or lost ones removed."""
     first = progress.first_ledger_id
     ids = {each for each in present_ids if each >= first}
     oldest = min(ids, default=progress.next.ledger_id)
@@ -197,14 +194,9 @@ def _next_progress(
 def unfinished_ledgers(
     catalog: Catalog, topics: Sequence[TopicLedgers], progress: Mapping[TopicName, TopicProgress]
 ) -> dict[TopicName, set[int]]:
-    """Return the ids of ledgers with a data object but no index object, by topic.
+    """Return the ids of unread ledgers with a data object but no index object, by topic.
 
     Topics with metadata are left out, because their metadata lists all their ledgers.
-
-    Args:
-        catalog: The catalog that the topics were selected from.
-        topics: The topics.
-        progress: Progress of the topics; ledgers before it are ignored.
     """
     by_bucket = [each for each in topics if each.metadata is None and each.ledgers]
     id_ranges = [

@@ -32,17 +32,14 @@ if TYPE_CHECKING:
     NewRows: TypeAlias = Callable[[ReadMetrics], Iterator[pa.RecordBatch]]
     """Yields the rows that arrived since its last call, and adds to the read metrics."""
 
-_MOST_AT_ONCE: Final = 100_000
+_MAX_AT_ONCE: Final = 100_000
 """Maximum number of messages of a topic per turn, because a busy topic may never run out."""
 
 
 def new_in_bucket(catalog: Catalog, patterns: Sequence[str], scan: Scan) -> NewRows:
     """Return a function that yields the rows offloaded since its last call.
 
-    Args:
-        catalog: The catalog of the topics; its current contents count as read.
-        patterns: Names and globs of topics.
-        scan: How the topics are read.
+    The current contents of the catalog count as read. `patterns` are names and globs of topics.
 
     Raises:
         OptionError: The scan has an end.
@@ -71,10 +68,6 @@ def new_from_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
     A chunked message that began in the bucket, and was incomplete when the topic was opened, is not
     returned.
 
-    Args:
-        brokers: The brokers.
-        scan: The scan of the topics that was read before, with their tails.
-
     Raises:
         BrokerError: The brokers cannot be reached, or refuse the request.
     """
@@ -89,7 +82,7 @@ def new_from_brokers(brokers: Brokers, scan: Scan) -> Iterator[NewRows]:
 
 
 class _FollowedTopic:
-    """One topic partition whose messages after its tail are read as they are published."""
+    """One topic partition whose messages are read as they are published, after its tail."""
 
     def __init__(
         self, topic: TopicLedgers, tail: LiveTail | None, scan: Scan, reader: BrokerReader
@@ -102,7 +95,6 @@ class _FollowedTopic:
         self._decryptor = PayloadDecryptor(scan.options.decryption_keys)
 
     def rows(self, metrics: ReadMetrics) -> Iterator[pa.RecordBatch]:
-        """Yield the rows published since the last call."""
         options = self._builder.options
         tally = new_tally(options, metrics)
         entries = LiveEntries(
@@ -130,5 +122,5 @@ class _FollowedTopic:
             if entry_of(message) > self._until:
                 yield message
                 count += 1
-                if count >= _MOST_AT_ONCE and is_last_of_entry(message):
+                if count >= _MAX_AT_ONCE and is_last_of_entry(message):
                     return

@@ -86,7 +86,7 @@ class Increment:
         after: Where it ends; equal to `before` if nothing can be read now.
         amount: Amount that it reads; pruned zones do not count.
         lag: What else is in the bucket after it, readable now or not.
-        notices: One sentence for each thing that a consumer of the rows must know.
+        notices: Sentences about what a consumer of the rows must know.
     """
 
     reads: tuple[TopicRead, ...]
@@ -114,11 +114,6 @@ def execute_increment(
     gatherer: ZoneGatherer | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Read the rows of a task of an increment, like `execute`; raise for open transactions.
-
-    Args:
-        task: The task.
-        metrics: Receives the read metrics.
-        gatherer: See `execute`.
 
     Raises:
         OpenTransactionError: A transaction has no outcome yet. Discard all rows of the task then:
@@ -192,7 +187,7 @@ class Increments:
             self.statistics = self.statistics.refreshed()
 
     def latest(self) -> Progress:
-        """Return the progress of a reader that wants only rows offloaded from now on.
+        """Return the progress of a reader that reads only rows offloaded from now on.
 
         Raises:
             PulsarOffloadError: The topics cannot be found, or their index objects cannot be read.
@@ -204,9 +199,7 @@ class Increments:
     def next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
         """Return the rows after some progress, up to the settled position and within limits.
 
-        Args:
-            before: How far the topics were read.
-            limits: Maximum size; topics take turns.
+        Topics take turns.
 
         Raises:
             LateLedgerError: A ledger appeared below the progress.
@@ -214,29 +207,28 @@ class Increments:
             PulsarOffloadError: Ledgers cannot be read.
         """
         due = self._due_ledgers(before)
-        shares = [
-            _Share(each, self._open_transactions(each.topic.topic), self._plan_read) for each in due
+        parts = [
+            _TopicPart(each, self._open_transactions(each.topic.topic), self._plan_read)
+            for each in due
         ]
         if not self.options.uncommitted:
-            probe_all(chain.from_iterable(each.unprobed() for each in shares))
-        amount = _share_out(shares, limits or Limits(), settle=not self.options.uncommitted)
-        notices = dict.fromkeys(notice for each in shares for notice in each.notices())
+            probe_all(chain.from_iterable(each.unprobed() for each in parts))
+        amount = _advance_in_turn(parts, limits or Limits(), settle=not self.options.uncommitted)
+        notices = dict.fromkeys(notice for each in parts for notice in each.notices())
         after = before
-        if any(each.position > each.due.progress.next for each in shares):
-            progress_by_topic = {each.topic: each.progress for each in shares}
+        if any(each.position > each.due.progress.next for each in parts):
+            progress_by_topic = {each.topic: each.progress for each in parts}
             after = Progress({**before.topics, **progress_by_topic})
-        reads = self._reads((each.due.topic for each in shares), before, after)
+        reads = self._reads((each.due.topic for each in parts), before, after)
         lag = Amount(
-            sum(each.bytes_left for each in shares), sum(each.ledgers_left for each in shares)
+            sum(each.bytes_left for each in parts), sum(each.ledgers_left for each in parts)
         )
         return Increment(reads, before, after, amount, lag, tuple(notices))
 
     def increment_between(self, before: Progress, after: Progress) -> Increment:
         """Return an increment again: the same rows, even if there are newer ones.
 
-        Args:
-            before: Where it starts.
-            after: Where it ends, as `next_increment` returned it.
+        `before` and `after` are those of an increment that `next_increment` returned.
 
         Raises:
             MissingObjectError: A ledger of it was deleted meanwhile.
@@ -288,7 +280,7 @@ class Increments:
         ]
 
     def _check_unattributed(self, start: Position) -> None:
-        """Raise for an unread ledger of unknown topic, since it may belong to one of these."""
+        """Raise for an unread ledger of unknown topic, which may belong to one of these."""
         for error in self.catalog.unattributed_errors():
             is_below = error.ledger_id is not None and error.ledger_id < start.ledger_id
             if not self.options.salvage and not is_below:
@@ -345,13 +337,10 @@ def _amount(reads: Sequence[TopicRead]) -> Amount:
     return Amount(sum(read.data_bytes for read in reads), ledgers)
 
 
-class _Share:
-    """The part of an increment that belongs to one topic; grows step by step.
+class _TopicPart:
+    """The part of an increment that belongs to one topic, up to a position; grows step by step.
 
     Attributes:
-        due: What can be read of the topic.
-        position: Where the part ends so far.
-        data_bytes: Bytes that it reads so far.
         step: The next step, or None at the end.
     """
 
@@ -374,7 +363,6 @@ class _Share:
 
     @property
     def progress(self) -> TopicProgress:
-        """The topic's progress at the end of its part."""
         return replace(self.due.progress, next=self.position)
 
     def unprobed(self) -> Iterator[tuple[OpenTransactions, Ledger]]:
@@ -386,7 +374,7 @@ class _Share:
                 yield self._transactions, ledger
 
     def settled_position(self, step: _Step) -> Position:
-        """Return the last settled position within a step; remember it if a transaction is open."""
+        """Return the settled position up to the end of a step; note where a transaction is open."""
         if self._transactions.needs_probe(self.due.ledgers[step.index]):
             probe_all(self.unprobed())
         position = self._transactions.settled_position(self.due.ledgers, self.position, step.stop)
@@ -435,7 +423,6 @@ class _Share:
                 yield from _steps(read, number, ledger, first)
 
     def notices(self) -> Iterator[str]:
-        """Yield one sentence for each thing that a consumer of the rows must know."""
         yield from self.due.notices
         yield from self._problems
         yield from self._transactions.problems
@@ -461,7 +448,7 @@ class _Step:
 
 
 def _steps(read: TopicRead, index: int, ledger: Ledger, first: int) -> Iterator[_Step]:
-    """Yield the steps of a ledger from an entry on; lost entries at the end belong to the last."""
+    """Yield a ledger's steps from an entry on; lost entries at the end belong to the last one."""
     blocks = ledger.blocks(first, ledger.last_entry_id)
     lasts = [*(each.last_entry_id for each in blocks[:-1]), ledger.last_entry_id]
     for last in lasts:
@@ -471,7 +458,7 @@ def _steps(read: TopicRead, index: int, ledger: Ledger, first: int) -> Iterator[
         first = last + 1
 
 
-def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amount:
+def _advance_in_turn(parts: Sequence[_TopicPart], limits: Limits, *, settle: bool) -> Amount:
     """Advance topics in turn, least bytes first, until a limit is reached; return the total.
 
     Among equals, the topic with the lowest ledger id goes first. Ids only grow, so a topic that
@@ -479,16 +466,16 @@ def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amo
     """
     turns = [
         (0, each.step.ledger_id, number, each.step)
-        for number, each in enumerate(shares)
+        for number, each in enumerate(parts)
         if each.step is not None
     ]
     heapq.heapify(turns)
     data_bytes, ledgers = 0, set[tuple[int, int]]()
     while turns:
         _, _, number, step = heapq.heappop(turns)
-        share = shares[number]
-        position = share.settled_position(step) if settle else step.stop
-        if position <= share.position:
+        part = parts[number]
+        position = part.settled_position(step) if settle else step.stop
+        if position <= part.position:
             continue
         ledger = number, step.index
         ledger_count = len(ledgers) + (step.is_read and ledger not in ledgers)
@@ -497,7 +484,7 @@ def _share_out(shares: Sequence[_Share], limits: Limits, *, settle: bool) -> Amo
         data_bytes += step.data_bytes
         if step.is_read:
             ledgers.add(ledger)
-        share.advance(position, step)
-        if share.step is not None:
-            heapq.heappush(turns, (share.data_bytes, share.step.ledger_id, number, share.step))
+        part.advance(position, step)
+        if part.step is not None:
+            heapq.heappush(turns, (part.data_bytes, part.step.ledger_id, number, part.step))
     return Amount(data_bytes, len(ledgers))

@@ -64,14 +64,13 @@ class TopicProgress:
     def at(cls, next_: Position) -> Self:
         """Return the progress of a reader that starts at a position and ignores earlier ledgers.
 
-        Args:
-            next_: The position; Pulsar's `MessageId.earliest`, -1:-1, stands for the first entry.
+        Pulsar's `MessageId.earliest`, -1:-1, stands for the first entry.
         """
         first = max(next_, _BEGINNING)
         return cls(Position(first.ledger_id, max(first.entry_id, 0)), (), first.ledger_id)
 
     def knows(self, ledger_id: int) -> bool:
-        """Return whether a ledger is listed, or is old enough to be ignored."""
+        """Return whether a ledger is listed, or is ignored because its id is too low."""
         index = bisect_left(self.ledger_ids, ledger_id)
         is_among = self.ledger_ids[index : index + 1] == (ledger_id,)
         return is_among or ledger_id < self.first_ledger_id
@@ -113,11 +112,7 @@ class TopicProgress:
 
 @dataclass(frozen=True)
 class Progress:
-    """How far topics were read.
-
-    Attributes:
-        topics: The progress of each topic; a missing topic was not read yet.
-    """
+    """How far each topic was read; a topic that is missing was not read yet."""
 
     topics: Mapping[TopicName, TopicProgress] = field(
         default_factory=lambda: MappingProxyType[TopicName, TopicProgress]({})

@@ -1,13 +1,13 @@
-"""The settled position of a topic: the last one before the oldest transaction without an outcome.
+"""The settled position of a topic: where its oldest open transaction begins, or else its end.
 
 A message of a transaction becomes a row when a later marker commits it. A reader that passed an
-open transaction would never return its rows, so increments end before it.
+open transaction, which has no marker yet, would never return its rows. So increments end before it.
 
-Statistics record the transactions of some ledgers. In the other new ledgers, and in the one that
-was read last, a sample of the entries is probed. If no sample shows a transaction, the topic is
-assumed to have none, which saves downloading it twice. (A task that nevertheless meets an open
-transaction fails with an error.) If a sample shows one, all new entries are scanned before the
-tasks run. Ledgers never change, so nothing is scanned twice.
+Statistics record the transactions of some ledgers. The other new ledgers, and the one that was read
+last, are probed: a sample of their entries is read. If no sample shows a transaction, the topic is
+assumed to have none, which saves downloading it twice. (A task that meets an open transaction then
+fails with an error.) If a sample shows one, all new entries are scanned before the tasks run.
+Ledgers never change, so nothing is scanned twice.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class OpenTransactions:
         return () if self.recorded is None else self.recorded.problems
 
     def needs_probe(self, ledger: Ledger) -> bool:
-        """Return whether a ledger has to be probed; none has to once a transaction was found."""
+        """Return whether a ledger has to be probed: none has to if a transaction was found."""
         return not self._has_transactions and ledger.ledger_id not in self._probed
 
     def unprobed(self, ledgers: Iterable[Ledger]) -> Iterator[Ledger]:
@@ -98,7 +98,7 @@ class OpenTransactions:
     def settled_position(
         self, ledgers: Sequence[Ledger], start: Position, stop: Position
     ) -> Position:
-        """Return the last position up to `stop` with no transaction open that began since `start`.
+        """Return the settled position between `start` and `stop`; `stop` if no transaction is open.
 
         Args:
             ledgers: All readable ledgers, ascending; those with entries between start and stop must
@@ -112,7 +112,7 @@ class OpenTransactions:
         if not self._has_transactions:
             return stop
         if min(self._open_positions.values(), default=start) < start:
-            # Another reader passed a transaction that is open here: this state is out of date.
+            # Another reader passed a transaction that is open here: this state is outdated.
             self._open_positions, self._scanned_to = {}, start
         self._scanned_to = max(self._scanned_to, start)
         while self._scanned_to < stop or self._oldest(stop) < stop:
@@ -203,7 +203,7 @@ def position_after(ledger: Ledger, last_entry_id: int) -> Position:
 
 
 def _first_entries(ledger: Ledger) -> Iterator[EntryRun]:
-    """Yield the first entries of some of a ledger's blocks."""
+    """Yield the first entries of a sample of a ledger's blocks."""
     small = ledger.with_range_bytes(_PROBE_BYTES)
     blocks = small.blocks(0, small.last_entry_id)
     step = -(-len(blocks) // _PROBED_BLOCKS) or 1

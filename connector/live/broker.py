@@ -83,10 +83,8 @@ class LiveOptions(ClusterAccess):
 class Brokers:
     """The address of a cluster's brokers, with access options. Can be pickled.
 
-    Attributes:
-        url: URL of the service, `pulsar://host:6650` or `pulsar+ssl://host:6651`; may contain
-            several hosts, separated by commas.
-        options: Options of the connection.
+    `url` is `pulsar://host:6650` or `pulsar+ssl://host:6651`, and may contain several hosts,
+    separated by commas.
     """
 
     url: str
@@ -134,9 +132,6 @@ class Brokers:
 
 class Client:
     """A client of some brokers; it connects at the first request.
-
-    Args:
-        brokers: The brokers.
 
     Raises:
         OptionError: See `Brokers.connect`.
@@ -213,11 +208,9 @@ class Client:
 
     @contextmanager
     def open_reader(self, topic: TopicName, first: EntryId) -> Iterator[BrokerReader]:
-        """Open a reader of a topic or partition, and close it at the end of the context.
+        """Open a reader of a topic that exists, and close it at the end of the context.
 
-        Args:
-            topic: The topic; it must exist.
-            first: First entry to read (inclusive); if it is missing, the next one.
+        It starts at the entry `first`, or if that is missing, at the next one.
 
         Raises:
             BrokerError: The brokers cannot be reached, or refuse.
@@ -227,18 +220,11 @@ class Client:
             yield reader
 
     def find_last_message(self, topic: TopicName, first: EntryId) -> EntrySpan | None:
-        """Find the last readable message of a topic or partition; return its entries.
+        """Find the last readable message of a topic or partition; return its entries, or None.
 
         A client starts at the last entry. That returns no message if it is the last of several
-        chunks, or the marker of a transaction. So if no message arrives, this restarts ever
-        earlier.
-
-        Args:
-            topic: The topic; it must exist.
-            first: Where to start if the last hour has no message.
-
-        Returns:
-            None if there is none. The message may precede `first`.
+        chunks, or the marker of a transaction. If no message arrives, the search restarts a minute
+        ago, an hour ago, and at `first`. The message may precede `first`.
 
         Raises:
             BrokerError: The brokers cannot be reached, or refuse.
@@ -266,11 +252,9 @@ class Client:
             return entry_span(next(reader.messages())).begin if reader.has_more() else None
 
     def create_producer(self, topic: TopicName, **settings: Any) -> pulsar.Producer:  # noqa: ANN401
-        """Create a producer of a topic or partition.
+        """Create a producer of a topic or partition, which brokers may create if it is missing.
 
-        Args:
-            topic: The topic; brokers may create it if it is missing.
-            settings: Arguments of the library's `create_producer`.
+        `settings` are arguments of the library's `create_producer`.
 
         Raises:
             BrokerError: The brokers cannot be reached, or refuse; or a producer of the same name is
@@ -308,11 +292,7 @@ class Client:
 
     @contextmanager
     def translate_errors(self, action: str) -> Iterator[None]:
-        """Convert the library's errors to ours.
-
-        Args:
-            action: What fails, after "cannot".
-        """
+        """Convert the library's errors to ours: "cannot <action> at …"."""
         try:
             yield
         except self._pulsar.PulsarException as error:
@@ -375,13 +355,10 @@ class BrokerReader:
                 return None
 
     def newest_span(self, patience_ms: int) -> EntrySpan | None:
-        """Return the entries of the next entry's last message; None if there is none.
+        """Return the entries of the last message of the next entry; None if there is none.
 
-        For a reader that started at the last entry: later messages arrived since, and may keep
-        arriving, so waiting for the end might never stop.
-
-        Args:
-            patience_ms: See `last_span`.
+        For a reader that started at the last entry: messages may keep arriving, so waiting for the
+        last one might never stop.
 
         Raises:
             BrokerError: The broker cannot be reached.
@@ -391,9 +368,8 @@ class BrokerReader:
     def last_span(self, patience_ms: int) -> EntrySpan | None:
         """Return the entries of the last message from here; None if there is none.
 
-        Args:
-            patience_ms: How long to wait for an announced message: its first chunk may be earlier,
-                or its transaction may be open.
+        An announced message is awaited for `patience_ms`: its first chunk may be earlier, or its
+        transaction may be open.
 
         Raises:
             BrokerError: The broker cannot be reached.
@@ -441,11 +417,9 @@ def is_last_of_entry(message: _pulsar.Message) -> bool:
 
 
 def group_by_entry(messages: Iterable[_pulsar.Message]) -> Iterator[ClientEntry]:
-    """Group messages by their entry.
+    """Group messages, in a reader's order, by their entry.
 
-    Args:
-        messages: Messages in a reader's order. No message is read after the last one of an entry
-            before that entry is yielded.
+    An entry is yielded once its last message was read, before another one is.
     """
     span: EntrySpan | None = None
     members: list[tuple[int, _pulsar.Message]] = []

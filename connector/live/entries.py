@@ -1,4 +1,4 @@
-"""Messages from Pulsar's client → entries, so that the readers of entries can read them.
+"""Encodes messages from Pulsar's client as entries, so that readers of entries can read them.
 
 The client does not expose everything in an entry: neither sequence ids, nor the broker's metadata,
 nor transactions, delivery times or source clusters (`UNAVAILABLE_COLUMNS`). The remaining fields
@@ -77,7 +77,7 @@ class LiveEntries:
         object_key: Name of the topic, for errors.
         metrics: Counts ordering keys that are not UTF-8: the client cannot return them, so they are
             null.
-        has_binary_keys: Whether the schema has binary keys, which clients expose as Base64.
+        has_binary_keys: See the function `has_binary_keys`.
     """
 
     def __init__(self, object_key: str, metrics: ReadMetrics, *, has_binary_keys: bool) -> None:
@@ -86,10 +86,7 @@ class LiveEntries:
         self._has_binary_keys = has_binary_keys
 
     def runs(self, entries: Iterable[ClientEntry]) -> Iterator[EntryRun]:
-        """Encode entries in runs of about 1 MiB with consecutive ids.
-
-        Args:
-            entries: Messages of the entries, in a reader's order.
+        """Encode entries, in a reader's order, in runs of about 1 MiB with consecutive ids.
 
         Raises:
             BrokerError: The messages are out of order, or a message cannot be encoded.
@@ -113,11 +110,7 @@ class LiveEntries:
             yield self._run(first, frames)
 
     def entry(self, entry_id: EntryId, members: Sequence[tuple[int, _pulsar.Message]]) -> bytes:
-        """Encode an entry from its messages.
-
-        Args:
-            entry_id: Id of the entry, for errors.
-            members: Its messages; see `ClientEntry`.
+        """Encode an entry from its messages (`ClientEntry.members`); `entry_id` is for errors.
 
         Raises:
             BrokerError: They are out of order, or one cannot be encoded.
@@ -182,7 +175,6 @@ class LiveEntries:
         return encode_entry(metadata, stored)
 
     def _message(self, client_message: _pulsar.Message) -> Message:
-        """Convert a message of the client."""
         return replace(
             _shared_fields(client_message),
             payload=None if client_message.has_null_value() else client_message.data(),
@@ -240,7 +232,6 @@ def _encrypted_entry(message: Message, client_message: _pulsar.Message) -> bytes
 
 
 def _shared_fields(client_message: _pulsar.Message) -> Message:
-    """Return the fields that all messages of a batch share."""
     return Message(
         payload=None,
         publish_time_ms=client_message.publish_timestamp(),

@@ -27,12 +27,8 @@ def live_tails(
 ) -> dict[TopicName, LiveTail]:
     """Return the entries after the last ledgers of topics, up to the last message that exists now.
 
-    A tail may contain no message, only the outcome of a transaction.
-
-    Args:
-        brokers: The brokers of the topics.
-        topics: The topics, one per partition, as they were listed before.
-        values: Typed columns of the topics; None if values are bytes.
+    The topics are one per partition, as they were listed before. A tail may contain no message,
+    only the outcome of a transaction.
 
     Raises:
         BrokerError: The brokers cannot be reached, or refuse.
@@ -59,12 +55,8 @@ def partitions_of_brokers(
 ) -> list[TopicName]:
     """Return the partitions of topics, whether they have offloaded ledgers or not.
 
-    Topics without partitions are left out: a client cannot tell whether they exist.
-
-    Args:
-        brokers: The brokers of the topics.
-        patterns: Short or full names, or globs.
-        available: The topics found in the bucket, one per partition.
+    Topics without partitions are left out: a client cannot tell whether they exist. `available` are
+    the topics found in the bucket, one per partition.
 
     Raises:
         OptionError: A pattern is not a topic name.

@@ -33,8 +33,6 @@ class LiveTail:
     ids.
 
     Attributes:
-        brokers: The brokers of the topic.
-        topic: The topic or partition.
         first: The first entry (inclusive), whether it exists or not.
         last_message: The last message of the topic. If it precedes `first`, the tail has no
             message.

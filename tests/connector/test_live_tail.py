@@ -264,7 +264,7 @@ def test_what_comes_is_followed() -> None:
 
 def test_a_busy_topic_leaves_the_others_their_turn(monkeypatch: pytest.MonkeyPatch) -> None:
     """Else its messages would be gathered, and none printed, as long as more come."""
-    monkeypatch.setattr(following, "_MOST_AT_ONCE", 2)
+    monkeypatch.setattr(following, "_MAX_AT_ONCE", 2)
     with memory_bucket(offload(_LEDGERS[:1])) as bucket, live_brokers({TOPIC: _LEDGERS}) as brokers:
         scan = open_topic(bucket.url, TOPIC, live=LIVE_URL, columns=["__value__"]).scan
         batch = encode_entry([Message(payload=each) for each in (b"g", b"h")], batched=True)
