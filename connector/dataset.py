@@ -46,7 +46,7 @@ def _refused(name: str) -> Callable[..., NoReturn]:
     """Return a method of Arrow's datasets that raises NotImplementedError."""
 
     def refuse(_self: TopicDataset, *_args: object, **_options: object) -> NoReturn:
-        """Not offered: use `to_table` or an engine."""
+        """Raise NotImplementedError: use `to_table` or an engine."""
         message = f"a topic has no {name}; use to_table() or an engine"
         raise NotImplementedError(message)
 
@@ -93,7 +93,6 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         )
 
     def _repr_html_(self) -> str:
-        """Return HTML tables of the topics and of the columns, for notebooks."""
         topics = [
             (name, ledgers, entries, size_text(size))
             for name, ledgers, entries, size in self._sizes()
@@ -214,10 +213,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         return self._read(self.scanner(None, filter, **tuning), TopicScanner.count_rows)
 
     def filter(self, expression: pc.Expression) -> TopicDataset:
-        """Return a dataset of the rows that also match another filter.
-
-        Args:
-            expression: An Arrow expression over any columns.
+        """Return a dataset of the rows that also match another filter, over any columns.
 
         Raises:
             OptionError: The filter cannot be applied.
@@ -263,7 +259,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         try:
             return table.to_pandas(**options)
         except ValueError as error:
-            message = f"these types cannot hold a value, Arrow's can: {error}; drop the options"
+            message = f"pandas cannot hold a value in these types: {error}; leave the options out"
             raise OptionError(message) from error
 
     def to_polars(
@@ -272,10 +268,6 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         filter: pc.Expression | None = None,  # noqa: A002
     ) -> pl.DataFrame:
         """Return all rows as a Polars frame; properties have Polars' type `Map`.
-
-        Args:
-            columns: See `scanner`.
-            filter: See `scanner`.
 
         Raises:
             OptionError: See `scanner`; also if a column is named twice.

@@ -127,16 +127,11 @@ def open_request(url: str, topic: str | Sequence[str], request: TopicRequest) ->
 
 @dataclass(frozen=True, kw_only=True)
 class _Inputs:
-    """A request, with the schema, bounds and keys that its texts, files and folders name.
+    """A request whose schema, bounds and keys have been read and parsed.
 
     Attributes:
-        request: The request.
         storage_options: Options of the store, also used to read the schema and the statistics.
-        schema: The schema in the request.
         needs_catalog_schema: Whether the schema has to be looked up in the catalog.
-        bounds: The range of the rows.
-        keys: Private keys.
-        brokers: The brokers of the live tail.
     """
 
     request: TopicRequest
@@ -149,13 +144,11 @@ class _Inputs:
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Opened:
+class _OpenTopics:
     """The topics of a request, as found in the bucket, the metadata and the brokers.
 
     Attributes:
-        catalog: The catalog that they were selected from.
-        topics: The ledgers of each topic.
-        unsound: The ledgers that cannot be read at all.
+        unsound: Counts of the ledgers that cannot be read at all.
         schema: The schema that values are decoded with; None if values stay bytes.
     """
 
@@ -189,7 +182,7 @@ def _resolve(request: TopicRequest) -> _Inputs:
     return inputs
 
 
-def _open(url: str, topic: str | Sequence[str], inputs: _Inputs) -> _Opened:
+def _open(url: str, topic: str | Sequence[str], inputs: _Inputs) -> _OpenTopics:
     request = inputs.request
     catalog = request.catalog or open_catalog(url, **request.catalog_options())
     unsound = TopicMetrics()
@@ -201,10 +194,10 @@ def _open(url: str, topic: str | Sequence[str], inputs: _Inputs) -> _Opened:
         except OptionError:
             if request.columns is None or not _are_without_values(request.columns, request.naming):
                 raise
-    return _Opened(catalog=catalog, topics=topics, unsound=unsound, schema=schema)
+    return _OpenTopics(catalog=catalog, topics=topics, unsound=unsound, schema=schema)
 
 
-def _plan(inputs: _Inputs, opened: _Opened) -> Scan:
+def _plan(inputs: _Inputs, opened: _OpenTopics) -> Scan:
     request, catalog = inputs.request, opened.catalog
     options = _read_options(inputs, opened.schema)
     if options.filterable.values is None and request.value != "raw":
@@ -225,7 +218,7 @@ def _open_statistics(
     catalog: Catalog,
     storage_options: Mapping[str, object] | None,
 ) -> Statistics | None:
-    """Open the statistics that a request names, or else those that a catalog snapshot names."""
+    """Open the statistics that a request names, else those that a catalog snapshot names."""
     trace = catalog.location.trace
     if url is not None:
         return open_existing_statistics(url, storage_options, trace=trace)
@@ -313,10 +306,8 @@ def read_schema(
 ) -> TopicSchema | None:
     """Return the schema for the `schema` option of `open_topic`; None if that is None.
 
-    Args:
-        schema: The schema, or its location. A `TopicSchema` is returned unchanged.
-        schema_version: Version that defines the columns; None for the newest.
-        storage_options: Options of the fsspec file system for paths and URLs.
+    A `TopicSchema` is returned unchanged. If `schema_version` is None, the newest version defines
+    the columns.
 
     Raises:
         OptionError: The schema does not exist or is malformed; or `schema_version` is combined with
@@ -336,7 +327,6 @@ def read_schema(
 
 
 def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> BatchLimits:
-    """Return the requested limits, with fewer rows if values have many fields."""
     limits = BatchLimits()
     batch_rows = min(batch_rows, most_rows(values))
     return replace(
@@ -348,7 +338,7 @@ def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> B
 
 
 def _warn_if_undecoded(options: ReadOptions, schema: TopicSchema | None) -> None:
-    """Warn if the projection has the value as bytes, though decoded values were requested."""
+    """Warn if values stay bytes although decoded values were requested."""
     [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
     if name not in dict(options.projection.columns):
         return
