@@ -259,7 +259,7 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         try:
             return table.to_pandas(**options)
         except ValueError as error:
-            message = f"pandas cannot hold a value in these types: {error}; leave the options out"
+            message = f"the types that pyarrow chose cannot hold a value: {error}; drop the options"
             raise OptionError(message) from error
 
     def to_polars(
