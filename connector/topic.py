@@ -29,7 +29,7 @@ from connector.live.opening import live_tails, partitions_of_brokers
 from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import OPTIONS, TopicRequest, check_with_catalog
 from connector.scan.latest import LatestView
-from connector.scan.read_options import ReadOptions, most_rows
+from connector.scan.read_options import ReadOptions, max_decoded_rows
 from connector.scan.topic_scan import Scan
 from connector.statistics.store import open_existing_statistics, open_snapshot_statistics
 
@@ -328,7 +328,7 @@ def read_schema(
 
 def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> BatchLimits:
     limits = BatchLimits()
-    batch_rows = min(batch_rows, most_rows(values))
+    batch_rows = min(batch_rows, max_decoded_rows(values))
     return replace(
         limits,
         first_rows=min(limits.first_rows, batch_rows),

@@ -105,7 +105,7 @@ class Bucket:
         known_copies: Iterable[LedgerCopy] = (),
         previously_checked: BucketListing | None = None,
     ) -> None:
-        self._start()
+        self._reset()
         self.listing = listing
         self._previously_checked = previously_checked
         self._pairs: dict[PairName, StoredPair] = {}
@@ -114,7 +114,7 @@ class Bucket:
             if index is not None and pair.is_unchanged(index, data):
                 self._pairs[pair.name] = pair.as_listed(index, data)
 
-    def _start(self) -> None:
+    def _reset(self) -> None:
         # Reentrant, because `open_all` calls `copies`.
         self._lock = threading.RLock()
         self._contents: BucketContents | None = None

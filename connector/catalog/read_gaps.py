@@ -55,7 +55,7 @@ def count_read_gaps(
         if error.ledger_id is None or error.ledger_id in requested_ids:
             tally.lose(Unit.LEDGER, error)
     if without_metadata:
-        metrics.unfinished_ledgers += _unfinished(
+        metrics.unfinished_ledgers += _count_unfinished(
             bucket, offloads, without_metadata, tally, requested_ids
         )
     for each in topics:
@@ -79,7 +79,7 @@ def _doubts(source: MetadataSource, topics: Sequence[TopicLedgers]) -> list[str]
     return doubts if len(topics) > 1 else [each.removeprefix(prefixes[0]) for each in doubts]
 
 
-def _unfinished(
+def _count_unfinished(
     bucket: Bucket,
     offloads: UnfinishedOffloads,
     topics: Sequence[TopicLedgers],

@@ -152,7 +152,7 @@ def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
         PulsarOffloadError: The metadata or an index object cannot be read.
     """
     partitions: dict[str, list[TopicLedgers]] = {}
-    for each in _selected(catalog, topic):
+    for each in _select(catalog, topic):
         partitions.setdefault(str(each.topic.base), []).append(each)
     rows = [_topic_row(name, parts) for name, parts in partitions.items()]
     return table_of(rows, TOPIC_SCHEMA)
@@ -160,9 +160,7 @@ def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
 
 def ledgers_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
     """Return the ledgers of topics, in `LEDGER_SCHEMA`; see `topics_table`."""
-    rows = [
-        _ledger_row(each, ledger) for each in _selected(catalog, topic) for ledger in each.states
-    ]
+    rows = [_ledger_row(each, ledger) for each in _select(catalog, topic) for ledger in each.states]
     return table_of(rows, LEDGER_SCHEMA)
 
 
@@ -170,7 +168,7 @@ def blocks_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> 
     """Return the data blocks of topics, in `BLOCK_SCHEMA`; see `topics_table`."""
     rows = [
         row
-        for each in _selected(catalog, topic)
+        for each in _select(catalog, topic)
         for ledger in each.ledgers
         for row in _block_rows(each, ledger)
     ]
@@ -216,7 +214,7 @@ def zones_table(
         TopicNotFoundError: A name or glob selects no topic.
         PulsarOffloadError: The metadata, an index object or the statistics cannot be read.
     """
-    topics = _selected(catalog, topic)
+    topics = _select(catalog, topic)
     location = catalog.location
     store = open_existing_statistics(statistics, location.storage_options, trace=location.trace)
     objects = DataObjects((str(each.topic), ledger) for each in topics for ledger in each.data)
@@ -259,7 +257,7 @@ def _encodable(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
     return list(map(_encodable, value)) if isinstance(value, list) else value
 
 
-def _selected(catalog: Catalog, topic: str | Sequence[str] | None) -> list[TopicLedgers]:
+def _select(catalog: Catalog, topic: str | Sequence[str] | None) -> list[TopicLedgers]:
     if topic is None:
         return catalog.every_ledger()
     return catalog.ledgers_of(select_topics(topic, catalog.topics()))
@@ -334,12 +332,12 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
         row["bytes"] = ledger.copy.data_bytes
         row["offloaded"] = row.get("offloaded") or ledger.copy.modified
         if ledger.copy.ledger is not None:
-            row |= _read_row(ledger.copy.ledger)
+            row |= _index_row(ledger.copy.ledger)
             row["problems"] += _lost_entries(ledger.copy.ledger)
     return row
 
 
-def _read_row(ledger: OpenLedger) -> Row:
+def _index_row(ledger: OpenLedger) -> Row:
     """Return the columns that come from the index object of a ledger."""
     metadata = ledger.ledger_metadata
     return {

@@ -180,7 +180,7 @@ class TopicCopies:
 
     def _remove_named(self, source: MetadataSource, namespaces: Collection[str] | None) -> None:
         try:
-            attempts = source.named_attempts(namespaces, most_topics=len(self._strays))
+            attempts = source.named_attempts(namespaces, max_topics=len(self._strays))
         except PulsarOffloadError:
             # Strays are then attributed by their index objects alone.
             return

@@ -96,7 +96,7 @@ def _ranges(
     first, last = _entry_limits(ledger, bounds)
     limits: list[tuple[int, int]] = []
     for each in combinations:
-        if _has(each.get("__ledger_id__"), ledger.ledger_id):
+        if _contains(each.get("__ledger_id__"), ledger.ledger_id):
             limits += _intersect_cells(each.get("__entry_id__"), first, last)
     joined_ranges: list[EntryRange] = []
     for start, end in sorted(limits):
@@ -108,7 +108,7 @@ def _ranges(
     return joined_ranges
 
 
-def _has(cells: Sequence[Cell] | None, value: int) -> bool:
+def _contains(cells: Sequence[Cell] | None, value: int) -> bool:
     return cells is None or bool(_intersect_cells(cells, value, value))
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 _MAX_CELLS: Final = 8 << 20
 
 
-def most_rows(values: ValueColumns | None) -> int:
+def max_decoded_rows(values: ValueColumns | None) -> int:
     """Return the maximum number of rows to decode together; more fields mean fewer rows.
 
     If `values` is None, values stay bytes, and rows are unlimited.

@@ -23,7 +23,7 @@ from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RecordBatchBuilder, build_delivery, byte_spans, new_tally
-from connector.scan.read_options import most_rows
+from connector.scan.read_options import max_decoded_rows
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -67,7 +67,9 @@ def unit_limits(options: ReadOptions) -> BatchLimits:
     """
     each = batch_limits(options)
     values, size_bytes = options.filterable.values, _unit_bytes()
-    limits = BatchLimits(max_rows=most_rows(values), max_bytes=size_bytes).limit_bytes(size_bytes)
+    limits = BatchLimits(max_rows=max_decoded_rows(values), max_bytes=size_bytes).limit_bytes(
+        size_bytes
+    )
     columns = 1 + len(options.projection.columns) + (0 if values is None else values.node_count)
     batches = max(1, size_bytes // 4 // (columns * _COLUMN_BYTES))
     return replace(

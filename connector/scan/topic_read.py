@@ -162,7 +162,7 @@ class TopicRead:
     def is_read_whole(self, entries: EntryRange) -> bool:
         """Return whether one of the ranges contains all of some entries."""
         ledger_id, first, last = entries
-        index = bisect_right(self.ranges, (ledger_id, first), key=_first)
+        index = bisect_right(self.ranges, (ledger_id, first), key=_first_position)
         if index == 0:
             return False
         nearest = self.ranges[index - 1]
@@ -172,10 +172,10 @@ class TopicRead:
         """Return the parts of some entries whose rows tasks return."""
         ledger_id, first, last = entries
         ranges = []
-        start_index = bisect_right(self.ranges, (ledger_id, first), key=_first)
+        start_index = bisect_right(self.ranges, (ledger_id, first), key=_first_position)
         for index in range(max(0, start_index - 1), len(self.ranges)):
             each = self.ranges[index]
-            if (ledger_id, last) < _first(each):
+            if (ledger_id, last) < _first_position(each):
                 break
             start, end = max(first, each.first_entry_id), min(last, each.last_entry_id)
             if each.ledger_id == ledger_id and start <= end:
@@ -367,7 +367,7 @@ def _numbers(data: bytes) -> Iterator[int]:
             number = shift = 0
 
 
-def _first(entries: EntryRange) -> tuple[int, int]:
+def _first_position(entries: EntryRange) -> tuple[int, int]:
     return entries.ledger_id, entries.first_entry_id
 
 

@@ -80,7 +80,7 @@ class ZonePredicate:
 
         `zones` has `columns`, and `keys` if Bloom filters should be used.
         """
-        passes = _same(zones, value=False)
+        passes = _constant(zones, value=False)
         for one in self.combinations:
             is_match = (_may_be_in_cells(zones, name, cells) for name, cells in one.items())
             passes = pc.or_kleene(passes, _all(zones, is_match))
@@ -92,7 +92,7 @@ class ZonePredicate:
 
     def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
         """Return for each ledger whether all its zones may match: then none can be pruned."""
-        passes = _same(ledgers, value=False)
+        passes = _constant(ledgers, value=False)
         for one in self.combinations:
             is_match = (_all_in_cells(ledgers, name, cells) for name, cells in one.items())
             passes = pc.or_kleene(passes, _all(ledgers, is_match))
@@ -128,7 +128,7 @@ class CountPredicate:
 
     def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
         """Return False for each ledger, because ledger statistics never prove that."""
-        return _same(ledgers, value=False)
+        return _constant(ledgers, value=False)
 
 
 def _has_any(zones: pa.Table, names: Iterable[str]) -> pa.BooleanArray:
@@ -140,7 +140,7 @@ def _has_any(zones: pa.Table, names: Iterable[str]) -> pa.BooleanArray:
 def _is_in_bounds(zones: pa.Table, bounds: Bounds) -> pa.BooleanArray:
     """Return whether all messages were published within bounds by time; null if unknown."""
     if not bounds.by_time:
-        return _same(zones, value=True)
+        return _constant(zones, value=True)
     return _all_in_cells(zones, _PUBLISH_TIME, [_publish_time_cell(bounds)])
 
 
@@ -160,9 +160,9 @@ def _storable(microseconds: int) -> int:
 def _all_in_cells(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
     """Return whether all values of a column are in some cells; null if unknown."""
     if name in {KEY, "__schema_version__"} or name not in _COLUMNS:
-        return _same(ledgers, value=False)
+        return _constant(ledgers, value=False)
     least, greatest, nulls = _ends(ledgers, name)
-    is_match = _same(ledgers, value=True)
+    is_match = _constant(ledgers, value=True)
     if nulls is not None and not any(cell.is_null for cell in cells):
         is_match = pc.equal(nulls, 0)
     joined = _join_cells(cells)
@@ -174,7 +174,7 @@ def _all_in_cells(ledgers: pa.Table, name: str, cells: Sequence[Cell]) -> pa.Boo
 def _may_be_in_cells(zones: pa.Table, name: str, cells: Sequence[Cell]) -> pa.BooleanArray:
     """Return whether a value of a column may be in one of some cells; null if unknown."""
     if name not in _COLUMNS:
-        return _same(zones, value=True)
+        return _constant(zones, value=True)
     if name == KEY:
         return _any(zones, (_may_be_key(zones, cell) for cell in cells))
     if name == "__schema_version__":
@@ -213,7 +213,7 @@ def _join_cells(cells: Iterable[Cell]) -> list[Cell]:
 
 def _between(cell: Cell, low: pa.Array, high: pa.Array) -> pa.BooleanArray:
     """Return whether `low` is at least a cell's lower bound, and `high` at most its upper one."""
-    is_match = _same(low, value=True)
+    is_match = _constant(low, value=True)
     if cell.least is not None:
         is_match = pc.and_kleene(is_match, pc.greater_equal(low, cell.least))
     if cell.greatest is not None:
@@ -225,7 +225,7 @@ def _overlaps(
     zones: pa.Table, least: pa.Array, greatest: pa.Array, nulls: pa.Array | None, cell: Cell
 ) -> pa.BooleanArray:
     if cell.is_null:
-        return _same(zones, value=False) if nulls is None else pc.greater(nulls, 0)
+        return _constant(zones, value=False) if nulls is None else pc.greater(nulls, 0)
     is_match = _between(cell, greatest, least)
     return (
         is_match
@@ -324,13 +324,13 @@ def _microseconds(zones: pa.Table, name: str) -> pa.Int64Array:
     return column(zones, name).cast(pa.int64())
 
 
-def _same(zones: pa.Table | pa.Array, *, value: bool) -> pa.BooleanArray:
+def _constant(zones: pa.Table | pa.Array, *, value: bool) -> pa.BooleanArray:
     return pa.repeat(value, len(zones))
 
 
 def _any(zones: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
-    return reduce(pc.or_kleene, answers, _same(zones, value=False))
+    return reduce(pc.or_kleene, answers, _constant(zones, value=False))
 
 
 def _all(zones: pa.Table, answers: Iterable[pa.BooleanArray]) -> pa.BooleanArray:
-    return reduce(pc.and_kleene, answers, _same(zones, value=True))
+    return reduce(pc.and_kleene, answers, _constant(zones, value=True))

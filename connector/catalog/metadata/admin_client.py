@@ -130,11 +130,11 @@ class AdminApi:
         return find(topic, lambda: self._fetch_topic(topic)).metadata
 
     def named_attempts(
-        self, namespaces: Collection[str] | None, *, most_topics: int
+        self, namespaces: Collection[str] | None, *, max_topics: int
     ) -> Collection[tuple[int, UUID]] | None:
         """Return the ledger id and uuid of each offload of topics: one request per topic.
 
-        Does not make a broker load a topic. Returns None if there are more than `most_topics`
+        Does not make a broker load a topic. Returns None if there are more than `max_topics`
         topics.
 
         Raises:
@@ -142,7 +142,7 @@ class AdminApi:
             StorageError: The cluster does not list its topics.
         """
         topics = self.topics(namespaces)
-        if len(topics) > most_topics:
+        if len(topics) > max_topics:
             return None
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
             return set(chain.from_iterable(executor.map(self._attempts_of, topics)))

@@ -159,7 +159,7 @@ class MetadataFolder:
         self,
         namespaces: Collection[str] | None,  # noqa: ARG002
         *,
-        most_topics: int,  # noqa: ARG002
+        max_topics: int,  # noqa: ARG002
     ) -> Collection[tuple[int, UUID]]:
         """Return the ledger id and uuid of each offload of all topics, as far as known.
 

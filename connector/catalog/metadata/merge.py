@@ -258,9 +258,9 @@ def _age_rank(metadata: TopicMetadata) -> tuple[int, ...]:
 def _merge_ledgers(ledger: LedgerInfo, other: LedgerInfo, join: OffloadJoin) -> LedgerInfo:
     return replace(
         ledger,
-        entries=_either(ledger.entries, other.entries),
-        size_bytes=_either(ledger.size_bytes, other.size_bytes),
-        timestamp_ms=_either(ledger.timestamp_ms, other.timestamp_ms),
+        entries=_coalesce(ledger.entries, other.entries),
+        size_bytes=_coalesce(ledger.size_bytes, other.size_bytes),
+        timestamp_ms=_coalesce(ledger.timestamp_ms, other.timestamp_ms),
         offload=join(ledger.offload, other.offload),
         properties=ledger.properties or other.properties,
     )
@@ -282,5 +282,5 @@ def _contradictions(ledger: LedgerInfo, other: LedgerInfo, names: tuple[str, str
             yield (f"{value} {what} by {names[0]}, {other_value} by {names[1]}; the first is used")
 
 
-def _either(first: _Value | None, second: _Value | None) -> _Value | None:
+def _coalesce(first: _Value | None, second: _Value | None) -> _Value | None:
     return second if first is None else first

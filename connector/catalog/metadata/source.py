@@ -66,7 +66,7 @@ class MetadataSource(Protocol):
         """
 
     def named_attempts(
-        self, namespaces: Collection[str] | None, *, most_topics: int
+        self, namespaces: Collection[str] | None, *, max_topics: int
     ) -> Collection[tuple[int, UUID]] | None:
         """Return the ledger id and uuid of each offload of topics, as far as they are recorded.
 
@@ -74,7 +74,7 @@ class MetadataSource(Protocol):
 
         Args:
             namespaces: Namespaces whose topics are included, possibly with others; None: all.
-            most_topics: Maximum number of topics for which one request each is worthwhile.
+            max_topics: Maximum number of topics for which one request each is worthwhile.
 
         Returns:
             The attempts; None if there are more topics and each takes a request.

@@ -98,9 +98,11 @@ class Documents:
             body = memoryview(data)[size_bytes:]
             stops = list(accumulate(self.head["sizes"], initial=0))
             if min(self.head["sizes"], default=1) < 1 or stops[-1] != len(body):
-                _corrupt(f"{counted(len(body), 'byte')} of documents, not {_shorten(stops[-1])}")
+                _raise_corrupt(
+                    f"{counted(len(body), 'byte')} of documents, not {_shorten(stops[-1])}"
+                )
             if zlib.crc32(body) != self.head["crc32"]:
-                _corrupt("its checksum does not match its bytes")
+                _raise_corrupt("its checksum does not match its bytes")
             self._body, self._stops = body, stops
 
     def read(self, position: int) -> Any:  # noqa: ANN401 - whatever it is
@@ -111,11 +113,11 @@ class Documents:
         """
         with self.corruption_errors():
             if not 0 <= position < len(self._stops) - 1:
-                _corrupt(f"there is no document {_shorten(position)}")
+                _raise_corrupt(f"there is no document {_shorten(position)}")
             member = self._body[self._stops[position] : self._stops[position + 1]]
             text, size_bytes = _uncompressed(member)
             if size_bytes != len(member):
-                _corrupt(f"document {position} is followed by other bytes")
+                _raise_corrupt(f"document {position} is followed by other bytes")
             return json.loads(text)
 
     @contextmanager
@@ -144,9 +146,9 @@ def begins_file(data: bytes) -> bool:
 
 def _check_version(format_name: object, version: object) -> None:
     if format_name != FORMAT:
-        _corrupt(f"it is not a {FORMAT}: its format is {_shorten(format_name)!r}")
+        _raise_corrupt(f"it is not a {FORMAT}: its format is {_shorten(format_name)!r}")
     if version != VERSION:
-        _corrupt(
+        _raise_corrupt(
             f"the catalog snapshot has version {_shorten(version)}, but this release reads version"
             f" {VERSION}: save it again with this release"
         )
@@ -157,9 +159,9 @@ def _uncompressed(data: bytes | memoryview) -> tuple[bytes, int]:
     decompressor = zlib.decompressobj(wbits=_GZIP)
     text = decompressor.decompress(data, MAX_SNAPSHOT_BYTES)
     if not decompressor.eof:
-        _corrupt(f"it is truncated, or longer than {MAX_SNAPSHOT_BYTES} bytes")
+        _raise_corrupt(f"it is truncated, or longer than {MAX_SNAPSHOT_BYTES} bytes")
     if _value_count(text) > MAX_SNAPSHOT_VALUES:
-        _corrupt(f"it has more than {MAX_SNAPSHOT_VALUES} values")
+        _raise_corrupt(f"it has more than {MAX_SNAPSHOT_VALUES} values")
     return text, len(data) - len(decompressor.unused_data)
 
 
@@ -173,5 +175,5 @@ def _shorten(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
-def _corrupt(message: str) -> None:
+def _raise_corrupt(message: str) -> None:
     raise CorruptSnapshotError(message)

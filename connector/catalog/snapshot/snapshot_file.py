@@ -362,7 +362,7 @@ class SnapshotBucket(Bucket):
     def __init__(self, file: SnapshotFile, name: str | None) -> None:
         self._file = file
         self._name = name
-        self._start()
+        self._reset()
 
     @cached_property
     def _stored_contents(self) -> BucketContents:
@@ -428,7 +428,7 @@ class SnapshotSource:
         self,
         namespaces: Collection[str] | None,  # noqa: ARG002
         *,
-        most_topics: int,  # noqa: ARG002
+        max_topics: int,  # noqa: ARG002
     ) -> Collection[tuple[int, UUID]]:
         """Return the ledger id and uuid of each offload of all topics."""
         all_metadata = map(self.topic_metadata, self._file.topics_with_metadata)
