@@ -1,6 +1,6 @@
 """Column statistics of a Parquet file, from its footer, for the table's metadata.
 
-They are bounds that engines prune files by: no value of the file is outside them.
+Engines prune files by its bounds, so no value of the file may be outside them.
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ _LAST_CHARACTER = "\U0010ffff"
 
 
 class FileStats:
-    """Statistics of one file.
-
-    Args:
-        schema: The file's columns.
-    """
+    """Statistics of one file with the columns of `schema`, collected while it is written."""
 
     def __init__(self, schema: pa.Schema) -> None:
         self._schema = schema
@@ -36,10 +32,7 @@ class FileStats:
         self._with_nan: set[str] = set()
 
     def add_rows(self, table: pa.Table) -> None:
-        """Record which columns contain NaN, which the footer does not tell.
-
-        Parquet leaves NaN out of its bounds, while engines sort it after all numbers.
-        """
+        """Record which columns contain NaN: engines sort it last, and Parquet's bounds omit it."""
         for name in self._floats - self._with_nan:
             if pc.any(pc.is_nan(table.column(name))).as_py():
                 self._with_nan.add(name)

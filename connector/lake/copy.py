@@ -68,8 +68,6 @@ _SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
 """Columns that identify a topic or partition, and how to compute their value from its name."""
 _RUN_OPTIONS: Final = ("on_progress", "on_table", "executor")
 """Options of `copy_topics` that control how it runs, and do not affect what it writes."""
-
-
 _SECRETS: Final = ("target_options", "table_options")
 
 
@@ -121,19 +119,19 @@ def copy_topics(
             properties of the catalog, its name as `catalog`, and the URL of a new table's folder as
             `location`.
         sizes: Target sizes of files, tasks and commits.
-        analyze: Whether to write the zones of each ledger that is copied from its first to its last
-            entry to the folder `statistics`, unless it has them. If the folder cannot be written,
-            the copy continues without it and issues an `UnusedStatisticsWarning`.
+        analyze: Whether to store statistics of each completely copied ledger in the folder
+            `statistics`, unless it has them. If it cannot be written, the copy issues an
+            `UnusedStatisticsWarning` and continues.
         on_progress: Called after each task with the bytes of data objects that were copied, and the
             total.
         on_table: Called with the summary of each table as soon as its copy is finished.
         executor: Runs the tasks.
         topic_options: Options of `open_topic`. Messages before `start` are never copied; `end` is
-            refused. `statistics` tell which transactions are open and which entries precede
-            `start`, without reading them; `notices` names those that cannot be used. `time_unit` is
-            `us` by default, except for plain Parquet. By default, `columns` are `MESSAGE_COLUMNS`
-            and the value columns. If several topics share a table, `__topic__` comes first. With
-            `latest_per_key` and a partitioned topic, `__partition__` does.
+            refused. `statistics` show which transactions are open and which entries precede
+            `start`; `notices` names statistics that cannot be used. `time_unit` is `us` by default,
+            except for plain Parquet. By default, `columns` are `MESSAGE_COLUMNS` and the value
+            columns. If several topics share a table, `__topic__` comes first. With `latest_per_key`
+            and a partitioned topic, `__partition__` does.
 
     Returns:
         The summary of each table.
@@ -225,11 +223,9 @@ class CopyRequest:
     def copies(self) -> Iterator[tuple[str, Callable[[], TableCopy]]]:
         """Yield each table's name and a function that opens its copy.
 
-        The function raises `PulsarOffloadError` if an option is not allowed, or the topics cannot
-        be opened.
-
         Raises:
-            PulsarOffloadError: An option is not allowed, or there are no such topics.
+            PulsarOffloadError: An option is not allowed, or the topics do not exist or cannot be
+                opened. The functions raise it too.
         """
         names = topic_names(self.topic)
         if isinstance(self.partition_by, str):

@@ -1,4 +1,8 @@
-"""Statistics that a copy collects while it reads: zones of whole ledgers, from the tasks' parts."""
+"""Statistics of the ledgers that a copy reads completely.
+
+Each task computes the zones (statistics of about 1 MiB) of the parts of ledgers that it reads.
+Once all parts of a ledger are available, its zones are written.
+"""
 
 from __future__ import annotations
 
@@ -23,16 +27,13 @@ _position: Final = attrgetter("topic", "ledger_id", "first_entry_id")
 
 
 class CopyAnalysis:
-    """A context manager that writes the zones of ledgers which a copy reads completely.
+    """A context manager that collects the zones of ledgers and writes them.
 
     The tasks of a ledger may belong to several commits. If the statistics cannot be read or
     written, a warning is issued and the analysis stops: the copy does not depend on it.
 
-    Args:
-        statistics: The folder of statistics.
-
     Raises:
-        OptionError: The folder cannot be written to.
+        OptionError: The folder of statistics cannot be written to.
     """
 
     def __init__(self, statistics: Statistics) -> None:
@@ -72,11 +73,10 @@ class CopyAnalysis:
         return selected
 
     def add(self, reads: Sequence[TopicRead], parts: Iterable[LedgerPart]) -> int:
-        """Add the parts that tasks computed, and return the number of ledgers that this completed.
+        """Add the parts that the tasks of some reads computed, in any order.
 
-        Args:
-            reads: The reads of the tasks.
-            parts: Parts of their ledgers, in any order.
+        Returns:
+            Number of ledgers of which all parts are available now.
         """
         by_topic = {each.origin.topic: each for each in reads}
         whole = 0

@@ -99,7 +99,7 @@ def _position(error: PulsarOffloadError) -> RowPosition:
 
 
 def dead_letter_task(task: ScanTask) -> ScanTask:
-    """Return the task with row positions, and so that values that cannot be decoded do not fail it.
+    """Return a task that also reads row positions, and does not fail for values it cannot decode.
 
     The position columns follow the task's other columns.
     """
@@ -123,14 +123,10 @@ def drop_dead_letters(batch: pa.RecordBatch, metrics: DeadLetterMetrics) -> pa.R
 def read_dead_letters(
     task: ScanTask, dead_letters: Mapping[RowPosition, str]
 ) -> Iterator[pa.RecordBatch]:
-    """Read a task's dead letters with their raw values.
+    """Read a task's dead letters with their raw values and their errors.
 
     Their entries are read a second time. This takes at most about as many requests as the task
     itself, however many dead letters there are.
-
-    Args:
-        task: The task.
-        dead_letters: The error of each value, by its position.
 
     Raises:
         PulsarOffloadError: The entries cannot be read.
@@ -149,14 +145,10 @@ def read_dead_letters(
 
 
 def _plan_ranges(read: TopicRead, entries: Iterable[tuple[int, int]]) -> Iterator[EntryRange]:
-    """Plan as few entry ranges as possible that cover some entries and read no byte twice.
+    """Plan as few entry ranges as possible that cover `entries` and read no byte twice.
 
     A block is read from its start, so the entries of a block share a range. So do blocks that are
-    closer together than the size of one request.
-
-    Args:
-        read: Has the ledgers of the entries.
-        entries: Ledger and entry ids, ascending.
+    closer together than the size of one request. `entries` are ledger and entry ids, ascending.
     """
     current: EntryRange | None = None
     block: Block | None = None
@@ -183,6 +175,6 @@ def _are_near(one: Block | None, other: Block | None, range_bytes: int) -> bool:
 
 
 def _positions(batch: pa.RecordBatch) -> Iterator[RowPosition]:
-    ledgers, entries, members = (batch.column(name) for name in POSITION_COLUMNS)
-    members = pc.fill_null(members, -1)
-    return zip(ledgers.to_pylist(), entries.to_pylist(), members.to_pylist(), strict=True)
+    ledgers, entries, indexes = (batch.column(name) for name in POSITION_COLUMNS)
+    indexes = pc.fill_null(indexes, -1)
+    return zip(ledgers.to_pylist(), entries.to_pylist(), indexes.to_pylist(), strict=True)

@@ -63,15 +63,11 @@ _REFUSALS: Final = (DeltaError, OSError, ValueError)
 
 @dataclass(frozen=True, slots=True)
 class _Token:
-    """The version that was read.
-
-    Attributes:
-        snapshot: The version. A commit is checked against all later versions.
-        number: The application's transaction number. None if nothing was copied yet.
-    """
+    """The version that was read. A commit is checked against all later versions."""
 
     snapshot: Snapshot
     number: int | None
+    """The application's transaction number. None if nothing was copied yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +75,6 @@ class DeltaTable:
     """A Delta table.
 
     Attributes:
-        location: The table's folder.
         storage_options: Additional options of `deltalake`'s own storage.
     """
 
@@ -88,11 +83,7 @@ class DeltaTable:
     data_prefix: str = ""
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
-        """Return the columns that the table needs so that rows of a schema fit.
-
-        Raises:
-            LakeTableError: Delta cannot store a column, or the table cannot be changed to fit it.
-        """
+        """Return the columns that the table needs so that rows of a schema fit; see `LakeTable`."""
         storable = storable_schema(schema, "delta")
         return storable if state is None else widen_schema(state.schema, storable, "delta")
 
@@ -102,7 +93,6 @@ class DeltaTable:
         Raises:
             OptionError: The storage options have no counterpart in `deltalake`.
             LakeTableError: The table, or the progress of a copy to it, cannot be read.
-            StorageError: The store refused, or kept failing.
         """
         snapshot = self._snapshot()
         if snapshot is None:
@@ -132,14 +122,7 @@ class DeltaTable:
         return TableState(rows, partitioning, content["progress"], token, content["latest_per_key"])
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Add and remove files, and set the transaction to the number of a new progress file.
-
-        Raises:
-            ConcurrentCopyError: Another run has set the transaction since, or changed the table so
-                that this commit no longer applies.
-            LakeTableError: The table cannot take the commit.
-            StorageError: The store refused, or kept failing.
-        """
+        """Add and remove files, and set the transaction to the number of a new progress file."""
         token = None if state is None else state.token
         assert token is None or isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
         number = next_number(None if token is None else token.number)
@@ -207,11 +190,7 @@ class DeltaTable:
         return AddAction(file.path, file.size_bytes, values, now_ms, True, _stats(file))  # noqa: FBT003
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
-        """Iterate over the files of the version that `read_state` read; see `RewritableTable`.
-
-        Raises:
-            LakeTableError: The files cannot be rewritten.
-        """
+        """Iterate over the files of the version that `read_state` read; see `RewritableTable`."""
         token = state.token
         assert isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
         yield from self._call(lambda: list(data_files(token.snapshot, state.partitioning, columns)))
@@ -222,12 +201,7 @@ class DeltaTable:
         file: TableFile,
         columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one of these files; see `RewritableTable`.
-
-        Raises:
-            LakeTableError: The file is malformed.
-            StorageError: The store failed.
-        """
+        """Read the rows of one of these files; see `RewritableTable`."""
         return read_file(self.location, file, columns, state.schema)
 
     # ----------------------------------------------------------------------------- the library

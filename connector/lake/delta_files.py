@@ -31,28 +31,18 @@ _SUPPORTED_FEATURES: Final = {"timestampNtz"}
 
 @dataclass(frozen=True, slots=True)
 class _LoggedFile:
-    """A file in the log.
-
-    Attributes:
-        path: Path relative to the table's folder.
-        size_bytes: Length of the file.
-        values: Values of the partition columns, by name. The file does not contain these columns.
-    """
+    """A file in the log, with its path relative to the table's folder."""
 
     path: str
     size_bytes: int
     values: Mapping[str, pa.Scalar]
+    """Values of the partition columns, by name. The file does not contain these columns."""
 
 
 def data_files(
     snapshot: Snapshot, partitioning: Partitioning, columns: Sequence[str]
 ) -> Iterator[TableFile]:
-    """Iterate over the files of a version of a table.
-
-    Args:
-        snapshot: The version.
-        partitioning: How the table is partitioned.
-        columns: Columns whose bounds are needed.
+    """Iterate over the files of a version of a table, with the bounds of `columns`.
 
     Raises:
         LakeTableError: The files cannot be rewritten.
@@ -71,14 +61,10 @@ def read_file(
 
     Args:
         location: The table's folder.
-        file: The file.
+        file: One of the table's `data_files`.
         columns: Columns of the table. None reads all columns of the file.
         schema: Columns of the table. Columns that were added after the file was written become
             null.
-
-    Raises:
-        LakeTableError: The file is malformed.
-        StorageError: The store failed.
     """
     logged = file.token
     assert isinstance(logged, _LoggedFile)  # noqa: S101 - what `data_files` returned

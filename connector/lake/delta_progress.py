@@ -8,6 +8,8 @@ sets the number. Each attempt has its own number, so a file that no commit names
 
 `RESTORE` restores the rows of an earlier version, but not the transaction. So the log is read
 backwards, until a commit sets the number or restores another version.
+
+Functions raise `StorageError` if the store refuses a request or keeps failing.
 """
 
 from __future__ import annotations
@@ -44,25 +46,12 @@ and cleans the log."""
 
 
 def next_number(previous: int | None) -> int:
-    """Return a number for an attempt to commit: unique, and greater than the previous one.
-
-    Args:
-        previous: The number that the table has. None if nothing was copied to it yet.
-    """
+    """Return a unique number for an attempt to commit, greater than the table's, if it has one."""
     return ((previous or 0) >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
 
 
 def write_progress(location: Location, number: int, content: Mapping[str, object]) -> None:
-    """Write the progress file that a commit will name.
-
-    Args:
-        location: The table's folder.
-        number: The number that the commit sets.
-        content: `progress`, `partitioning` and `latest_per_key`.
-
-    Raises:
-        StorageError: The store refused, or kept failing.
-    """
+    """Write the progress file that a commit will name, with the members `_MEMBERS`."""
     data = encode_state(number, content)
     location.child(STATE_FOLDER).write_object(_progress_name(number), data, user_metadata={})
 
@@ -72,7 +61,6 @@ def read_progress(location: Location, number: int) -> dict[str, Any]:
 
     Raises:
         LakeTableError: The file is missing or damaged.
-        StorageError: The store refused, or kept failing.
     """
     folder = location.child(STATE_FOLDER)
     try:
@@ -105,7 +93,6 @@ def find_progress_number(
     Raises:
         LakeTableError: The table was restored to a version that the log no longer has, or to a
             timestamp; or the log is malformed.
-        StorageError: The store refused, or kept failing.
     """
     start = version
     while version >= 0:
@@ -138,11 +125,10 @@ def delete_unneeded(
     Args:
         location: The table's folder.
         number: The number that the table has.
-        number_at: Returns the transaction number that the log records at a version.
+        number_at: See `find_progress_number`.
 
     Raises:
         LakeTableError: The earliest version cannot be loaded.
-        StorageError: The store refused, or kept failing.
     """
     if (number >> _RANDOM_BITS) % _CLEANING_INTERVAL:
         return

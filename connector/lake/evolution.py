@@ -111,22 +111,21 @@ def widen_schema(current: pa.Schema, requested: pa.Schema, kind: TableKind) -> p
 
 
 def fit_rows(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.RecordBatch:
-    """Return the rows with the columns of a table.
+    """Return the rows with the columns of a table. Columns that the rows lack become null.
 
     Args:
         batch: Rows whose columns the kind of table can store (`storable_schema`).
-        schema: The table's columns, widened so that the rows fit. Columns that the rows lack become
-            null.
+        schema: The table's columns, widened so that the rows fit.
         kind: The table's format.
 
     Raises:
         LakeTableError: A value cannot be cast without loss, or the table lacks a column or field.
     """
     _check_fields_exist(pa.struct(list(batch.schema)), pa.struct(list(schema)), "")
-    places = {name: place for place, name in enumerate(batch.schema.names)}
+    indexes = {name: index for index, name in enumerate(batch.schema.names)}
     columns = [
-        _fit_column(batch.column(places[field.name]), field, kind)
-        if field.name in places
+        _fit_column(batch.column(indexes[field.name]), field, kind)
+        if field.name in indexes
         else pa.nulls(batch.num_rows, field.type)
         for field in schema
     ]
@@ -137,13 +136,7 @@ def fit_rows(batch: pa.RecordBatch, schema: pa.Schema, kind: TableKind) -> pa.Re
 
 
 def _to_storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
-    """Return the type in which a kind of table stores a type.
-
-    Args:
-        type_: Any Arrow type.
-        kind: The table's format.
-        path: The field's dotted path, for errors.
-    """
+    """Return the type in which a kind of table stores a type. Errors name the dotted `path`."""
     types = pa.types
     if isinstance(type_, pa.BaseExtensionType):
         return _to_storable(type_.storage_type, kind, path)
@@ -152,7 +145,7 @@ def _to_storable(type_: pa.DataType, kind: TableKind, path: str) -> pa.DataType:
     if types.is_nested(type_):
         if types.is_struct(type_):
             _check_names(type_, kind, f"{path}.")
-        return _convert_nested(type_, path, lambda each, place: _to_storable(each, kind, place))
+        return _convert_nested(type_, path, lambda each, child: _to_storable(each, kind, child))
     storable = (
         _convert_temporal(type_, kind) if types.is_temporal(type_) else _convert_flat(type_, kind)
     )
@@ -318,12 +311,12 @@ def _check_fields_exist(source: pa.DataType, target: pa.DataType, path: str) -> 
     """Raise `LakeTableError` if a field is missing in the target: a cast would drop it."""
     types = pa.types
     if types.is_struct(source) and types.is_struct(target):
-        places = {field.name: field.type for field in target}
+        target_types = {field.name: field.type for field in target}
         for field in source:
-            if field.name not in places:
+            if field.name not in target_types:
                 message = f"the table has no column {path}{field.name}"
                 raise LakeTableError(message)
-            _check_fields_exist(field.type, places[field.name], f"{path}{field.name}.")
+            _check_fields_exist(field.type, target_types[field.name], f"{path}{field.name}.")
     elif types.is_map(source) and types.is_map(target):
         _check_fields_exist(source.key_type, target.key_type, f"{path}key.")
         _check_fields_exist(source.item_type, target.item_type, f"{path}value.")

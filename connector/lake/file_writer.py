@@ -45,11 +45,9 @@ class FileSettings:
     """How files are written. Can be pickled.
 
     Attributes:
-        location: The table's folder.
         data_prefix: The folder of the files below it: empty, or ends in `/`.
         schema: The table's columns and their types.
         partitioning: How rows are split into files.
-        kind: The table's format.
         file_bytes: Approximate size at which a file is completed and the next one is started.
         row_group_bytes: Approximate size of a row group in Arrow's memory.
         row_group_rows: Maximum number of rows of a row group.
@@ -83,11 +81,7 @@ class FileSettings:
 
 
 class FileWriter:
-    """A context manager that writes files, and deletes them all if an error leaves the block.
-
-    Args:
-        settings: How the files are written.
-    """
+    """A context manager that writes files, and deletes them all if an error leaves the block."""
 
     def __init__(self, settings: FileSettings) -> None:
         self._settings = settings
@@ -112,10 +106,7 @@ class FileWriter:
         delete_files(self._settings.location, [*self._files, *open_files], error)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add rows.
-
-        Args:
-            batch: Has the columns of `FileSettings.schema`, with types that can be cast to theirs.
+        """Add rows with the columns of `FileSettings.schema`, cast to its types.
 
         Raises:
             LakeTableError: A value does not fit the table's type.
@@ -263,12 +254,7 @@ class _OpenFile:
 
 
 class _Parts:
-    """A file object for Arrow that uploads the bytes written to it.
-
-    Args:
-        location: Folder of the object.
-        name: Name of the object in the folder.
-    """
+    """A file object for Arrow that uploads the bytes written to it as one object."""
 
     def __init__(self, location: Location, name: str) -> None:
         self._location = location
@@ -280,7 +266,6 @@ class _Parts:
         self.closed = False
 
     def write(self, data: bytes) -> int:
-        """Buffer bytes, and upload each full part."""
         if not self.is_stopped:
             self._buffer += data
             self._size_bytes += len(data)
@@ -299,7 +284,6 @@ class _Parts:
         self.closed = True
 
     def complete(self) -> None:
-        """Upload the remaining bytes, and publish the object."""
         rest = bytes(self._buffer)
         self._buffer.clear()
         if self._upload is None:

@@ -85,7 +85,6 @@ class IcebergTable:
     """A table of an Iceberg catalog. The first commit creates it.
 
     Attributes:
-        catalog: The catalog.
         identifier: The table's name in the catalog, `namespace.table`.
         url: URL of a new table's folder. None: the catalog chooses it.
         storage_options: Options of the fsspec file system that data files are written with. The
@@ -195,11 +194,7 @@ class IcebergTable:
         )
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
-        """Iterate over the files of the snapshot that `read_state` read; see `RewritableTable`.
-
-        Raises:
-            StorageError: The catalog failed.
-        """
+        """Iterate over the files of the snapshot that `read_state` read; see `RewritableTable`."""
         table = _table_from_state(state)
         with self._catalog_errors():
             tasks = list(table.scan().plan_files())
@@ -210,11 +205,7 @@ class IcebergTable:
     def read_file(
         self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
     ) -> Iterator[pa.RecordBatch]:
-        """Read the rows of one of these files; see `RewritableTable`.
-
-        Raises:
-            StorageError: The file, or a delete file that applies to it, cannot be read.
-        """
+        """Read the rows of one of these files, without deleted rows; see `RewritableTable`."""
         table = _table_from_state(state)
         schema = table.schema() if columns is None else table.schema().select(*columns)
         with self._catalog_errors():
@@ -223,16 +214,7 @@ class IcebergTable:
             )
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
-        """Return the columns, with field ids, that the table needs so that rows of a schema fit.
-
-        Args:
-            schema: Columns of the rows.
-            state: The table's state. None if the table does not exist yet.
-
-        Raises:
-            LakeTableError: Iceberg cannot store a column, or the table cannot be changed to fit it.
-            StorageError: The catalog failed.
-        """
+        """Return the columns, with field ids, that the table needs to fit rows; see `LakeTable`."""
         storable = storable_schema(schema, "iceberg")
         if state is None:
             return self._new_columns(storable)
@@ -261,7 +243,6 @@ class IcebergTable:
         Raises:
             ConcurrentCopyError: The table's progress is no longer `commit.before`, or another
                 writer changed its columns or partitions.
-            LakeTableError: The table cannot take the commit.
             StorageError: The catalog failed. The commit may have been made.
         """
         snapshot_id: int | None = None

@@ -45,14 +45,7 @@ _SURROGATES: Final = re.compile("[\ud800-\udfff]")
 
 
 def iceberg_file(file: DataFile, url: str, spec: PartitionSpec, schema: Schema) -> IcebergFile:
-    """Return a file as an entry of Iceberg's manifests.
-
-    Args:
-        file: The file and its statistics.
-        url: The file's URL.
-        spec: The table's partition spec. Its fields match the file's partition.
-        schema: Columns of the table.
-    """
+    """Return a file as an entry of Iceberg's manifests. Its partition has the fields of `spec`."""
     nulls: dict[int, int] = {}
     lower: dict[int, bytes] = {}
     upper: dict[int, bytes] = {}
@@ -104,7 +97,7 @@ class ReplaceFiles(_OverwriteFiles, _MergeAppendFiles):
 def table_file(
     task: FileScanTask, schema: Schema, spec: PartitionSpec, columns: Sequence[str]
 ) -> TableFile:
-    """Return a file of the table's manifests.
+    """Return a file of the table's manifests, with the bounds of `columns`.
 
     Args:
         task: The file and the deletes that apply to it.

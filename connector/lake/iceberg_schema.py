@@ -67,12 +67,7 @@ def partitioning_from_spec(spec: PartitionSpec, schema: Schema) -> Partitioning:
 
 
 def partition_spec(partitioning: Partitioning, schema: Schema) -> PartitionSpec:
-    """Return the partition spec of a new table.
-
-    Args:
-        partitioning: The table's partitioning.
-        schema: The table's columns.
-    """
+    """Return the partition spec of a new table with the columns of `schema`."""
     fields = []
     for number, field in enumerate(partitioning.fields, PARTITION_FIELD_ID_START):
         text = f"bucket[{field.buckets}]" if field.transform == "bucket" else field.transform
@@ -87,12 +82,7 @@ def partition_spec(partitioning: Partitioning, schema: Schema) -> PartitionSpec:
 
 
 def find_misnumbered_field(files: pa.Schema, table: pa.Schema) -> str | None:
-    """Return a field whose id differs between files and table, or None if there is none.
-
-    Args:
-        files: Columns of the files, with field ids.
-        table: Columns of the table, with field ids.
-    """
+    """Return a field whose id differs between files and table, or None if there is none."""
     numbers = dict(_field_ids(table))
     for path, number in _field_ids(files):
         if number is None or numbers.get(path) != number:

@@ -25,20 +25,23 @@ if TYPE_CHECKING:
 NULL_VALUE: Final = "__null_value__"
 """The column that marks rows which delete their key."""
 _TEXT: Final = pa.large_string()
-"""Large strings: the identities of an increment may exceed 2 GiB."""
+"""Type of identities. Those of an increment may exceed 2 GiB, so strings must be large."""
 _END: Final = "\n"
 """Separates the number of a topic partition, which cannot contain it, from a key."""
 
 
 @dataclass(slots=True)
 class Identity:
-    """The identity of a row, as a string: a row replaces an older one that has the same identity.
+    """Computes the identities of rows: a row replaces an older one with the same identity.
+
+    An identity is a string. It consists of the key, after a number that stands for the row's topic
+    partition if rows are of several.
 
     Attributes:
         key: Name of the key column.
-        scope: Name of the column of topics or partitions. None: all rows are of one topic
+        scope: Name of the column with a row's topic or partition. None: all rows are of one topic
             partition.
-        numbers: A number for each topic partition that has staged rows.
+        numbers: The number of each topic partition that has staged rows.
     """
 
     key: str
@@ -50,32 +53,35 @@ class Identity:
         """Columns of the table that the identity is computed from."""
         return [self.key] if self.scope is None else [self.scope, self.key]
 
-    def learn(self, rows: pa.Table) -> None:
+    def number_scopes(self, rows: pa.Table) -> None:
         """Assign numbers to the topic partitions of staged rows."""
         if self.scope is not None:
             for each in rows.column(self.scope).unique().to_pylist():
                 self.numbers.setdefault(each, len(self.numbers))
 
-    def texts(self, rows: pa.Table) -> pa.LargeStringArray:
+    def identify(self, rows: pa.Table) -> pa.LargeStringArray:
         """Return the identity of each row, or null if it has no key or its scope has no number."""
         keys = rows.column(self.key).cast(_TEXT).combine_chunks()
         if self.scope is None:
             return keys
         scopes = rows.column(self.scope).combine_chunks().dictionary_encode()
         numbers = (self.numbers.get(each) for each in scopes.dictionary.to_pylist())
-        texts = pa.array([None if n is None else str(n) for n in numbers], _TEXT)
-        return pc.binary_join_element_wise(texts.take(scopes.indices), keys, pa.scalar(_END, _TEXT))
+        prefixes = pa.array([None if n is None else str(n) for n in numbers], _TEXT)
+        return pc.binary_join_element_wise(
+            prefixes.take(scopes.indices), keys, pa.scalar(_END, _TEXT)
+        )
 
-    def keys(self, texts: pa.LargeStringArray) -> pa.LargeStringArray:
+    def keys(self, identities: pa.LargeStringArray) -> pa.LargeStringArray:
         """Return the keys of identities."""
-        if self.scope is None or not len(texts):
-            return texts
-        return pc.list_element(pc.split_pattern(texts, _END, max_splits=1), 1)
+        if self.scope is None or not len(identities):
+            return identities
+        return pc.list_element(pc.split_pattern(identities, _END, max_splits=1), 1)
 
     def ranges(self, file: TableFile) -> Iterable[tuple[str, str, str | None]]:
         """Yield a prefix and the key bounds of each topic partition that a file may have rows of.
 
-        The lower bound is empty if it is not recorded, and the upper one is None.
+        Identities of the topic partition begin with the prefix. A lower bound that is not recorded
+        is empty, and an upper one is None.
         """
         keys = file.bounds.get(self.key, (None, None))
         low, high = (each if isinstance(each, str) else None for each in keys)
@@ -94,9 +100,6 @@ class Identity:
 class LatestRows:
     """The latest row of each key among staged rows.
 
-    Args:
-        identity: Identifies rows.
-
     Attributes:
         keyless: Number of rows without a key, which are left out.
     """
@@ -112,23 +115,18 @@ class LatestRows:
         return [*dict.fromkeys([*self._identity.columns, *POSITION_COLUMNS, NULL_VALUE])]
 
     def add_file(self, file: int, rows: pa.Table) -> None:
-        """Add the rows of a file, in their order.
-
-        Args:
-            file: Number of the file.
-            rows: The `staged_columns` of its rows.
-        """
-        self._identity.learn(rows)
-        texts = self._identity.texts(rows)
-        self.keyless += texts.null_count
-        columns = {"#text": texts}
+        """Add all rows of a file, which has this number, as `staged_columns` and in their order."""
+        self._identity.number_scopes(rows)
+        identities = self._identity.identify(rows)
+        self.keyless += identities.null_count
+        columns = {"#identity": identities}
         columns |= {each: rows.column(each) for each in POSITION_COLUMNS}
         columns["__batch_index__"] = pc.fill_null(columns["__batch_index__"], -1)
         columns[NULL_VALUE] = rows.column(NULL_VALUE)
         columns["#file"] = pa.repeat(pa.scalar(file, pa.int32()), len(rows))
         columns["#row"] = _count_up(len(rows))
         table = pa.table(columns)
-        self._tables.append(_keep_latest(table.filter(pc.is_valid(table.column("#text")))))
+        self._tables.append(_keep_latest(table.filter(pc.is_valid(table.column("#identity")))))
         # Merging only when the size has doubled bounds how often a row is sorted.
         first, *rest = self._tables
         if sum(map(len, rest)) >= len(first):
@@ -141,43 +139,34 @@ class LatestRows:
         return self._tables[0]
 
     def select_rows(self, file: int, rows: int) -> pa.BooleanArray:
-        """Return which rows of a file the table gets.
-
-        Args:
-            file: Number of the file.
-            rows: Number of its rows.
-        """
+        """Return a mask of the rows of a file that are the latest of a key that is not deleted."""
         latest = self._merge()
         is_selected = pc.and_not(pc.equal(latest.column("#file"), file), latest.column(NULL_VALUE))
         row_indices = latest.filter(is_selected).column("#row").combine_chunks()
         return pc.is_in(_count_up(rows), value_set=row_indices)
 
     def keys(self, partitioning: Partitioning) -> KeySet:
-        """Return all staged keys, including those to delete.
-
-        Args:
-            partitioning: The table's partitioning.
-        """
-        column = self._merge().column("#text") if self._tables else pa.chunked_array([], _TEXT)
-        texts = column.combine_chunks()
-        return KeySet(self._identity, texts, partitioning)
+        """Return all staged keys, including those to delete."""
+        column = self._merge().column("#identity") if self._tables else pa.chunked_array([], _TEXT)
+        identities = column.combine_chunks()
+        return KeySet(self._identity, identities, partitioning)
 
 
 class KeySet:
     """Keys whose rows in a table are replaced or removed.
 
     Args:
-        identity: Identifies rows.
-        texts: Identities of the keys, ascending and unique.
+        identity: Computes the identities of rows.
+        identities: Identities of the keys, ascending and unique.
         partitioning: The table's partitioning.
     """
 
     def __init__(
-        self, identity: Identity, texts: pa.LargeStringArray, partitioning: Partitioning
+        self, identity: Identity, identities: pa.LargeStringArray, partitioning: Partitioning
     ) -> None:
         self._identity = identity
         self._by_bucket: dict[object, pa.LargeStringArray] = {}
-        self._texts = texts
+        self._identities = identities
         self._field = next(
             (
                 each
@@ -186,20 +175,22 @@ class KeySet:
             ),
             None,
         )
-        if self._field is not None and len(texts):
-            buckets = self._field.values(identity.keys(texts))
+        if self._field is not None and len(identities):
+            buckets = self._field.values(identity.keys(identities))
             for each in buckets.unique().to_pylist():
-                self._by_bucket[each] = texts.filter(pc.equal(buckets, each))
+                self._by_bucket[each] = identities.filter(pc.equal(buckets, each))
 
     def __len__(self) -> int:
-        return len(self._texts)
+        return len(self._identities)
 
     def may_match(self, file: TableFile) -> bool:
         """Return whether a file's bounds and partition allow rows of these keys."""
-        texts = self._texts_for_file(file)
+        identities = self._identities_for_file(file)
         for prefix, low, high in self._identity.ranges(file):
-            index = bisect_left(range(len(texts)), prefix + low, key=lambda n: texts[n].as_py())
-            first = texts[index].as_py() if index < len(texts) else None
+            index = bisect_left(
+                range(len(identities)), prefix + low, key=lambda n: identities[n].as_py()
+            )
+            first = identities[index].as_py() if index < len(identities) else None
             if (
                 first is not None
                 and first.startswith(prefix)
@@ -209,18 +200,13 @@ class KeySet:
         return False
 
     def match_rows(self, file: TableFile, rows: pa.Table) -> pa.BooleanArray:
-        """Return which rows of a file have one of these keys.
+        """Return a mask of the rows of a file that have one of these keys."""
+        return pc.is_in(self._identity.identify(rows), value_set=self._identities_for_file(file))
 
-        Args:
-            file: The file.
-            rows: The identity's columns of its rows.
-        """
-        return pc.is_in(self._identity.texts(rows), value_set=self._texts_for_file(file))
-
-    def _texts_for_file(self, file: TableFile) -> pa.LargeStringArray:
+    def _identities_for_file(self, file: TableFile) -> pa.LargeStringArray:
         if self._field is None or file.partition.get(str(self._field)) is None:
-            return self._texts
-        return self._by_bucket.get(file.partition[str(self._field)], self._texts[:0])
+            return self._identities
+        return self._by_bucket.get(file.partition[str(self._field)], self._identities[:0])
 
 
 def _count_up(count: int) -> pa.Int64Array:
@@ -229,10 +215,10 @@ def _count_up(count: int) -> pa.Int64Array:
 
 def _keep_latest(rows: pa.Table) -> pa.Table:
     """Return the row with the greatest position for each identity, sorted by identity."""
-    order = [(each, "ascending") for each in ("#text", *POSITION_COLUMNS)]
+    order = [(each, "ascending") for each in ("#identity", *POSITION_COLUMNS)]
     ordered = rows.sort_by(order).combine_chunks()
-    texts = ordered.column("#text")
-    if len(texts) < 2:  # noqa: PLR2004 - nothing to compare
+    identities = ordered.column("#identity")
+    if len(identities) < 2:  # noqa: PLR2004 - nothing to compare
         return ordered
-    is_last = pc.not_equal(texts[:-1], texts[1:]).combine_chunks()
+    is_last = pc.not_equal(identities[:-1], identities[1:]).combine_chunks()
     return ordered.filter(pa.concat_arrays([is_last, pa.array([True])]))

@@ -47,21 +47,13 @@ _LAST_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class ParquetTable:
-    """Parquet files in a folder, and the manifests that list them.
-
-    Attributes:
-        location: The folder.
-    """
+    """Parquet files in a folder, and the manifests that list them."""
 
     location: Location
     data_prefix: str = ""
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
-        """Return the columns that the table needs so that rows of a schema fit.
-
-        Raises:
-            LakeTableError: Parquet cannot store a column, or the table cannot be changed to fit it.
-        """
+        """Return the columns that the table needs so that rows of a schema fit; see `LakeTable`."""
         storable = storable_schema(schema, "parquet")
         return storable if state is None else widen_schema(state.schema, storable, "parquet")
 
@@ -71,7 +63,6 @@ class ParquetTable:
         Raises:
             OptionError: The store is not known to reject the second of two writers of one object.
             LakeTableError: The folder has another kind of table, or the manifest is malformed.
-            StorageError: The store refused, or kept failing.
         """
         self.location.check_writes_new_objects()
         number = 0
@@ -97,11 +88,10 @@ class ParquetTable:
         return TableState(schema, partitioning, manifest["progress"], number)
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
-        """Write the next manifest.
+        """Write the next manifest; see `LakeTable`.
 
         Raises:
             ConcurrentCopyError: The manifest already exists.
-            StorageError: The store refused, or kept failing.
         """
         number = 1 + (state.token if state and isinstance(state.token, int) else 0)
         manifest = {
@@ -140,7 +130,6 @@ class ParquetTable:
 
         Raises:
             LakeTableError: A manifest is malformed.
-            StorageError: The store refused, or kept failing.
         """
         for number in self._numbers():
             for each in self._manifest(number)["files"]:
@@ -158,14 +147,12 @@ class ParquetTable:
                         )
 
     def find_unnamed_files(self) -> list[str]:
-        """Return the Parquet files that no manifest lists: leftovers, or files of a running copy.
+        """Return the paths of Parquet files that no manifest lists, for `location.delete_objects`.
 
-        Returns:
-            Their paths relative to the folder, for `location.delete_objects`.
+        They are leftovers, or files of a running copy.
 
         Raises:
             LakeTableError: A manifest is malformed.
-            StorageError: The store refused, or kept failing.
         """
         # Listed before the manifests are read: files committed in between are not reported.
         paths = list(_parquet_files(self.location))
@@ -174,11 +161,7 @@ class ParquetTable:
 
     @property
     def exists(self) -> bool:
-        """Whether the folder has a manifest.
-
-        Raises:
-            StorageError: The store refused, or kept failing.
-        """
+        """Whether the folder has a manifest."""
         return bool(self._numbers())
 
     @property

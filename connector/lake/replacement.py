@@ -43,10 +43,9 @@ class LatestPerKey:
     """How a table keeps the latest row of each key.
 
     Attributes:
-        table: The table.
-        key: Name of its key column.
-        scope: Name of the column of topics or partitions, to which keys belong. None: the table has
-            a single topic partition.
+        key: Name of the table's key column.
+        scope: Name of the column with a row's topic or partition, within which keys are unique.
+            None: the table has a single topic partition.
         only_staged: Those of `STAGED_COLUMNS` that the table lacks.
         to_scope: Returns the value of the column `scope` for a topic or partition.
     """
@@ -58,10 +57,7 @@ class LatestPerKey:
     to_scope: Callable[[TopicName], object] = _one_scope
 
     def check_topics(self, topics: Iterable[TopicName]) -> None:
-        """Check that the table can distinguish rows of different topics and partitions.
-
-        Args:
-            topics: All topics that the table has rows of, or will get.
+        """Check that the table can distinguish the keys of all topics that it has or gets rows of.
 
         Raises:
             OptionError: It cannot: rows of one would replace rows of another.
@@ -86,11 +82,7 @@ class LatestPerKey:
         return Identity(self.key, self.scope)
 
     def staging(self, settings: FileSettings) -> FileSettings:
-        """Return how rows are staged.
-
-        Args:
-            settings: How files of the table are written.
-        """
+        """Return how rows are staged, from how files of the table are written."""
         schema = settings.schema
         for each in STAGED_COLUMNS:
             # An existing table may already have one of these columns.
@@ -153,11 +145,7 @@ class LatestPerKey:
     def _rewrite_files(
         self, keys: KeySet, writer: FileWriter, state: TableState | None
     ) -> Iterator[tuple[TableFile, int]]:
-        """Rewrite each file that has rows of some keys, without these rows.
-
-        Returns:
-            The replaced files, and the number of these rows in each.
-        """
+        """Rewrite files that have rows of some keys without them; yield each and their number."""
         if state is None or not len(keys):
             return
         for file in self.table.data_files(state, self.columns):
@@ -184,9 +172,7 @@ class Replacement:
     """How an increment changes the files of a table.
 
     Attributes:
-        files: Files to add.
         rows: Number of new rows.
-        removed: Files to remove.
         replaced: Number of rows of the table that are replaced or removed.
         keyless: Number of messages left out because they have no key.
     """

@@ -24,12 +24,7 @@ _FORMAT: Final = 1
 
 
 def encode_state(number: int, content: Mapping[str, object]) -> bytes:
-    """Return the bytes of a state file.
-
-    Args:
-        number: The number in its name.
-        content: Its members, other than `format`, `number` and `crc32`.
-    """
+    """Return the bytes of a state file. `content` lacks `format`, `number` and `crc32`."""
     body = {"format": _FORMAT, "number": number, **content}
     return json.dumps({**body, "crc32": json_crc32(body)}, indent=1).encode()
 

@@ -98,13 +98,11 @@ class TableCopy:
     Attributes:
         increments: Finds the new entries of the topics.
         kind: Format of the tables.
-        table: The table.
         dead_letter_table: The table of dead letters. None: a value that cannot be decoded is an
             error.
         latest: How the table keeps the latest row of each key. None: it keeps all rows.
         partition_by: How a new table is partitioned. None keeps the partitioning of an existing
             table.
-        sizes: Target sizes of files, tasks and commits.
         executor: Runs the tasks.
         on_progress: Called after each task.
         analysis: Collects statistics of ledgers that are read completely. None: no statistics.
@@ -345,19 +343,13 @@ class TableCopy:
 
 @dataclass(frozen=True, slots=True)
 class _DeadLetterTable:
-    """The current version of the table of dead letters.
-
-    Attributes:
-        table: The table.
-        state: Its state. None if it does not exist yet.
-        settings: How its files are written.
-        progress: The position up to which it has the dead letters of all rows.
-    """
+    """The current version of the table of dead letters, or of one that does not exist yet."""
 
     table: LakeTable
     state: TableState | None
     settings: FileSettings
     progress: Progress
+    """The position up to which it has the dead letters of all rows."""
 
     def writer(self, settings: FileSettings) -> TaskWriter:
         """Return a writer of rows, and of the dead letters that the table lacks."""

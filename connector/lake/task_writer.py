@@ -34,9 +34,6 @@ class WrittenTask:
     """The files and metrics of a finished task. Can be pickled.
 
     Attributes:
-        files: Files of the table.
-        dead_letter_files: Files of the table of dead letters.
-        metrics: The task's read metrics.
         data_bytes: Bytes of data objects that the task covers.
         parts: Zones of the analyzed ledgers.
     """
