@@ -40,8 +40,6 @@ class BatchProducer:
     """Sends batches to a topic or partition.
 
     Args:
-        client: The client.
-        topic: The target.
         name: Name of the producer. The broker remembers sequence ids by this name.
         schema: Schema to register with the topic. None: no schema.
         compression: `none`, `lz4`, `zlib`, `zstd` or `snappy`.

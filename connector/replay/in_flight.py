@@ -77,11 +77,7 @@ class InFlight:
         return acknowledge
 
     def finish(self) -> None:
-        """Wait until all batches are acknowledged.
-
-        Raises:
-            BrokerError: See `add`.
-        """
+        """Wait until all batches are acknowledged. Raises the errors of `add`."""
         self._wait(lambda: not self._batches)
 
     def _wait(self, is_met: Callable[[], bool]) -> None:

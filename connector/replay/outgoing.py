@@ -93,11 +93,7 @@ def sent_columns(carried: Sequence[str]) -> list[str]:
 
 
 def outgoing_messages(batch: pa.RecordBatch, carried: Sequence[str]) -> Iterator[OutgoingMessage]:
-    """Yield the messages of a record batch with `sent_columns`, in order.
-
-    Raises:
-        UnsupportedFormatError: See `places_from_batch`.
-    """
+    """Yield the messages of a record batch with the columns `sent_columns`, in order."""
     values, keys, ordering_keys = (
         batch.column(name) for name in ("__value__", "__key__", "__ordering_key__")
     )

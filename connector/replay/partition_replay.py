@@ -1,4 +1,8 @@
-"""The replay of one topic partition, from the last message that the target already has."""
+"""The replay of one topic partition, from the last message that the target already has.
+
+Only settled entries are sent (`connector.increments.settled`): those before the first transaction
+without an outcome, and before the first missing ledger.
+"""
 
 from __future__ import annotations
 
@@ -68,7 +72,6 @@ class PartitionReplay:
     """The replay of one topic partition to its targets.
 
     Attributes:
-        topic: The topic or partition, with its ledgers.
         increments: Finds its settled entries.
         targets: The target partitions; only one unless keys choose.
         name: Prefix of the names of its producers.
@@ -82,11 +85,7 @@ class PartitionReplay:
     carried: Sequence[str] = ()
 
     def increment(self, after: int = 0) -> Increment:
-        """Return the settled entries to replay.
-
-        Args:
-            after: Place of a message. Entries before the one of this message are left out; 0 leaves
-                out none.
+        """Return the settled entries from that of the message at a place on; 0 returns all.
 
         Raises:
             PulsarOffloadError: Ledgers cannot be read.
@@ -95,11 +94,7 @@ class PartitionReplay:
         return self.increments.next_increment(Progress({self.topic.topic: progress}))
 
     def replay(self, context: SenderContext, on_progress: Callable[[int], object]) -> ReplaySummary:
-        """Send all messages that the target lacks.
-
-        Args:
-            context: Shared by all senders.
-            on_progress: Called repeatedly with the number of messages sent.
+        """Send all messages that the target lacks, and report their number repeatedly.
 
         Raises:
             BrokerError: A message could not be sent, or the broker does not deduplicate.

@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 POSITION_COLUMNS: Final = ("__ledger_id__", "__entry_id__", "__batch_index__")
 
-_MEMBER_BITS: Final = 16
+_MESSAGE_BITS: Final = 16
 _ENTRY_BITS: Final = 26
-_LEDGER_SHIFT: Final = _MEMBER_BITS + _ENTRY_BITS
+_LEDGER_SHIFT: Final = _MESSAGE_BITS + _ENTRY_BITS
 _SEQUENCE_BITS: Final = 63
-_MEMBER_MASK: Final = (1 << _MEMBER_BITS) - 1
+_MESSAGE_MASK: Final = (1 << _MESSAGE_BITS) - 1
 _ENTRY_MASK: Final = (1 << _ENTRY_BITS) - 1
 
 MAX_ENTRY_ID: Final = _ENTRY_MASK
 """Greatest entry id that fits a place."""
-MAX_BATCH_INDEX: Final = _MEMBER_MASK - 1
+MAX_BATCH_INDEX: Final = _MESSAGE_MASK - 1
 """Greatest batch index that fits a place."""
 
 
@@ -48,11 +48,7 @@ def places_from_batch(batch: pa.RecordBatch) -> list[int]:
 
 
 def rows_after(batch: pa.RecordBatch, place: int) -> pa.RecordBatch:
-    """Return the messages of a record batch after a place.
-
-    Raises:
-        UnsupportedFormatError: See `places_from_batch`.
-    """
+    """Return the messages of a record batch after a place. Raises as `places_from_batch` does."""
     ledgers, lower = _split(batch)
     ledger_id = place >> _LEDGER_SHIFT
     is_after = pc.or_(
@@ -82,13 +78,13 @@ def sequence_id_from_place(place: int) -> int:
 
 def entry_from_place(place: int) -> tuple[int, int]:
     """Return the ledger id and entry id of a place."""
-    return place >> _LEDGER_SHIFT, place >> _MEMBER_BITS & _ENTRY_MASK
+    return place >> _LEDGER_SHIFT, place >> _MESSAGE_BITS & _ENTRY_MASK
 
 
 def message_id_from_place(place: int) -> str:
     """Return a place in the spelling of `start`: `(ledger,entry,batch)`; 0 if not batched."""
     ledger_id, entry_id = entry_from_place(place)
-    return f"({ledger_id},{entry_id},{(place & _MEMBER_MASK) - 1})"
+    return f"({ledger_id},{entry_id},{(place & _MESSAGE_MASK) - 1})"
 
 
 def eras_from_ledgers(ledger_ids: Iterable[int]) -> list[int]:
@@ -98,11 +94,11 @@ def eras_from_ledgers(ledger_ids: Iterable[int]) -> list[int]:
 
 def _split(batch: pa.RecordBatch) -> tuple[pa.Int64Array, pa.Int64Array]:
     """Return the ledger ids of messages, and the bits of their places below the ledger id."""
-    ledgers, entries, members = (batch.column(name) for name in POSITION_COLUMNS)
+    ledgers, entries, indexes = (batch.column(name) for name in POSITION_COLUMNS)
     _check(entries, MAX_ENTRY_ID, "entries of a ledger", ledgers)
-    _check(members, MAX_BATCH_INDEX, "messages of an entry", ledgers)
-    member = pc.add(pc.fill_null(members.cast(pa.int64()), 0), 1)
-    return ledgers, pc.bit_wise_or(pc.shift_left(entries, _MEMBER_BITS), member)
+    _check(indexes, MAX_BATCH_INDEX, "messages of an entry", ledgers)
+    numbers = pc.add(pc.fill_null(indexes.cast(pa.int64()), 0), 1)
+    return ledgers, pc.bit_wise_or(pc.shift_left(entries, _MESSAGE_BITS), numbers)
 
 
 def _check(numbers: pa.Array, greatest: int, noun: str, ledgers: pa.Int64Array) -> None:

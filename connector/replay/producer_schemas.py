@@ -30,11 +30,7 @@ _NEEDS_PROPERTIES: Final = "KEY_VALUE"
 
 
 class ProducerSchemas:
-    """Chooses the schema that messages are sent with.
-
-    Args:
-        schema: The topic's schemas. None: messages are sent without a schema.
-    """
+    """Chooses the schema that messages are sent with; without a topic schema, there is none."""
 
     def __init__(self, schema: TopicSchema | None) -> None:
         self._reader = None if schema is None else schema.reader

@@ -234,12 +234,7 @@ class _Source:
 
     @classmethod
     def open(cls, url: str, topic: object, options: Mapping[str, Any]) -> _Source:
-        """Open the topic.
-
-        Raises:
-            PulsarOffloadError: An option is not allowed, or the name does not select exactly one
-                topic.
-        """
+        """Open the topic. Raises if an option is not allowed, or the name selects several."""
         check_options(options)
         refused = [name for name in FIXED_BY_REPLAY if name in options]
         if refused:

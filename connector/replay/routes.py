@@ -47,8 +47,8 @@ class Routes:
         has = "no partitions" if self.targets[0].partition < 0 else counted(count, "partition")
         is_one = "has none" if source.partition < 0 else f"is partition {source.partition}"
         message = (
-            f"partitions are kept, but {base} has {has}, while {source} {is_one}: create matching"
-            " partitions first, or choose them by key (by_key)"
+            f"{source} {is_one}, but {base} has {has}: create matching partitions first, or choose"
+            " them by key (by_key)"
         )
         raise OptionError(message)
 

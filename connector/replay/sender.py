@@ -40,9 +40,6 @@ class SenderContext:
     """Objects and options that all senders of a replay share.
 
     Attributes:
-        client: The client.
-        in_flight: Batches that are not acknowledged yet.
-        pace: The rate limit.
         schemas: Schemas that messages are sent with.
         compression: Codec of batches.
         keeps_batches: Whether a batch ends at the end of each source entry.
@@ -68,13 +65,11 @@ class Sender:
     """Sends the messages after the last one that the target has.
 
     Args:
-        context: Shared by all senders.
         target: Topic or partition to send to.
         name: Prefix of the names of its producers. No other sender uses it.
         eras: Eras of the source's ledgers, ascending; at least one.
 
     Attributes:
-        target: Topic or partition to send to.
         sent_to: Place of the last message that the target is known to have, or 0.
         messages: Number of messages sent.
         value_bytes: Approximate bytes of their values, keys and properties.
@@ -112,12 +107,9 @@ class Sender:
     def put(self, message: OutgoingMessage) -> None:
         """Add a message to the current batch, unless the target already has it.
 
-        Args:
-            message: The message. Its place is greater than that of the previous one.
-
         Raises:
             BrokerError: A message could not be sent, or the broker does not deduplicate.
-            FormatError: The place is not greater than the previous one.
+            FormatError: The message's place is not greater than that of the previous one.
             UnknownSchemaVersionError: The message's schema is not available.
         """
         place, size_bytes, version, *_ = message
@@ -147,11 +139,7 @@ class Sender:
         self._batch_bytes += size_bytes
 
     def flush(self) -> None:
-        """Send the current batch, if it has messages, without waiting for the broker.
-
-        Raises:
-            BrokerError: See `put`.
-        """
+        """Send the current batch, if any, without waiting for the broker. Raises `BrokerError`."""
         batch, config = self._batch, self._batch_config
         if not batch or config is None:
             return
@@ -215,11 +203,7 @@ class Sender:
         return self._producer
 
     def _check_deduplication(self, config: _ProducerConfig, place: int) -> None:
-        """Check that the broker remembers the sequence id of the first message.
-
-        Raises:
-            BrokerError: It does not.
-        """
+        """Raise `BrokerError` unless the broker remembers the sequence id of the first message."""
         self._context.in_flight.finish()
         if self._open(config).last_sequence_id() != sequence_id_from_place(place):
             message = (
@@ -234,11 +218,7 @@ class Sender:
         return f"{self._name}:{era}"
 
     def _check_forgotten(self, eras: Sequence[int]) -> None:
-        """Check that a target whose sequence ids the broker forgot does not end with this replay.
-
-        Raises:
-            BrokerError: The target's last message is of this replay.
-        """
+        """Raise `BrokerError` if the target ends with this replay, which the broker forgot."""
         last = self._context.client.last_producer_name(self.target)
         if last in [self._producer_name(era) for era in eras]:
             message = (
