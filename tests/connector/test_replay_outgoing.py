@@ -106,8 +106,8 @@ def test_partitions_are_kept() -> None:
 @pytest.mark.parametrize(
     ("targets", "source", "said"),
     [
-        (_partitions(3), "source-partition-3", "has 3 partitions, while .* is partition 3"),
-        (_partitions(3), "source", "has 3 partitions, while .* has none"),
+        (_partitions(3), "source-partition-3", "is partition 3, but .* has 3 partitions"),
+        (_partitions(3), "source", "has none, but .* has 3 partitions"),
         ([TopicName.parse("target")], "source-partition-0", "has no partitions"),
     ],
 )
