@@ -48,13 +48,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One precondition of attaching a topic.
-
-    Attributes:
-        subject: Name of the precondition.
-        verdict: Result of the check.
-        text: Reason for the result.
-    """
+    """One precondition of attaching a topic: its name, the result of the check, and the reason."""
 
     subject: str
     verdict: Verdict
@@ -63,12 +57,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Attachment:
-    """The checks before attaching a topic, and the steps that attach it.
-
-    Attributes:
-        checks: The preconditions.
-        steps: Instructions and commands, in order.
-    """
+    """The checks before attaching a topic, and the instructions and commands that attach it."""
 
     checks: tuple[Check, ...]
     steps: tuple[str, ...]

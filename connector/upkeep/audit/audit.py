@@ -1,7 +1,8 @@
 """The audit of a bucket: unexpected objects, and expected objects that are missing.
 
 Topics are compared with their cluster's metadata. Without metadata, the audit reports only
-contradictions within the bucket, and no object can be shown to be unnecessary.
+contradictions within the bucket, and no object can be shown to be unnecessary. If a ledger has
+several copies, the one that *counts* is the one that readers use.
 """
 
 from __future__ import annotations
@@ -108,7 +109,6 @@ def audit(
 
 
 def _sort_key(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
-    """Return the sort key of a finding. Findings without a topic come last."""
     ledger_id = -1 if finding.ledger_id is None else finding.ledger_id
     return str(finding.topic or "~"), ledger_id, finding.objects
 
@@ -116,7 +116,7 @@ def _sort_key(finding: Finding) -> tuple[str, int, tuple[str, ...]]:
 def _keep_objects_of_lossy_topics(findings: list[Finding]) -> list[Finding]:
     """Keep all objects of topics with losses: their metadata may belong to something else.
 
-    The objects may be all that is left to repair the topic with.
+    The objects may be the only means of repair.
     """
     lossy = {
         each.topic.base for each in findings if each.is_loss and isinstance(each.topic, TopicName)
@@ -370,7 +370,7 @@ class _Auditor:
 
 
 def _report_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
-    """Report bytes after the data that the index object describes, in the copy that counts."""
+    """Report bytes that the index object does not describe, in the data object that counts."""
     if copy.data is not None and copy.extra_bytes:
         extra = counted(copy.extra_bytes, "byte")
         text = f"{extra} after the end that the index object gives, which no reader uses"

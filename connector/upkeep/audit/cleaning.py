@@ -22,12 +22,7 @@ DEFAULT_SAFETY_AGE = timedelta(days=7)
 
 @dataclass(frozen=True, slots=True)
 class Deletion:
-    """The decision about one finding.
-
-    Attributes:
-        finding: The finding.
-        refusal: Why its objects are kept. None if they are deleted.
-    """
+    """The decision about one finding: why its objects are kept, or None if they are deleted."""
 
     finding: Finding
     refusal: str | None = None
@@ -71,16 +66,9 @@ def _refusal(finding: Finding, now: datetime, safety_age: timedelta) -> str | No
 
 
 def clean(location: Location, plan: list[Deletion]) -> Iterator[Deletion]:
-    """Carry out a plan.
+    """Carry out the plan of `plan_cleaning`, and yield each deletion when it is finished.
 
     Index objects are deleted first: a reader must never find an index object without data.
-
-    Args:
-        location: The bucket.
-        plan: The result of `plan_cleaning`.
-
-    Yields:
-        Each deletion when it is finished.
 
     Raises:
         StorageError: The store refused, or kept failing.

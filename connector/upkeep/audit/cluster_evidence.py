@@ -45,7 +45,6 @@ class ClusterEvidence:
     """Decides whether an offload attempt may be another cluster's, and why.
 
     Args:
-        catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
         is_one_cluster: Whether the user asserts that the whole bucket belongs to the metadata's
             cluster. Contrary evidence still counts.
@@ -76,9 +75,7 @@ class ClusterEvidence:
     def doubt_of_copy(self, topic: TopicLedgers, copy: LedgerCopy) -> str | None:
         """Return why a copy may be another cluster's, or None if it certainly is not.
 
-        Args:
-            topic: The topic of the copy, with or without metadata.
-            copy: The copy.
+        The topic may have no metadata.
 
         Raises:
             MissingObjectError: An object was deleted since the bucket was listed.
@@ -97,9 +94,7 @@ class ClusterEvidence:
     def doubt_of_data(self, topic: TopicLedgers, name: str | None) -> str | None:
         """Return why objects without an index object may be another cluster's, or None.
 
-        Args:
-            topic: The topic of the objects.
-            name: Name of their cluster. None if they do not have it.
+        `name` is the name of their cluster, or None if they do not have it.
 
         Raises:
             StorageError: The user metadata of an object cannot be read.
@@ -122,12 +117,9 @@ class ClusterEvidence:
     def _doubt_of_name(
         self, topic: TopicLedgers, name: str | None, *, is_proven: bool
     ) -> str | None:
-        """Return the doubt that follows from the cluster's name.
+        """Return the doubt that follows from the cluster's name in an attempt.
 
-        Args:
-            topic: The topic.
-            name: The name that the attempt has.
-            is_proven: Whether other evidence shows that the cluster wrote it.
+        `is_proven` tells whether other evidence shows that the cluster wrote it.
         """
         own = self._own[topic.topic] if topic.metadata is not None else self._all_own
         if not own:

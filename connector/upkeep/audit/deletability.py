@@ -33,7 +33,6 @@ class Deletability:
     """Decides whether an offload attempt may still be needed, and why.
 
     Args:
-        catalog: The bucket and the metadata.
         topics: Every topic of the catalog.
         is_one_cluster: Whether objects that name no cluster belong to the metadata's cluster. Then
             a topic that the metadata lacks is the cluster's too, and was deleted.
@@ -104,7 +103,7 @@ class Deletability:
         if metadata.lacks(name.ledger_id):
             return "the metadata has earlier and later ledgers, but not this one"
         state = self._states.get((topic.topic, name.ledger_id))
-        doubt = _doubt_of_place(state)
+        doubt = _doubt_of_readability(state)
         if doubt is None and name.ledger_id > metadata.proven_to_ledger_id:
             doubt = (
                 "the metadata is not proven complete: a live cluster, a second file that agrees, or"
@@ -130,13 +129,13 @@ class Deletability:
         listed_at, source = self._catalog.listed_at, self._catalog.source
         if source is not None and source.is_live:
             return listed_at
-        times_ms = (time_ms for each in ledgers for time_ms in _noted_times(each) if time_ms)
+        times_ms = (time_ms for each in ledgers for time_ms in _recorded_times(each) if time_ms)
         # A time in the future comes from a wrong clock.
         past = [time for time in map(time_of, times_ms) if time is not None and time <= listed_at]
         return max(past) - CLOCK_DIFFERENCE if past else None
 
 
-def _noted_times(ledger: TopicLedger) -> Iterator[int | None]:
+def _recorded_times(ledger: TopicLedger) -> Iterator[int | None]:
     """Yield when the cluster recorded something about a ledger, in ms since the epoch.
 
     A program that writes messages without a broker chooses their publish times, and the last one
@@ -153,11 +152,9 @@ def _noted_times(ledger: TopicLedger) -> Iterator[int | None]:
 
 
 def _doubt_of_age(modified: datetime | None, metadata_time: datetime | None) -> str | None:
-    """Return why an attempt may be newer than the metadata.
+    """Return why an attempt may be newer than the metadata, made at `metadata_time` or later.
 
-    Args:
-        modified: When the attempt was written. None if the store does not report it.
-        metadata_time: A time that is not after the metadata was made. None if it is unknown.
+    Each time is None if it is unknown.
     """
     if modified is None:
         return "the store does not say when it was written"
@@ -166,7 +163,7 @@ def _doubt_of_age(modified: datetime | None, metadata_time: datetime | None) -> 
     return None
 
 
-def _doubt_of_place(state: TopicLedger | None) -> str | None:
+def _doubt_of_readability(state: TopicLedger | None) -> str | None:
     """Return why an attempt may be the only readable one of a ledger that the topic has."""
     if state is None or state.info is None:
         return None

@@ -125,7 +125,6 @@ class ReadCost:
         tasks: Number of tasks of the reads.
         ranges: The byte ranges that they read, in order.
         opening: Requests before the first byte of data.
-        prices: The price table.
     """
 
     tasks: int
@@ -226,12 +225,7 @@ def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None 
 
 
 def stored_bytes_for_topics(topics: Collection[TopicName], copies: Iterable[LedgerCopy]) -> int:
-    """Return the stored bytes of topics or partitions, including all copies of their ledgers.
-
-    Args:
-        topics: The topics or partitions.
-        copies: Copies of their ledgers, and of others.
-    """
+    """Return the stored bytes of topics or partitions, including all copies of their ledgers."""
     return sum(copy.stored_bytes for copy in copies if copy.topic in topics)
 
 

@@ -237,11 +237,7 @@ def _is_consumed(ledger: LedgerInfo, consumed_to: tuple[int, int] | None) -> boo
 def _trim(ledger: LedgerInfo, left_bytes: int, policy: OffloadPolicy, at_ms: int) -> _Step:
     """Return what retention would do to a ledger if it were the oldest.
 
-    Args:
-        ledger: The ledger.
-        left_bytes: Size of the ledgers after it.
-        policy: The settings.
-        at_ms: The time of the forecast.
+    `left_bytes` is the size of the ledgers after it.
     """
     if policy.retention_mb == 0:
         return _Step(Action.TRIM, at_ms, "a retention size of 0 keeps nothing that is consumed")

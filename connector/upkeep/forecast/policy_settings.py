@@ -32,13 +32,11 @@ _TIME_MS = {
 
 
 class _Setting(NamedTuple):
-    """The number that a setting's name stands for.
+    """A field of `OffloadPolicy` that settings set, and the units of their values.
 
     Attributes:
-        field: The field of `OffloadPolicy` that it sets.
         units: Suffixes that a text may have, in bytes or ms.
         own_unit: The unit of a number without a suffix, in bytes or ms.
-        own_unit_name: The name of that unit.
     """
 
     field: str
@@ -157,10 +155,7 @@ def _value_text(value: object) -> str:
 
 
 def broker_defaults(names: Iterable[str]) -> dict[str, int]:
-    """Return the names and values of the settings that take a broker's defaults.
-
-    Args:
-        names: Names of the settings that are set.
+    """Return the broker's defaults of settings that have an effect and are not among `names`.
 
     Example:
         >>> broker_defaults(["retentionTimeInMinutes", "managedLedgerOffloadDeletionLagMs"])
@@ -178,9 +173,8 @@ def broker_defaults(names: Iterable[str]) -> dict[str, int]:
 def parse_conf(text: str) -> dict[str, str]:
     """Return the offload and retention settings of a broker.conf; ignore all others.
 
-    Args:
-        text: The file: `name=value` lines, and comments that start with `#`. The last line of a
-            name counts.
+    The file has `name=value` lines, and comments that start with `#`. The last line of a name
+    counts.
     """
     settings = {}
     for line in text.splitlines():

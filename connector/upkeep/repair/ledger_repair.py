@@ -99,7 +99,6 @@ class RebuiltLedger:
     """The ledger of a rebuilt index object.
 
     Attributes:
-        ledger_id: BookKeeper ledger id.
         entries: Number of its entries in the data object.
         blocks: Number of its data blocks.
         metadata_from: The source of its metadata in the new index object.
@@ -130,7 +129,7 @@ class Repair:
     refusal: str | None = None
 
 
-def planned_ledger(
+def plan_ledger_repair(
     location: Location, attempt: Attempt[LedgerObjectName], data: ObjectInfo, *, verify: bool
 ) -> Repair:
     """Rebuild the index object of a ledger in memory, without writing it.
@@ -222,9 +221,7 @@ class _IndexRebuilder:
     def _fit(self, metadata: LedgerMetadata, *, max_wrong: int) -> LedgerMetadata | None:
         """Return the metadata with corrected name and numbers, or None if it is another ledger's.
 
-        Args:
-            metadata: The metadata.
-            max_wrong: How many of its numbers may be wrong.
+        At most `max_wrong` of its numbers may be wrong.
         """
         last_entry_id, length_bytes = self._walk.table.last_entry_id, self._walk.length_bytes
         wrong = (metadata.last_entry_id != last_entry_id) + (metadata.length_bytes != length_bytes)
@@ -327,13 +324,7 @@ class _IndexRebuilder:
 def _check_entries(
     ledger: LedgerData, first_entry_id: int, last_entry_id: int, *, verify: bool = False
 ) -> None:
-    """Read entries (inclusive).
-
-    Args:
-        ledger: The ledger.
-        first_entry_id: First entry.
-        last_entry_id: Last entry (inclusive).
-        verify: Whether to compare their checksums.
+    """Read entries up to the last (inclusive), and compare their checksums if `verify` is set.
 
     Raises:
         PulsarOffloadError: See `LedgerData.entry_runs`; or an entry is damaged.

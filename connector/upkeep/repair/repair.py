@@ -12,7 +12,7 @@ from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError
 from arrow_io.format.object_names import LedgerObjectName, has_ledger_id
 from connector.catalog.kinds.registry import kind_of
 from connector.catalog.ledger_origin import ledger_metadata_of
-from connector.upkeep.repair.ledger_repair import Attempt, Repair, planned_ledger
+from connector.upkeep.repair.ledger_repair import Attempt, Repair, plan_ledger_repair
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -42,7 +42,7 @@ _NO_INDEX: Final = "there is no index object"
 _UNDER_WAY: Final = "the metadata says that this offload is under way, or failed"
 _NO_DATA: Final = "its data object is missing"
 _NOT_NAMED: Final = "the metadata of no topic names this offload"
-_PLANNERS: Final[Mapping[type, Callable[..., Repair]]] = {LedgerObjectName: planned_ledger}
+_PLANNERS: Final[Mapping[type, Callable[..., Repair]]] = {LedgerObjectName: plan_ledger_repair}
 """The function that rebuilds an index object, by the class of its name; other kinds have none."""
 
 
@@ -78,13 +78,9 @@ def plan_repair(
 
 
 def repair(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
-    """Write the index objects of a plan.
+    """Write the index objects of a plan, each before the next one is planned.
 
     An index object is written only if none exists, or in place of the one that was found unsound.
-
-    Args:
-        location: The bucket.
-        plan: The result of `plan_repair`. Each repair is written before the next one is planned.
 
     Yields:
         Each repair when it is finished, including those that write nothing.
@@ -129,9 +125,7 @@ def _plan(location: Location, attempt: Attempt[Any], *, verify: bool) -> Repair:
 def _repairable_attempts(catalog: Catalog, ledger_ids: Collection[int] = ()) -> list[Attempt[Any]]:
     """Return the attempts whose index object is missing or unsound, ordered by object names.
 
-    Args:
-        catalog: The bucket, with metadata if available.
-        ledger_ids: Ledgers whose every attempt is returned, and no others. Empty: all ledgers.
+    If there are ledger ids, return every attempt of these ledgers, and no others.
 
     Raises:
         PulsarOffloadError: The metadata or an object cannot be read.

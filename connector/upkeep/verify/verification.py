@@ -136,7 +136,6 @@ class _ZoneResult:
         first: Its first entry, without the entry's bytes.
         entries: Number of undamaged entries.
         unchecked_entries: Number of these entries that have no checksum.
-        metrics: Read metrics of the zone.
         order: The broker's indexes of its entries.
         row: Its row of statistics, if requested.
     """
