@@ -84,14 +84,11 @@ def missing_column_error(row: int, reason: str, missing_column: str) -> OptionEr
 
 
 def first_failing(length: int, fails: Callable[[int, int], bool]) -> int | None:
-    """Return the first row that fails on its own, found by bisection.
+    """Return the first row that fails on its own, found by bisection; None if no single row fails.
 
     Args:
         length: Number of rows.
         fails: Takes the first row and the number of rows, and returns whether these rows fail.
-
-    Returns:
-        The row; None if no single row fails.
     """
     start, stop = 0, length
     while stop - start > 1:
@@ -114,11 +111,7 @@ def cast(batch: pa.RecordBatch, name: str, type_: pa.DataType, first_row: int) -
 
 
 def cast_array(column: pa.Array, name: str, type_: pa.DataType, first_row: int) -> pa.Array:
-    """Cast an array that is not a column of the batch. See `cast`.
-
-    Raises:
-        OptionError: See `cast`.
-    """
+    """Return an array cast to another type, like `cast`. It need not be a column of a batch."""
 
     def find_error(start: int, length: int) -> pa.ArrowException | None:
         try:

@@ -1,7 +1,14 @@
 """Two-phase commit of a write: begin it, then publish or discard its staged ledgers.
 
+A *staged* ledger has a data object, but no index object, so readers ignore it. To *publish* it, its
+index object is written. Each run of a write has a *mark*, which the uuids of its ledgers contain
+(`connector.writing.ledger_ids`). A write with metadata leaves a *note* until it is finished
+(`connector.writing.metadata_files`).
+
 A commit record is stored as an object only if another process may look for it: one that repeats a
-write with an id, or one that finds the note of an unfinished write with metadata.
+write with an id, or one that finds a note.
+
+Functions raise `StorageError` if the store refuses a request, or retries are exhausted.
 """
 
 from __future__ import annotations
@@ -55,7 +62,6 @@ class StartedWrite:
     """A write that this process has begun.
 
     Attributes:
-        plan: The values that processes staging the write need.
         files: The metadata to extend; None if the write has no metadata folder.
         contents: The bucket's contents before the write; None if it had no ledger.
     """
@@ -99,7 +105,6 @@ def begin(
             `check_appendable`. Or the first ledger id is not greater than the topic's ids.
         CorruptMetadataError: The metadata to extend is malformed.
         SchemaError: The schema cannot be read.
-        StorageError: The store refused a request, or retries were exhausted.
     """
     request = target.request
     schema = target.read_schema()
@@ -240,17 +245,12 @@ def publish(
 def publish_earlier(target: WriteTarget, file: CommitRecordFile) -> PublishResult | None:
     """Finish publishing an earlier write that was committed under the same id.
 
-    Args:
-        target: The topic to write to.
-        file: The commit record file of a write that has not begun.
-
     Returns:
         The earlier write; None if this write has no id, or none was committed under it.
 
     Raises:
         OptionError: A write of the topic to another bucket was interrupted.
         CorruptMetadataError: The commit record or the metadata is malformed.
-        StorageError: The store refused a request, or retries were exhausted.
     """
     earlier = file.read() if file.is_named else None
     if earlier is None:
@@ -303,13 +303,8 @@ def _clean_up(
 def discard(target: WriteTarget, file: CommitRecordFile) -> None:
     """Delete what all processes staged, unless the write is committed and may be repeated.
 
-    Args:
-        target: The topic to write to.
-        file: The write's commit record file.
-
     Raises:
         CorruptMetadataError: The commit record is damaged.
-        StorageError: The store refused a request, or retries were exhausted.
     """
     if file.is_named and file.is_committed():
         return
@@ -361,10 +356,6 @@ def _make_record(target: WriteTarget, staged: Sequence[StagedWrite]) -> CommitRe
 
 def check_new(topic: TopicName, copies: Iterable[LedgerCopy]) -> None:
     """Raise if the topic has ledgers in the bucket.
-
-    Args:
-        topic: The topic.
-        copies: The ledgers in the bucket.
 
     Raises:
         OptionError: The topic, one of its partitions, or the partitioned topic that it belongs to
@@ -422,14 +413,10 @@ def check_appendable(
 
 
 def check_first_ledger_id(first_ledger_id: int, ledger_ids: Collection[int]) -> None:
-    """Raise unless appended ledgers follow the topic's: ids ascend in message order.
-
-    Args:
-        first_ledger_id: The id that the user chose for the first appended ledger.
-        ledger_ids: Ids of the existing ledgers.
+    """Check that the id that the user chose is greater than those of all existing ledgers.
 
     Raises:
-        OptionError: The id is not greater than all existing ones.
+        OptionError: It is not. Readers order messages by ledger id.
     """
     greatest = max(ledger_ids, default=-1)
     if first_ledger_id <= greatest:

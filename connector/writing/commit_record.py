@@ -15,6 +15,8 @@ repeated. The record of a write without an id is deleted.
 
 The short record lacks `schemas`, `partitions` and `indexes`. `crc32` is the checksum of the other
 fields.
+
+Functions raise `StorageError` if the store refuses a request, or retries are exhausted.
 """
 
 from __future__ import annotations
@@ -59,9 +61,7 @@ class CommitRecord:
     """The ledgers that a write publishes.
 
     Attributes:
-        mark: The mark of the write.
         started_ms: When the write began, in ms since the epoch.
-        message_count: Number of messages.
         partitions: The ledgers as a cluster records them, per topic or partition. The last ledger
             of each is open and empty. None once all is published.
         indexes: The index objects, in the order in which to write them.
@@ -161,10 +161,8 @@ class CommitRecordFile:
 
     Args:
         bucket: Location of the ledgers.
-        topic: The topic.
         write_id: The id of the write. None: the write cannot be repeated, and its mark names the
             object.
-        mark: The mark of the write.
     """
 
     def __init__(
@@ -191,7 +189,6 @@ class CommitRecordFile:
 
         Raises:
             CorruptMetadataError: The record is damaged.
-            StorageError: The store refused a request, or retries were exhausted.
         """
         try:
             data = self._folder.read_object(self._name, max_bytes=_MAX_BYTES).data
@@ -207,7 +204,6 @@ class CommitRecordFile:
 
         Raises:
             CorruptMetadataError: The record is damaged.
-            StorageError: The store refused a request, or retries were exhausted.
         """
         record = self.read() if self.is_named or self._may_exist else None
         return record is not None and has_mark(record.mark, self.mark)
@@ -237,11 +233,7 @@ class CommitRecordFile:
         return record
 
     def finish(self, record: CommitRecord) -> None:
-        """Mark the write as published: shorten the record, or delete it if the write has no id.
-
-        Raises:
-            StorageError: The store refused a request, or retries were exhausted.
-        """
+        """Mark the write as published: shorten the record, or delete it if the write has no id."""
         if self.is_named:
             short = replace(record, partitions=None)
             self._folder.write_object(self._name, short.to_json(), user_metadata={})
@@ -249,11 +241,7 @@ class CommitRecordFile:
             self.revoke()
 
     def revoke(self) -> None:
-        """Delete a record that no other process can have published.
-
-        Raises:
-            StorageError: The store refused a request, or retries were exhausted.
-        """
+        """Delete a record that no other process can have published."""
         self._folder.delete_objects([self._name])
         for folder in (self._folder, self._root):
             remove_if_empty(folder)
@@ -278,7 +266,6 @@ def carry_out(
 
     Raises:
         CorruptMetadataError: The existing metadata is malformed.
-        StorageError: The store refused a request, or retries were exhausted.
     """
     if record.partitions is None:
         return

@@ -3,7 +3,7 @@
 The uuid of a ledger consists of three parts:
 
 - 5 bytes that all runs of a write with an id share,
-- 7 bytes of the run's mark,
+- 7 bytes of the run's *mark*, a uuid drawn for each run,
 - 4 random bytes, drawn for each attempt at a ledger.
 
 So a listing finds everything that a write has left, whichever process wrote it, and attributes no
@@ -47,22 +47,13 @@ class IdRange:
     """Ids in the range that existing ledgers have."""
 
     def share(self, number: int, size: int) -> IdRange:
-        """Return the ids of one of several processes that write at the same time.
-
-        Args:
-            number: Number of the process, from 0.
-            size: Number of ids per process.
-        """
+        """Return the ids of one of several concurrent processes: that with this number, from 0."""
         first = min(self.first + number * size, self.stop)
         return replace(self, first=first, stop=min(first + size, self.stop))
 
 
 class LedgerIds:
-    """A generator of consecutive ledger ids.
-
-    Args:
-        ids: The ids that may be used.
-    """
+    """A generator of consecutive ledger ids."""
 
     def __init__(self, ids: IdRange) -> None:
         self._ids = ids
@@ -97,9 +88,7 @@ class LedgerIds:
 def new_mark(topic: TopicName, write_id: str | None) -> UUID:
     """Return a mark for a run of a write: a random uuid whose first bytes identify the write.
 
-    Args:
-        topic: The topic to write to.
-        write_id: The id of the write; None if it has none, or not yet.
+    `write_id` is None if the write has no id, or not yet.
     """
     return mark_with_id(uuid4(), topic, write_id)
 
@@ -131,11 +120,7 @@ def _hash(topic: TopicName, write_id: str) -> bytes:
 
 
 def list_names(location: Location) -> list[ParsedName]:
-    """Return the parsed names of all ledger objects in the bucket, from one listing.
-
-    Raises:
-        StorageError: The bucket cannot be listed.
-    """
+    """Return the parsed names of all ledger objects in the bucket, from one listing."""
     try:
         objects = location.list_objects()
     except MissingObjectError:
@@ -175,7 +160,6 @@ def check_alone(
 
     Raises:
         OptionError: Another writer has an object of a ledger with one of the ids.
-        StorageError: The bucket cannot be listed.
     """
     names = ledger_object_names(list_names(location))
     own_names = {name for name in names if is_own(name.uuid)}
@@ -190,17 +174,10 @@ def check_alone(
 
 
 def delete_marked(offloader: LedgerOffloader, mark: UUID) -> tuple[int, list[str]]:
-    """Delete all ledgers that a run has written, including unfinished uploads.
-
-    Args:
-        offloader: An offloader with the location and options of the write's.
-        mark: The mark of the run.
+    """Delete all ledgers that the run with a mark has written, including unfinished uploads.
 
     Returns:
         Number of ledgers, and warnings of `LedgerOffloader.delete_offloaded`.
-
-    Raises:
-        StorageError: The store refused a request, or retries were exhausted.
     """
     names = ledger_object_names(list_names(offloader.location))
     try:

@@ -93,17 +93,12 @@ topic."""
 _PULSAR_SPARK_NAMES: Final = {
     name: own for name, own in every_column("pulsar-spark").columns if name != own
 }
-"""Own name of each column that `naming="pulsar-spark"` calls otherwise, by that other name."""
+"""Our name of each column whose name differs with `naming="pulsar-spark"`, by that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """The rows of a file, whose name errors contain; row numbers start at 0 in each file.
-
-    Attributes:
-        name: Name of the file.
-        batches: Its rows.
-    """
+    """The rows of a file, whose name errors contain; row numbers start at 0 in each file."""
 
     name: str
     batches: Iterable[pa.RecordBatch]
@@ -309,7 +304,6 @@ class MessageRows:
 
 
 def _parts(source: object) -> Iterable[object]:
-    """Return the record batches and messages of a source."""
     if isinstance(source, pa.RecordBatch | Message):
         return [source]
     if isinstance(source, Dataset):

@@ -50,11 +50,7 @@ class EncodedValues:
 
 
 class MessageValues:
-    """Encoder of value columns.
-
-    Args:
-        schema: The schema of the values; None if values are bytes.
-    """
+    """Encoder of value columns. Without a schema, values are bytes."""
 
     def __init__(self, schema: TopicSchema | None) -> None:
         self._schema = schema
@@ -76,7 +72,7 @@ class MessageValues:
 
     @cached_property
     def pulsar_spark_names(self) -> Mapping[str, str]:
-        """Our names of the value columns that only `naming="pulsar-spark"` calls otherwise."""
+        """Our name of each value column that only `naming="pulsar-spark"` has, by that name."""
         if self._typed is None:
             return {}
         names: dict[str, str] = {}

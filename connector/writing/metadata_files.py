@@ -19,6 +19,8 @@ the topic>.unfinished.json`, so it is never half written:
 `attempt` is the mark of the write, which identifies its ledgers, so that no others are deleted.
 `write_id` is null unless the write may be repeated. If a process is killed, the next write finds
 its note. It finishes the killed write if that was committed, and undoes it otherwise.
+
+Functions raise `StorageError` if the store refuses a request, or retries are exhausted.
 """
 
 from __future__ import annotations
@@ -181,7 +183,6 @@ class MetadataFiles:
             OptionError: Metadata exists but `append` is False, it has another number of partitions,
                 or it was not written here. Or a write to another bucket was interrupted.
             CorruptMetadataError: The metadata to extend is malformed.
-            StorageError: The store refused a request, or retries were exhausted.
         """
         self.warnings = self.finish()
         if append:
@@ -214,14 +215,14 @@ class MetadataFiles:
     def finish(self) -> list[str]:
         """Undo a write that an earlier process did not finish; if it was committed, finish it.
 
+        If the call fails, it can be repeated.
+
         Returns:
             What was done, as warnings.
 
         Raises:
             OptionError: The earlier process wrote to another bucket.
             CorruptMetadataError: The note, the commit record or the metadata is malformed.
-            StorageError: The store refused a request, or retries were exhausted. The call can be
-                repeated.
         """
         data = self._read_note()
         if data is None:
@@ -249,15 +250,11 @@ class MetadataFiles:
         return warnings
 
     def resume(self, mark: UUID) -> None:
-        """Continue a write for which another process called `begin`.
-
-        Args:
-            mark: The mark of the write.
+        """Continue the write with a mark, for which another process called `begin`.
 
         Raises:
             OptionError: Another writer writes the topic.
             CorruptMetadataError: The note is malformed.
-            StorageError: The store refused a request, or retries were exhausted.
         """
         data = self._read_note()
         note = None if data is None else self._parse_note(data)
@@ -288,12 +285,10 @@ class MetadataFiles:
     def begin(self, file: CommitRecordFile) -> None:
         """Write the note, before any ledger is written, so that a kill leaves a trace.
 
-        Args:
-            file: The write's commit record file. The write may get its id later.
+        The write may get its id later.
 
         Raises:
             OptionError: Another writer writes the topic.
-            StorageError: The store refused a request, or retries were exhausted.
         """
         if self._read_note() is not None:
             raise self._changed_error()
@@ -311,12 +306,8 @@ class MetadataFiles:
     def check_unchanged(self, file: CommitRecordFile) -> None:
         """Check, before the commit, that nobody has changed the note or the metadata.
 
-        Args:
-            file: The write's commit record file.
-
         Raises:
             OptionError: Another writer changed them in the meantime.
-            StorageError: The store refused a request, or retries were exhausted.
         """
         note = self._note
         if note is None or self._read_note() != note.to_json():
@@ -330,33 +321,20 @@ class MetadataFiles:
             raise self._changed_error()
 
     def carry_out(self, record: CommitRecord) -> None:
-        """Publish the ledgers, and write the files of each partition.
-
-        Args:
-            record: The commit record, stored after `check_unchanged`.
-
-        Raises:
-            StorageError: The store refused a request, or retries were exhausted.
-        """
+        """Publish the ledgers, and write the files of each partition, after `check_unchanged`."""
         # Set before anything is written: an interrupt may come between the two.
         self._is_touched = True
         carry_out(record, self._bucket, self._root, self._old_files)
 
     def end(self) -> None:
-        """Delete the note after the write is finished or undone.
-
-        Raises:
-            StorageError: The store refused a request, or retries were exhausted.
-        """
+        """Delete the note after the write is finished or undone."""
         if self._note is not None and self._read_note() == self._note.to_json():
             self._root.delete_objects([self._note_name])
 
     def withdraw(self) -> None:
         """Undo the write, committed or not. No other process may have published it.
 
-        Raises:
-            StorageError: The store refused a request, or retries were exhausted. The next `finish`
-                undoes the write.
+        If the call fails, the next `finish` undoes the write.
         """
         if self._note is not None:
             self._undo_write(self._note)
@@ -384,7 +362,6 @@ class MetadataFiles:
             new_folders.remove()
 
     def _check_partitions(self) -> None:
-        """Raise if the existing metadata has another number of partitions."""
         try:
             folders = self._root.list_folders()
         except MissingObjectError:

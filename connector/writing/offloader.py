@@ -137,10 +137,7 @@ class StagedOffload:
     Can be sent to other processes; any of them can publish the ledger.
 
     Attributes:
-        name: Names of the objects.
         index: The index object, which publishes the ledger.
-        data_bytes: Length of the data object.
-        block_count: Number of data blocks.
         context: Offload context for the cluster's metadata of the ledger.
         warnings: Harmless problems.
     """
@@ -281,16 +278,8 @@ class LedgerOffloader:
     ) -> StagedOffload:
         """Write the data object of a ledger, which readers ignore until it is published.
 
-        Like `offload`, without the index object. If the ledger is never published, its data object
-        counts as an incomplete offload.
-
-        Args:
-            ledger: See `offload`.
-            uuid: See `offload`.
-            extra_metadata: See `offload`.
-
-        Raises:
-            Exception: See `offload`.
+        Arguments and errors are those of `offload`. If the ledger is never published, its data
+        object counts as an incomplete offload.
         """
         attempt = _Attempt(LedgerObjectName(uuid, ledger.ledger_id))
         with self._undo_on_error(attempt):
@@ -466,8 +455,6 @@ class LedgerOffloader:
     def _abort_uploads(self, name: LedgerObjectName) -> tuple[str, ...]:
         """Abort unfinished uploads of the objects, left by a killed process or a lost response.
 
-        A lost response to the first request is enough to leave one.
-
         Returns:
             Warnings, if uploads could not be listed, as without the permission
             `s3:ListBucketMultipartUploads`, or not aborted.
@@ -535,12 +522,7 @@ class _LedgerEntries:
 def index_user_metadata(
     data_user_metadata: Mapping[str, str], managed_ledger: str
 ) -> dict[str, str]:
-    """Return user metadata for the index object of an existing data object.
-
-    Args:
-        data_user_metadata: User metadata of the data object, with lower-case keys.
-        managed_ledger: Name of the managed ledger.
-    """
+    """Return user metadata for the index object of a data object, from that of the data object."""
     return {
         **{key: each for key, each in data_user_metadata.items() if key != SOFTWARE_GIT_SHA_KEY},
         FORMAT_VERSION_KEY: FORMAT_VERSION,

@@ -49,10 +49,8 @@ class WritePlan:
     """Parameters that all processes of a write share. Sent to them by pickle.
 
     Attributes:
-        mark: The mark of the write.
         started_ms: When the write began, in ms since the epoch; publish time of messages without
             one.
-        ids: The ids that ledgers may have.
         schema: The schema that encodes values, with all versions that the topic has.
         warnings: Conditions that may do harm later.
     """
@@ -69,7 +67,6 @@ class StagedLedger:
     """A ledger whose data object is written, but not published.
 
     Attributes:
-        managed_ledger: Name of its managed ledger.
         info: The ledger as a cluster records it.
         index: The index object, which publishes the ledger.
     """
@@ -84,10 +81,7 @@ class StagedWrite:
     """Staged ledgers of a write, or one process's share of them.
 
     Attributes:
-        mark: The mark of the write.
-        started_ms: When the write began, in ms since the epoch.
         message_count: Number of staged messages.
-        ledgers: Their ledgers.
         schemas: The admin API's answer with the schemas that encoded the values.
         properties: Properties of the managed ledgers, by name.
         warnings: Harmless problems, without duplicates.
@@ -103,13 +97,7 @@ class StagedWrite:
 
 
 class LedgerStager:
-    """Writer of the data objects of consecutive ledgers.
-
-    Args:
-        offloader: Writes the data objects.
-        ids: Generates the ledger ids.
-        mark: The mark of the write, from which uuids are derived.
-    """
+    """Writer of the data objects of consecutive ledgers. Their uuids are derived from the mark."""
 
     def __init__(self, offloader: LedgerOffloader, ids: LedgerIds, mark: UUID) -> None:
         self._offloader = offloader
@@ -179,11 +167,6 @@ class LedgerFiller:
     """Collects entries of a topic or partition, and stages a ledger whenever one is full.
 
     A context manager, which removes the temporary file on exit.
-
-    Args:
-        stager: Stages the ledgers.
-        managed_ledger: Name of the managed ledger.
-        limits: Limits of a ledger.
     """
 
     def __init__(self, stager: LedgerStager, managed_ledger: str, limits: LedgerLimits) -> None:

@@ -3,6 +3,8 @@
 While the files differ in age, no manifest exists. Schemas are written before ledgers and removed
 after them, so that a reader knows the schema of every ledger. Adding ledgers can be repeated:
 ledgers that the metadata already has are skipped, and unchanged files are not written.
+
+Functions raise `StorageError` if the store refuses a request, or retries are exhausted.
 """
 
 from __future__ import annotations
@@ -65,11 +67,7 @@ def make_files(metadata: TopicMetadata, schemas: bytes) -> dict[str, bytes]:
 
 
 def read_files(folder: Location) -> dict[str, bytes]:
-    """Read the metadata files that a folder has.
-
-    Raises:
-        StorageError: The store refused a request, or retries were exhausted.
-    """
+    """Read the metadata files that a folder has."""
     try:
         names = {info.name for info in folder.list_objects()}
     except MissingObjectError:
@@ -121,7 +119,6 @@ def extend_files(
 
     Raises:
         CorruptMetadataError: The existing metadata is malformed.
-        StorageError: The store refused a request, or retries were exhausted.
     """
     current = parse_managed_ledger_info(files.get(VALUE_FILE, b""), addition.topic)
     metadata_to_write = _extend_metadata(current, addition) if current.ledgers else addition

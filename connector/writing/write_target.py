@@ -39,14 +39,9 @@ class LedgerLimits:
 
 @dataclass(frozen=True)
 class WriteTarget:
-    """The topic in a bucket to which a write goes.
+    """The topic in a bucket to which a write goes, and the options.
 
     Can be sent to other processes, which open their own connections.
-
-    Attributes:
-        url: The bucket.
-        topic: The topic.
-        request: The options.
     """
 
     url: str
@@ -158,9 +153,7 @@ class WriteTarget:
     ) -> CommitRecordFile:
         """Return the file of a write's commit record.
 
-        Args:
-            write_id: The id of the write; None if it has none, or not yet.
-            mark: The mark of the run; None draws a new one.
+        `write_id` is None if the write has no id, or not yet. Without a mark, a new one is drawn.
         """
         mark = mark or new_mark(self.topic, write_id)
         return CommitRecordFile(self.bucket, self.topic, write_id=write_id, mark=mark)
