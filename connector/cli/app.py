@@ -66,12 +66,7 @@ class ExitCode(IntEnum):
 
 
 def group(name: str, about: str) -> typer.Typer:
-    """Return a new group of commands that share the first word of their names.
-
-    Args:
-        name: The first word.
-        about: The help of the group.
-    """
+    """Return a new group of commands that share the first word of their names."""
     subcommands = typer.Typer(name=name, no_args_is_help=True, rich_markup_mode=None)
     subcommands.callback(help=about)(spell_options)
     app.add_typer(subcommands)

@@ -177,11 +177,9 @@ class _ProgressText:
         self._bytes = (0, 0)
 
     def update(self, copied_bytes: int, total_bytes: int) -> None:
-        """Set the number of bytes copied so far, and of all bytes to copy."""
         self._bytes = copied_bytes, total_bytes
 
     def text(self) -> str:
-        """Return the progress as text."""
         copied, total = self._bytes
         return f"copying … {size_text(copied)} of {size_text(total)}" if total else "copying …"
 

@@ -248,12 +248,12 @@ def _other_reading(message_id: MessageId) -> str:
     """Return a hint at what else the id of a missing message may mean."""
     if message_id.partition < 0 or message_id.batch_index >= 0:
         return ""
-    number, member = (
+    number, position = (
         message_id.partition,
         (message_id.ledger_id, message_id.entry_id, message_id.partition),
     )
-    text = f"'({','.join(map(str, member))})'"
-    return f" in partition {number}; if {number} is a place in the entry's batch, type {text}"
+    text = f"'({','.join(map(str, position))})'"
+    return f" in partition {number}; if {number} is the index in the entry's batch, type {text}"
 
 
 def _property(text: str) -> tuple[str, str]:

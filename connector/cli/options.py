@@ -36,7 +36,6 @@ class OptionGroup:
 
     Attributes:
         names: Names of the options in Python.
-        options: The table of options.
         make: Class of the request that the options become.
     """
 
@@ -49,10 +48,7 @@ class OptionGroup:
         return [_parameter(self.options[name]) for name in self.names]
 
     def request(self, texts: dict[str, Any]) -> TopicRequest | WriteRequest:
-        """Return the request for the options, and remove their texts.
-
-        Args:
-            texts: Parsed arguments, by parameter name.
+        """Remove the texts of the options from the parsed arguments, and return the request.
 
         Raises:
             OptionError: A text cannot be parsed.
@@ -133,12 +129,7 @@ Verbose: TypeAlias = Annotated[
 
 @dataclass(frozen=True)
 class FormGroup:
-    """Marker for a command parameter that is replaced by --format and --json.
-
-    Attributes:
-        help: Help of --format.
-        json_help: Help of --json.
-    """
+    """Marker for a command parameter that is replaced by --format and --json."""
 
     help: str = (
         "Output format of rows: table (the default), csv, json (one array), jsonl (one object per"
@@ -160,7 +151,7 @@ class FormGroup:
         ]
 
     def request(self, texts: dict[str, Any]) -> Form:
-        """Return the output format, and remove its texts.
+        """Remove --format and --json from the parsed arguments, and return the output format.
 
         Raises:
             OptionError: `--json` and another format are combined.
@@ -188,8 +179,7 @@ PrintingWhole: TypeAlias = Annotated[
 def with_options(function: Callable[..., None]) -> Callable[..., None]:
     """Return the command with each `OptionGroup` and `FormGroup` replaced by its options.
 
-    Args:
-        function: The command. It receives one request per group.
+    The command itself receives one request per group.
     """
     signature = inspect.signature(function, eval_str=True)
     groups = {
@@ -231,10 +221,6 @@ def bucket_urls(texts: Iterable[str] | None) -> dict[str, str]:
 
 def key_values(option: str, texts: Iterable[str] | None) -> dict[str, object]:
     """Parse `key=value` texts. Error messages contain no value, which may be a secret.
-
-    Args:
-        option: Name of the command's option, for error messages.
-        texts: The texts.
 
     Raises:
         OptionError: A text is not a pair; a name is repeated or has an empty part; or a value

@@ -53,22 +53,12 @@ def say(kind: str, text: str) -> None:
 
 
 def shows_each_ledger(*, verbose: bool) -> bool:
-    """Return whether a long command prints a line on stderr for each ledger.
-
-    Args:
-        verbose: Whether the option --verbose is set.
-    """
+    """Return whether a long command prints a line on stderr for each ledger."""
     return verbose or sys.stderr.isatty()
 
 
 def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:
-    """Return a line with the cost of a read.
-
-    Args:
-        counts: Requests and bytes.
-        rows: Number of rows.
-        seconds: Duration.
-    """
+    """Return a line with the cost of a read: its rows, requests, bytes and duration."""
     kinds = (
         (counts.list_requests, "listing"),
         (counts.index_requests, "index object"),
@@ -285,11 +275,7 @@ def print_table(schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
 
 
 class _Table:
-    """Layout of a table.
-
-    Attributes:
-        widths: Width of each column, in terminal cells.
-    """
+    """Layout of a table, with the width of each column in terminal cells."""
 
     def __init__(
         self, names: Sequence[str], rows: Sequence[Sequence[str]], width: int | None
@@ -303,12 +289,10 @@ class _Table:
 
     @property
     def framed_widths(self) -> list[int]:
-        """Width of each column with the spaces around it."""
         return [width + 2 for width in self.widths]
 
     @property
     def width(self) -> int:
-        """Width of the table, including its frame."""
         return sum(self.framed_widths) + len(self.widths) + 1
 
     def line(self, cells: Sequence[str], edge: str, right: Sequence[bool]) -> str:

@@ -36,9 +36,7 @@ def note_empty_location(catalog: Catalog) -> None:
 def note_snapshot(metadata: Metadata | None, created: datetime | None = None) -> None:
     """Print that a catalog snapshot lacks newer ledgers, if the metadata is one.
 
-    Args:
-        metadata: The metadata option of the command.
-        created: When the snapshot was made; None if not known yet.
+    `created` is when the snapshot was made; None if that is not known yet.
     """
     if metadata is not None and is_snapshot(metadata):
         when = "" if created is None else f" of {created:%F %T} UTC"
@@ -49,7 +47,7 @@ def check_no_snapshot(metadata: Metadata | None) -> None:
     """Raise if the metadata is a catalog snapshot: the command needs the bucket's current objects.
 
     Raises:
-        OptionError: The metadata is a catalog snapshot.
+        OptionError: It is one.
     """
     if metadata is not None and is_snapshot(metadata):
         message = (
@@ -66,11 +64,6 @@ def note_incomplete_read(metrics: TopicMetrics, scan: Scan) -> None:
 
 def catalog_at(url: str, request: TopicRequest, trace: RequestTrace | None = None) -> Catalog:
     """Open the catalog of a request, and show progress.
-
-    Args:
-        url: Location of the topics.
-        request: Options of the read.
-        trace: Counts the requests.
 
     Raises:
         PulsarOffloadError: See `open_catalog`.

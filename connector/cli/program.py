@@ -51,7 +51,6 @@ class _Unloaded(TyperCommand):
     """Placeholder for a command whose module is not imported yet."""
 
     def make_context(self, *args: Any, **kwargs: Any) -> Any:  # noqa: ANN401 - as typer has it
-        """Return the context of the real command."""
         return load_command(self).make_context(*args, **kwargs)
 
 

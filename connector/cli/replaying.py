@@ -149,11 +149,9 @@ class _ProgressText:
         self._messages = 0
 
     def update(self, messages: int) -> None:
-        """Set the number of messages sent for the current partition."""
         self._messages = messages
 
     def text(self) -> str:
-        """Return the progress as text."""
         return f"replaying … {counted(self._messages, 'message')} of this partition"
 
 

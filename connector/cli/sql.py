@@ -51,11 +51,7 @@ _NO_TABLE = (("Table with name ", " does not exist"), ('Python Object "', '"'))
 
 
 def sql_text(sql: str | None, file: Path | None) -> str:
-    """Return the SQL of a command line, standard input or a file.
-
-    Args:
-        sql: The SQL; `-` for standard input.
-        file: The file, if any.
+    """Return the SQL of a command line, a file, or standard input (`-`).
 
     Raises:
         OptionError: Both or neither are given, the SQL cannot be read, or it is longer than
@@ -87,16 +83,10 @@ def sql_text(sql: str | None, file: Path | None) -> str:
 def run_sql(
     sql: str, catalog: Catalog, url: str, request: TopicRequest
 ) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
-    """Run SQL and return the schema and the stream of the last statement's rows.
+    """Run one or several statements. Return the schema and the rows of the last.
 
     `read_pulsar('…')` reads topics. A topic's name is a table too, unless the SQL creates a table
     with that name.
-
-    Args:
-        sql: One or several statements.
-        catalog: The topics at the URL.
-        url: Location of the topics.
-        request: Options of the read.
 
     Raises:
         OptionError: DuckDB is not installed, or the SQL is wrong.
@@ -108,15 +98,9 @@ def run_sql(
 
 
 def bound_topics(sql: str, catalog: Catalog, url: str, request: TopicRequest) -> list[TopicDataset]:
-    """Return the topics that a query would read, without reading rows.
+    """Return the topics that a SELECT would read, without reading rows.
 
     A topic is returned as often as the query names it.
-
-    Args:
-        sql: One SELECT statement.
-        catalog: The topics at the URL.
-        url: Location of the topics.
-        request: Options of the read.
 
     Raises:
         OptionError: DuckDB is not installed, the SQL is wrong, or it is another kind of statement.

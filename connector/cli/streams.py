@@ -38,11 +38,6 @@ class _Output(io.FileIO):
     """Standard output, with an error class of its own."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write some of the data and return the number of bytes.
-
-        Raises:
-            OutputError: Nothing can be written.
-        """
         try:
             return super().write(data)
         except OSError as error:
@@ -53,7 +48,6 @@ class _Notes(io.FileIO):
     """Standard error, which ignores errors: results count even if notes cannot be written."""
 
     def write(self, data: ReadableBuffer, /) -> int:
-        """Write or drop the data, and return the number of bytes."""
         try:
             return super().write(data)
         except OSError:

@@ -89,11 +89,7 @@ def write(
 
 
 class _Source:
-    """The rows of files in order. Each file may have its own columns.
-
-    Args:
-        files: Parquet and Arrow files, and Arrow streams.
-    """
+    """The rows of files in order. Each file may have its own columns."""
 
     def __init__(self, files: Sequence[Path]) -> None:
         self._files = files
@@ -101,24 +97,17 @@ class _Source:
         self._row_count = 0
 
     def progress_text(self) -> str:
-        """Return the number of rows read so far, as text."""
         return (
             f"writing … {counted(self._row_count, 'message')}, file {self._file_number} of"
             f" {len(self._files)}"
         )
 
     def rows(self) -> Iterator[FileRows]:
-        """Yield the rows of each file."""
         for file in self._files:
             self._file_number += 1
             yield FileRows(str(file), self._batches(file))
 
     def _batches(self, file: Path) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of a file.
-
-        Raises:
-            OptionError: The file does not exist, or its content does not match its suffix.
-        """
         try:
             for batch in _batches(file):
                 self._row_count += batch.num_rows

@@ -202,11 +202,9 @@ def _legend_item(style: str, name: str, explanation: str = "") -> Html:
 
 
 def timeline(topics: Iterable[tuple[str, Sequence[LedgerSpan]]], scale: TimeScale | None) -> Html:
-    """Return one lane per topic, with its ledgers from creation to closing.
+    """Return one lane per topic or partition, with its ledgers from creation to closing.
 
-    Args:
-        topics: Names of topics or partitions, each with its ledgers by ledger id.
-        scale: The time range of all lanes. Ledgers of topics without times are spaced evenly.
+    Ledgers are in the order of their ids. If a topic has no times, they are spaced evenly.
     """
     lanes = [(name, spans, _place_spans(spans, scale)) for name, spans in topics]
     cells = _CELLS
@@ -289,8 +287,7 @@ def _lane(
 def sizes_charts(spans: Iterable[LedgerSpan]) -> Html:
     """Return a chart of the bytes of each ledger by id, and one of their cumulative sum.
 
-    Args:
-        spans: Ledgers of any topics. If there are many, several share a bar.
+    If there are many ledgers, several share a bar.
     """
     ordered = sorted(spans, key=lambda span: span.ledger_id)
     per_bar = -(-len(ordered) // _MOST_SLOTS)

@@ -66,7 +66,6 @@ class Rate:
         start_ms: Start of the range, ms since the epoch.
         stop_ms: End of the range, exclusive.
         count_per_s: Entries or messages per second.
-        bytes_per_s: Bytes per second.
     """
 
     start_ms: float

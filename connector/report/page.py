@@ -177,7 +177,6 @@ class Column:
     """A column of a table.
 
     Attributes:
-        title: Its heading.
         style: Class of its cells: `number`, `code`, `long` (several lines), `line` (clipped), or
             none.
     """
@@ -238,10 +237,7 @@ def figures(items: Iterable[tuple[str, str, str]]) -> Html:
 def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]]) -> Html:
     """Return a table that scrolls in its own box if it is wider than the page.
 
-    Args:
-        label: Description for screen readers.
-        columns: Its columns.
-        rows: The cells of each row, one per column.
+    The label describes it for screen readers.
     """
     classes = [f' class="{column.style}"' if column.style else "" for column in columns]
     # A heading is aligned right like its column's numbers, but never uses the font of code.
@@ -264,12 +260,7 @@ def table(label: str, columns: Sequence[Column], rows: Iterable[Sequence[Html]])
 
 
 def page(title: str, content: Html) -> str:
-    """Return a whole document.
-
-    Args:
-        title: Title of the window.
-        content: The page's content.
-    """
+    """Return a whole document."""
     policy = f"default-src 'none'; style-src 'sha256-{_CSS_HASH}'"
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8" />\n'

@@ -156,7 +156,7 @@ def test_get_tells_what_is_not_there_and_what_is_no_id() -> None:
     assert json.loads(found.stdout)["__message_id__"] == "(49,7,3)"
     assert "note: there is no message 99:1\n" in found.stderr
     as_member = run("get", URL, "json-orders", "49:7:3", ends=INCOMPLETE).stderr
-    hint = "in partition 3; if 3 is a place in the entry's batch, type '(49,7,3)'"
+    hint = "in partition 3; if 3 is the index in the entry's batch, type '(49,7,3)'"
     assert f"note: there is no message 49:7:3 {hint}\n" in as_member
     for asked, said in (
         (("soon",), "'soon' is not the id of a message"),
