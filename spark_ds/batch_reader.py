@@ -57,8 +57,7 @@ class TopicBatchReader(DataSourceReader):
     Args:
         scan: The scan.
         unsound: Losses found when the topics were opened.
-        task_bytes: Bytes of data objects that a task should read, approximately. None chooses by
-            the size of the scan.
+        task_bytes: See `plan_partitions`. None chooses by the size of the scan.
     """
 
     def __init__(self, scan: Scan, unsound: ReadMetrics, task_bytes: int | None = None) -> None:
@@ -85,9 +84,7 @@ class TopicBatchReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Called on executors.
 
-        Args:
-            partition: One of `partitions`, or one without a value, which Spark creates if there are
-                none.
+        If there are no partitions, Spark creates one without a value.
 
         Raises:
             PulsarOffloadError: Data cannot be read or decoded. With salvage, damage is logged.
@@ -115,11 +112,9 @@ def _new_task_reader(
 
 
 def plan_partitions(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[InputPartition]:
-    """Split the reads into partitions. Each task is a pair of its read's number and its handle.
+    """Split the reads into partitions of about `task_bytes` of data objects.
 
-    Args:
-        reads: The reads of the topics.
-        task_bytes: Bytes of data objects that a partition should read, approximately.
+    A partition consists of tasks. Each is a pair of its read's number and its handle.
     """
     parts: list[_NumberedTask] = []
     size_bytes = 0
@@ -138,11 +133,6 @@ def plan_partitions(reads: Sequence[TopicRead], task_bytes: int) -> Iterator[Inp
 
 
 def log_metrics(source: str, metrics: ReadMetrics) -> None:
-    """Log the notices and losses of a read.
-
-    Args:
-        source: Name of the topic or bucket.
-        metrics: Metrics of the read.
-    """
+    """Log the notices and losses of a read of a topic or bucket."""
     for sentence in (*metrics.notices(), *metrics.waiting(), *metrics.losses):
         _LOG.warning("pulsar_offload: %s: %s", source, sentence)

@@ -151,11 +151,7 @@ class PulsarOffloadDataSource(DataSource):
             )
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 - Spark's
-        """Return a stream reader. Errors are raised at its start, since Spark would hide them here.
-
-        Args:
-            schema: See `reader`.
-        """
+        """Return a stream reader, which raises errors at its start: Spark would hide them here."""
         if not is_spark_since(STREAMS_SINCE):
             return RefusedStream()
         from spark_ds.stream_reader import TopicStreamReader  # noqa: PLC0415 - not on Spark 4.1

@@ -28,9 +28,6 @@ def run_on_executors(spark: SparkSession, work: Callable[[int], _T], count: int)
         work: Does the piece of work with a number from 0. The function and its results must be
             picklable.
         count: Number of pieces.
-
-    Returns:
-        The results, in the order of their numbers.
     """
     if count == 0:
         return []

@@ -58,9 +58,9 @@ def write_on_executors(
 ) -> Iterator[WrittenTask]:
     """Run tasks on executors, one Spark task each; see `connector.lake.executors`.
 
-    Errors of reads and writes are returned as results, so that the driver still learns of the files
-    of all tasks. Spark repeats a task that fails otherwise. The files of the failed attempt are in
-    no table.
+    Errors of reads and writes are returned as results, so that the driver knows the files of all
+    tasks. If a task fails otherwise, Spark repeats it. The files of the failed attempt are in no
+    table.
     """
     reads = list({id(each.read): each.read for each in tasks}.values())
     numbers = {id(read): number for number, read in enumerate(reads)}

@@ -15,11 +15,7 @@ _PARTITION_ROWS: Final = 10_000
 
 
 class ListingReader(DataSourceReader):
-    """A reader of a table that was built with the data frame.
-
-    Args:
-        table: The table.
-    """
+    """A reader of a table that was built with the data frame."""
 
     def __init__(self, table: pa.Table) -> None:
         self._batches = table.to_batches(max_chunksize=_PARTITION_ROWS)
@@ -35,9 +31,7 @@ class ListingReader(DataSourceReader):
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a partition. Called on executors.
 
-        Args:
-            partition: One of `partitions`, or one without a value, which Spark creates if there are
-                none.
+        If there are no partitions, Spark creates one without a value.
         """
         if partition.value is not None:
             yield partition.value

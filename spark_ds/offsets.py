@@ -120,11 +120,7 @@ def read_starting_offsets(option: str, text: str) -> Start:
 
 
 def _unique_dict(pairs: Iterable[tuple[_Name, _Start]]) -> dict[_Name, _Start]:
-    """Return the pairs as a dictionary.
-
-    Raises:
-        ValueError: A name is repeated.
-    """
+    """Return the pairs as a dictionary. Raises `ValueError` if a name is repeated."""
     values: dict[_Name, _Start] = {}
     for name, each in pairs:
         if name in values:

@@ -54,7 +54,6 @@ class SourceOptions:
     """Options of a read. Printing it shows no secrets.
 
     Attributes:
-        location: The bucket.
         request: Options that all surfaces share.
         topics: Names and globs, or a regular expression of full names. Empty for a listing of all
             topics.
@@ -123,15 +122,11 @@ class PassedOptions:
 
     @classmethod
     def sort(cls, options: Mapping[str, str], allowed: Iterable[str], suffix: str = "") -> Self:
-        """Group options by purpose.
-
-        Args:
-            options: The options.
-            allowed: Known names, except those of a location.
-            suffix: Text after the name of an unknown option in errors.
+        """Group options by purpose. Known names are `allowed` and those of a location.
 
         Raises:
-            OptionError: An option is unknown (similar names are listed) or repeated.
+            OptionError: An option is unknown (similar names are listed) or repeated. The suffix
+                follows the name of an unknown option.
         """
         names = {normal_name(name): name for name in (*LOCATION_OPTIONS, *allowed)}
         passed = cls({}, [], [])
@@ -157,9 +152,6 @@ class PassedOptions:
 
     def fields(self, parsers: Mapping[str, tuple[str, Parser]]) -> dict[str, Any]:
         """Parse the options except those of a location, and return the values by field.
-
-        Args:
-            parsers: The field and the parser of each option.
 
         Raises:
             OptionError: Two options set one field, or a value is not allowed.
@@ -436,10 +428,6 @@ def _unknown_options(unknown: list[str], names: Mapping[str, str], suffix: str) 
 
 def bucket_location(texts: Mapping[str, str], storage: list[tuple[str, str]]) -> Location:
     """Return the bucket from a URL or the keys of broker.conf, and from storage options.
-
-    Args:
-        texts: Options by the names of `LOCATION_OPTIONS`; others are ignored.
-        storage: Names and texts of storage options.
 
     Raises:
         OptionError: There is no bucket or more than one, or an option is not usable.

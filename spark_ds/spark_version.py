@@ -14,12 +14,7 @@ def is_spark_since(minimum: tuple[int, int]) -> bool:
 
 
 def too_old_error(minimum: tuple[int, int], subject: str) -> OptionError:
-    """Return the error for a Spark that is too old.
-
-    Args:
-        minimum: The first release that is sufficient.
-        subject: Subject of the error's sentence: what needs the release.
-    """
+    """Return the error for a Spark that is too old for the subject of the message."""
     release = ".".join(map(str, minimum))
     message = f"{subject} needs Spark {release} or newer, but this is Spark {pyspark.__version__}"
     return OptionError(message)

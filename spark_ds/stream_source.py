@@ -31,7 +31,6 @@ class StreamSource:
     """Source of a stream.
 
     Attributes:
-        increments: Increments of the topics.
         begin: Returns the progress with which a new query starts.
         limits: Limits of a batch, unless the trigger reads everything.
         task_bytes: Bytes of data objects that a task should read, approximately. None chooses by

@@ -57,10 +57,9 @@ objects."""
 
 @dataclass(frozen=True, slots=True)
 class StagedTask(WriterCommitMessage):
-    """Message from a task to the driver.
+    """Message from a task to the driver: the ledgers that it staged.
 
     Attributes:
-        staged: The ledgers that it staged.
         write_id: Id of a stream's batch; None for a batch write.
     """
 
@@ -69,12 +68,7 @@ class StagedTask(WriterCommitMessage):
 
 
 class TopicBatchWriter(DataSourceArrowWriter):
-    """Writer of a data frame: all rows or none.
-
-    Args:
-        options: Options of the write.
-        schema: The columns.
-    """
+    """Writer of a data frame: all rows or none."""
 
     def __init__(self, options: SinkOptions, schema: StructType) -> None:
         self._options = options
@@ -194,11 +188,7 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
 
 
 def refuse_overwrite(*, overwrite: bool) -> None:
-    """Raise if a topic is to be replaced.
-
-    Raises:
-        OptionError: `overwrite` is True.
-    """
+    """Raise `OptionError` if a topic is to be replaced."""
     if overwrite:
         message = (
             "an offloaded topic is never replaced: append to it, or write to another topic name"
