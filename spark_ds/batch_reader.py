@@ -55,7 +55,6 @@ class TopicBatchReader(DataSourceReader):
     to `spark.tvf.python_worker_logs()` if `spark.sql.pyspark.worker.logging.enabled` is set.
 
     Args:
-        scan: The scan.
         unsound: Losses found when the topics were opened.
         task_bytes: See `plan_partitions`. None chooses by the size of the scan.
     """

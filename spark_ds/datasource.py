@@ -282,10 +282,7 @@ def _open(
 ) -> TopicDataset:
     """Open the topics, with the condition of `where`.
 
-    Args:
-        options: The user's options.
-        catalog: The catalog; None opens one.
-        overrides: Options of `open_topic` that override the user's.
+    The overrides replace the user's options of `open_topic`.
     """
     if options.request.view != "all":
         message = "option view must be all: use SQL to find the latest message of each key in Spark"
@@ -333,11 +330,7 @@ def _topic_patterns(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
 
 
 def _select_columns(table: pa.Table, schema: StructType) -> pa.Table:
-    """Return the columns of a listing that a schema names.
-
-    Raises:
-        OptionError: A column does not exist or has another type.
-    """
+    """Return the columns of a listing that a schema names. Raises if it lacks one of that type."""
     available = {field.name: field.dataType for field in from_arrow_schema(table.schema)}
     for field in schema:
         if available.get(field.name) != field.dataType:

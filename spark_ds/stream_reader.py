@@ -48,9 +48,6 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     Opens nothing until the planner calls it: Spark also creates a reader for each executor. What a
     batch leaves out or waits for is logged at level WARNING, by the planner once per run.
-
-    Args:
-        open_source: Opens the topics.
     """
 
     def __init__(self, open_source: Callable[[], StreamSource]) -> None:

@@ -80,7 +80,6 @@ class SinkOptions:
     """Options of a write. Printing it shows no secrets.
 
     Attributes:
-        target: The topic and the options to write it.
         task_ledgers: Maximum number of ledgers per task, and number of ids reserved for each.
     """
 

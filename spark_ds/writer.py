@@ -124,8 +124,6 @@ class TopicStreamWriter(DataSourceStreamArrowWriter):
     """Writer of a stream's batches, each exactly once even if Spark repeats it.
 
     Args:
-        options: Options of the write.
-        schema: The columns.
         is_resuming: Whether this writer commits or aborts a batch that another one began.
     """
 

@@ -248,7 +248,6 @@ def _audit(
 
 
 def _list_unfinished_uploads(catalog: Catalog, trace: RequestTrace) -> list[UnfinishedUpload]:
-    """Return the unfinished uploads. If the store does not list them, print a note."""
     try:
         with progress(trace):
             return catalog.location.unfinished_uploads()

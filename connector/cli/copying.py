@@ -171,8 +171,6 @@ def copy(
 
 
 class _ProgressText:
-    """Progress of a copy."""
-
     def __init__(self) -> None:
         self._bytes = (0, 0)
 

@@ -42,7 +42,6 @@ class _Received:
 
     @property
     def exit_code(self) -> int:
-        """The exit code of the process."""
         return INTERRUPTED if self.number is None else 128 + self.number
 
     def take(self, number: int) -> None:

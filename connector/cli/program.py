@@ -55,8 +55,6 @@ class _Unloaded(TyperCommand):
 
 
 class _Commands(TyperGroup):
-    """All commands, imported or not."""
-
     def __init__(self, **attributes: Any) -> None:  # noqa: ANN401 - as typer has them
         super().__init__(**attributes)
         imported = self.commands

@@ -87,7 +87,6 @@ def repair_(
 
 
 def _write_repairs(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
-    """Write the planned index objects, and print a line on stderr for each."""
     for each in repair(location, plan):
         if each.index is not None:
             say("written", each.index.name)

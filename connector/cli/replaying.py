@@ -143,8 +143,6 @@ def replay(
 
 
 class _ProgressText:
-    """Progress of a replay."""
-
     def __init__(self) -> None:
         self._messages = 0
 

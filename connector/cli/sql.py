@@ -249,7 +249,6 @@ def _create_view(
 
 
 def _table_name(topic: TopicName) -> str:
-    """Return the shortest name of a topic in SQL."""
     for name in (topic.local_name, f"{topic.full_namespace}/{topic.local_name}"):
         if _is_topic({topic}, name):
             return name

@@ -170,7 +170,6 @@ def copy_topics(
 
 
 def _open_analysis(copy: TableCopy) -> CopyAnalysis:
-    """Return the analysis of a copy. Raises `OptionError` if its statistics cannot be written."""
     statistics = copy.increments.statistics
     if statistics is None:
         message = "analyze needs the option statistics: the folder that zones are written to"
@@ -334,12 +333,12 @@ class CopyRequest:
         return open_table(self.format, target, hidden(options), hidden(self.table_options))
 
 
-def _raise_first(failures: Mapping[str, PulsarOffloadError], copied: int) -> None:
+def _raise_first(failures: Mapping[str, PulsarOffloadError], copied_tables: int) -> None:
     """Raise the first error, if any, with a note for each failed table if there are several."""
     if not failures:
         return
     first = next(iter(failures.values()))
-    if len(failures) + copied > 1:
+    if len(failures) + copied_tables > 1:
         for table, error in failures.items():
             first.add_note(f"not copied: {table}" + (f": {error}" if error is not first else ""))
     raise first
@@ -348,11 +347,7 @@ def _raise_first(failures: Mapping[str, PulsarOffloadError], copied: int) -> Non
 def _latest_per_key(
     table: LakeTable, options: ReadOptions, scope: str | None
 ) -> tuple[LatestPerKey, ReadOptions]:
-    """Return how a table keeps the latest row of each key, and the read options of its staged rows.
-
-    Raises:
-        OptionError: `columns` lacks a column that identifies rows.
-    """
+    """Return how a table keeps the latest row of each key, and how its staged rows are read."""
     column_names = {own: name for name, own in options.projection.columns}
     identity = ["__key__"] if scope is None else [scope, "__key__"]
     if missing := [each for each in identity if each not in column_names]:
@@ -374,7 +369,6 @@ def _latest_per_key(
 
 
 def _add_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:
-    """Return the options with the columns that a table has by default."""
     message_columns = {each.name for each in ALL_COLUMNS if each.name != VALUE_COLUMN}
     values = [name for name, own in options.projection.columns if own not in message_columns]
     own_names = {own: name for name, own in options.filterable.columns}

@@ -286,7 +286,6 @@ def _transform_type(partition: PartitionField) -> pa.DataType:
 
 
 def _stats(file: DataFile) -> str:
-    """Return the statistics of a file as JSON, as Delta's protocol defines them."""
     bounds = {
         name: (_bound(each.least), _bound(each.greatest, is_upper=True))
         for name, each in file.stats.items()

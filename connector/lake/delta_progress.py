@@ -122,10 +122,7 @@ def delete_unneeded(
     needs a number below that of the earliest version. Most calls do nothing, since cleaning is
     needed only rarely.
 
-    Args:
-        location: The table's folder.
-        number: The number that the table has.
-        number_at: See `find_progress_number`.
+    The number is the table's current one. For `number_at`, see `find_progress_number`.
 
     Raises:
         LakeTableError: The earliest version cannot be loaded.

@@ -18,15 +18,10 @@ if TYPE_CHECKING:
 def read_rows(
     location: Location, path: str, size_bytes: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a file in order.
+    """Read the rows of a file in order; of all columns if `columns` is None.
 
-    The whole file is held in memory; its rows are decoded in batches.
-
-    Args:
-        location: The table's folder.
-        path: Path of the file, relative to the folder.
-        size_bytes: Length of the file.
-        columns: Columns to read. None reads all.
+    The path is relative to the location, the table's folder. The whole file is held in memory; its
+    rows are decoded in batches.
 
     Raises:
         LakeTableError: The file is not a valid Parquet file.

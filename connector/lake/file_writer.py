@@ -183,8 +183,6 @@ def _list_names(files: Sequence[DataFile]) -> str:
 
 @dataclass(slots=True)
 class _PendingRows:
-    """Rows of one partition that wait for their row group."""
-
     batches: list[pa.RecordBatch] = field(default_factory=list)
     rows: int = 0
     size_bytes: int = 0
@@ -201,8 +199,6 @@ class _PendingRows:
 
 
 class _OpenFile:
-    """A file of one partition, while it is written."""
-
     def __init__(self, settings: FileSettings, values: tuple[object, ...]) -> None:
         folder = settings.data_prefix + partition_folder(
             settings.partitioning, values, settings.kind

@@ -163,7 +163,6 @@ class IcebergTable:
             return url.rstrip("/")
 
     def _default_url(self) -> str:
-        """Return the folder that the catalog chooses for a new table."""
         try:
             created = self.catalog.create_table_transaction(self.identifier, pa.schema([]))
         except NoSuchNamespaceError:
@@ -272,7 +271,6 @@ class IcebergTable:
         raise StorageError(message)
 
     def _prepare(self, table: Table | None, commit: Commit) -> Transaction:
-        """Return the transaction of a commit, ready to be committed."""
         if table is None:
             schema = pyarrow_to_schema(commit.schema)
             spec = partition_spec(commit.partitioning, schema)
@@ -349,7 +347,6 @@ class IcebergTable:
 
     @contextmanager
     def _catalog_errors(self) -> Iterator[None]:
-        """Convert every exception of the catalog to an error of this project."""
         try:
             yield
         except PulsarOffloadError:
@@ -376,11 +373,7 @@ class _OneAttempt(Transaction):
 
 
 def _evolve(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
-    """Widen a table in a transaction so that columns fit; return all its columns, with field ids.
-
-    Raises:
-        LakeTableError: The columns do not fit.
-    """
+    """Widen a table in a transaction so that columns fit; return all columns, with field ids."""
     try:
         with transaction.update_schema() as update:
             update.union_by_name(columns)
@@ -396,12 +389,7 @@ def _table_from_state(state: TableState) -> Table:
 
 
 def _progress(table: Table) -> str | None:
-    """Return how far topics were copied to a table, or None if nothing was copied.
-
-    Raises:
-        LakeTableError: The table was rolled back to before its last copy, and no snapshot has the
-            progress.
-    """
+    """Return how far topics were copied to a table, or None if nothing was copied."""
     sequence_number = _sequence_number(table)
     current = table.current_snapshot()
     rolled_back = current is None

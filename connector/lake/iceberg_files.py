@@ -99,11 +99,7 @@ def table_file(
 ) -> TableFile:
     """Return a file of the table's manifests, with the bounds of `columns`.
 
-    Args:
-        task: The file and the deletes that apply to it.
-        schema: Columns of the table.
-        spec: Partition spec that the file was written with.
-        columns: Columns whose bounds are needed.
+    The task has the deletes that apply to the file, which was written with the partition spec.
     """
     try:
         fields = partitioning_from_spec(spec, schema).fields

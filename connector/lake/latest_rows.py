@@ -156,9 +156,7 @@ class KeySet:
     """Keys whose rows in a table are replaced or removed.
 
     Args:
-        identity: Computes the identities of rows.
         identities: Identities of the keys, ascending and unique.
-        partitioning: The table's partitioning.
     """
 
     def __init__(

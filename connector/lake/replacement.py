@@ -96,10 +96,7 @@ class LatestPerKey:
     ) -> Replacement:
         """Write the new files of the table, and delete the staged files, even if this fails.
 
-        Args:
-            staged: Files that were written as `staging` says.
-            settings: How files of the table are written.
-            state: The table's state. None if the table does not exist yet.
+        The staged files were written as `staging` says, and `settings` are those of the table.
 
         Raises:
             LakeTableError: A file of the table cannot be read or rewritten.

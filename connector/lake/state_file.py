@@ -30,12 +30,7 @@ def encode_state(number: int, content: Mapping[str, object]) -> bytes:
 
 
 def decode_state(data: bytes, number: int, members: Mapping[str, type]) -> dict[str, Any]:
-    """Return the members of a state file.
-
-    Args:
-        data: The file's bytes.
-        number: The number in its name.
-        members: Required members and their types.
+    """Return the content of a state file, which must have a number and some members.
 
     Raises:
         ValueError: The file was truncated or changed, or is a copy of another file.

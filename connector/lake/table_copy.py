@@ -103,8 +103,6 @@ class TableCopy:
         latest: How the table keeps the latest row of each key. None: it keeps all rows.
         partition_by: How a new table is partitioned. None keeps the partitioning of an existing
             table.
-        executor: Runs the tasks.
-        on_progress: Called after each task.
         analysis: Collects statistics of ledgers that are read completely. None: no statistics.
         source: Description of the topics, for the table's history.
     """
@@ -309,7 +307,6 @@ class TableCopy:
             raise OptionError(message)
 
     def _check_columns(self, state: TableState, latest: LatestPerKey) -> None:
-        """Raise `LakeTableError` if the table lacks a column that identifies rows."""
         for each in latest.columns:
             if each not in state.schema.names:
                 message = (
@@ -375,7 +372,6 @@ _REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
 
 @contextmanager
 def _delete_on_error(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
-    """Delete files if the block raises."""
     try:
         yield
     except BaseException as error:

@@ -86,9 +86,6 @@ class PartitionField:
         """Return the type of a column that holds the field's values.
 
         For `day` this is a date, as Iceberg displays it; its bytes are those of a number of days.
-
-        Args:
-            source_type: Type of the source column.
         """
         if self.transform == "identity":
             return source_type
@@ -178,10 +175,7 @@ class Partitioning:
         return tuple(map(str, self.fields))
 
     def split(self, batch: pa.RecordBatch) -> list[tuple[tuple[Any, ...], pa.RecordBatch]]:
-        """Split rows by partition.
-
-        Args:
-            batch: Has the columns of the table.
+        """Split rows with the columns of the table by partition.
 
         Returns:
             For each partition its values, one per field (None: null), and its rows in their order.
@@ -246,7 +240,6 @@ def _parse_field(text: str, schema: pa.Schema) -> PartitionField:
 
 
 def _check_type(field: PartitionField, type_: pa.DataType) -> None:
-    """Raise `OptionError` if the transform does not support a type."""
     types = pa.types
     has_date = types.is_date32(type_) or types.is_timestamp(type_)
     if field.transform == "hour":

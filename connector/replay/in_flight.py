@@ -32,12 +32,7 @@ class InFlight:
         self._acknowledged_after = 0
 
     def add(self, description: str, messages: int, size_bytes: int) -> Callable[[str | None], None]:
-        """Wait until the bounds allow another batch, and add it.
-
-        Args:
-            description: Describes the batch in errors.
-            messages: Number of messages.
-            size_bytes: Total size of the messages.
+        """Wait until the bounds allow another batch, and add it. Errors contain its description.
 
         Returns:
             A callback for the acknowledgement, to be called with None, or with the reason of a

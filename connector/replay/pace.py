@@ -20,8 +20,6 @@ class Pace:
 
     Args:
         rate: Maximum number of messages per second. None: unlimited.
-        clock: Returns a monotonic time in seconds.
-        sleep: Sleeps for a number of seconds.
 
     Raises:
         OptionError: The rate is not a number above 0.

@@ -126,10 +126,7 @@ def replay_topic(
 def plan_replay(url: str, topic: str, **topic_options: Any) -> list[ReplayPlan]:  # noqa: ANN401
     """Return what a first replay of a topic would read now, for each partition; contact no broker.
 
-    Args:
-        url: See `replay_topic`.
-        topic: See `replay_topic`.
-        topic_options: See `replay_topic`.
+    Arguments are those of `replay_topic`.
 
     Raises:
         PulsarOffloadError: See `replay_topic`, for errors that occur before data is read.

@@ -40,8 +40,6 @@ class SenderContext:
     """Objects and options that all senders of a replay share.
 
     Attributes:
-        schemas: Schemas that messages are sent with.
-        compression: Codec of batches.
         keeps_batches: Whether a batch ends at the end of each source entry.
     """
 
@@ -65,7 +63,6 @@ class Sender:
     """Sends the messages after the last one that the target has.
 
     Args:
-        target: Topic or partition to send to.
         name: Prefix of the names of its producers. No other sender uses it.
         eras: Eras of the source's ledgers, ascending; at least one.
 

@@ -104,13 +104,7 @@ def report_data(
     topic: str | Sequence[str] | None = None,
     statistics: str | os.PathLike[str] | None = None,
 ) -> ReportData:
-    """Collect the data of an HTML report.
-
-    Args:
-        catalog: The bucket, with the metadata if there is any.
-        audit: The result of an audit of the same catalog.
-        topic: Names or globs; None: the whole bucket.
-        statistics: Folder or URL of statistics; None: those that a catalog snapshot names, if any.
+    """Collect the data of an HTML report; see `render_report`.
 
     Raises:
         OptionError: The folder `statistics` does not exist.
@@ -165,12 +159,9 @@ def _milliseconds(times: pa.ChunkedArray) -> list[int | None]:
 
 
 def fill_times_from_neighbours(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
-    """Fill in unknown times from the previous and next ledgers.
+    """Fill in unknown times of a topic's ledgers, by ledger id, from the previous and next ledgers.
 
     Consecutive ledgers without any time share the time between their neighbours evenly.
-
-    Args:
-        spans: The ledgers of one topic, by ledger id.
     """
     starts = [span.start_ms for span in spans]
     stops = [span.stop_ms for span in spans]

@@ -33,7 +33,6 @@ class WriteSpan:
         start_ms: First moment, ms since the epoch.
         stop_ms: Last moment, not before the first.
         count: Number of entries or messages.
-        size_bytes: Their size in bytes.
     """
 
     start_ms: float

@@ -71,11 +71,8 @@ class Attachment:
 def check_attachment(catalog: Catalog, name: str, cluster: AdminApi, *, now_ms: int) -> Attachment:
     """Check a topic and the cluster that it is to be attached to.
 
-    Args:
-        catalog: The bucket, with the metadata that was written with the topic.
-        name: Name of the topic.
-        cluster: The cluster's admin API.
-        now_ms: The current time, in ms since the epoch.
+    The catalog has the metadata that was written with the topic. `now_ms` is the current time, in
+    ms since the epoch.
 
     Raises:
         OptionError: The name selects several topics, or the metadata lacks the topic.

@@ -377,13 +377,9 @@ def check_appendable(
     copies: Collection[LedgerCopy],
     metadata: Collection[TopicMetadata] | None,
 ) -> set[int]:
-    """Check that the appended ledgers fit the existing ones.
+    """Check that appended ledgers fit the existing ones, in the bucket and in the metadata, if any.
 
-    Args:
-        topic: The topic.
-        names: The topic, or all of its partitions.
-        copies: The ledgers in the bucket.
-        metadata: The metadata to extend; None if the write has no metadata folder.
+    `names` are the topic, or all of its partitions.
 
     Returns:
         Ids of the ledgers that the topic or its partitions have in the bucket.

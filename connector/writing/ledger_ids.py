@@ -148,12 +148,8 @@ def check_alone(
 ) -> set[LedgerObjectName]:
     """Check by one listing that nobody else wrote ledgers with these ids.
 
-    If two writers have both written, at least the one that checks last finds the other.
-
-    Args:
-        location: The bucket.
-        is_own: Returns whether a ledger's uuid belongs to this write.
-        ids: Ids of this write's ledgers.
+    If two writers have both written, at least the one that checks last finds the other. `is_own`
+    returns whether a ledger's uuid belongs to this write.
 
     Returns:
         All ledgers that the write has in the bucket, including failed attempts.

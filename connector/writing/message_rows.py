@@ -208,11 +208,7 @@ class MessageRows:
         return fields
 
     def _own_names(self, names: Sequence[str]) -> list[str]:
-        """Translate column names of `naming="pulsar-spark"` to our own.
-
-        Raises:
-            OptionError: A name may also be that of a field.
-        """
+        """Translate names of `naming="pulsar-spark"` to ours. Raises if one may be a field's."""
         pulsar_spark_names = self._values.pulsar_spark_names
         translations = {
             name: own
@@ -343,5 +339,4 @@ def _plain_name(name: str) -> str:
 
 
 def _list_names(names: Iterable[str]) -> str:
-    """Return the first few names, for error messages."""
     return ", ".join(islice(names, _MAX_NAMES))

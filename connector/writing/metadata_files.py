@@ -90,7 +90,6 @@ class _Note:
 
     @property
     def start_time(self) -> str:
-        """When the write began, as text in UTC."""
         return f"{time_of(self.started_ms):%F %T} UTC"
 
     def to_json(self) -> bytes:
@@ -109,11 +108,7 @@ class _Note:
 
     @classmethod
     def from_json(cls, data: bytes, topic: TopicName) -> _Note:
-        """Parse the note of a topic.
-
-        Raises:
-            CorruptMetadataError: The note is damaged.
-        """
+        """Parse the note of a topic. Raises `CorruptMetadataError` if it is damaged."""
         message = "the note of an interrupted write is damaged"
         try:
             fields = json.loads(data)
@@ -145,7 +140,6 @@ class MetadataFiles:
 
     Args:
         root: Parent of the folders.
-        topic: The topic.
         names: The topic, or all of its partitions.
         bucket: The offloader that writes the ledgers.
     """

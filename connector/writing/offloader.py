@@ -160,7 +160,6 @@ class _Attempt:
 
     @property
     def object_names(self) -> list[str]:
-        """Names of the objects that may exist, the index object first."""
         has_data = self.data is not None and self.data.may_be_published
         return [self.name.index_name] * self.has_requested_index + [self.name.data_name] * has_data
 

@@ -81,7 +81,6 @@ class StagedWrite:
     """Staged ledgers of a write, or one process's share of them.
 
     Attributes:
-        message_count: Number of staged messages.
         schemas: The admin API's answer with the schemas that encoded the values.
         properties: Properties of the managed ledgers, by name.
         warnings: Harmless problems, without duplicates.
@@ -110,13 +109,7 @@ class LedgerStager:
     def stage(
         self, spool: EntrySpool, managed_ledger: str, *, created_ms: int, closed_ms: int
     ) -> StagedLedger:
-        """Stage a ledger.
-
-        Args:
-            spool: The entries, at least one.
-            managed_ledger: Name of the managed ledger.
-            created_ms: Creation time to record, in ms since the epoch.
-            closed_ms: Close time to record, in ms since the epoch.
+        """Stage a ledger of one or more entries, with times to record, in ms since the epoch.
 
         Raises:
             OptionError: The ledger id is used already.
@@ -300,13 +293,8 @@ def _temporary_file_error(error: OSError) -> StorageError:
 def stage(target: WriteTarget, plan: WritePlan, ids: IdRange, messages: object) -> StagedWrite:
     """Stage messages. On failure, delete what was written, or add notes to the error.
 
-    Several processes can stage shares of one write at once.
-
-    Args:
-        target: The topic to write to.
-        plan: The plan of the write.
-        ids: The ids that this process may use.
-        messages: See `write_messages`.
+    Several processes can stage shares of one write at once, each with ids of its own. The messages
+    are those of `write_messages`.
 
     Raises:
         OptionError: A column or value is not usable. Or a ledger id is used already or not among

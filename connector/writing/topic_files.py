@@ -162,12 +162,9 @@ def _merge_properties(current: Mapping[str, str], addition: Mapping[str, str]) -
 
 
 class NewFolders:
-    """Local folders on the path of a location that do not exist yet.
+    """Local folders on the path of a location that do not exist yet, before something is written.
 
     Object stores have no folders to create or remove.
-
-    Args:
-        location: Location of a later write.
     """
 
     def __init__(self, location: Location) -> None:

@@ -49,7 +49,6 @@ class Audit:
     Attributes:
         findings: Sorted by topic and ledger. Findings without a topic are last.
         has_metadata: Whether the bucket was compared with metadata.
-        listed_at: When the bucket was listed.
         segment_ledgers: Number of ledgers of scalable topics (Pulsar 5.0), which are not compared
             with anything.
         streaming_ledgers: Number of ledgers in segments of streaming offload (PIP-76), whose

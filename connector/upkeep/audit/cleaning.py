@@ -33,14 +33,11 @@ def plan_cleaning(
 ) -> list[Deletion]:
     """Decide which objects can be deleted; send no request.
 
-    Args:
-        audit: The audit, made with metadata.
-        now: The current time, with time zone.
-        safety_age: Minimum age of a finding's newest object.
+    An object is deleted if it is not needed, and the newest object of its finding has at least the
+    `safety_age`. The time `now` has a time zone.
 
     Returns:
-        One decision for each finding that has objects. Unneeded objects that are old enough are
-        deleted. The others have the reason for keeping them.
+        One decision for each finding that has objects.
 
     Raises:
         OptionError: The audit had no metadata, so it is unknown which objects are needed.

@@ -64,10 +64,7 @@ class Deletability:
     ) -> str | None:
         """Return why an attempt with an index object may be needed, or None if it is not.
 
-        Args:
-            topic: The topic of the attempt.
-            copy: The attempt.
-            modified: When the newer of its objects was written.
+        `modified` is when the newer of its objects was written.
 
         Raises:
             MissingObjectError: An object was deleted since the bucket was listed.

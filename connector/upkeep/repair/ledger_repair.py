@@ -63,13 +63,11 @@ class Attempt(Generic[_Name]):
     """One offload attempt.
 
     Attributes:
-        name: Names of its objects.
         data: Listing entry of the data object. None if it is missing.
         index: Listing entry of the index object. None if it is missing.
         ledger_ids: Ledgers that it has entries of, as far as they are known.
         problem: What is wrong with the index object. None if no problem is known.
         topic: Topic of the ledgers, if the metadata or the index object names it.
-        info: The metadata of the ledger.
         other_copies: Metadata of the ledger in other copies with a sound index object, by their
             uuid.
         refusal: Why the index object is not rebuilt. None if it is.
@@ -134,11 +132,8 @@ def plan_ledger_repair(
 ) -> Repair:
     """Rebuild the index object of a ledger in memory, without writing it.
 
-    Args:
-        location: The bucket.
-        attempt: The attempt.
-        data: Its data object.
-        verify: Whether to read all entries with the new index object, and compare their checksums.
+    If `verify` is set, all entries are read with the new index object, and their checksums
+    compared.
 
     Raises:
         FormatError: The objects contradict each other, or are incomplete.
@@ -285,7 +280,6 @@ class _IndexRebuilder:
             raise CorruptIndexError(message, object_key=self._name.index_name)
 
     def _is_sound(self) -> bool:
-        """Return whether the existing index object already matches the data object."""
         if self._old is None:
             return False
         try:

@@ -121,7 +121,6 @@ def _read(
 def _select_unknown(
     statistics: Statistics, ledgers: Iterable[tuple[str, OpenLedger]]
 ) -> Iterator[tuple[str, int]]:
-    """Yield the ledgers that the statistics lack."""
     for topic, topic_ledgers in groupby(ledgers, key=itemgetter(0)):
         data = [each.data for _, each in topic_ledgers]
         for ledger in unknown_ledgers(statistics, topic, data):
