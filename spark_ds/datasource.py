@@ -330,7 +330,11 @@ def _topic_patterns(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
 
 
 def _select_columns(table: pa.Table, schema: StructType) -> pa.Table:
-    """Return the columns of a listing that a schema names. Raises if it lacks one of that type."""
+    """Return the columns of a listing that a schema names.
+
+    Raises:
+        OptionError: A column does not exist or has another type.
+    """
     available = {field.name: field.dataType for field in from_arrow_schema(table.schema)}
     for field in schema:
         if available.get(field.name) != field.dataType:

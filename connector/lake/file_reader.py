@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def read_rows(
     location: Location, path: str, size_bytes: int, columns: Sequence[str] | None = None
 ) -> Iterator[pa.RecordBatch]:
-    """Read the rows of a file in order; of all columns if `columns` is None.
+    """Read the rows of a file in order. If `columns` is None, read all columns.
 
     The path is relative to the location, the table's folder. The whole file is held in memory; its
     rows are decoded in batches.

@@ -115,7 +115,7 @@ class LatestRows:
         return [*dict.fromkeys([*self._identity.columns, *POSITION_COLUMNS, NULL_VALUE])]
 
     def add_file(self, file: int, rows: pa.Table) -> None:
-        """Add all rows of a file, which has this number, as `staged_columns` and in their order."""
+        """Add the rows of the file with a number: their `staged_columns`, in order."""
         self._identity.number_scopes(rows)
         identities = self._identity.identify(rows)
         self.keyless += identities.null_count

@@ -142,7 +142,7 @@ class LatestPerKey:
     def _rewrite_files(
         self, keys: KeySet, writer: FileWriter, state: TableState | None
     ) -> Iterator[tuple[TableFile, int]]:
-        """Rewrite files that have rows of some keys without them; yield each and their number."""
+        """Rewrite files without the rows of some keys; yield each, and how many of them it had."""
         if state is None or not len(keys):
             return
         for file in self.table.data_files(state, self.columns):

@@ -30,7 +30,7 @@ def encode_state(number: int, content: Mapping[str, object]) -> bytes:
 
 
 def decode_state(data: bytes, number: int, members: Mapping[str, type]) -> dict[str, Any]:
-    """Return the content of a state file, which must have a number and some members.
+    """Return the content of a state file, after checking its number, checksum and members.
 
     Raises:
         ValueError: The file was truncated or changed, or is a copy of another file.

@@ -159,9 +159,10 @@ def _milliseconds(times: pa.ChunkedArray) -> list[int | None]:
 
 
 def fill_times_from_neighbours(spans: Sequence[LedgerSpan]) -> list[LedgerSpan]:
-    """Fill in unknown times of a topic's ledgers, by ledger id, from the previous and next ledgers.
+    """Fill in unknown times of a topic's ledgers from the previous and next ledgers.
 
-    Consecutive ledgers without any time share the time between their neighbours evenly.
+    The ledgers are ordered by id. Consecutive ledgers without any time share the time between their
+    neighbours evenly.
     """
     starts = [span.start_ms for span in spans]
     stops = [span.stop_ms for span in spans]

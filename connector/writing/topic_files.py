@@ -162,7 +162,7 @@ def _merge_properties(current: Mapping[str, str], addition: Mapping[str, str]) -
 
 
 class NewFolders:
-    """Local folders on the path of a location that do not exist yet, before something is written.
+    """Local folders on the path of a location that do not exist before it is written to.
 
     Object stores have no folders to create or remove.
     """
