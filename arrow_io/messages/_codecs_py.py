@@ -4,7 +4,7 @@
 
 Raw blocks of LZ4 and Snappy are decompressed here, ZLIB streams by `_inflate_py`. A *body*, the
 decompressed payload of an entry, must have exactly the length in the entry's metadata; any other
-result counts as unsound. Bodies are written in the order of their positions, so the next body
+result is an error. Bodies are written in the order of their positions, so the next body
 overwrites bytes that a copy writes past the end of one.
 """
 
@@ -65,20 +65,13 @@ def place_bodies(
 ) -> None:
     """Assign the bodies of the entries in `[first, stop)` consecutive positions in a new buffer.
 
-    An entry whose announced size is not plausible is flagged as `ALONE` and gets no position;
-    neither does a null value. Stops after the entry that uses up `room`.
+    All entries, at least one, are compressed by one codec, and one compressed byte becomes at most
+    `max_ratio` bytes. An entry whose announced size is not plausible, or above `max_bytes`, is
+    flagged as `ALONE` and gets no position; neither does a null value. Stops after the entry that
+    uses up `room`, the bytes of entries and bodies together.
 
-    Args:
-        data: The buffer that the entry table was read from.
-        table: Entry table; receives the positions.
-        first: First entry, at least one; all are compressed by the same codec.
-        stop: End of the entries (exclusive).
-        max_ratio: Maximum number of bytes that one compressed byte can become.
-        max_bytes: Maximum size of a body.
-        room: Bytes of entries and bodies together after which no entry is added.
-        result: Receives `[stop, body_bytes, payload_bytes, alone]`: the end of the entries
-            (exclusive); total length of the bodies; total length of their payloads; number of
-            flagged entries.
+    `result` receives `[stop, body_bytes, payload_bytes, alone]`: the end of the entries
+    (exclusive), the total lengths of their bodies and payloads, and the number of flagged entries.
     """
     i: cython.Py_ssize_t = first
     base: cython.Py_ssize_t
@@ -165,18 +158,9 @@ def decompress_blocks(
 ) -> int:
     """Decompress the LZ4, Snappy or ZLIB payloads of entries in `[first, stop)` to their positions.
 
-    An entry is flagged as `ALONE` if its payload does not surely decompress to its body.
-
-    Args:
-        data: The buffer that the entry table was read from.
-        table: Entry table, with the positions.
-        first: First entry.
-        stop: End of the entries (exclusive).
-        out: Receives the bodies; the bytes after them are undefined.
-        scratch: Room for the tables of ZLIB, `SCRATCH_WIDTH` numbers.
-
-    Returns:
-        Number of flagged entries.
+    Flags each entry as `ALONE` whose payload does not surely decompress to its body; returns their
+    number. `out` receives the bodies; the bytes after them are undefined. `scratch` is room for the
+    tables of ZLIB, `SCRATCH_WIDTH` numbers.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
@@ -236,10 +220,7 @@ def decompress_block(
 ) -> bool:
     """Decompress one raw block of LZ4 or Snappy; return whether it fills `out` exactly.
 
-    Args:
-        compression: `LZ4` or `SNAPPY`.
-        data: The block.
-        out: Receives the decompressed bytes; undefined if the result is False.
+    If it does not, the content of `out` is undefined.
     """
     readable: cython.Py_ssize_t = data.shape[0] if cython.compiled else len(data)
     writable: cython.Py_ssize_t = out.shape[0] if cython.compiled else len(out)

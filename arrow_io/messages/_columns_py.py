@@ -49,12 +49,7 @@ def version_stop(
 ) -> int:
     """Return the end of the rows from `first` with the same schema version; at most `stop`.
 
-    Args:
-        data: The buffer that the entries are stored in.
-        table: Entry table.
-        entries: Index of each row's entry.
-        first: First row.
-        stop: End of the rows (exclusive).
+    `entries` holds the index of each row's entry in `table`.
     """
     row: cython.Py_ssize_t = first
     entry: cython.longlong = entries[first]
@@ -87,16 +82,8 @@ def split_key_values(
 ) -> int:
     """Find key and value in the payloads `[first, stop)`: `KeyValue`s of Pulsar, encoded INLINE.
 
-    Args:
-        data: The buffer that the payloads are stored in.
-        payloads: Positions of the payloads; −1 for a null payload.
-        first: Index of the first payload.
-        stop: End of the payloads (exclusive).
-        keys: Receives the positions of the keys, −1 for null.
-        values: Receives the positions of the values, −1 for null.
-
-    Returns:
-        Index of the first payload that is not a `KeyValue`, or `stop`.
+    `payloads` holds positions in `data`, and `keys` and `values` receive positions; −1 for null.
+    Returns the index of the first payload that is not a `KeyValue`, or `stop`.
     """
     row: cython.Py_ssize_t
     i: cython.Py_ssize_t

@@ -31,12 +31,12 @@ def leave_out(
         undecided: Flags of entries, other than markers, that need a decision: `CHUNKED`, and also
             `TRANSACTION` if transactions are decided.
         outcomes: Four numbers per decided transaction: the most and least significant bits of its
-            id; the flag that its entries get, or 0; and a counter, to which the number of their
-            messages is added.
+            id; the flag for its entries, or 0; and a counter, to which the number of their messages
+            is added.
 
     Returns:
-        The first entry in `[first, stop)` that is a chunk, or whose transaction is not in
-        `outcomes`; else `stop`.
+        The first undecided entry: a chunk, or of a transaction that is not in `outcomes`; else
+        `stop`.
     """
     i: cython.Py_ssize_t = first
     k: cython.Py_ssize_t

@@ -332,14 +332,7 @@ def counted_bytes(
     """Return the bytes that `BatchLimits.max_bytes` counts for the entries in `[first, stop)`.
 
     These are the bytes of each entry, plus the bytes to decompress, decrypt or copy from it, by the
-    sizes that the entry announces.
-
-    Args:
-        table: Entry table.
-        first: First entry.
-        stop: End of the entries (exclusive).
-        members: See `Needs.members`.
-        payload: See `Needs.payload`.
+    sizes that the entry announces. `members` and `payload` are those of `Needs`.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t
@@ -373,15 +366,9 @@ def add_singles(
 ) -> None:
     """Write one row for each entry in `[first, stop)`, from row `row`.
 
-    Args:
-        table: Entry table.
-        first: First entry.
-        stop: End of the entries (exclusive).
-        field: Field of the entry table with the position of the value: `PAYLOAD` or `BODY`.
-        rows: Row table, column-major.
-        stride: Distance between the starts of two columns of `rows`, in numbers; at least `row +
-            stop - first`.
-        row: First row to write.
+    `field` is the field of the entry table with the position of the value: `PAYLOAD` or `BODY`. The
+    row table `rows` is column-major; the starts of two columns are `stride` numbers apart, at least
+    `row + stop - first`.
     """
     i: cython.Py_ssize_t
     base: cython.Py_ssize_t

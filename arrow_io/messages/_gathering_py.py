@@ -241,7 +241,7 @@ class Gatherer:
                 odd += note[k * layout.NOTE_WIDTH + layout.NOTE_ODD] != 0
             message[ipc_message.BODY_BYTES] = size - body
             message[ipc_message.ROWS] = self.count
-            self._write_places(kinds, count, note, message)
+            self._write_regions(kinds, count, note, message)
         return odd
 
     # Sources of a column
@@ -507,7 +507,6 @@ class Gatherer:
         p8: cython.pointer[cython.uchar],
         p32: cython.pointer[cython.int],
     ):
-        """Write offsets and validity bits, and copy the bytes."""
         i: cython.Py_ssize_t = 0
         stop: cython.Py_ssize_t
         part: cython.Py_ssize_t = 0
@@ -579,7 +578,7 @@ class Gatherer:
     @cython.nogil
     @cython.exceptval(check=False)
     @cython.returns(cython.void)
-    def _write_places(
+    def _write_regions(
         self,
         columns: cython.pointer[cython.const[cython.longlong]],
         count: cython.Py_ssize_t,
@@ -627,7 +626,6 @@ class Gatherer:
 @cython.exceptval(check=False)
 @cython.returns(cython.longlong)
 def _aligned(length: cython.longlong):
-    """Round a length up to the alignment of a region."""
     return (length + _ALIGNMENT - 1) // _ALIGNMENT * _ALIGNMENT
 
 

@@ -3,7 +3,7 @@
 """The ZLIB decompressor (RFC 1950 and 1951): ZLIB streams → their bytes; see `_entries_py`.
 
 A library takes longer to initialise a stream than to decompress the payload of one message. Only
-streams that are surely sound are accepted here. The caller passes the others to the library, which
+streams that are surely valid are accepted here. The caller passes the others to the library, which
 says what is wrong with them.
 """
 

@@ -31,14 +31,7 @@ def hash_texts(
     count: cython.Py_ssize_t,
     hashes: cython.ulonglong[::1],
 ) -> None:
-    """Hash `count` texts.
-
-    Args:
-        data: Bytes of the texts; at least one byte.
-        offsets: Arrow offsets of the texts: `count + 1` ascending numbers within `data`.
-        count: Number of texts.
-        hashes: Receives the hashes.
-    """
+    """Hash `count` texts; `data` has at least one byte, `offsets` are their Arrow offsets."""
     i: cython.Py_ssize_t
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
@@ -77,12 +70,8 @@ def find(
 ) -> None:
     """Test a hash against `count` filters; a filter of less than one block matches every hash.
 
-    Args:
-        data: Bytes of the filters; at least one byte.
-        offsets: Arrow offsets of the filters: `count + 1` ascending numbers within `data`.
-        count: Number of filters.
-        hash_: The hash.
-        matches: Receives 1 for each filter that may contain the hash, else 0.
+    `data` has at least one byte, `offsets` are the Arrow offsets of the filters. `matches` receives
+    1 for each filter that may contain the hash, else 0.
     """
     i: cython.Py_ssize_t
     start: cython.Py_ssize_t
@@ -163,7 +152,6 @@ def _round(lane: cython.ulonglong, value: cython.ulonglong) -> cython.ulonglong:
 def _xxh64(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.ulonglong:
-    """Return the XXH64 hash of `p[i:stop]` with seed 0."""
     length: cython.ulonglong = stop - i
     h: cython.ulonglong = _PRIME5
     value: cython.ulonglong

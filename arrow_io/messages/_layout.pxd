@@ -51,7 +51,7 @@ cdef enum:
     MIXED = 4096
     LEFT_OUT = 8192
     SPECIAL = 200
-    BOUND = 176
+    DEPENDENT = 176
     LZ4 = 1
     ZLIB = 2
     ZSTD = 3

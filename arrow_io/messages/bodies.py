@@ -1,8 +1,7 @@
 """Batch decompression: payloads of neighbouring entries into one buffer, in few calls.
 
-A Python call and a new library context take longer than decompressing one small payload. Payloads
-that are not surely sound are left to `codecs`, which decompresses one payload and reports its
-error.
+A Python call and a new library context take longer than decompressing one small payload. A payload
+that may be damaged is left to `codecs`, which decompresses it alone and reports its error.
 """
 
 from __future__ import annotations
@@ -27,8 +26,6 @@ _SLACK_BYTES = 64
 
 
 class _Contexts(threading.local):
-    """Reusable contexts, one set per thread."""
-
     def __init__(self) -> None:
         self.zstd = zstandard.ZstdDecompressor()
         self.scratch = array("i", bytes(4 * SCRATCH_WIDTH))
@@ -43,13 +40,8 @@ def decompress_bodies(
     """Decompress the payloads of entries `[first, stop)`, all compressed by the same codec.
 
     The entry table receives the positions of the bodies in the buffer. Entries that may be damaged
-    are flagged as `ALONE`, and must be decompressed separately.
-
-    Args:
-        run: The run.
-        first: First entry.
-        stop: End of the entries (exclusive).
-        room_bytes: Bytes of entries and bodies together after which no entry is added.
+    are flagged as `ALONE`, and must be decompressed separately. No entry is added after entries
+    and bodies together have `room_bytes`.
 
     Returns:
         The buffer, the first entry that was not added, and whether any is flagged.
@@ -84,7 +76,7 @@ def decompress_bodies(
 def _decompress_frames(
     run: EntryRun, first: int, stop: int, payload_bytes: int, out: memoryview
 ) -> bool:
-    """Decompress ZSTD frames that announce their sizes; return whether all are sound."""
+    """Decompress ZSTD frames that announce their sizes; return whether all are valid."""
     joined = memoryview(allocate(payload_bytes)).cast("B")
     builds.in_use.codecs.join_payloads(run.data, run.table, first, stop, joined)
     reader = _CONTEXTS.zstd.stream_reader(joined, read_across_frames=True)

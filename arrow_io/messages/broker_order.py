@@ -54,11 +54,7 @@ class BrokerOrder:
         self.last = _broker_index(run, run.count - 1)
 
     def errors_at_ends(self, run: EntryRun) -> Iterator[EntryOrderError]:
-        """Compare the next run's first entry with the last run, and its last entry with its first.
-
-        Yields:
-            See `errors`.
-        """
+        """Like `errors`, but compare only the first and the last entry of the next run."""
         for entry in (0, run.count - 1)[: run.count]:
             error = self._compare(run, entry)
             if error is not None:
@@ -66,13 +62,12 @@ class BrokerOrder:
 
     def _compare(self, run: EntryRun, entry: int) -> EntryOrderError | None:
         index = _broker_index(run, entry)
-        begins = index is not None and index + 1 == max(run.number(entry, layout.BATCH_SIZE), 1)
+        restarts = index is not None and index + 1 == max(run.number(entry, layout.BATCH_SIZE), 1)
         if self._is_empty:
-            self.first, self._is_empty = None if begins else index, False
-        # After an entry without an index nothing is compared: the broker may have restarted its
-        # count.
+            self.first, self._is_empty = None if restarts else index, False
+        # Compare nothing after an entry without an index: the broker may have restarted its count.
         previous, self.last = self.last, index
-        if index is None or begins or not goes_back(previous, index):
+        if index is None or restarts or not goes_back(previous, index):
             return None
         error = order_error(previous, index)
         run.locate(error, entry)

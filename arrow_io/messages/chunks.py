@@ -30,9 +30,9 @@ class ChunkLookback:
     """Finds the chunks of a message that precede the reader's entries: the *lookback*.
 
     Args:
-        read_before: Opens the entries before the range of a run, at each call. The runs come from
-            the nearest to the farthest; the entries of each run are in order. Returns None if
-            messages that began there belong to another reader.
+        read_before: Called with a run; returns the runs before its range, nearest first, each with
+            its entries in order. Returns None if messages that began there belong to another
+            reader.
         is_read: Whether this or another reader returns the rows of an entry, by ledger and entry
             id. A message with a chunk in such an entry belongs to that reader. None: nobody reads
             the entries before.
@@ -49,12 +49,10 @@ class ChunkLookback:
     def find(
         self, uuid: bytes, run: EntryRun, read_payload: Callable[[EntryRun, int], bytes]
     ) -> FoundChunks:
-        """Return the chunks of a message back to the nearest chunk 0, by the rules of joining them.
+        """Return a message's chunks from its nearest earlier chunk 0 on.
 
-        Args:
-            uuid: Uuid of the message.
-            run: The run with a later chunk of it.
-            read_payload: Returns the decrypted payload of an entry.
+        `run` holds a later chunk of the message, whose uuid is `uuid`. `read_payload` returns the
+        decrypted payload of an entry.
 
         Raises:
             EncryptedPayloadError: There is no key for a chunk.
@@ -225,7 +223,7 @@ class ChunkAssembler:
         return payload
 
     def skip(self) -> None:
-        """Forget closed messages: any may begin again in the skipped entries.
+        """Forget closed messages: any may begin again in the entries that are skipped.
 
         Call it only if the assembler has no unfinished message (`has_unfinished`).
         """
@@ -254,7 +252,7 @@ class ChunkAssembler:
     def _find_message(
         self, run: EntryRun, index: int, uuid: bytes, chunk_id: int
     ) -> _OpenMessage | None:
-        """Return the message of a chunk; None if it is another reader's, or was completed."""
+        """Return the open message of a chunk, opened now if necessary; None if there is none."""
         if chunk_id == 0:
             self._close(uuid, incomplete=True)
             if run.is_in_range:

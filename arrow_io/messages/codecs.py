@@ -45,30 +45,23 @@ def decompress(
     data: memoryview,
     uncompressed_size: int,
     *,
-    most_bytes: int = MAX_MESSAGE_BYTES,
+    max_bytes: int = MAX_MESSAGE_BYTES,
 ) -> memoryview:
-    """Decompress one payload.
+    """Decompress one payload to exactly `uncompressed_size` bytes, the length in its metadata.
 
-    Args:
-        compression: CompressionType, 1 to 4.
-        data: The compressed bytes.
-        uncompressed_size: Length of the result by the message metadata, in bytes.
-        most_bytes: Maximum length of the result, in bytes.
-
-    Returns:
-        Exactly `uncompressed_size` bytes.
+    `compression` is a CompressionType from 1 to 4.
 
     Raises:
-        CorruptEntryError: The codec is unknown, the size is too large, or the bytes do not
+        CorruptEntryError: The codec is unknown, the size exceeds `max_bytes`, or the bytes do not
             decompress to this size.
     """
     if not LZ4 <= compression <= SNAPPY:
         message = f"unknown compression type {compression}"
         raise CorruptEntryError(message)
-    if uncompressed_size > most_bytes:
+    if uncompressed_size > max_bytes:
         message = (
             f"the message has {counted(uncompressed_size, 'byte')} uncompressed; at most"
-            f" {most_bytes} are accepted"
+            f" {max_bytes} are accepted"
         )
         raise CorruptEntryError(message)
     limit = MAX_RATIO[compression] * (len(data) + 16)
@@ -108,10 +101,7 @@ def compress(compression: int, data: bytes) -> bytes:
     """Compress bytes as one payload, in a form that every client of Pulsar can read.
 
     ZLIB streams are finished, like those of the C++ client; the other codecs have only one form.
-
-    Args:
-        compression: CompressionType, 0 to 4.
-        data: The uncompressed bytes.
+    `compression` is a CompressionType from 0 to 4.
 
     Raises:
         OptionError: The codec is unknown.

@@ -51,7 +51,7 @@ class CommittedTransactions:
         if outcome is Outcome.OPEN:
             if self._later_entries is not None:
                 return None
-            self._note_open(run, entry)
+            self._add_open(run, entry)
         return outcome
 
     def is_committed(self, run: EntryRun, index: int, entry: list[int]) -> bool:
@@ -71,7 +71,7 @@ class CommittedTransactions:
             outcome = self._later_outcome(run, entry)
             metrics.ended_beyond += messages * (outcome is Outcome.COMMITTED)
         if outcome is Outcome.OPEN:
-            self._note_open(run, entry)
+            self._add_open(run, entry)
         _count(metrics, outcome, messages)
         return outcome is Outcome.COMMITTED
 
@@ -86,7 +86,7 @@ class CommittedTransactions:
         )
 
     def _later_outcome(self, run: EntryRun, entry: list[int]) -> Outcome:
-        """Return the outcome, after the last offloaded entry, of the transaction of this entry."""
+        """Look up an entry's transaction in the entries after the last offloaded one."""
         position = run.ledger_id, entry[layout.ENTRY_ID]
         if self._later_entries is None or not self._later_entries.reaches(*position):
             # Even if other messages of the transaction are delivered: the rows of an entry must
@@ -104,12 +104,8 @@ class CommittedTransactions:
             self._later_outcomes[ids] = outcomes[is_delivered]
         return outcomes[is_delivered]
 
-    def _note_open(self, run: EntryRun, entry: list[int]) -> None:
-        """Record that the transaction of an entry has no outcome.
-
-        Raises:
-            CorruptEntryError: A broken entry may have been its marker.
-        """
+    def _add_open(self, run: EntryRun, entry: list[int]) -> None:
+        """Record that an entry's transaction is open; raise if a broken entry may be its marker."""
         if self._outcomes.damage is not None and not self._tally.salvage:
             raise self._outcomes.damage
         if run.is_in_range:

@@ -100,7 +100,7 @@ class Delivery:
             if run.is_in_range:
                 yield from self._deliver(run)
             else:
-                yield from self._close_chunks(run)
+                yield from self._complete_chunks(run)
             is_gap = run.is_before_gap or not run.is_in_range
             if is_gap and self._skip_gap is not None and not self._chunks.has_unfinished:
                 self._chunks.skip()
@@ -111,7 +111,7 @@ class Delivery:
             self._transactions.finish()
 
     def _deliver(self, run: EntryRun) -> Iterator[EntryRun]:
-        if not run.has_flag(layout.BOUND):
+        if not run.has_flag(layout.DEPENDENT):
             yield run
             return
         if self._verify:
@@ -122,14 +122,14 @@ class Delivery:
             while index < run.count:
                 index = outcomes.apply(run, self._decide(run, index, outcomes))
         except PulsarOffloadError:
-            yield from self._remaining(run.part(0, index))
+            yield from self._drop_left_out(run.part(0, index))
             raise
         finally:
             outcomes.count()
-        yield from self._remaining(run)
+        yield from self._drop_left_out(run)
 
-    def _remaining(self, run: EntryRun) -> Iterator[EntryRun]:
-        """Return the entries of a run to deliver, if any; count the others."""
+    def _drop_left_out(self, run: EntryRun) -> Iterator[EntryRun]:
+        """Return the entries of a run that are delivered, if any; count the others."""
         metrics = self._tally.metrics
         metrics.markers += sum(1 for _ in run.flagged(layout.MARKER))
         remaining = run.drop_flagged(layout.MARKER | layout.LEFT_OUT)
@@ -137,8 +137,8 @@ class Delivery:
         if remaining.count:
             yield remaining
 
-    def _close_chunks(self, run: EntryRun) -> Iterator[EntryRun]:
-        """Read chunks outside the ranges; only messages that began in the ranges matter."""
+    def _complete_chunks(self, run: EntryRun) -> Iterator[EntryRun]:
+        """Read chunks outside the ranges, which only complete messages that began in them."""
         for index in run.flagged(layout.CHUNKED | layout.BROKEN):
             if not self._chunks.has_unfinished:
                 return

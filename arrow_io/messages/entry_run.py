@@ -118,13 +118,8 @@ class EntryRun:
     ) -> Iterator[MeasuredRun]:
         """Split the entries into as few runs as possible within both limits.
 
-        A single entry may exceed the limits.
-
-        Args:
-            max_messages: Maximum number of messages.
-            max_bytes: Maximum number of bytes, as `BatchLimits.max_bytes` counts them.
-            members: See `Needs.members`.
-            payload: See `Needs.payload`.
+        A single entry may exceed the limits. `max_bytes` limits what `BatchLimits.max_bytes`
+        counts; `members` and `payload` are those of `Needs`.
         """
         entries = builds.in_use.entries
         messages = entries.count_messages(self.table, 0, self.count)

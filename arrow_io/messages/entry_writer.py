@@ -272,8 +272,6 @@ class EntryWriter:
 
 
 class _BatchMember(NamedTuple):
-    """A message with its sequence id, and encoded for a batch."""
-
     message: Message
     sequence_id: int
     encoded: bytes

@@ -58,23 +58,23 @@ class Gathering:
         named = tuple(columns)
         self.schema = pa.schema([pa.field(name, each.type) for name, each in named])
         self._columns: list[Gathered] = []
-        self._places: list[int] = []  # index of the batch's column that holds each gathered column
+        self._indexes: list[int] = []  # of the batch's column that holds each gathered column
         self.properties: list[int] = []
         buffers = nodes = 0
-        for place, (_, each) in enumerate(named):
+        for index, (_, each) in enumerate(named):
             parts = [each]
             if each.kind == layout.GATHERED_PROPERTIES:
-                self.properties.append(place)
+                self.properties.append(index)
                 parts += _ENTRIES
                 # A map is a list of structs, which are an additional node and buffer.
                 nodes, buffers = nodes + 1, buffers + 1
             self._columns += parts
-            self._places += [place] * len(parts)
+            self._indexes += [index] * len(parts)
             nodes += len(parts)
             buffers += sum(2 + (part.kind >= layout.GATHERED_ENTRY_BYTES) for part in parts)
         self._numbers = memoryview(array("q", [n for each in self._columns for n in each[:2]]))
         self._notes_bytes = 8 * layout.NOTE_WIDTH * len(self._columns)
-        self._begin = message_prefix(nodes, buffers)
+        self._prefix = message_prefix(nodes, buffers)
 
     def record_batch(
         self,
@@ -105,21 +105,21 @@ class Gathering:
         if body_bytes < 0:
             message = "the values of one column take more than 2 GiB in one record batch"
             raise CorruptEntryError(message)
-        begin = len(self._begin)
-        buffer = allocate(begin + body_bytes)
+        body = len(self._prefix)
+        buffer = allocate(body + body_bytes)
         view = memoryview(buffer).cast("B")
-        view[:begin] = self._begin
-        odd = gatherer.fill(self._numbers, count, notes, view, begin)
+        view[:body] = self._prefix
+        odd = gatherer.fill(self._numbers, count, notes, view, body)
         batch = pa.ipc.read_record_batch(buffer, self.schema)
         return batch, self._find_odd(notes) if odd else []
 
     def _find_odd(self, notes: array[int]) -> list[tuple[int, Gathered]]:
         columns = zip(
-            self._places, self._columns, notes[layout.NOTE_ODD :: layout.NOTE_WIDTH], strict=True
+            self._indexes, self._columns, notes[layout.NOTE_ODD :: layout.NOTE_WIDTH], strict=True
         )
         return [
-            (place, each)
-            for place, each, odd in columns
+            (index, each)
+            for index, each, odd in columns
             if odd and (each.kind < layout.GATHERED_ENTRY_BYTES or each.type == _TEXT)
         ]
 

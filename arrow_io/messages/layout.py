@@ -83,7 +83,7 @@ LEFT_OUT = 1 << 13
 """A Pulsar consumer receives no message at this entry."""
 SPECIAL = BROKEN | ENCRYPTED | CHUNKED
 """An entry without any of these flags is read together with its neighbours."""
-BOUND = MARKER | TRANSACTION | CHUNKED
+DEPENDENT = MARKER | TRANSACTION | CHUNKED
 """An entry without any of these flags is independent of all other entries."""
 
 # COMPRESSION, as PulsarApi.proto has it.
@@ -94,7 +94,7 @@ SNAPPY = 4
 
 # Row table.
 ROW_ENTRY = 0
-"""Index of the message's entry in the entry table that its part names."""
+"""Index of the message's entry in its run."""
 ROW_BATCH_INDEX = 1
 """0-based; ABSENT if the message was not batched."""
 ROW_EVENT_TIME = 2

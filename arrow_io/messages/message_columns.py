@@ -59,13 +59,7 @@ class _TablePart:
 
 
 class BatchCursor(NamedTuple):
-    """The position of a message in a run of batches.
-
-    Attributes:
-        entry: Index of its entry.
-        position: Its start in the entry's body, in bytes.
-        batch_index: Its index in the batch.
-    """
+    """A message in a run of batches: its entry, and its start in the entry's body, in bytes."""
 
     entry: int
     position: int = 0
@@ -111,11 +105,7 @@ class MessageColumns:
     ) -> int:
         """Add the entries `[first, stop)` of a run, one message each; return the first not added.
 
-        Args:
-            run: The run.
-            first: First entry.
-            stop: End of the entries (exclusive).
-            values: Buffer of the decompressed values; None for the run's own buffer.
+        `values` is the buffer of the decompressed values; None for the run's own buffer.
         """
         stop = min(stop, first + self.capacity - self.count)
         field = layout.PAYLOAD if values is None else layout.BODY
@@ -123,7 +113,7 @@ class MessageColumns:
             run.table, first, stop, field, self._rows, self._stride, self.count
         )
         payload = run.data if values is None else values
-        self._close_part(stop - first, run, run.data, payload, _SINGLE_PROPERTY_TAG)
+        self._add_part(stop - first, run, run.data, payload, _SINGLE_PROPERTY_TAG)
         return stop
 
     def add_positions(
@@ -131,11 +121,7 @@ class MessageColumns:
     ) -> tuple[int, int, int]:
         """Add the messages of entries `[first, stop)` of a run without opening batches.
 
-        Args:
-            run: The run.
-            first: First entry.
-            batch_index: If the first entry is a batch, index in it of the first message to add.
-            stop: End of the entries (exclusive).
+        If the first entry is a batch, `batch_index` is the index in it of the first message to add.
 
         Returns:
             Entry and batch index to resume with, and 0 or the error code of that entry.
@@ -145,7 +131,7 @@ class MessageColumns:
             run.table, first, batch_index, stop,
             self._rows, self._stride, self.capacity, self.count, result,
         )  # fmt: skip
-        self._close_part(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
+        self._add_part(result[0] - self.count, run, run.data, run.data, _BATCH_PROPERTY_TAG)
         return result[1], result[2], result[3]
 
     def split_batches(
@@ -153,11 +139,7 @@ class MessageColumns:
     ) -> tuple[BatchCursor, int]:
         """Add messages of batches from a cursor, up to entry `stop`, as many as fit.
 
-        Args:
-            run: The run.
-            cursor: Position of the first message.
-            stop: End of the entries (exclusive).
-            bodies: Buffer of the decompressed batches; None for the run's own buffer.
+        `bodies` is the buffer of the decompressed batches; None for the run's own buffer.
 
         Returns:
             Position of the next message, and 0 or its error code.
@@ -169,11 +151,11 @@ class MessageColumns:
             data, run.table, field, cursor.entry, stop, cursor.position, cursor.batch_index,
             self._rows, self._stride, self.capacity, self.count, result,
         )  # fmt: skip
-        self._close_part(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
+        self._add_part(result[0] - self.count, run, data, data, _BATCH_PROPERTY_TAG)
         _, entry, position, batch_index, code = result.tolist()
         return BatchCursor(entry, position, batch_index), code
 
-    def _close_part(
+    def _add_part(
         self, rows: int, run: EntryRun, body: memoryview, payload: memoryview, property_tag: int
     ) -> None:
         if rows > 0:
@@ -200,7 +182,7 @@ class MessageColumns:
         for each in self._parts:
             start = bisect_left(indices, each.start)
             stop = bisect_left(indices, each.stop, lo=start)
-            other._close_part(stop - start, each.run, each.body, each.payload, each.property_tag)
+            other._add_part(stop - start, each.run, each.body, each.payload, each.property_tag)
         return other
 
     def part(self, start: int, stop: int) -> MessageColumns:
@@ -224,7 +206,7 @@ class MessageColumns:
                 salvaging, both are counted, and the message lacks the time or its properties. Or a
                 column of one row takes more than 2 GiB.
         """
-        is_twice, bad = self._find_properties() if gathering.properties else (False, [])
+        may_repeat, bad = self._find_properties() if gathering.properties else (False, [])
         try:
             gathered = gathering.record_batch(self._gatherer, is_divisible=self.count > 1)
         except CorruptEntryError as error:
@@ -235,20 +217,20 @@ class MessageColumns:
         for row, code in bad:
             tally.lose(Unit.MESSAGE, self.error(row, code))
         batch, odd = gathered
-        unsound = set(gathering.properties if is_twice else ())
+        invalid = set(gathering.properties if may_repeat else ())
         for index, column in odd:
             if column.kind < layout.GATHERED_ENTRY_BYTES:
                 self._lose_times(column, tally)
             elif index in gathering.properties:
-                unsound.add(index)
+                invalid.add(index)
             else:
                 batch = _replace_column(
                     batch, index, valid_text(batch.column(index), tally.metrics)
                 )
-        for index in unsound:
+        for index in invalid:
             properties = batch.column(index)
-            sound = _clean_properties(properties, tally.metrics, is_twice=is_twice)
-            batch = _replace_column(batch, index, sound)
+            cleaned = _clean_properties(properties, tally.metrics, may_repeat=may_repeat)
+            batch = _replace_column(batch, index, cleaned)
         return batch
 
     def _find_properties(self) -> tuple[bool, list[tuple[int, int]]]:
@@ -415,13 +397,13 @@ def _replace_column(batch: pa.RecordBatch, index: int, values: pa.Array) -> pa.R
 
 
 def _clean_properties(
-    properties: pa.MapArray, metrics: ReadMetrics, *, is_twice: bool
+    properties: pa.MapArray, metrics: ReadMetrics, *, may_repeat: bool
 ) -> pa.MapArray:
     """Return properties with valid text, and without duplicate names."""
     offsets, columns = properties.offsets, [properties.keys, properties.items]
     texts = [valid_text(each, metrics) for each in columns]
     # Different bytes may have become the same text.
-    if is_twice or texts[0] is not columns[0]:
+    if may_repeat or texts[0] is not columns[0]:
         offsets, selection = keep_last_of_equal(offsets, texts[0])
         texts = [each.take(selection) for each in texts]
     return pa.MapArray.from_arrays(offsets, *texts)
@@ -430,19 +412,15 @@ def _clean_properties(
 def keep_last_of_equal(
     offsets: pa.Int32Array, names: pa.Array
 ) -> tuple[pa.Int32Array, pa.Int64Array]:
-    """Keep only the last entry of each name in a list.
-
-    Args:
-        offsets: Offsets of the lists.
-        names: Name of each entry.
+    """Keep only the last entry of each name in each list; `offsets` are those of the lists.
 
     Returns:
         Offsets of the reduced lists, and the numbers of the remaining entries.
     """
     texts = names.to_pylist()
     selection: list[int] = []
-    thinned = [0]
+    new_offsets = [0]
     for start, stop in pairwise(offsets.to_pylist()):
         selection.extend({texts[i]: i for i in range(start, stop)}.values())
-        thinned.append(len(selection))
-    return pa.array(thinned, pa.int32()), pa.array(selection, pa.int64())
+        new_offsets.append(len(selection))
+    return pa.array(new_offsets, pa.int32()), pa.array(selection, pa.int64())

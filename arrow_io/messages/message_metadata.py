@@ -211,18 +211,8 @@ def message_metadata(
 ) -> bytes:
     """Encode the MessageMetadata of a message that is not a member of a batch.
 
-    Args:
-        message: The message.
-        sequence_id: Its sequence id.
-        compression: CompressionType of the payload; 0 is left out.
-        uncompressed_bytes: Length of the payload before compression.
-        chunk: The part of the message that the entry holds; None for all of it.
-
-    Raises:
-        TypeError: A value of the message has the wrong type.
-        AttributeError: Likewise.
-        ValueError: A value is out of its field's range, or text is not encodable as UTF-8.
-        OverflowError: The schema version is not a signed 64-bit number.
+    Arguments and errors are those of `batch_metadata`, but `uncompressed_bytes` is always written.
+    `chunk` is the part of the message that the entry holds; None for all of it.
     """
     return b"".join(
         (
@@ -309,12 +299,10 @@ def _unsigned(number: int) -> int:
 
 
 def _number(field: int, number: int | None) -> bytes:
-    """Encode a number field; nothing for None."""
     return b"" if number is None else _NUMBER_TAGS[field] + varint_bytes(number)
 
 
 def _time(field: int, time_ms: int | None) -> bytes:
-    """Encode a time field; nothing for None."""
     return b"" if time_ms is None else _number(field, _milliseconds(time_ms))
 
 
@@ -335,7 +323,6 @@ def _text(field: int, text: str | None) -> bytes:
 
 
 def _data(field: int, data: bytes | None) -> bytes:
-    """Encode a bytes field; nothing for None."""
     if data is None:
         return b""
     return _DATA_TAGS[field] + varint_bytes(len(data)) + data

@@ -109,8 +109,8 @@ class MessageReader:
     ) -> None:
         self._runs = runs
         self._needs = needs
-        # How often an entry counts that is neither decompressed nor decrypted.
-        self._times_plain = 1 + needs.payload
+        # How often the bytes of an entry count that is neither decompressed nor decrypted.
+        self._plain_weight = 1 + needs.payload
         self._tally = tally
         self._limits = limits or BatchLimits()
         self._decryptor = decryptor or PayloadDecryptor()
@@ -150,7 +150,7 @@ class MessageReader:
         while index < run.count:
             special = run.next_flagged(index, layout.SPECIAL)
             if self._needs.members:
-                yield from self._read_stretches(run, index, special)
+                yield from self._read_ordinary(run, index, special)
             else:
                 yield from self._read_positions(run, index, special)
             if special < run.count:
@@ -163,7 +163,7 @@ class MessageReader:
             first = index
             fits = run.stop_at_bytes(index, stop, self._room)
             index, batch_index, code = self._columns.add_positions(run, index, batch_index, fits)
-            self._hold(run, first, index)
+            self._count_bytes(run, first, index)
             if code:
                 error = CorruptEntryError(layout.REASONS[code])
                 run.locate(error, index)
@@ -172,7 +172,7 @@ class MessageReader:
             if self._is_full():
                 yield self._swap_columns()
 
-    def _read_stretches(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
+    def _read_ordinary(self, run: EntryRun, index: int, stop: int) -> Iterator[MessageColumns]:
         """Read entries that are not special; consecutive entries of one kind together."""
         while index < stop:
             end = run.kind_stop(index, stop)
@@ -182,7 +182,7 @@ class MessageReader:
             if flags & layout.COMPRESSED and (flags & layout.BATCHED or self._needs.payload):
                 bodies, end, is_any_alone = decompress_bodies(run, index, end, self._room)
             else:
-                end = run.stop_at_bytes(index, end, self._room // self._times_plain)
+                end = run.stop_at_bytes(index, end, self._room // self._plain_weight)
             while index < end:
                 alone = end
                 if is_any_alone:
@@ -199,7 +199,7 @@ class MessageReader:
         while index < stop:
             first = index
             index = self._columns.add_singles(run, index, stop, bodies)
-            self._hold(run, first, index, self._times_plain if bodies is None else 1)
+            self._count_bytes(run, first, index, self._plain_weight if bodies is None else 1)
             if bodies is not None:
                 self._columns.size_bytes += run.body_bytes(first, index)
             if self._is_full():
@@ -219,8 +219,8 @@ class MessageReader:
             if code:
                 self._lose_rest(run, cursor, code)
                 cursor = BatchCursor(cursor.entry + 1)
-            times = self._times_plain if bodies is None else 1
-            self._hold(run, start.entry, cursor.entry, times)
+            weight = self._plain_weight if bodies is None else 1
+            self._count_bytes(run, start.entry, cursor.entry, weight)
             if self._is_full():
                 yield self._swap_columns()
 
@@ -246,17 +246,10 @@ class MessageReader:
         if self._is_full():
             yield self._swap_columns()
 
-    def _hold(self, run: EntryRun, first: int, stop: int, times: int = 1) -> None:
-        """Count the bytes of entries that rows come from, or that earlier rows keep in memory.
-
-        Args:
-            run: The run of the entries.
-            first: First entry.
-            stop: End of the entries (exclusive).
-            times: How often each byte counts.
-        """
+    def _count_bytes(self, run: EntryRun, first: int, stop: int, weight: int = 1) -> None:
+        """Count bytes of entries `weight` times, if rows keep the entries in memory."""
         if stop > first and self._columns.count:
-            self._columns.size_bytes += times * run.bytes_between(first, stop)
+            self._columns.size_bytes += weight * run.bytes_between(first, stop)
 
     @property
     def _room(self) -> int:
@@ -326,5 +319,5 @@ def _decompress(entry: list[int], payload: memoryview) -> memoryview:
         payload,
         entry[layout.UNCOMPRESSED_SIZE],
         # Chunked messages have the same limit as the chunks that are held for them.
-        most_bytes=MAX_HELD_BYTES if entry[layout.FLAGS] & layout.CHUNKED else MAX_MESSAGE_BYTES,
+        max_bytes=MAX_HELD_BYTES if entry[layout.FLAGS] & layout.CHUNKED else MAX_MESSAGE_BYTES,
     )

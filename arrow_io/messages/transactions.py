@@ -103,7 +103,7 @@ class TransactionLookahead:
                 run = next_run
                 if self._verify and run.has_flag(layout.MARKER):
                     run.verify_checksums()
-                self._note_markers(run)
+                self._add_markers(run)
             yield run
 
     def skip_gap(self) -> None:
@@ -134,7 +134,7 @@ class TransactionLookahead:
         if self._verify:
             # Any broken entry may have been a marker.
             run.verify_checksums()
-        self._note_markers(run)
+        self._add_markers(run)
         if self._lookahead is None:
             self._buffered.append(run)
             self._buffered_bytes += run.held_bytes
@@ -142,7 +142,7 @@ class TransactionLookahead:
                 self._lookahead = self._reopen(run)
         return True
 
-    def _note_markers(self, run: EntryRun) -> None:
+    def _add_markers(self, run: EntryRun) -> None:
         for index in run.flagged(layout.MARKER | layout.BROKEN):
             if run.number(index, layout.FLAGS) & layout.BROKEN:
                 self.damage = self.damage or run.error(index)

@@ -57,12 +57,8 @@ def varint(p: Sequence[int], i: int, stop: int) -> tuple[int, int]:
 def skip(p: Sequence[int], i: int, stop: int, tag: int) -> int:
     """Return the position after a field that is not a varint; −1 if it is incomplete or unknown.
 
-    Args:
-        p: Bytes of the message.
-        i: Start of the field's value, after its tag.
-        stop: End (exclusive) of the message.
-        tag: Number and wire type of the field. Wire type 1 is eight bytes, 2 a length and that many
-            bytes, 5 four bytes.
+    `i` is the start of the field's value. `tag` holds the field's number and wire type: 1 is eight
+    bytes, 2 a length and that many bytes, 5 four bytes.
     """
     wire_type = tag & 7
     if wire_type == 2:  # noqa: PLR2004

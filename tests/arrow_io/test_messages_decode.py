@@ -362,7 +362,7 @@ def test_kinds_of_entries_are_flagged(build: Build) -> None:
     """What needs more than a plain message's way is told by a flag."""
 
     def flags(entry: bytes) -> int:
-        looked_at = layout.SPECIAL | layout.BOUND | layout.BATCHED | layout.COMPRESSED
+        looked_at = layout.SPECIAL | layout.DEPENDENT | layout.BATCHED | layout.COMPRESSED
         return decode_entry(build, entry)[layout.FLAGS] & looked_at
 
     keys = [EncryptionKeys(key="k", value=b"v")]
