@@ -261,7 +261,7 @@ class Arena:
         positions: cython.pointer[cython.const[cython.longlong]],  # noqa: ARG002 - for subclasses
         count: cython.Py_ssize_t,  # noqa: ARG002
     ) -> cython.bint:
-        """Append payloads batch_rows; return False if none was, so that each must be read alone."""
+        """Append payloads together; return False if none was, so that each must be read alone."""
         return False
 
     @cython.cfunc
@@ -655,12 +655,7 @@ class Arena:
     ) -> cython.bint:
         """Convert seconds and nanoseconds to `units` per second, 10⁶ or 10⁹; set `number`.
 
-        Args:
-            node: The node for errors.
-            seconds: The seconds.
-            nanoseconds: The nanoseconds; out of `[0, 10⁹)` they are an error.
-            units: Units per second.
-            offset: Where they are stored, for errors.
+        Nanoseconds out of `[0, 10⁹)` are an error, at `node` and `offset`.
         """
         unit: cython.longlong
         most: cython.longlong = _MAX63
@@ -843,13 +838,7 @@ def _width(storage: cython.longlong):
 def clear(
     bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
 ) -> None:
-    """Mark all values of an arena as valid, and start all offsets at 0.
-
-    Args:
-        bytes_: The arena.
-        nodes: Its nodes.
-        count: Number of nodes.
-    """
+    """Mark all values of an arena as valid, and start all offsets at 0."""
     node: cython.Py_ssize_t
     at: cython.Py_ssize_t
     place: cython.Py_ssize_t
@@ -878,13 +867,7 @@ def clear(
 def blank_fields(
     bytes_: cython.uchar[::1], nodes: cython.const[cython.longlong][::1], count: cython.Py_ssize_t
 ) -> None:
-    """Set all slots of fields in structs to null, or to zero, according to `IF_MISSING`.
-
-    Args:
-        bytes_: The arena, after `clear`.
-        nodes: Its nodes.
-        count: Number of nodes.
-    """
+    """After `clear`, set all slots of fields in structs to null or zero, as `IF_MISSING` says."""
     node: cython.Py_ssize_t
     child: cython.Py_ssize_t
     if cython.compiled:
@@ -1046,12 +1029,8 @@ def has_equal_keys(
 ) -> bool:
     """Return whether a map of a node may have duplicate keys; True if a map is too long.
 
-    Args:
-        bytes_: The arena, before `make_message`.
-        ints: The arena as 32-bit numbers.
-        nodes: Its nodes.
-        counts: Number of values of each node.
-        node: Number of the node, whose values are maps; `node + 2` is the node of their keys.
+    Call it before `make_message`. `ints` is the arena as 32-bit numbers. The values of `node` are
+    maps; `node + 2` is the node of their keys.
     """
     at: cython.Py_ssize_t = nodes[node * tables.NODE_WIDTH + tables.DATA]
     key: cython.Py_ssize_t = (node + 2) * tables.NODE_WIDTH

@@ -51,8 +51,7 @@ if cython.compiled:
 def choose_leaps(narrow: cython.bint) -> bool:
     """Choose how JSON outside the projection is skipped; return whether by wide blocks.
 
-    Args:
-        narrow: Use only blocks that every processor supports.
+    If `narrow`, use only blocks that every processor supports.
     """
     return choose_blocks(narrow) if cython.compiled else False
 
@@ -928,11 +927,7 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """Return the position after a field's name and colon if these are at `start`; else −1.
 
-        Args:
-            field: Link of the field.
-            fields_stop: Link after the last field.
-            start: Position of the name's quote.
-            stop: End of the payload.
+        `field` is the link of the field, `fields_stop` the link after the last field.
         """
         position: cython.longlong
         length: cython.Py_ssize_t
@@ -955,15 +950,9 @@ class Shredder(Arena):
     def _json_field(
         self, at: cython.Py_ssize_t, start: cython.Py_ssize_t, stop: cython.Py_ssize_t
     ) -> cython.Py_ssize_t:
-        """Find the field with the name `[start, stop)`, including its quotes.
+        """Find the field of the op `at` with the name `[start, stop)`, including its quotes.
 
-        Args:
-            at: The op of the record.
-            start: Start of the name.
-            stop: End of the name.
-
-        Returns:
-            Link of the field; the link after the last field if no field has this name.
+        Returns the link of the field, or the link after the last field if no field has this name.
         """
         fields: cython.Py_ssize_t = self.ops[at + tables.A]
         ordered: cython.Py_ssize_t = self.ops[at + tables.E]

@@ -41,8 +41,8 @@ _MASK64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _MASK32 = cython.declare(cython.longlong, 0xFFFFFFFF)
 # All `MAX_FIELD_BITS` bits.
 _EVERY_BIT = cython.declare(cython.longlong, (1 << 62) - 1)
-# Fewer payloads are not worth reading together.
-_LEAST_TOGETHER = cython.declare(cython.Py_ssize_t, 8)
+# Fewer payloads are not worth reading together, as a batch.
+_MIN_BATCH = cython.declare(cython.Py_ssize_t, 8)
 # Number of batches without another attempt after a failed one.
 _PAUSE = cython.declare(cython.Py_ssize_t, 15)
 # The same after steps that were slow: the next payloads are probably similar.
@@ -69,11 +69,8 @@ class Shredder(Arena):
     payloads. Fields that a message omits are zero or null in advance (`blank_fields`).
 
     Attributes:
-        seconds: Seconds of the current timestamp.
-        nanoseconds: Nanoseconds of the current timestamp.
-        column_pause: Number of batches that are still not tried as columns, after one that failed.
-        step_pause: Number of batches that are still not tried in steps, after one that failed or
-            was slow.
+        column_pause: Number of batches not to try by columns, after one that failed.
+        step_pause: Number of batches not to try in steps, after one that failed or was slow.
         lookups: Number of lookups of a step's field in a message, in this batch.
         hits: Number of these lookups that found the field.
         next_read: Start of the bytes to prefetch next.
@@ -163,8 +160,7 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """Fill row `k` with the message `[i, stop)`, or with the group that starts at `i`.
 
-        Returns:
-            The position after it, or −1.
+        Returns the position after it, or −1.
         """
         p: cython.pointer[cython.const[cython.uchar]] = self.p
         ops: cython.pointer[cython.const[cython.longlong]] = self.ops
@@ -323,14 +319,9 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """Put a group, set a part of a timestamp, or skip a field outside the projection.
 
-        Args:
-            at: Op of the field.
-            tag: Its tag.
-            field_bits: Bits of the fields that were seen in its message, including this one.
-            k: Row of the message.
-            i: Position after the tag.
-            stop: End of the message.
-            depth: Number of messages around that message.
+        `i` is the position after the tag, and `k` the row of the message. `field_bits` are the bits
+        of the fields that were seen in it, including this one; `depth` is the number of messages
+        around it.
         """
         opcode: cython.longlong = self.ops[at + tables.OPCODE]
         start: cython.Py_ssize_t = i
@@ -411,13 +402,8 @@ class Shredder(Arena):
     ) -> cython.Py_ssize_t:
         """Finish row `k` of a message that ends at `i`: fill omitted fields that are not blank.
 
-        Args:
-            at: Op of the message.
-            k: The row.
-            i: End of the message.
-            field_bits: Bits of the fields that were seen.
-            repeated_bits: Bits of the fields that were seen more than once.
-            depth: Number of messages around it.
+        `field_bits` are the bits of the fields that were seen, `repeated_bits` of those that were
+        seen more than once. `depth` is the number of messages around it.
         """
         nodes: cython.pointer[cython.const[cython.longlong]] = self.nodes
         links: cython.pointer[cython.const[cython.longlong]] = self.links
@@ -576,7 +562,7 @@ class Shredder(Arena):
         each column.
         """
         fields: cython.Py_ssize_t = self.ops[tables.D]
-        if count < _LEAST_TOGETHER or not self._can_be_batched(positions, count):
+        if count < _MIN_BATCH or not self._can_be_batched(positions, count):
             return False
         if self.step_pause > 0:
             self.step_pause -= 1
@@ -1296,7 +1282,6 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _take_slot_inline(self, node: cython.Py_ssize_t) -> cython.longlong:
-        """Take a slot as `_take_slot` does, without a call."""
         k: cython.longlong = self.counts[node]
         if k >= self.nodes[node * tables.NODE_WIDTH + tables.CAPACITY]:
             return self._count_overflow(node, 1)
@@ -1864,7 +1849,6 @@ def _eight_bytes(
 @cython.nogil
 @cython.exceptval(check=False)
 def _low32(value: cython.longlong) -> cython.int:
-    """Return the lower 32 bits of a number as a signed number."""
     if cython.compiled:
         return value
     return ((value & _MASK32) ^ 1 << 31) - (1 << 31)

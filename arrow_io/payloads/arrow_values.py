@@ -43,13 +43,7 @@ def split_fields(
 
 
 class Entries(NamedTuple):
-    """The concatenated entries of all maps of an array.
-
-    Attributes:
-        keys: Keys of the entries.
-        values: Values of the entries.
-        lengths: Number of entries of each map.
-    """
+    """The concatenated entries of all maps of an array, and the number of entries of each map."""
 
     keys: pa.Array
     values: pa.Array

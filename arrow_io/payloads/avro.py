@@ -1,9 +1,8 @@
 """AVRO: programs that read data written with one schema as values of another.
 
-They follow Avro 1.12, "Schema Resolution". Avro leaves some choices open, and its Java
-implementation deviates in places. Here, branches of a union are matched only by the names of
-records, enums and fixed types. Times are converted between units. Decimals match if precision and
-scale are equal.
+They follow Avro 1.12, "Schema Resolution", which leaves some choices open. Here, a branch of a
+union is chosen by its kind and name, without comparing its fields. Times are converted between
+units. Decimals match if precision and scale are equal.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _WIDER: Final = {
     "string": {"string", "bytes"},
     "bytes": {"bytes", "string"},
 }
-"""The types that each type may be read as, besides itself."""
+"""The types that each type may be read as."""
 
 _UNITS: Final = {"millis": 10**3, "micros": 10**6, "nanos": 10**9}
 _DAY_SECONDS: Final = 86_400
@@ -197,7 +196,6 @@ class _Compiler:
         return builder.set(op, _SIMPLE[kind], node)
 
     def _skip_fields(self, fields: Iterable[AvroField]) -> int:
-        """Return an op that skips consecutive fields."""
         op = self._builder.reserve()
         ops = [self._skip(each.type) for each in fields]
         return self._builder.set(
@@ -263,12 +261,7 @@ def _matches(writer: AvroType, reader: AvroType) -> bool:
 
 
 class _Members:
-    """The branches of a reader's union, indexed by the writer's type.
-
-    Args:
-        shape: The struct that has a field for each branch.
-        node: Its node.
-    """
+    """The branches of a reader's union, which are fields of a struct, by the writer's type."""
 
     def __init__(self, shape: Shape, node: int) -> None:
         self._first: dict[tuple[object, ...], tuple[int, Shape, int]] = {}

@@ -47,7 +47,6 @@ class _DefaultEncoder:
         self._budget = Budget()
 
     def encode(self, type_: AvroType, value: object, depth: int) -> bytes:
-        """Encode a value that is nested at a depth inside the default."""
         self._budget.spend(depth)
         if type_.kind == "union":
             for number, branch in enumerate(type_.branches):

@@ -51,14 +51,7 @@ _DOUBLE: Final = struct.Struct("<d")
 
 
 class AvroEncoder:
-    """An encoder for values of an AVRO schema.
-
-    Args:
-        schema_data: The schema as JSON text.
-
-    Attributes:
-        shape: Shape of the values.
-        null: A payload that is read as null; None if the schema does not allow null.
+    """An encoder for values of an AVRO schema, which is JSON text.
 
     Raises:
         SchemaError: The schema cannot be read.
@@ -74,11 +67,7 @@ class AvroEncoder:
         return field.accepts_null
 
     def payloads(self, values: pa.Array, path: str) -> list[bytes]:
-        """Encode values, none of which is null.
-
-        Args:
-            values: The values.
-            path: Name of the value in errors.
+        """Encode values, none of which is null; `path` names them in errors.
 
         Raises:
             OptionError: A value does not fit the schema.
@@ -194,11 +183,7 @@ def _encode_default(field: AvroField, shape: Shape, path: str) -> bytes:
 
 
 def _check_avro(payloads: list[bytes], type_: AvroType, shape: Shape, path: str) -> list[bytes]:
-    """Check the encoded values of a recursive type, which a column holds undecoded.
-
-    Raises:
-        OptionError: A value is not the encoding of exactly one value of the type.
-    """
+    """Check the encoded values of a recursive type, which a column holds undecoded."""
     reason = _find_misfit(payloads, type_, shape)
     if reason is not None:
         message = f"{path} is not the Avro bytes of a {type_.short_name}: {reason}"

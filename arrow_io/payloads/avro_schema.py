@@ -34,35 +34,25 @@ MISSING: Final = object()
 
 @dataclass(eq=False, slots=True)
 class AvroType:
-    """A type of an Avro schema. A named type is the same object wherever it is used.
-
-    Attributes:
-        kind: `null`, `boolean`, `int`, `long`, `float`, `double`, `bytes`, `string`, `record`,
-            `enum`, `fixed`, `array`, `map` or `union`.
-        name: Full name of a named type, otherwise empty.
-        aliases: Alternative full names.
-        logical: Logical type, if it is valid for the type, otherwise empty.
-        precision: Digits of a decimal.
-        scale: Digits of a decimal after the point.
-        size: Size of a fixed, in bytes.
-        fields: Fields of a record.
-        symbols: Symbols of an enum.
-        default: Symbol that replaces symbols that the enum lacks; None if there is no default.
-        items: Type of an array's items, or of a map's values.
-        branches: Types of a union.
-    """
+    """A type of an Avro schema. A named type is the same object wherever it is used."""
 
     kind: str
+    """A primitive type, `record`, `enum`, `fixed`, `array`, `map` or `union`."""
     name: str = ""
+    """Full name of a named type; `aliases` are full names too."""
     aliases: tuple[str, ...] = ()
     logical: str = ""
+    """Logical type, if it is valid for the type, otherwise empty."""
     precision: int = 0
     scale: int = 0
     size: int = 0
+    """Size of a fixed, in bytes."""
     fields: list[AvroField] = field(default_factory=list)
     symbols: tuple[str, ...] = ()
     default: str | None = None
+    """Symbol that replaces symbols that the enum lacks; None if there is no default."""
     items: AvroType | None = None
+    """Type of an array's items, or of a map's values."""
     branches: tuple[AvroType, ...] = ()
 
     @property
@@ -72,7 +62,7 @@ class AvroType:
 
     @property
     def item(self) -> AvroType:
-        """The type of an array's items, or of a map's values."""
+        """The type `items` of an array or map, which is not None."""
         assert self.items is not None  # noqa: S101 - called for arrays and maps only
         return self.items
 
@@ -88,10 +78,7 @@ class AvroField:
 
 
 def parse_avro(text: str) -> AvroType:
-    """Parse an Avro schema.
-
-    Args:
-        text: The schema as JSON.
+    """Parse an Avro schema, which is JSON text.
 
     Raises:
         SchemaError: The text is not an Avro schema.
@@ -286,12 +273,7 @@ _PRIMITIVE_TYPES: Final[dict[str, Callable[[], pa.DataType]]] = {
 
 
 def arrow_type(type_: AvroType, time_unit: str) -> pa.DataType:
-    """Return the Arrow type of a type without parts.
-
-    Args:
-        type_: The Avro type.
-        time_unit: `ns` or `us`: unit of columns whose Avro type counts nanoseconds.
-    """
+    """Return the Arrow type of a type without parts; `time_unit` replaces nanoseconds."""
     logical = type_.logical
     if logical == "decimal":
         return pa.decimal128(type_.precision, type_.scale)

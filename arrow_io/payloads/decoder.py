@@ -213,21 +213,15 @@ def _recode(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.Bi
 
 
 class Source(NamedTuple):
-    """Rows `[start, stop)` whose payloads are in one buffer and have one schema version.
-
-    Attributes:
-        start: First row.
-        stop: End of the rows, exclusive.
-        data: The buffer.
-        positions: Positions of the payloads of all rows; −1: no payload.
-        version: The schema version, as stored in the entry; None: no version.
-    """
+    """Rows `[start, stop)` whose payloads are in one buffer and have one schema version."""
 
     start: int
     stop: int
     data: memoryview
     positions: memoryview
+    """Positions of the payloads of all rows in `data`; −1: no payload."""
     version: bytes | None
+    """As stored in the entry; None: no version."""
 
 
 def value_sources(rows: MessageColumns) -> Iterator[Source]:

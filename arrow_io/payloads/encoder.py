@@ -78,15 +78,7 @@ class _FieldEncoder(Protocol):
         ...
 
     def payloads(self, values: pa.Array, path: str) -> list[bytes]:
-        """Encode values, none of which is null; fields may be missing.
-
-        Args:
-            values: The values.
-            path: Name of the value in errors.
-
-        Raises:
-            OptionError: A value does not fit the schema.
-        """
+        """Encode values, none of which is null; fields may be missing."""
         ...
 
 
@@ -155,21 +147,21 @@ class PayloadEncoder:
             except (pa.ArrowException, struct.error) as error:
                 source = values.type
                 reason = f"it is {_outer_type(source)}" if source.num_fields else str(error)
-                raise self._find_misfit(self._name, reason) from error
+                raise self._misfit_error(self._name, reason) from error
         target = _target_type(values.type, self._fields.shape, self._name)
         try:
             values.cast(target)  # Raises on any loss, except that large doubles become infinite.
             wide = values.cast(_widen(target))
         except pa.ArrowException as error:
             misfit = _find_misfit(values, target, self._name) or (self._name, str(error))
-            raise self._find_misfit(*misfit) from error
+            raise self._misfit_error(*misfit) from error
         try:
             payloads = iter(self._fields.payloads(wide.drop_null(), self._name))
         except UnicodeDecodeError as error:
-            raise self._find_misfit(self._name, str(error)) from error
+            raise self._misfit_error(self._name, str(error)) from error
         return [next(payloads) if valid else None for valid in wide.is_valid().to_pylist()]
 
-    def _find_misfit(self, path: str, reason: str) -> OptionError:
+    def _misfit_error(self, path: str, reason: str) -> OptionError:
         return OptionError(f"{path} does not fit the schema type {self._type}: {reason}")
 
 
@@ -184,11 +176,7 @@ def is_encodable(schema: SchemaInfo) -> bool:
 
 
 def _target_type(source: pa.DataType, shape: Shape, path: str) -> pa.DataType:
-    """Return a shape's type with only the fields that the source has.
-
-    Raises:
-        OptionError: The schema lacks a field of the source, which Arrow's cast would drop.
-    """
+    """Return a shape's type with only the fields that the source has; refuse any other field."""
     target = shape.type
     if pa.types.is_struct(source) and pa.types.is_struct(target):
         names = [field.name for field in source]
@@ -227,11 +215,7 @@ def _target_type(source: pa.DataType, shape: Shape, path: str) -> pa.DataType:
 
 
 def _check_lossless(source: pa.DataType, target: pa.DataType, path: str) -> None:
-    """Refuse types from which Arrow's cast truncates or rounds values without an error.
-
-    Raises:
-        OptionError: The cast may lose data.
-    """
+    """Refuse types from which Arrow's cast truncates or rounds values without an error."""
     if pa.types.is_dictionary(source):
         source = source.value_type
     if _has_time_unit(source) and pa.types.is_integer(target):

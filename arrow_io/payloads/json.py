@@ -51,11 +51,7 @@ def json_shape(reader: AvroType, time_unit: str) -> Shape:
 
 
 def json_program(shape: Shape) -> Program:
-    """Compile the program that reads JSON text into a shape.
-
-    Args:
-        shape: Result of `json_shape`; a record may have fewer fields.
-    """
+    """Compile the program that reads JSON text into a shape of `json_shape`, or fewer fields."""
     builder = ProgramBuilder("json", shape)
     _compile(builder, shape, 0, builder.reserve())
     return builder.build(canonical_json)
@@ -116,7 +112,7 @@ def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
         node,
         builder.link(fields),
         count,
-        builder.hints(2 * (count + 1)),
+        builder.reserve_hints(2 * (count + 1)),
         len(ops) if ops else tables.ABSENT,
         builder.link([2 * number for number in ordered]),
     )

@@ -59,11 +59,7 @@ class JsonEncoder:
         return True
 
     def payloads(self, values: pa.Array, path: str) -> list[bytes]:
-        """Encode values, none of which is null.
-
-        Args:
-            values: The values.
-            path: Name of the value in errors.
+        """Encode values, none of which is null; `path` names them in errors.
 
         Raises:
             OptionError: A value does not fit the schema.

@@ -182,9 +182,8 @@ class ProgramBuilder:
     def symbols(self, enum: object, names: Callable[[], Iterable[str | None]]) -> int:
         """Store the positions of an enum's symbols once, and return the index of the first.
 
-        Args:
-            enum: Identifies the enum, which several fields may use.
-            names: Returns its symbols; None for a symbol without value.
+        `enum` identifies the enum, which several fields may use. `names` returns its symbols; None
+        for a symbol without value.
         """
         if enum not in self._symbols:
             positions = [
@@ -205,10 +204,10 @@ class ProgramBuilder:
             self._constants += data
         return position
 
-    def take_tokens(self, op: int, count: int) -> None:
+    def reserve_tokens(self, op: int, count: int) -> None:
         """Reserve hints for an op's tokens, at most `count`, a power of two, and their number."""
         start = op * tables.OP_WIDTH
-        self._ops[start + tables.E] = self.hints(count + 1)
+        self._ops[start + tables.E] = self.reserve_hints(count + 1)
         self._ops[start + tables.F] = count - 1
 
     def is_constant(self, node: int) -> bool:
@@ -219,7 +218,7 @@ class ProgramBuilder:
         """Return one of the numbers of an op."""
         return self._ops[op * tables.OP_WIDTH + place]
 
-    def hints(self, count: int) -> int:
+    def reserve_hints(self, count: int) -> int:
         """Reserve hints, and return the index of the first."""
         self._hints += count
         return self._hints - count

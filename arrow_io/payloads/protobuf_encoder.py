@@ -69,11 +69,7 @@ class ProtobufEncoder:
         return bool(field.origin.has_presence)
 
     def payloads(self, values: pa.Array, path: str) -> list[bytes]:
-        """Encode values, none of which is null.
-
-        Args:
-            values: The values.
-            path: Name of the value in errors.
+        """Encode values, none of which is null; `path` names them in errors.
 
         Raises:
             OptionError: A value does not fit the schema.

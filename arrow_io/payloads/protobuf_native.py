@@ -67,8 +67,6 @@ _MORE: Final = 1 << tables.MAX_FIELD_BITS
 
 
 class _Scalar(NamedTuple):
-    """A scalar type's Arrow type, opcode and wire type."""
-
     type: pa.DataType
     opcode: int
     wire_type: int
@@ -103,9 +101,9 @@ _BY_COLUMNS: Final = frozenset(
     }
 )
 # Maximum number of tokens of one field in a batch of payloads, and of all fields.
-_TOKENS: Final = 256
-_MOST_TOKENS: Final = 1 << 16
-_LEAST_DENSE: Final = 128
+_MAX_FIELD_TOKENS: Final = 256
+_MAX_TOKENS: Final = 1 << 16
+_MIN_DENSE: Final = 128
 _DENSE_PER_VALUE: Final = 16
 
 
@@ -126,10 +124,9 @@ def protobuf_shape(schema_data: str, time_unit: str) -> Shape:
 
 
 def protobuf_program(shape: Shape) -> Program:
-    """Compile the program that reads protobuf messages into a shape.
+    """Compile the program that reads protobuf messages into a shape of `protobuf_shape`.
 
-    Args:
-        shape: Result of `protobuf_shape`; the outermost message may have fewer fields.
+    The outermost message may have fewer fields.
     """
     message: Descriptor = shape.origin
     builder = ProgramBuilder("protobuf", shape)
@@ -217,8 +214,6 @@ def _default(field: FieldDescriptor) -> str | None:
 
 
 class _Compiler:
-    """A compiler that adds ops to a program."""
-
     def __init__(self, builder: ProgramBuilder) -> None:
         self._builder = builder
         # Ops of messages that can be read by columns, and of those that can be read in steps.
@@ -226,7 +221,7 @@ class _Compiler:
         self._in_step: set[int] = set()
         # The first hints: results for one field of the messages that are read in steps
         # (`tables.GROUP`).
-        builder.hints(tables.GROUP_WIDTH * tables.GROUP)
+        builder.reserve_hints(tables.GROUP_WIDTH * tables.GROUP)
 
     def message(
         self,
@@ -238,12 +233,8 @@ class _Compiler:
     ) -> int:
         """Return an op that reads a message into a node.
 
-        Args:
-            message: Type of the message.
-            shape: Shape of the message.
-            node: Number of its node.
-            end_tag: For a group, the tag that ends it.
-            bit: Its bit in the enclosing message.
+        `end_tag` is the tag that ends a group. `bit` is the bit of the message in the enclosing
+        one.
         """
         if pa.types.is_binary(shape.type) and not is_wrapper(message):
             return self._builder.add(tables.PROTO_RAW, node, 0, 0, bit)
@@ -272,10 +263,8 @@ class _Compiler:
     def _columns(self, message: int, ops: dict[int, int], skips: Mapping[int, int]) -> int:
         """Return the link of a message's columns (see `tables`), or `ABSENT`.
 
-        Args:
-            message: Op of the message.
-            ops: Ops of its fields, by tag.
-            skips: Wire types of the fields that are skipped if they have no op.
+        `ops` holds the ops of its fields by tag. Fields without an op are skipped if `skips` has
+        their wire type.
         """
         opcodes = {op: self._builder.get(op, tables.OPCODE) for op in ops.values()}
         nodes = {op: self._builder.get(op, tables.NODE) for op in ops.values()}
@@ -284,37 +273,35 @@ class _Compiler:
         ]
         # Packed lists are read as one token.
         ops = self._without_items(ops)
-        hints = (_TOKENS + 1) * len(ops) + 2
+        hints = (_MAX_FIELD_TOKENS + 1) * len(ops) + 2
         if (
             any(
                 op not in self._by_columns and opcodes[op] not in _BY_COLUMNS for op in ops.values()
             )
             or any(tag & 7 not in _SKIPS or tag >= tables.BY_TAG for tag in ops)
-            or self._builder.hints(0) + hints > _MOST_TOKENS
+            or self._builder.reserve_hints(0) + hints > _MAX_TOKENS
         ):
             return tables.ABSENT
         self._by_columns.add(message)
         skipped = self._builder.add(tables.PROTO_SKIPPED)
-        for op, tokens in (*((op, _TOKENS) for op in ops.values()), (skipped, 1)):
-            self._builder.take_tokens(op, tokens)
+        for op, tokens in (*((op, _MAX_FIELD_TOKENS) for op in ops.values()), (skipped, 1)):
+            self._builder.reserve_tokens(op, tokens)
         constants = [op for op in ops.values() if self._builder.is_constant(nodes[op])]
         constants = [op for op in constants if opcodes[op] == tables.PROTO_ENUM]
         by_tag = dict.fromkeys(skipped_tags, skipped) | ops
         return self._builder.link(
             [
-                *(_place(by_tag.get(tag)) for tag in range(tables.BY_TAG)),
-                *_with_count([_place(op) for op in (*ops.values(), skipped)]),
-                *_with_count([_place(op) for op in constants]),
+                *(_op_start(by_tag.get(tag)) for tag in range(tables.BY_TAG)),
+                *_with_count([_op_start(op) for op in (*ops.values(), skipped)]),
+                *_with_count([_op_start(op) for op in constants]),
             ]
         )
 
     def _steps(self, message: int, ops: Mapping[int, int], skipped_tags: Mapping[int, bool]) -> int:
         """Return the link of a message's steps (see `tables`), or `ABSENT`.
 
-        Args:
-            message: Op of the message.
-            ops: Ops of its fields, by tag.
-            skipped_tags: Tags of its other fields, and whether these are repeated.
+        `ops` holds the ops of its fields by tag; `skipped_tags` the tags of its other fields, and
+        whether these are repeated.
         """
         ops = self._without_items(ops)
         hints = tables.GROUP_WIDTH * tables.GROUP
@@ -324,7 +311,7 @@ class _Compiler:
                 for op in ops.values()
             )
             or any(tag & 7 not in _SKIPS for tag in ops)
-            or self._builder.hints(0) + hints > _MOST_TOKENS
+            or self._builder.reserve_hints(0) + hints > _MAX_TOKENS
         ):
             return tables.ABSENT
         self._in_step.add(message)
@@ -333,11 +320,11 @@ class _Compiler:
             for again in range(2 if skipped_tags else 0)
         ]
         every = ops | {tag: skipped[is_repeated] for tag, is_repeated in skipped_tags.items()}
-        numbers = [len(every), self._builder.hints(hints)]
+        numbers = [len(every), self._builder.reserve_hints(hints)]
         for tag, op in sorted(every.items()):
             tag_bytes = _tag_bytes(tag)
             numbers += (
-                _place(op),
+                _op_start(op),
                 int.from_bytes(tag_bytes, "little"),
                 (1 << 8 * len(tag_bytes)) - 1,
                 len(tag_bytes),
@@ -363,12 +350,8 @@ class _Compiler:
     ) -> int:
         """Return the link of the fields that are checked when a message ends.
 
-        Args:
-            shape: Shape of the message.
-            node: Number of its node.
-            ends: Its `NEEDED`, without the fields that become a constant if they are missing, and
-                its `ONEOF`.
-            batch_links: Its `COLUMNS` and its `STEPS`.
+        `ends` holds its `NEEDED`, still without the fields whose missing values become a constant,
+        and its `ONEOF`; `batch_links` its `COLUMNS` and `STEPS`.
         """
         needed, oneof = ends
         fields = [each for each in shape.children_at(node) if each[0].storage != tables.LIST]
@@ -379,11 +362,12 @@ class _Compiler:
 
     def _oneofs(self, message: Descriptor, shape: Shape, node: int) -> list[list[int]]:
         """Return the oneofs that have at least two members in a shape."""
-        places, bits = _places(shape, node), _bits(shape, node)
+        children, bits = _children(shape, node), _bits(shape, node)
         members = [
-            [each.name for each in oneof.fields if each.name in places] for oneof in message.oneofs
+            [each.name for each in oneof.fields if each.name in children]
+            for oneof in message.oneofs
         ]
-        return [_oneof(names, places, bits) for names in members if len(names) > 1]
+        return [_oneof(names, children, bits) for names in members if len(names) > 1]
 
     def _link_oneofs(self, oneofs: list[list[int]]) -> int:
         if not oneofs:
@@ -392,16 +376,16 @@ class _Compiler:
 
     def _fields(self, message: Descriptor, shape: Shape, node: int) -> dict[int, int]:
         """Return ops by tag for those fields of a message that the shape has."""
-        places, bits = _places(shape, node), _bits(shape, node)
+        children, bits = _children(shape, node), _bits(shape, node)
         ops: dict[int, int] = {}
         for field in message.fields:
-            if field.name in places:
-                ops |= self._field(field, *places[field.name], bits.get(field.name, 0))
+            if field.name in children:
+                ops |= self._field(field, *children[field.name], bits.get(field.name, 0))
                 continue
             members = field.containing_oneof.fields if field.containing_oneof is not None else ()
-            siblings = [each.name for each in members if each.name in places]
+            siblings = [each.name for each in members if each.name in children]
             if siblings:
-                link = self._builder.link(_oneof(siblings, places, bits))
+                link = self._builder.link(_oneof(siblings, children, bits))
                 tag = field.number << 3 | _wire_type(field)
                 ops[tag] = self._builder.add(tables.PROTO_OTHER, node, link)
         return ops
@@ -424,11 +408,11 @@ class _Compiler:
         """Return an op that reads a map entry, which is a message."""
         op = self._builder.reserve()
         key, value = entry_fields(field)
-        places = _places(shape, node)
-        ops = self._single(value, *places["value"], _bit(1))
+        children = _children(shape, node)
+        ops = self._single(value, *children["value"], _bit(1))
         (value_op,) = ops.values()
         more = tables.ABSENT if value.message_type is None else value_op * tables.OP_WIDTH
-        ops |= self._single(key, *places["key"], _bit(0))
+        ops |= self._single(key, *children["key"], _bit(0))
         is_simple = more == tables.ABSENT
         batch_links = (tables.ABSENT, tables.ABSENT)
         if is_simple:
@@ -465,13 +449,10 @@ class _Compiler:
     def _table(self, values: dict[int, int], more: int, skips: Mapping[int, int]) -> int:
         """Store values by their keys (see `tables.TABLE`), and return the link.
 
-        Args:
-            values: The values by key.
-            more: The `MORE` of the table.
-            skips: If keys are tags, how to skip fields without a value, by wire type.
+        If the keys are tags, `skips` says how to skip fields without a value, by wire type.
         """
-        limit = max(_LEAST_DENSE, _DENSE_PER_VALUE * len(values))
-        size = max([_LEAST_DENSE, *(key + 1 for key in values if 0 <= key < limit)])
+        limit = max(_MIN_DENSE, _DENSE_PER_VALUE * len(values))
+        size = max([_MIN_DENSE, *(key + 1 for key in values if 0 <= key < limit)])
         # No field has the number 0.
         dense = [
             values.get(key, skips.get(key & 7, tables.ABSENT) if key >> 3 else tables.ABSENT)
@@ -515,7 +496,7 @@ def _bit(number: int) -> int:
     return 1 << number if number < tables.MAX_FIELD_BITS else _MORE_BITS
 
 
-def _place(op: int | None) -> int:
+def _op_start(op: int | None) -> int:
     return tables.ABSENT if op is None else op * tables.OP_WIDTH
 
 
@@ -544,11 +525,11 @@ def _ends(shape: Shape, oneofs: list[list[int]]) -> tuple[int, int]:
 
 
 def _oneof(
-    names: list[str], places: dict[str, tuple[Shape, int]], bits: dict[str, int]
+    names: list[str], children: dict[str, tuple[Shape, int]], bits: dict[str, int]
 ) -> list[int]:
-    additional_nodes = [places[name][1] for name in names if bits[name] == _MORE_BITS]
+    additional_nodes = [children[name][1] for name in names if bits[name] == _MORE_BITS]
     return [sum(max(0, bits[name]) for name in names), len(additional_nodes), *additional_nodes]
 
 
-def _places(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:
+def _children(shape: Shape, node: int) -> dict[str, tuple[Shape, int]]:
     return {child.name: (child, below) for child, below in shape.children_at(node)}

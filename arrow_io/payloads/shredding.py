@@ -32,7 +32,7 @@ There is no smaller one: each growth copies the arena, so it must make room for 
 _SCRATCH_BYTES = 64
 """Scratch space before the message, whose regions start at multiples of 64."""
 WITH_OFFSETS = frozenset({tables.VARIABLE, tables.LIST})
-_LEAST_BYTES = 256
+_MIN_BYTES = 256
 
 
 class Misfit(NamedTuple):
@@ -65,8 +65,8 @@ class Shredding:
         program: One of the programs to run; all of them fill the same shape.
         rows: Number of payloads; the arena has room for fewer if that many do not fit.
         payload_bytes: Approximate total size of the payloads.
-        is_verdict: Whether the arena ignores observed sizes, so that whether one payload fits does
-            not depend on other payloads.
+        is_for_one: Whether the arena is for one payload, which it refuses as `TOO_LARGE`, not
+            `FULL`. It ignores observed sizes, so that other payloads do not matter.
 
     Raises:
         SchemaError: One row with all its fields does not fit.
@@ -76,13 +76,13 @@ class Shredding:
     max_bytes: ClassVar[int] = 2 << 30
 
     def __init__(
-        self, program: Program, rows: int, payload_bytes: int, *, is_verdict: bool = False
+        self, program: Program, rows: int, payload_bytes: int, *, is_for_one: bool = False
     ) -> None:
         count, width = program.node_count, len(program.nodes)
         self._arena = builds.in_use.payloads("arena")
         self._program = program
         self._rows = rows
-        self._is_verdict = is_verdict
+        self._is_for_one = is_for_one
         self._storages = program.storages
         numbers = memoryview(bytearray(8 * (width + 4 * count + 4))).cast("q")
         self._nodes = numbers[:width]
@@ -90,11 +90,11 @@ class Shredding:
         self._result = numbers[width + 4 * count :]
         self._first = _SCRATCH_BYTES + len(program.message_prefix)
         # By id of the program, which is kept so that its id is not reused.
-        self._runs: dict[int, tuple[Program, Any]] = {}
-        self._expect(payload_bytes, {} if is_verdict else program.observed_sizes)
+        self._shredders: dict[int, tuple[Program, Any]] = {}
+        self._set_capacities(payload_bytes, {} if is_for_one else program.observed_sizes)
         size_bytes = self._lay_out()
         if size_bytes > MAX_EXPECTED_BYTES:
-            self._expect(payload_bytes, {})
+            self._set_capacities(payload_bytes, {})
             size_bytes = self._lay_out()
         while size_bytes > self.max_bytes:
             if self._rows <= 1:
@@ -104,7 +104,7 @@ class Shredding:
                 )
                 raise SchemaError(message)
             self._rows, payload_bytes = self._rows // 2, payload_bytes // 2
-            self._expect(payload_bytes, {})
+            self._set_capacities(payload_bytes, {})
             size_bytes = self._lay_out()
         self._buffer, self._views = self._allocate(size_bytes)
 
@@ -115,7 +115,7 @@ class Shredding:
         Raises:
             SchemaError: One row with all its fields does not fit.
         """
-        return cls(program, 1, 0, is_verdict=True)
+        return cls(program, 1, 0, is_for_one=True)
 
     @property
     def room(self) -> int:
@@ -130,10 +130,10 @@ class Shredding:
         Returns:
             None if all were appended; otherwise the first payload that was not. All before it were.
         """
-        run = self._run(program)
+        shredder = self._shredder(program)
         row, last = first, min(stop, first + self.room)
         while row < last:
-            run.shred(data, positions, row, last, self._result)
+            shredder.shred(data, positions, row, last, self._result)
             row, code, node, offset = self._result
             if code == tables.OK:
                 break
@@ -158,12 +158,12 @@ class Shredding:
         return Misfit(row, tables.FULL, "", 0) if row < stop else None
 
     def _too_large(self, row: int, path: str) -> Misfit:
-        code = tables.TOO_LARGE if self._is_verdict else tables.FULL
+        code = tables.TOO_LARGE if self._is_for_one else tables.FULL
         return Misfit(row, code, path, 0)
 
     def append_null(self, program: Program) -> None:
         """Append a null for a payload that cannot be decoded; there must be `room`."""
-        appended = self._run(program).append_null()
+        appended = self._shredder(program).append_null()
         assert appended  # noqa: S101 - `room` guarantees a slot for a null
 
     def finish(self) -> pa.Array:
@@ -189,7 +189,7 @@ class Shredding:
 
     # The arena
 
-    def _expect(
+    def _set_capacities(
         self, payload_bytes: int, observed_sizes: Mapping[int, tuple[float, float]]
     ) -> None:
         """Set capacities from the observed sizes of earlier payloads, or from a guess."""
@@ -211,7 +211,7 @@ class Shredding:
                 self._nodes[start + tables.CAPACITY] = 1 + capacity
             if self._storages[node] == tables.VARIABLE:
                 capacity = min(int(rows * bytes_ * 1.1), 4 * payload_bytes)
-                self._nodes[start + tables.BYTES_CAPACITY] = capacity + _LEAST_BYTES
+                self._nodes[start + tables.BYTES_CAPACITY] = capacity + _MIN_BYTES
 
     def _lay_out(self) -> int:
         """Assign the regions their locations, and return the size of the arena in bytes."""
@@ -220,10 +220,10 @@ class Shredding:
         )
         return size
 
-    def _run(self, program: Program) -> Any:  # noqa: ANN401 - its module has no types
-        run_entry = self._runs.get(id(program))
-        if run_entry is None:
-            run = builds.in_use.payloads(program.encoding).Shredder(
+    def _shredder(self, program: Program) -> Any:  # noqa: ANN401 - its module has no types
+        entry = self._shredders.get(id(program))
+        if entry is None:
+            shredder = builds.in_use.payloads(program.encoding).Shredder(
                 program.ops,
                 program.links,
                 program.constants,
@@ -232,9 +232,9 @@ class Shredding:
                 memoryview(bytearray(8 * (program.hint_count + 1))).cast("q"),
                 POWERS_OF_TEN,
             )
-            run.attach(*self._views)
-            run_entry = self._runs[id(program)] = program, run
-        return run_entry[1]
+            shredder.attach(*self._views)
+            entry = self._shredders[id(program)] = program, shredder
+        return entry[1]
 
     def _append_canonical(self, program: Program, payload: bytes) -> tuple[int, int]:
         """Append the canonical form of a payload; return the resulting code and the node."""
@@ -248,7 +248,7 @@ class Shredding:
             return tables.BAD_JSON if is_json else tables.BAD_MESSAGE, tables.ABSENT
         position = memoryview(_numbers([len(canonical)]))
         while True:
-            self._run(program).shred(
+            self._shredder(program).shred(
                 memoryview(canonical), position, 0, 1, self._result, is_canonical=True
             )
             _, code, node, _ = self._result
@@ -307,11 +307,10 @@ class Shredding:
         new = self._views[0]
         for (start, length), (target, _) in zip(regions, self._regions_in_use(), strict=True):
             new[target : target + length] = old[start : start + length]
-        for _, run in self._runs.values():
-            run.attach(*self._views)
+        for _, shredder in self._shredders.values():
+            shredder.attach(*self._views)
 
     def _allocate(self, size_bytes: int) -> tuple[pa.Buffer, tuple[memoryview[Any], ...]]:
-        """Allocate an arena for the regions that the nodes describe."""
         buffer = allocate(size_bytes)
         whole = memoryview(buffer).cast("B")
         self._arena.clear(whole, self._nodes, self._program.node_count)
@@ -350,11 +349,8 @@ def _numbers(numbers: Iterable[int]) -> array[int]:
 def _keep_last_keys(values: pa.Array, shape: Shape, node: int, maps: Collection[int]) -> pa.Array:
     """Keep only the last of a map's entries with the same key, as maps in all languages do.
 
-    Args:
-        values: Values of a shape or of a part of it; not a slice.
-        shape: The shape.
-        node: Number of its node.
-        maps: Numbers of the nodes whose maps may have duplicate keys.
+    `values` have the shape of node number `node`, and are not a slice. `maps` holds the numbers of
+    the nodes whose maps may have duplicate keys.
     """
     if not any(node <= each < node + shape.node_count for each in maps):
         return values
@@ -392,8 +388,8 @@ def _replace_entries(maps: pa.MapArray, offsets: pa.Buffer, columns: list[pa.Arr
 
 def _drop_equal_keys(maps: pa.MapArray) -> pa.MapArray:
     """Keep only the last entry for each key of the outermost maps."""
-    thinned, selection = keep_last_of_equal(maps.offsets, maps.keys)
+    new_offsets, selection = keep_last_of_equal(maps.offsets, maps.keys)
     if len(selection) == len(maps.keys):
         return maps
     columns = [maps.keys.take(selection), maps.items.take(selection)]
-    return _replace_entries(maps, thinned.buffers()[1], columns)
+    return _replace_entries(maps, new_offsets.buffers()[1], columns)

@@ -1,9 +1,13 @@
 """Layout of the shredder's programs, and its result codes.
 
-All tables are flat arrays of int64, so that both builds of the shredder share one layout. A
-*program* describes how to read bytes (`OP_WIDTH` numbers per op). A *node* is one Arrow array to be
-filled (`NODE_WIDTH` numbers per node, in preorder of the Arrow type tree). Positions are `start <<
-32 | length`, as in `arrow_io.messages.layout`.
+To *shred* payloads is to append each of their values to the Arrow array that it belongs to. A
+*program* describes how, in flat arrays of int64, a layout that both builds of the shredder share:
+
+- An *op* is an instruction that reads or skips a value: `OP_WIDTH` numbers.
+- A *node* is an Arrow array to be filled: `NODE_WIDTH` numbers, in preorder of the type tree.
+- A *link* is the index of numbers that an op refers to, in the program's `links`.
+- A *hint* is a number that the shredder itself writes, to read what follows faster.
+- A *position* is `start << 32 | length`, as in `arrow_io.messages.layout`.
 """
 
 from __future__ import annotations

@@ -111,9 +111,6 @@ class SelectedValues:
         columns: All typed columns of the topic.
         fields: The requested fields.
 
-    Attributes:
-        fields: The requested fields.
-
     Raises:
         SchemaError: A schema cannot be read.
     """
@@ -126,11 +123,11 @@ class SelectedValues:
         for is_key in (True, False):
             part = [each for each in dict.fromkeys(fields) if each.is_key == is_key]
             if part:
-                numbers |= {each: (len(self._parts), place) for place, each in enumerate(part)}
+                numbers |= {each: (len(self._parts), index) for index, each in enumerate(part)}
                 names = tuple(each.field for each in part if each.field is not None)
                 decoder = _decoder(columns.schema, columns.time_unit, is_key=is_key)
                 self._parts.append((is_key, decoder, names or None))
-        self._places = [numbers[each] for each in fields]
+        self._indexes = [numbers[each] for each in fields]
 
     def arrays(self, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
         """Decode the fields of some rows, in one or more batches.
@@ -183,7 +180,7 @@ class SelectedValues:
             texts = decoder.texts(values, tally)
             fields = [texts.field(n) for n in range(len(names or ()))]
             columns.append([texts] if names is None else fields)
-        return [columns[part][place] for part, place in self._places]
+        return [columns[part][index] for part, index in self._indexes]
 
 
 @lru_cache(maxsize=64)

@@ -197,7 +197,7 @@ def test_nodes_that_are_full_in_turn() -> None:
 def _walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The first row of each run of a shredder."""
     rows: list[int] = []
-    run_of = GuardedShredding._run
+    shredder_of = GuardedShredding._shredder
 
     class _Counted:
         def __init__(self, run: Any) -> None:  # noqa: ANN401
@@ -208,7 +208,7 @@ def _walks(monkeypatch: pytest.MonkeyPatch) -> list[int]:
             self._run.shred(data, positions, first, *rest)
 
     monkeypatch.setattr(
-        GuardedShredding, "_run", lambda self, program: _Counted(run_of(self, program))
+        GuardedShredding, "_shredder", lambda self, program: _Counted(shredder_of(self, program))
     )
     return rows
 

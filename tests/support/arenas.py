@@ -31,11 +31,11 @@ class GuardedShredding(Shredding):
     guard_bytes: ClassVar[int] = 64
 
     def __init__(
-        self, program: Program, rows: int, payload_bytes: int, *, is_verdict: bool = False
+        self, program: Program, rows: int, payload_bytes: int, *, is_for_one: bool = False
     ) -> None:
         self._gaps: list[tuple[int, int]] = []
         self.growths = 0
-        super().__init__(program, rows, payload_bytes, is_verdict=is_verdict)
+        super().__init__(program, rows, payload_bytes, is_for_one=is_for_one)
 
     def append(
         self, program: Program, data: memoryview, positions: memoryview, first: int, stop: int
@@ -101,10 +101,10 @@ class GuardedShredding(Shredding):
 class TightShredding(GuardedShredding):
     """One that begins with no room for items and texts, and never makes more than is needed."""
 
-    def _expect(
+    def _set_capacities(
         self, payload_bytes: int, observed_sizes: Mapping[int, tuple[float, float]]
     ) -> None:
-        super()._expect(payload_bytes, observed_sizes)
+        super()._set_capacities(payload_bytes, observed_sizes)
         for node, storage in enumerate(self._storages):
             start = node * tables.NODE_WIDTH
             if self._program.item_nodes[node]:
