@@ -1,8 +1,9 @@
 """Binding of DuckDB's table functions: arguments, catalogs, and the Python variable to scan.
 
-DuckDB evaluates a scalar function while it binds a statement. The object that the function opens
-becomes a Python variable with a unique name, where DuckDB's replacement scan finds it. As soon as
-DuckDB holds the object, the variable is deleted.
+DuckDB evaluates a scalar function while it *binds* a statement, that is, resolves names and types
+before it runs. The object that the function opens becomes a Python variable with a unique name,
+where DuckDB's replacement scan finds it. As soon as DuckDB holds the object, the variable is
+deleted.
 """
 
 from __future__ import annotations
@@ -88,9 +89,6 @@ def _namespaces() -> list[dict[str, object]]:
 
     DuckDB skips its own modules, whose frames are between DuckDB and its user if a relation is
     read.
-
-    Raises:
-        OptionError: DuckDB was not called from Python.
     """
     namespaces: list[dict[str, object]] = []
     frame = inspect.currentframe()
@@ -121,10 +119,6 @@ def convert_argument(name: str, value: object) -> object:
     """Convert an argument that arrived as JSON to the value that `open_topic` takes.
 
     Text is parsed as on other surfaces, except for options that are lists in SQL.
-
-    Args:
-        name: Name of the option.
-        value: Value from the JSON.
 
     Raises:
         OptionError: The option does not allow the value.

@@ -1,11 +1,9 @@
 """Table functions in DuckDB's SQL: read topics, and list what a bucket contains.
 
 `read_pulsar` is a table macro over `query_table(name)`. The name is the result of a scalar
-function, which DuckDB evaluates while it binds the statement. The function opens the topic and
-makes the dataset a Python variable with a unique name, where DuckDB's replacement scan finds it. As
-soon as DuckDB holds the dataset, the variable is deleted; the dataset lives as long as the
-statement's plan. DuckDB pushes projection and filters down to `TopicDataset.scanner`. It does not
-repeat the filters that it pushes down, and applies the others itself.
+function, which opens the topic as a Python variable (`duckdb_binding`). DuckDB pushes projection
+and filters down to `TopicDataset.scanner`. It does not repeat the filters that it pushes down, and
+applies the others itself.
 
 The macro passes its arguments to the function as JSON, because DuckDB requires typed parameters of
 Python functions, and most options allow several types.
@@ -227,11 +225,7 @@ def _takes_boolean(parameter: str) -> bool:
 
 
 def _check_booleans(function: object, arguments: Mapping[str, object]) -> None:
-    """Refuse a BOOLEAN for a parameter that is not a flag.
-
-    Raises:
-        OptionError: An argument is a BOOLEAN, probably because the user wrote `=` for `:=`.
-    """
+    """Refuse a BOOLEAN for a parameter that is no flag: probably the user wrote `=` for `:=`."""
     for name, value in arguments.items():
         if isinstance(value, bool) and not _takes_boolean(name):
             message = (
@@ -279,17 +273,9 @@ class _Binder:
         self._catalogs = Catalogs()
 
     def __call__(self, text: str) -> str:
-        """Open a topic, or make a listing.
+        """Open a topic, or make a listing; return the name of its variable as an SQL identifier.
 
-        Args:
-            text: JSON object of the macro's arguments and the macro's name.
-
-        Returns:
-            The name of the Python variable, as an SQL identifier.
-
-        Raises:
-            OptionError: An argument is not allowed.
-            PulsarOffloadError: The topic or the listing cannot be opened.
+        `text` is the JSON object of the macro's arguments and the macro's name.
         """
         arguments = {
             name: value
@@ -405,11 +391,7 @@ class _Binder:
         return replace(request, schema=read, schema_version=None)
 
     def _request(self, arguments: dict[str, object]) -> tuple[str, TopicRequest]:
-        """Return the URL and the options that apply to a statement.
-
-        Raises:
-            OptionError: A value is not allowed, or no URL is set.
-        """
+        """Return the URL and the options that apply to a statement."""
         read = {name: convert_argument(name, value) for name, value in arguments.items()}
         options: dict[str, Any] = self._defaults | read
         for name in self._withheld_options(read):
@@ -430,11 +412,7 @@ class _Binder:
         return url, request
 
     def _check_statistics(self, arguments: Mapping[str, object], request: TopicRequest) -> None:
-        """Refuse statistics on another host, which would receive the registered credentials.
-
-        Raises:
-            OptionError: A statement names such a location.
-        """
+        """Refuse statistics on another host, which would receive the registered credentials."""
         catalog = request.catalog
         sent = request.storage_options if catalog is None else catalog.location.storage_options
         places = (*_CREDENTIALS["storage_options"], _STATISTICS)

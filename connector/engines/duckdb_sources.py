@@ -87,9 +87,7 @@ def _without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
     """A table in a statement's plan, made again for each execution except the first.
 
-    Args:
-        make_table: Makes the table.
-        on_bound: Called when DuckDB requests the schema, which it does once it holds the object.
+    `on_bound` is called as by `BoundTopic`.
     """
 
     def __init__(self, make_table: Callable[[], pa.Table], on_bound: Callable[[], None]) -> None:

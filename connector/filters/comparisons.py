@@ -55,12 +55,9 @@ _DATE: Final = re.compile(r"\d{4}-\d\d-\d\d", re.ASCII)
 
 
 def compare_column(field: pa.Field, sign: str, literal: Literal) -> pc.Expression:
-    """Return an expression for the rows whose column value satisfies a comparison.
+    """Return an expression for the rows whose `field` compares to a literal as `sign` says.
 
-    Args:
-        field: The column.
-        sign: The operator: `=`, `!=`, `<`, `<=`, `>` or `>=`.
-        literal: The literal.
+    `sign` is `=`, `!=`, `<`, `<=`, `>` or `>=`.
 
     Raises:
         OptionError: The column cannot be compared with this type of literal.
@@ -85,10 +82,7 @@ def compare_column(field: pa.Field, sign: str, literal: Literal) -> pc.Expressio
 def is_among(field: pa.Field, literals: Sequence[Literal], *, negated: bool) -> pc.Expression:
     """Return an expression for the rows whose column value is among literals (`IN`, `NOT IN`).
 
-    Args:
-        field: The column.
-        literals: The literals.
-        negated: Whether the value must differ from all of them; null rows match neither way.
+    If `negated`, the value must differ from all of them. Null rows match neither way.
 
     Raises:
         OptionError: The column cannot be compared with this type of literal.

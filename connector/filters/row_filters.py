@@ -33,11 +33,7 @@ class RowFilter(Protocol):
         """Names of the predicate columns."""
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
-        """Return the indices of the matching rows, ascending.
-
-        Args:
-            batch: Rows with at least the predicate columns.
-        """
+        """Return the indices of the matching rows, ascending; `batch` has the predicate columns."""
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:
@@ -57,12 +53,7 @@ class RowFilter(Protocol):
 
 @dataclass(frozen=True)
 class ArrowFilter:
-    """An Arrow expression, applied exactly: rows match if it is true, not if it is null.
-
-    Attributes:
-        expression: The expression.
-        columns: Names of the predicate columns.
-    """
+    """An Arrow expression, applied exactly: rows match if it is true, not if it is null."""
 
     expression: pc.Expression
     columns: tuple[str, ...]
@@ -148,19 +139,14 @@ class ArrowFilter:
 
 @dataclass(frozen=True)
 class BothFilters:
-    """The conjunction of two filters.
-
-    Attributes:
-        first: The filter that is applied first.
-        second: The filter that is applied to the rows that match the first.
-    """
+    """The conjunction of two filters; `second` is applied to the rows that match `first`."""
 
     first: RowFilter
     second: RowFilter
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """Names of the columns that one of them looks at."""
+        """Names of the predicate columns of both filters."""
         return tuple(dict.fromkeys((*self.first.columns, *self.second.columns)))
 
     def matching_rows(self, batch: pa.RecordBatch) -> pa.Int64Array:
@@ -205,14 +191,10 @@ def _filter_error(expression: pc.Expression, error: Exception) -> OptionError:
 def _referenced_columns(
     expression: pc.Expression, columns: Sequence[pa.Field], additional: Sequence[pa.Field] = ()
 ) -> list[pa.Field]:
-    """Return the columns that an expression uses.
+    """Return those of some columns that an expression uses.
 
-    The search is a bisection, because each attempt takes time proportional to its columns.
-
-    Args:
-        expression: The expression.
-        columns: The candidates.
-        additional: More columns; with these and `columns` the expression can be applied.
+    The search is a bisection, because each attempt takes time proportional to its columns. The
+    expression can be applied to `columns` and `additional` together.
     """
     if _is_applicable(expression, additional):
         return []

@@ -24,18 +24,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PolarsFilter:
-    """A Polars predicate; rows for which it is true match.
-
-    Attributes:
-        predicate: The predicate.
-        columns: Names of the predicate columns.
-        implied: An Arrow filter that Polars derives from the predicate, which accepts every row
-            that the predicate accepts. None if there is none.
-    """
+    """A Polars predicate; rows for which it is true match."""
 
     predicate: pl.Expr
     columns: tuple[str, ...]
     implied: ArrowFilter | None = None
+    """The Arrow filter that Polars derives from the predicate, if any. It accepts every row that
+    the predicate accepts."""
 
     @classmethod
     def from_predicate(cls, predicate: pl.Expr, schema: pa.Schema) -> PolarsFilter:
@@ -101,10 +96,7 @@ def lazy_frame(scan: Scan, scanner_of: Callable[[Scan], TopicScanner]) -> pl.Laz
     """Return a scan as a lazy frame: projection, predicate and row limit reach the reader.
 
     The predicate's columns are decoded first, and the remaining columns for matching rows only.
-
-    Args:
-        scan: The scan.
-        scanner_of: Returns the scanner of a scan that is derived from it.
+    `scanner_of` returns the scanner of a scan that is derived from this one.
     """
     schema = frame_of(scan.options.projection.schema.empty_table()).schema
 

@@ -78,12 +78,9 @@ _AccessT = TypeVar("_AccessT", bound=ClusterAccess)
 
 
 def read_access(kind: type[_AccessT], option_kind: str, options: Mapping[str, object]) -> _AccessT:
-    """Check and convert options; numbers and flags may be text.
+    """Create an access of a class from its options; numbers and flags may be text.
 
-    Args:
-        kind: Class of the result.
-        option_kind: Name of this kind of option, for errors.
-        options: The options, by name.
+    `option_kind` is the name of this kind of option, for errors.
 
     Raises:
         OptionError: An option is unknown, or its value is not allowed.

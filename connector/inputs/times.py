@@ -38,11 +38,9 @@ def milliseconds_of(time: datetime) -> int:
 
 
 def duration(option: str, text: str) -> timedelta:
-    """Parse a duration such as `90s`, `10m`, `12h`, `7d` or `2w`.
+    """Parse a duration: a whole number and its unit, such as `90s`, `10m`, `12h`, `7d` or `2w`.
 
-    Args:
-        option: Name of the option, for errors.
-        text: A whole number and its unit.
+    `option` is the name of the option, for errors.
 
     Raises:
         OptionError: The text has another form, or the duration exceeds Python's range.

@@ -82,10 +82,7 @@ class TopicName:
 
     @classmethod
     def parse(cls, name: str) -> TopicName:
-        """Parse a name as users and Pulsar write it.
-
-        Args:
-            name: Short name, `tenant/namespace/name`, or full name.
+        """Parse a name as users and Pulsar write it: short, `tenant/namespace/name`, or full.
 
         Raises:
             OptionError: The domain is not `persistent`, or the name does not have the right parts.
@@ -229,9 +226,7 @@ class ForeignTopic:
     def from_managed_ledger_name(cls, name: str) -> ForeignTopic | None:
         """Parse a managed ledger name; return None if it is not one of a foreign topic.
 
-        Args:
-            name: `tenant/namespace/<domain>/<encoded local name>`, or the same with a segment, as
-                Pulsar writes it.
+        Its form is `tenant/namespace/<domain>/<encoded local name>`, or the same with a segment.
         """
         parts = name.split("/")
         if not all(parts):

@@ -16,11 +16,7 @@ _JSON_TEXT: Final = re.compile(r'"([^"\\]|\\.)*"')
 
 
 def json_object(option: str, text: str) -> dict[str, object]:
-    """Return the options in the text of a JSON object.
-
-    Args:
-        option: Name of the option, for errors.
-        text: The text; no error shows it, because it may contain secrets.
+    """Return the options in the text of a JSON object; no error shows it: it may be secret.
 
     Raises:
         OptionError: It is not the text of a JSON object.
@@ -62,13 +58,7 @@ def put_text(options: dict[str, object], kind: str, name: str, text: str) -> Non
 
 
 def put_value(options: dict[str, object], kind: str, name: str, value: object) -> None:
-    """Set an option; dots in its name lead into nested options.
-
-    Args:
-        options: The options set so far; receives the option.
-        kind: Name of such options, for errors.
-        name: Its name.
-        value: Its value.
+    """Set an option; dots in its name lead into nested options. Arguments as in `put_text`.
 
     Raises:
         OptionError: The name has an empty part, or is already set.
