@@ -127,11 +127,8 @@ class Gatherer:
     ) -> None:
         """Set the properties that `read_properties` found in the bodies of all rows.
 
-        Args:
-            names: Positions of the names.
-            values: Positions of the values.
-            ends: Arrow list offsets: `ends[n]` is the number of properties of the first `n` rows.
-            items: Number of properties of all rows.
+        `names` and `values` are their positions, `ends` the Arrow list offsets: `ends[n]` is the
+        number of properties of the first `n` rows.
         """
         n: cython.longlong[::1] = names
         v: cython.longlong[::1] = values

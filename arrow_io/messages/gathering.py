@@ -84,15 +84,13 @@ class Gathering:
     ) -> tuple[pa.RecordBatch, list[tuple[int, Gathered]]] | None:
         """Return the record batch with unvalidated text.
 
-        Args:
-            gatherer: The `Gatherer` of the rows.
-            is_divisible: Whether the caller can gather the rows in several record batches.
+        `is_divisible` says whether the caller can gather the rows in several record batches.
 
         Returns:
             None if the rows are divisible and take more than `max_bytes`. Else the batch, and its
-            odd columns: the column's index, and the source of the column or of its odd child. Odd
-            columns are text that is not all ASCII, so it may not be UTF-8, and times with a value
-            that a timestamp cannot hold, which is null in the batch.
+            *odd* columns: text that is not all ASCII, so it may not be UTF-8, and times with a
+            value that a timestamp cannot hold, which is null in the batch. Of each, the index, and
+            the source of the column or of its odd child.
 
         Raises:
             CorruptEntryError: The bytes of one column take more than 2 GiB together.

@@ -21,12 +21,9 @@ class LaterEntries(Protocol):
         """
 
     def delivers(self, ledger_id: int, entry_id: int, *, is_chunked: bool) -> bool | None:
-        """Return whether a consumer receives the messages of an entry; False if aborted.
+        """Return whether a consumer receives an entry of a transaction; False if that was aborted.
 
-        Args:
-            ledger_id: The ledger of an entry with messages of a transaction.
-            entry_id: The entry.
-            is_chunked: Whether it is the first chunk of a message.
+        `is_chunked` says whether the entry is the first chunk of a message.
 
         Returns:
             None if it cannot be determined.

@@ -239,10 +239,8 @@ def message_metadata(
 def encryption_fields(keys: Sequence[tuple[str, bytes]], algorithm: str, param: bytes) -> bytes:
     """Encode the additional MessageMetadata fields of an encrypted entry.
 
-    Args:
-        keys: For each key pair its name, and the data key wrapped with its public key.
-        algorithm: Name of the cipher; empty to leave it out.
-        param: Initialisation vector.
+    `keys` are pairs of a key pair's name and the data key wrapped with its public key; `algorithm`
+    is the name of the cipher, or empty; `param` is the initialisation vector.
     """
     wrapped = (_data(13, _data(1, name.encode()) + _data(2, key)) for name, key in keys)
     return b"".join((*wrapped, _text(14, algorithm or None), _data(15, param)))
@@ -251,9 +249,7 @@ def encryption_fields(keys: Sequence[tuple[str, bytes]], algorithm: str, param: 
 def broker_entry_metadata(broker_timestamp_ms: int, index: int) -> bytes:
     """Encode the BrokerEntryMetadata of an entry (PIP-70).
 
-    Args:
-        broker_timestamp_ms: When the broker stored it, ms since the epoch.
-        index: Broker index of its last message.
+    The time is when the broker stored it, `index` the broker index of its last message.
 
     Raises:
         ValueError: The time is before 1970.

@@ -780,14 +780,8 @@ def lay_out(
 ) -> int:
     """Assign a location in the arena to the regions of each node, by its capacities.
 
-    Args:
-        nodes: The nodes; receive the locations.
-        count: Number of nodes.
-        first: Lower bound of the first region, a multiple of 64.
-        guard_bytes: Unused bytes before and after each region, a multiple of 64.
-
-    Returns:
-        Size of the arena in bytes.
+    The first region starts at `first` or later; `guard_bytes` before and after each region are
+    unused. Both are multiples of 64. Returns the size of the arena in bytes.
     """
     node: cython.Py_ssize_t
     at: cython.Py_ssize_t
@@ -930,14 +924,9 @@ def make_message(
 ) -> None:
     """Turn a filled arena into an IPC message with its regions as body; it takes no more values.
 
-    Args:
-        bytes_: The arena, which already contains the message's header except for the numbers.
-        words: The arena as 64-bit numbers.
-        nodes: Its nodes, numbered as the arrays of a message are: in preorder.
-        counts: Number of values of each node, then number of bytes of each node.
-        booleans: For each node, whether its values are booleans, which are packed into bits.
-        message: Start of the message, in bytes, a multiple of 8.
-        body: Start of its body.
+    The message starts at `message`, a multiple of 8; its header is complete except for the numbers.
+    Its body starts at `body`. `words` is the arena as 64-bit numbers. `booleans` says which nodes
+    have booleans, which are packed into bits.
     """
     node: cython.Py_ssize_t
     count: cython.Py_ssize_t = booleans.shape[0] if cython.compiled else len(booleans)

@@ -1387,7 +1387,7 @@ def _skip_key(
 def _skip_text(
     p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
 ) -> cython.Py_ssize_t:
-    """Skip a string, starting after its quote."""
+    """Skip a string whose opening quote precedes `i`."""
     c: cython.longlong
     while True:
         i = _json_plain(p, i, stop)

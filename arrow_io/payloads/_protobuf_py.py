@@ -517,7 +517,7 @@ class Shredder(Arena):
     def _count_members(
         self, link: cython.Py_ssize_t, field_bits: cython.longlong, k: cython.longlong
     ) -> cython.longlong:
-        """Count the members of a oneof that were seen in the message of row `k`; 2: or more."""
+        """Count the members of a oneof that were seen in row `k`'s message; 2 may mean more."""
         bits: cython.longlong = self.links[link] & field_bits
         count: cython.longlong = 0
         item: cython.Py_ssize_t

@@ -66,10 +66,7 @@ def avro_shape(reader: AvroType, time_unit: str) -> Shape:
 def avro_program(writer: AvroType, shape: Shape) -> Program:
     """Compile the program that reads data written with `writer` into a shape.
 
-    Args:
-        writer: The schema that the payloads were written with.
-        shape: Result of `avro_shape` for the reader's schema; a record may have fewer fields than
-            that.
+    The shape is that of `avro_shape` for the reader's schema; a record may have fewer fields.
 
     Raises:
         SchemaError: The default of a field does not fit its type.

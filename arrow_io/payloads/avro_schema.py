@@ -273,7 +273,7 @@ _PRIMITIVE_TYPES: Final[dict[str, Callable[[], pa.DataType]]] = {
 
 
 def arrow_type(type_: AvroType, time_unit: str) -> pa.DataType:
-    """Return the Arrow type of a type without parts; `time_unit` replaces nanoseconds."""
+    """Return the Arrow type of a type without parts, with `time_unit` for nanosecond types."""
     logical = type_.logical
     if logical == "decimal":
         return pa.decimal128(type_.precision, type_.scale)
@@ -292,12 +292,10 @@ def arrow_type(type_: AvroType, time_unit: str) -> pa.DataType:
 
 
 def avro_type_shape(type_: AvroType, time_unit: str, inner_type: pa.DataType) -> Shape:
-    """Return the shape that values of a type are read into.
+    """Return the shape that values of a reader's schema are read into.
 
-    Args:
-        type_: The reader's schema.
-        time_unit: `ns` or `us`: unit of columns whose Avro type counts nanoseconds.
-        inner_type: Arrow type of recursive types: binary or string.
+    `time_unit` is the unit of nanosecond types, `ns` or `us`. `inner_type` is the Arrow type of
+    recursive types: binary or string.
 
     Raises:
         SchemaError: The schema has too many fields.

@@ -39,10 +39,7 @@ _NULL: Final = "null"
 
 
 class JsonEncoder:
-    """An encoder for values of a JSON schema.
-
-    Args:
-        schema_data: The Avro schema that Pulsar stores for it.
+    """An encoder for values of a JSON schema, which Pulsar stores as an Avro schema.
 
     Raises:
         SchemaError: The schema cannot be read.

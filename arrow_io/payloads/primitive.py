@@ -43,12 +43,7 @@ PRIMITIVE_TYPES: Final = frozenset(
 
 
 def primitive_shape(type_: str, time_unit: str) -> Shape:
-    """Return the shape of a primitive type.
-
-    Args:
-        type_: One of `PRIMITIVE_TYPES`.
-        time_unit: `ns` or `us`: unit of columns whose Pulsar type counts nanoseconds.
-    """
+    """Return the shape of one of `PRIMITIVE_TYPES`, with `time_unit` for nanosecond types."""
     if type_ in _FIXED:
         return scalar("", _FIXED[type_].type, type_)
     types = {

@@ -47,10 +47,7 @@ _UNSIGNED_BITS: Final = {
 
 
 class ProtobufEncoder:
-    """An encoder for values of a PROTOBUF_NATIVE schema.
-
-    Args:
-        schema_data: See `protobuf_native.protobuf_shape`.
+    """An encoder for values of a PROTOBUF_NATIVE schema (`protobuf_native.protobuf_shape`).
 
     Raises:
         SchemaError: The schema cannot be read.

@@ -56,13 +56,10 @@ _MAX_DATA_CHARACTERS: Final = 16 << 20
 
 
 def root_message(schema_data: str) -> Descriptor:
-    """Return the descriptor of the outermost message, in its own pool.
-
-    Args:
-        schema_data: See `protobuf_native.protobuf_shape`.
+    """Return the descriptor of a schema's outermost message, in its own pool.
 
     Raises:
-        SchemaError: The text has another form, or does not describe that message.
+        SchemaError: The text is not that of `protobuf_shape`, or does not describe that message.
     """
     message, _ = _read_descriptor(schema_data)
     return message
@@ -70,9 +67,6 @@ def root_message(schema_data: str) -> Descriptor:
 
 def proto_files(schema_data: str) -> tuple[DescriptorPool, list[FileDescriptorProto]]:
     """Return the files of a schema, and a pool that has validated them.
-
-    Args:
-        schema_data: See `protobuf_native.protobuf_shape`.
 
     Returns:
         The pool, and the file of the outermost message with its dependencies, except for files that

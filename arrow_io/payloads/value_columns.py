@@ -41,20 +41,15 @@ KEY_COLUMN = "__key"
 
 @dataclass(frozen=True, slots=True)
 class ValueField:
-    """A column that is decoded from payloads.
-
-    Attributes:
-        name: Name of the column.
-        type: Arrow type of the column.
-        is_key: Whether the column belongs to the key of a KEY_VALUE.
-        field: Field of the record; None: the whole key or value.
-    """
+    """A column that is decoded from payloads."""
 
     name: str
     # Arrow formats a type to hash it, which is slow, and fields are hashed for each task.
     type: pa.DataType = dataclass_field(hash=False)
     is_key: bool
+    """Whether the column belongs to the key of a KEY_VALUE."""
     field: str | None
+    """Field of the record; None: the whole key or value."""
 
     @property
     def is_whole_value(self) -> bool:
