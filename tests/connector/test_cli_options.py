@@ -118,7 +118,7 @@ def test_decryption_keys_are_never_printed(command: tuple[str, str], tmp_path: P
         (pem, UNREADABLE, "the private key client-rsa: it is the wrong key"),
         (body, USAGE, "it is not shown"),
         (str(cut), USAGE, "it is not a private key in PEM form"),
-        (str(tmp_path / "absent.pem"), USAGE, "nor a file that can be read"),
+        (str(tmp_path / "absent.pem"), USAGE, "nor a readable file"),
     ):
         result = run(name, URL, what, "--decryption-keys", given, ends=ends)
         assert said in " ".join(result.stderr.split())

@@ -299,7 +299,7 @@ def test_empty_bounds_give_no_rows(url: str) -> None:
 def test_a_batch_index_in_the_place_of_the_partition_is_refused(url: str) -> None:
     """Java prints `ledger:entry:partition`; where the ledger is of another, it is told."""
     for start, end in (("5:0:1", None), (None, "5:0:1")):
-        with pytest.raises(OptionError, match=r"names partition 1, .*put it fourth: 5:0:-1:1"):
+        with pytest.raises(OptionError, match=r"names partition 1, .*write it fourth: 5:0:-1:1"):
             open_topic(url, TOPIC, start=start, end=end)
     # Of a ledger that is not there nothing tells whose it is.
     assert _ids(url, end="4:0:1") == []
