@@ -31,7 +31,7 @@ def bucket() -> Iterator[MemoryBucket]:
     empty.drop()
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """An S3 server."""
     from tests.support.s3_server import running_s3_server  # noqa: PLC0415 - takes a second

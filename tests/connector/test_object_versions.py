@@ -20,15 +20,15 @@ from connector.scan.execution import execute
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.changing_buckets import Meddler, changing_bucket
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
     from pathlib import Path
 
     from arrow_io.format.object_names import LedgerObjectName
     from connector import TopicDataset
     from tests.support.changing_buckets import ChangingBucket
+    from tests.support.s3_server import S3Server
 
 _OTHER: Final = "public/default/persistent/other"
 _MANAGED_LEDGER: Final = "public/default/persistent/orders"
@@ -175,13 +175,6 @@ def _changes(draw: st.DrawFn, ledgers: Sequence[Ledger]) -> Change:
     return Change(draw(st.sampled_from(kinds)), first, second)
 
 
-@pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as running:
-        yield running
-
-
 def _opened(
     bucket: ChangingBucket,
     trace: RequestTrace | None = None,
@@ -214,13 +207,13 @@ def _values(dataset: TopicDataset) -> tuple[bytes, ...]:
 
 
 def _assert_right(
-    store: str, server: S3Server | None, data: st.DataObject, *, has_indexes: bool
+    store: str, s3_server: S3Server | None, data: st.DataObject, *, has_indexes: bool
 ) -> None:
     ledgers = data.draw(_ledgers(has_indexes=has_indexes))
     change = data.draw(_changes(ledgers))
     # Drawn before anything is requested: how many requests there are is not the strategy's.
     drawn = data.draw(st.integers(-2, 99), label="moment")
-    with changing_bucket(store, server) as bucket:
+    with changing_bucket(store, s3_server) as bucket:
         values = _fill(bucket, ledgers)
         sound = RequestTrace()
         assert _values(_opened(bucket, sound)) == values
@@ -256,12 +249,12 @@ def test_changed_objects_give_right_rows_or_an_error(
 
 @pytest.mark.s3
 @given(data=st.data(), has_indexes=st.booleans())
-@settings(max_examples=30)
+@settings(max_examples=15)
 def test_changed_objects_of_s3_give_right_rows_or_an_error(
-    server: S3Server, data: st.DataObject, *, has_indexes: bool
+    s3_server: S3Server, data: st.DataObject, *, has_indexes: bool
 ) -> None:
     """As elsewhere, and topics are told apart too."""
-    _assert_right("s3", server, data, has_indexes=has_indexes)
+    _assert_right("s3", s3_server, data, has_indexes=has_indexes)
 
 
 _STORES: Final = [
@@ -272,10 +265,10 @@ _STORES: Final = [
 
 
 @pytest.mark.parametrize("store", _STORES)
-def test_object_replaced_at_any_request_is_named(store: str, server: S3Server) -> None:
+def test_object_replaced_at_any_request_is_named(store: str, s3_server: S3Server) -> None:
     """The error names it; not one row of the new version is given, nor is a request more sent."""
     ledger = _ledger(0, [60] * 8)
-    with changing_bucket(store, server) as bucket:
+    with changing_bucket(store, s3_server) as bucket:
         values, sound = _fill(bucket, [ledger]), RequestTrace()
         assert _values(_opened(bucket, sound)) == values
         assert sound.counts.head_requests == 0
@@ -298,10 +291,12 @@ def test_object_replaced_at_any_request_is_named(store: str, server: S3Server) -
 
 @pytest.mark.parametrize("store", [*_STORES, "plain"])
 @pytest.mark.parametrize("last", range(8))
-def test_a_read_of_some_entries_is_of_one_version(store: str, last: int, server: S3Server) -> None:
+def test_a_read_of_some_entries_is_of_one_version(
+    store: str, last: int, s3_server: S3Server
+) -> None:
     """It ends before the last range of the object: where nothing else tells, a HEAD does then."""
     ledger = _ledger(0, [60] * 8)
-    with changing_bucket(store, server) as bucket:
+    with changing_bucket(store, s3_server) as bucket:
         _fill(bucket, [ledger])
         (sound,) = _opened(bucket).scan.topics[0].ledgers
         before = [each.data for each in sound.read_entries(0, last)]
@@ -322,11 +317,11 @@ def test_a_read_of_some_entries_is_of_one_version(store: str, last: int, server:
 
 @pytest.mark.parametrize("store", [*_STORES, "plain"])
 def test_a_catalog_snapshot_holds_the_versions_that_were_listed(
-    store: str, server: S3Server, tmp_path: Path
+    store: str, s3_server: S3Server, tmp_path: Path
 ) -> None:
     """What was replaced since it was saved is an error, all else is read."""
     first, second, path = _ledger(0, [60] * 8), _ledger(1, [60]), tmp_path / "catalog.json.gz"
-    with changing_bucket(store, server) as bucket:
+    with changing_bucket(store, s3_server) as bucket:
         values = _fill(bucket, [first, second])
         open_catalog(bucket.url, storage_options=bucket.storage_options).save(path)
         assert _values(_opened(bucket, metadata=path)) == values
@@ -338,10 +333,10 @@ def test_a_catalog_snapshot_holds_the_versions_that_were_listed(
 
 
 @pytest.mark.parametrize("store", _STORES)
-def test_tasks_hold_the_version_that_was_listed(store: str, server: S3Server) -> None:
+def test_tasks_hold_the_version_that_was_listed(store: str, s3_server: S3Server) -> None:
     """Two tasks in two processes never read two versions, however long they wait."""
     ledger = _ledger(0, [60] * 8)
-    with changing_bucket(store, server) as bucket:
+    with changing_bucket(store, s3_server) as bucket:
         _fill(bucket, [ledger])
         (task,) = _opened(bucket).scan.plan()
         salvaging = replace(task.read.options, salvage=True)
@@ -357,14 +352,16 @@ def test_tasks_hold_the_version_that_was_listed(store: str, server: S3Server) ->
 
 
 @pytest.mark.parametrize("store", _STORES)
-def test_tasks_hold_the_versions_of_the_ledgers_behind_them(store: str, server: S3Server) -> None:
+def test_tasks_hold_the_versions_of_the_ledgers_behind_them(
+    store: str, s3_server: S3Server
+) -> None:
     """A message that goes on in the next ledger gets no part of another version of that."""
     first, last = encode_chunks(Message(payload=b"abcd"), chunk_count=2, uuid="a")
     _, other = encode_chunks(Message(payload=b"abXY"), chunk_count=2, uuid="a")
     behind = object_name(1)
     objects = offload_ledger(object_name(0), [first]) | offload_ledger(behind, [last])
     newer = offload_ledger(behind, [other])[behind.data_name]
-    with changing_bucket(store, server) as bucket:
+    with changing_bucket(store, s3_server) as bucket:
         for name, content in objects.items():
             bucket.write(name, content, _MANAGED_LEDGER)
         task, _ = _opened(bucket).scan.plan(1)
@@ -379,11 +376,11 @@ def test_tasks_hold_the_versions_of_the_ledgers_behind_them(store: str, server: 
 
 @pytest.mark.parametrize("store", _STORES)
 def test_ledger_that_is_not_listed_is_of_the_version_first_read(
-    store: str, server: S3Server
+    store: str, s3_server: S3Server
 ) -> None:
     """Where no listing tells the version, the first answer does."""
     ledger = _ledger(0, [60] * 8)
-    with changing_bucket(store, server) as bucket:
+    with changing_bucket(store, s3_server) as bucket:
         _fill(bucket, [ledger])
         trace = Meddler(2, lambda: bucket.write(ledger.name.data_name, ledger.older, ""))
         listed = _opened(bucket, trace).scan.topics[0].ledgers[0]

@@ -1,9 +1,10 @@
-"""Lazy Polars frames: the rows of the dataset, and no more work than the query takes."""
+"""Lazy Polars frames: the rows of the dataset, typed ones too, and no more work than needed."""
 
 from __future__ import annotations
 
+import datetime as dt
 import pickle
-from dataclasses import dataclass, field
+from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
 import polars as pl
@@ -12,8 +13,8 @@ import pyarrow.compute as pc
 import pytest
 from polars.testing import assert_frame_equal
 
-from arrow_io.columns import Assembly
 from arrow_io.errors import OptionError
+from arrow_io.payloads.value_columns import SelectedValues
 from arrow_io.storage.trace import RequestTrace
 from connector import TopicDataset, open_topic
 from connector.frames.polars_source import PolarsFilter
@@ -22,13 +23,17 @@ from tests.support.entries import Message, encode_entry
 from tests.support.expected import COLUMNS
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
+from tests.support.golden_values import expected_values, golden_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arrow_io.core.builds import Build
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.read_metrics import Tally
+    from connector import TopicDataset
+
+
+pytestmark = pytest.mark.usefixtures("build")
 
 _TOPIC: Final = golden_topic("multi-ledger")
 _ENTRY: Final = pl.col("__entry_id__")
@@ -36,9 +41,8 @@ _LEDGER: Final = pl.col("__ledger_id__")
 
 
 @pytest.fixture
-def dataset(build: Build) -> TopicDataset:
+def dataset() -> TopicDataset:
     """A topic of six ledgers and 255 rows, with all columns."""
-    del build
     return open_golden(_TOPIC, columns=COLUMNS)
 
 
@@ -46,35 +50,6 @@ def dataset(build: Build) -> TopicDataset:
 def frame(dataset: TopicDataset) -> pl.DataFrame:
     """All rows of it, read at once."""
     return dataset.to_polars()
-
-
-@dataclass
-class Decoded:
-    """What was made of messages.
-
-    Attributes:
-        projections: The columns of each scan.
-        value_rows: Of how many rows values were gathered.
-    """
-
-    projections: set[frozenset[str]] = field(default_factory=set)
-    value_rows: int = 0
-
-
-@pytest.fixture
-def decoded(monkeypatch: pytest.MonkeyPatch) -> Decoded:
-    """A spy on the reader."""
-    made = Decoded()
-    record_batches = Assembly.record_batches
-
-    def spy(assembly: Assembly, rows: MessageColumns, tally: Tally) -> Iterator[pa.RecordBatch]:
-        for batch in record_batches(assembly, rows, tally):
-            made.projections.add(frozenset(batch.schema.names))
-            made.value_rows += batch.num_rows * ("__value__" in batch.schema.names)
-            yield batch
-
-    monkeypatch.setattr(Assembly, "record_batches", spy)
-    return made
 
 
 def test_frame_has_the_rows_and_types_of_the_dataset(
@@ -90,15 +65,6 @@ def test_frame_has_the_rows_and_types_of_the_dataset(
     assert frame["__properties__"].dtype == pl.Map(pl.String, pl.String)
 
 
-def test_on_request_columns_are_those_of_the_dataset(build: Build) -> None:
-    """A lazy frame has the columns that the dataset was opened with."""
-    del build
-    lazy = open_golden(_TOPIC, columns=["__topic__", "__entry_id__"]).scan_polars()
-
-    assert lazy.collect_schema().names() == ["__topic__", "__entry_id__"]
-    assert lazy.collect()["__topic__"].unique().to_list() == [_TOPIC.name]
-
-
 def test_frames_with_functions_of_python(dataset: TopicDataset, frame: pl.DataFrame) -> None:
     """A predicate may call Python, and a frame may be pickled; the extra has what that takes."""
     is_late = _ENTRY.map_batches(lambda entries: entries > 10, return_dtype=pl.Boolean)
@@ -109,9 +75,8 @@ def test_frames_with_functions_of_python(dataset: TopicDataset, frame: pl.DataFr
 
 
 @pytest.mark.parametrize("name", ["__key__", "__entry_id__"])
-def test_two_columns_of_one_name_are_refused(build: Build, name: str) -> None:
+def test_two_columns_of_one_name_are_refused(name: str) -> None:
     """Polars has no such frames; the error is ours and names the column."""
-    del build
     dataset = open_golden(_TOPIC, columns=[name, "__ledger_id__", name])
 
     for read in (dataset.to_polars, dataset.scan_polars):
@@ -119,9 +84,8 @@ def test_two_columns_of_one_name_are_refused(build: Build, name: str) -> None:
             read()
 
 
-def test_rows_without_a_column_are_rows(build: Build) -> None:
+def test_rows_without_a_column_are_rows() -> None:
     """A frame without columns has the height of the dataset, lazily too."""
-    del build
     dataset = open_golden(_TOPIC, columns=[])
     lazy = dataset.scan_polars()
 
@@ -132,17 +96,6 @@ def test_rows_without_a_column_are_rows(build: Build) -> None:
     whole = open_golden(_TOPIC, columns=["__key__"]).scan_polars()
     assert whole.drop("__key__").with_columns(pl.lit(1).alias("a")).collect().shape == (255, 1)
     assert whole.select(pl.lit(1).alias("a")).collect().shape == (1, 1)
-
-
-def test_projection_reaches_the_reader(
-    dataset: TopicDataset, frame: pl.DataFrame, decoded: Decoded
-) -> None:
-    """Of two columns asked for, two are made; no value is gathered."""
-    chosen = dataset.scan_polars().select("__key__", "__entry_id__").collect()
-
-    assert_frame_equal(chosen, frame.select("__key__", "__entry_id__"))
-    assert decoded.projections == {frozenset({"__key__", "__entry_id__"})}
-    assert decoded.value_rows == 0
 
 
 @pytest.mark.parametrize(
@@ -171,20 +124,6 @@ def test_predicates_are_exact(
     assert_frame_equal(
         lazy.select("__sequence_id__").collect(), frame.filter(predicate).select("__sequence_id__")
     )
-
-
-def test_predicate_reaches_the_reader(
-    dataset: TopicDataset, frame: pl.DataFrame, decoded: Decoded
-) -> None:
-    """The predicate's column is made first, and values of the rows that pass, of no other."""
-    lazy = dataset.scan_polars().filter(_ENTRY == 0).select("__value__")
-
-    found = lazy.collect()
-
-    expected = frame.filter(_ENTRY == 0).select("__value__")
-    assert_frame_equal(found, expected)
-    assert decoded.value_rows == expected.height
-    assert frozenset({"__entry_id__"}) in decoded.projections
 
 
 def test_filtered_dataset_stays_filtered(dataset: TopicDataset, frame: pl.DataFrame) -> None:
@@ -225,9 +164,8 @@ def url() -> Iterator[str]:
         yield bucket.url
 
 
-def test_row_limit_reaches_the_reader(build: Build, url: str) -> None:
+def test_row_limit_reaches_the_reader(url: str) -> None:
     """A limit reads the first of many ranges, not all of them."""
-    del build
     trace = RequestTrace()
     lazy = open_topic(url, TOPIC, trace=trace, range_bytes=4096, batch_bytes=4096).scan_polars()
 
@@ -235,19 +173,6 @@ def test_row_limit_reaches_the_reader(build: Build, url: str) -> None:
     assert trace.counts.range_requests <= 3
     assert lazy.collect().height == 200
     assert trace.counts.range_requests > 50
-
-
-def test_joins_and_groups_read_each_frame_by_itself(
-    dataset: TopicDataset, frame: pl.DataFrame
-) -> None:
-    """One lazy frame may stand in a query several times."""
-    lazy = dataset.scan_polars()
-    counts = lazy.group_by("__ledger_id__").agg(pl.len().alias("rows"))
-
-    joined = lazy.join(counts, on="__ledger_id__").filter(pl.col("rows") > 41).collect()
-
-    sizes = dict(frame.group_by("__ledger_id__").len().iter_rows())
-    assert joined.height == sum(size for size in sizes.values() if size > 41)
 
 
 def test_filter_counts_rows_by_their_number() -> None:
@@ -261,3 +186,88 @@ def test_filter_counts_rows_by_their_number() -> None:
     assert kept.type == pa.int64()
     assert row_filter.matching_rows(batch.slice(0, 0)).to_pylist() == []
     assert PolarsFilter(pl.lit(True), ()).matching_rows(batch).to_pylist() == [0, 1, 2, 3]  # noqa: FBT003
+
+
+CUSTOMER: Final = pl.col("customer").struct
+POSITION: Final = pl.col("position").struct
+PREDICATES: Final[dict[str, tuple[pl.Expr, ...]]] = {
+    "json-orders": (
+        pl.col("status") == "NEW",
+        pl.col("status").is_in(["NEW", "PAID"]) & (pl.col("__entry_id__") < 5),
+        CUSTOMER.field("id") > 5,
+        CUSTOMER.field("email").is_null() | pl.col("gift"),
+        pl.col("customer").is_null(),
+        pl.col("total").is_between(10.5, 5000.0),
+        pl.col("signature").bin.size() > 3,
+        pl.col("items").list.len() > 1,
+        pl.col("items").list.get(0, null_on_oob=True).struct.field("price") > 3,
+        pl.col("note").str.contains("o") & pl.col("__key__").is_not_null(),
+    ),
+    "avro-logical": (
+        pl.col("amount") > Decimal("0.5"),
+        pl.col("day") >= dt.date(1970, 1, 1),
+        pl.col("tus") < dt.time(0, 0, 1),
+        pl.col("ms") > dt.datetime(2023, 11, 14, 22, 13, 20, 40_000, dt.UTC),
+        pl.col("lms").dt.year() == 1969,
+        pl.col("u").struct.field("long") > 3,
+        pl.col("kind") == "A",
+    ),
+    "protobuf-native": (
+        pl.col("odometer_m") > Decimal(5000),
+        pl.col("taken_at").dt.nanosecond() == 1000,
+        POSITION.field("accuracy_m").is_null(),
+        pl.col("mode").is_in(["IDLE", "DRIVING"]),
+    ),
+}
+
+
+def typed(name: str, **options: str) -> TopicDataset:
+    """A golden topic with its schema."""
+    topic = golden_topic(name)
+    return open_golden(topic, schema=golden_schema(topic), **options)
+
+
+@pytest.mark.parametrize(
+    ("name", "predicate"),
+    [(name, predicate) for name, each in PREDICATES.items() for predicate in each],
+    ids=str,
+)
+def test_predicates_on_typed_columns_are_exact(name: str, predicate: pl.Expr) -> None:
+    """What a lazy frame keeps is what the whole frame has, on fields of structs and lists too."""
+    dataset = typed(name)
+    whole = dataset.to_polars().filter(predicate)
+    lazy = dataset.scan_polars().filter(predicate)
+
+    assert_frame_equal(lazy.collect(), whole)
+    assert_frame_equal(lazy.select("__entry_id__").collect(), whole.select("__entry_id__"))
+    assert lazy.select(pl.len()).collect().item() == whole.height
+    assert 0 < whole.height < golden_topic(name).message_count
+
+
+def test_no_more_is_decoded_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The predicate's column is decoded first, the others for the rows that pass.
+
+    To count, Polars takes a column of its choice, the narrowest.
+    """
+    decoded: list[tuple[tuple[str, ...], int]] = []
+    arrays = SelectedValues.arrays
+
+    def spy(values: SelectedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
+        decoded.append((tuple(each.name for each in values.fields), rows.count))
+        return arrays(values, rows, tally)
+
+    monkeypatch.setattr(SelectedValues, "arrays", spy)
+    orders = golden_topic("json-orders")
+    new = sum(bool(r.value) and r.value["status"] == "NEW" for r in expected_values(orders))
+    lazy = typed("json-orders").scan_polars()
+
+    assert lazy.select("__key__").collect().height == orders.message_count
+    assert decoded == []
+    assert lazy.select(pl.len()).collect().item() == orders.message_count
+    assert [columns for columns, _ in decoded] == [("gift",)]
+    decoded.clear()
+    kept = lazy.filter(pl.col("status") == "NEW").select("total").collect()
+    assert kept.height == new
+    # Polars asks for the predicate's column too, which is decoded already.
+    assert {columns for columns, _ in decoded} == {("status",), ("total",)}
+    assert sum(rows for columns, rows in decoded if "total" in columns) == new

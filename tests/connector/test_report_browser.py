@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import struct
 from typing import TYPE_CHECKING, Final
 
 import pytest
@@ -116,17 +115,3 @@ def test_states_are_filled_differently(browser: Browser, tmp_path: Path) -> None
         fills = opened.evaluate(FILLS)
         assert len(fills) == 7 + 2  # of states, and of what is added up
         assert len(set(fills[:7])) == 7
-
-
-def test_picture_of_the_page_shows_its_bars(browser: Browser, shown: Path, tmp_path: Path) -> None:
-    """A picture of the whole page is as wide as the window and longer than it is high."""
-    opened = browser.open(shown)
-    opened.show(width_px=400)
-
-    opened.screenshot(tmp_path / "page.png")
-
-    data = (tmp_path / "page.png").read_bytes()
-    width, height = struct.unpack_from(">II", data, 16)
-    assert data.startswith(b"\x89PNG")
-    assert (width, height) == (400, opened.evaluate("document.documentElement.scrollHeight"))
-    assert height > 900

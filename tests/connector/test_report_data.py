@@ -14,8 +14,7 @@ from connector.catalog.opening import open_catalog
 from connector.catalog.topic_ledgers import LedgerState
 from connector.report.data import LedgerSpan, fill_times_from_neighbours, rates, report_data
 from connector.upkeep.audit.audit import audit
-from tests.support.bucket_reports import FULL, damaged_small_set
-from tests.support.golden import golden_topic
+from tests.support.bucket_reports import damaged_small_set
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -127,28 +126,6 @@ def test_rates_stand_where_a_ledger_was_written() -> None:
 
     assert [each.count_per_s for each in per_bin] == [0, 5, 10, 5, 7]
     assert [each.bytes_per_s for each in per_bin] == [0, 50, 100, 50, 70]
-
-
-def test_data_of_a_topic_is_that_of_its_ledgers() -> None:
-    """Ledgers, entries and times are those of the golden topic; the open ledger is among them."""
-    catalog = open_catalog(str(FULL / "objects"), metadata=str(FULL))
-
-    data = report_data(catalog, audit(catalog), "multi-ledger")
-
-    golden = golden_topic("multi-ledger").ledgers
-    *closed, last = data.spans
-    assert [(each.ledger_id, each.entries) for each in closed] == [
-        (ledger.ledger_id, ledger.entry_count) for ledger in golden
-    ]
-    assert last.state is LedgerState.OPEN
-    assert last.start_ms == closed[-1].stop_ms
-    assert all(
-        before.stop_ms is not None
-        and behind.start_ms is not None
-        and before.stop_ms <= behind.start_ms
-        for before, behind in zip(closed, data.spans[1:], strict=True)
-    )
-    assert (data.findings, data.findings_elsewhere, data.has_metadata) == ((), 0, True)
 
 
 def test_findings_are_those_of_the_topics_asked_for(tmp_path: Path) -> None:

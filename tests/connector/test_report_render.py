@@ -13,7 +13,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrow_io.errors import TopicNotFoundError
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import write_index_block
 from arrow_io.ledgers.writer import new_ledger_metadata
@@ -237,12 +236,6 @@ def test_page_shows_no_secret() -> None:
 
     assert facts_of(shown)["Metadata"] == "https://***@broker:8443/?***"
     assert "s3cret" not in shown
-
-
-def test_page_of_no_topic_is_an_error() -> None:
-    """A name that selects nothing is told, as everywhere."""
-    with pytest.raises(TopicNotFoundError):
-        report_of(SMALL / "objects", topic="nothing")
 
 
 # How large it is

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, Literal
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -112,15 +111,3 @@ def test_batch_takes_entries_until_it_has_the_bytes(
             or (before and len(batch) == 2 * len(before))
         )
         before = batch
-
-
-@pytest.mark.parametrize("columns", [["__entry_id__"], ["__entry_id__", "__value__"]], ids=len)
-def test_single_messages_are_batches_of_a_few(build: object, columns: list[str]) -> None:
-    """Entries that are taken in one go are parted where the bytes are reached."""
-    entries = [Written(0, 1000, "NONE")] * 10
-    length = entries[0].held_bytes(is_split="__value__" in columns)
-
-    batches = _entries_of_batches(entries, columns, 1 << 20, batch_bytes=3 * length)
-
-    assert [len(batch) for batch in batches] == [3, 3, 3, 1]
-    assert build is not None

@@ -28,8 +28,9 @@ from tests.support.entries import Message, encode_chunks, encode_entry, encode_m
 from tests.support.reading import block_table, read
 
 if TYPE_CHECKING:
-    from arrow_io.core.builds import Build
     from connector.options.topic_request import OnCorruption
+
+pytestmark = pytest.mark.usefixtures("build")
 
 _CHUNKS = encode_chunks(Message(payload=b"abcdefghi"), chunk_count=3, uuid="abc")
 _SINGLE = encode_entry([Message(payload=b"single")], batched=False)
@@ -50,14 +51,13 @@ def _values(
 
 
 @pytest.mark.parametrize("between", range(3))
-def test_message_is_given_where_it_first_goes_on(build: Build, between: int) -> None:
+def test_message_is_given_where_it_first_goes_on(between: int) -> None:
     """Of tasks behind `start`, that one gives the message which meets it first."""
     entries = [_CHUNKS[0], *[_SINGLE] * between, _CHUNKS[1], _SINGLE, _CHUNKS[2]]
 
     given = _values(entries, start=(_LEDGER, 1))
 
     assert given == [*[[b"single"]] * between, [b"abcdefghi"], [b"single"], []]
-    assert build is not None
 
 
 def test_an_open_message_is_counted_by_the_task_that_reads_it() -> None:
@@ -100,7 +100,7 @@ def test_ledgers_beside_a_task_are_read_by_the_same_ranges(where: str) -> None:
         assert each.stop - each.start <= 300
 
 
-def test_outcome_far_behind_in_another_ledger_is_found(build: Build) -> None:
+def test_outcome_far_behind_in_another_ledger_is_found() -> None:
     """A look ahead that stops keeping entries goes on in the ledger where it stopped."""
     opened = encode_entry(
         [Message(payload=b"committed")], batched=False, txnid_most_bits=1, txnid_least_bits=1
@@ -120,7 +120,6 @@ def test_outcome_far_behind_in_another_ledger_is_found(build: Build) -> None:
         values = read(scan, [first])["__value__"].to_pylist()
 
     assert values == [b"committed"]
-    assert build is not None
 
 
 @pytest.mark.parametrize("on_corruption", ["raise", "salvage"])
@@ -130,7 +129,6 @@ def test_outcome_far_behind_in_another_ledger_is_found(build: Build) -> None:
     ids=["whole", "chunk lost"],
 )
 def test_a_look_back_passes_entries_that_the_offloader_lost(
-    build: Build,
     behind: list[bytes],
     values: list[bytes],
     incomplete: int,
@@ -148,10 +146,9 @@ def test_a_look_back_passes_entries_that_the_offloader_lost(
 
     assert given == values
     assert (metrics.incomplete_messages, metrics.lost) == (incomplete, {})
-    assert build is not None
 
 
-def test_duplicates_behind_the_start_are_ignored(build: Build) -> None:
+def test_duplicates_behind_the_start_are_ignored() -> None:
     """A chunk that was sent twice, before `start` and behind it, does not lose the message."""
     entries = [_CHUNKS[0], _CHUNKS[1], _CHUNKS[1], _CHUNKS[2]]
     metrics = ReadMetrics()
@@ -160,19 +157,17 @@ def test_duplicates_behind_the_start_are_ignored(build: Build) -> None:
 
     assert given == [[b"abcdefghi"], []]
     assert metrics.incomplete_messages == 0
-    assert build is not None
 
 
-def test_message_that_was_whole_before_the_start_is_not_given(build: Build) -> None:
+def test_message_that_was_whole_before_the_start_is_not_given() -> None:
     """Chunks that come once more behind it are no message."""
     metrics = ReadMetrics()
 
     assert _values([*_CHUNKS, _CHUNKS[1], _CHUNKS[2]], metrics, start=(_LEDGER, 3)) == [[], []]
     assert metrics.incomplete_messages == 0
-    assert build is not None
 
 
-def test_message_that_was_lost_behind_the_start_stays_lost(build: Build) -> None:
+def test_message_that_was_lost_behind_the_start_stays_lost() -> None:
     """What came before `start` does not bring a message back that a gap behind it has lost."""
     entries = [_CHUNKS[0], _CHUNKS[2], _CHUNKS[1], _CHUNKS[2]]
     metrics = ReadMetrics()
@@ -180,20 +175,18 @@ def test_message_that_was_lost_behind_the_start_stays_lost(build: Build) -> None
     assert _values(entries, start=(_LEDGER, 0)) == [[], [], [], []]
     assert _values(entries, metrics, start=(_LEDGER, 1)) == [[], [], []]
     assert metrics.incomplete_messages == 1
-    assert build is not None
 
 
-def test_message_that_begins_anew_is_given_by_the_task_where_it_does(build: Build) -> None:
+def test_message_that_begins_anew_is_given_by_the_task_where_it_does() -> None:
     """What came of it before is given up, in the task before too."""
     metrics = ReadMetrics()
 
     assert _values([_CHUNKS[0], *_CHUNKS], metrics) == [[], [b"abcdefghi"], [], []]
     assert metrics.incomplete_messages == 1
-    assert build is not None
 
 
 @pytest.mark.parametrize("task_bytes", [_TASK_PER_BLOCK, 1 << 20])
-def test_damage_behind_a_task_is_counted_once(build: Build, task_bytes: int) -> None:
+def test_damage_behind_a_task_is_counted_once(task_bytes: int) -> None:
     """A task that looks for the outcome of a transaction passes what another task has to tell."""
     opened = encode_entry(
         [Message(payload=b"committed")], batched=False, txnid_most_bits=1, txnid_least_bits=1
@@ -213,10 +206,9 @@ def test_damage_behind_a_task_is_counted_once(build: Build, task_bytes: int) -> 
 
     assert table["__value__"].to_pylist() == [b"committed", b"single"]
     assert metrics.lost == {(Unit.ENTRY, "CorruptBlockError"): 1}
-    assert build is not None
 
 
-def test_filter_of_a_ledger_decodes_no_value_of_another(build: Build) -> None:
+def test_filter_of_a_ledger_decodes_no_value_of_another() -> None:
     """What begins in the ledger and ends behind it is left out before its value is looked at."""
     schema = {
         "type": "JSON",
@@ -232,11 +224,10 @@ def test_filter_of_a_ledger_decodes_no_value_of_another(build: Build) -> None:
         assert dataset.to_table(["n"], filter=wanted).to_pylist() == [{"n": 1}]
         with pytest.raises(PayloadDecodeError):
             dataset.to_table(["n"], filter=pc.field("n") == 1)
-    assert build is not None
 
 
 @pytest.mark.parametrize("opens", [False, True], ids=["skipped", "read"])
-def test_message_that_begins_anew_between_ranges_is_given(build: Build, opens: bool) -> None:
+def test_message_that_begins_anew_between_ranges_is_given(opens: bool) -> None:
     """What became of it before does not count, whether the gap is skipped or read through."""
     first, second = encode_chunks(Message(payload=b"anew"), chunk_count=2, uuid="anew")
     # It holds the gap open, and ends in it.
@@ -251,13 +242,3 @@ def test_message_that_begins_anew_between_ranges_is_given(build: Build, opens: b
         values = read(scan, [task])["__value__"].to_pylist()
 
     assert values == ([] if opens else [b"single"]) + [b"anew"]
-    assert build is not None
-
-
-@pytest.mark.parametrize("end", [1, 2, 3])
-def test_end_leaves_out_what_ends_behind_it(build: Build, end: int) -> None:
-    """The position of a message is that of its last chunk."""
-    given = _values(list(_CHUNKS), end=(_LEDGER, end))
-
-    assert [value for values in given for value in values] == ([b"abcdefghi"] if end == 3 else [])
-    assert build is not None

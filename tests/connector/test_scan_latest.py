@@ -24,10 +24,9 @@ from connector.upkeep.forecast.cost import read_cost
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.command_line import USAGE, run
 from tests.support.damage import Part, flipped, regions
-from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
+from tests.support.entries import Message, encode_entry
 from tests.support.expected import time_of
 from tests.support.golden import golden_topic, golden_topics
-from tests.support.reference import TXN_ABORT, TXN_COMMIT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -189,30 +188,6 @@ def test_filters_see_what_is_left() -> None:
     assert found == (2, 0)
 
 
-def test_chunks_and_transactions_count_as_rows_do() -> None:
-    """A message in chunks stands at its last chunk; what was aborted replaces nothing."""
-    first, last = encode_chunks(
-        Message(payload=b"chunked", partition_key="a"), chunk_count=2, uuid="u"
-    )
-    told: dict[str, Any] = {"batched": True, "txnid_most_bits": 1}
-    entries = [
-        first,
-        encode_entry([_message("a", b"between"), _message("b", b"first")], batched=True),
-        last,
-        encode_entry([_message("b", b"aborted")], txnid_least_bits=2, **told),
-        encode_entry([_message("c", b"committed")], txnid_least_bits=3, **told),
-        encode_marker(TXN_ABORT, txn_id=(1, 2)),
-        encode_marker(TXN_COMMIT, txn_id=(1, 3)),
-    ]
-    with memory_bucket(offload([(3, entries)])) as bucket:
-        rows = _check(bucket.url).to_table(["__key__", "__value__"]).to_pylist()
-    assert {row["__key__"]: row["__value__"] for row in rows} == {
-        "a": b"chunked",
-        "b": b"first",
-        "c": b"committed",
-    }
-
-
 def test_only_entries_with_a_message_that_is_left_are_read_again() -> None:
     """The second pass takes the end of a topic whose keys are all written anew there."""
     entries = [
@@ -266,25 +241,6 @@ def test_values_that_cannot_be_decoded_are_counted() -> None:
             rows = dataset.to_table()
     assert rows.column("n").to_pylist() == [1, None]
     assert sum(dataset.metrics.lost.values()) == len(dataset.metrics.losses) == 1
-
-
-def test_keys_that_do_not_fit_go_to_files() -> None:
-    """Too little memory even for that is told by the option's name."""
-
-    def batches(rows: int) -> Any:  # noqa: ANN401
-        for first in range(0, rows, 50_000):
-            low = pa.array([(first + n) << 29 | 1 for n in range(50_000)], pa.int64())
-            keys = pa.array([f"{first + n:060}" for n in range(50_000)])
-            yield pa.record_batch(
-                [pa.nulls(50_000, pa.int32()).fill_null(0), low, keys], schema=latest._KEYED_SCHEMA
-            )
-
-    found = latest._latest(batches(400_000), 30 << 20)
-
-    assert found.num_rows == 400_000
-    assert pc.all(pc.equal(found.column("code"), pc.shift_left(pa.arange(0, 400_000), 28))).as_py()
-    with pytest.raises(OptionError, match=r"view_bytes=1000 is too little .*: try 16777216$"):
-        latest._latest(batches(50_000), 1000)
 
 
 def test_positions_beyond_what_there_is_room_for() -> None:

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrow_io.errors import ChecksumError, IncompleteReadWarning
+from arrow_io.errors import ChecksumError
 from arrow_io.format.block_table import BlockEntry
 from arrow_io.format.index_block import read_index_block, write_index_block
 from arrow_io.ledgers.writer import new_ledger_metadata
@@ -273,34 +273,6 @@ def test_scan_gives_what_the_model_gives(
     assert all(first <= last for task in tasks for _, first, last in task.ranges)
 
 
-def test_salvage_needs_no_report() -> None:
-    """`execute` on its own salvages as the scan's options say, and warns of what was lost."""
-    with memory_bucket(Layout(5, (2, 0, 0), 2, 1 << 20).objects()) as bucket:
-        scan = open_topic(bucket.url, TOPIC, columns=_COLUMNS, on_corruption="salvage").scan
-        (task,) = scan.plan()
-
-        with pytest.warns(IncompleteReadWarning, match="lost: MissingEntriesError") as told:
-            rows = sum(batch.num_rows for batch in execute(task))
-
-    assert rows == 3
-    assert len(told) == 1
-
-
-def test_scan_compares_checksums_unless_told_not_to() -> None:
-    """Bytes that a checksum contradicts are an error, unless the user asked for no comparison."""
-    objects = Layout(5, (0, 0), 2, 1 << 20).objects()
-    changed = {name: data.replace(b"(5, 1, 0)", b"(5, 1, 9)") for name, data in objects.items()}
-    with memory_bucket(changed) as bucket:
-        with pytest.raises(ChecksumError) as caught:
-            open_topic(bucket.url, TOPIC, columns=_COLUMNS).to_table()
-        unchecked = open_topic(
-            bucket.url, TOPIC, columns=_COLUMNS, verify_checksums=False
-        ).to_table()
-
-    assert caught.value.entry_id == 1
-    assert unchecked["__value__"].to_pylist() == [b"(5, 0, 0)", b"(5, 1, 9)"]
-
-
 def test_positions_need_no_checksum_and_times_do() -> None:
     """Rows are counted by where they stand; by when they were published, only of sound entries."""
     objects = Layout(5, (0, 0), 2, 1 << 20).objects()
@@ -313,27 +285,3 @@ def test_positions_need_no_checksum_and_times_do() -> None:
                 open_topic(bucket.url, TOPIC, **{bound: _LATER}).count_rows()
             unchecked = open_topic(bucket.url, TOPIC, verify_checksums=False, **{bound: _LATER})
             assert unchecked.count_rows() == (0 if bound == "start" else 2)
-
-
-def test_batches_are_no_larger_than_asked_for() -> None:
-    """The user says how many rows; what fits comes together."""
-    with memory_bucket(Layout(5, (3, 0, 4, 0), 4, 1 << 20).objects()) as bucket:
-        sizes = []
-        for batch_rows in (4, 100):
-            dataset = open_topic(bucket.url, TOPIC, columns=_COLUMNS, batch_rows=batch_rows)
-            batches = [batch for task in dataset.scan.plan() for batch in execute(task)]
-            sizes.append([batch.num_rows for batch in batches])
-
-    assert sizes == [[4, 4, 1], [9]]
-
-
-@pytest.mark.parametrize("stored", [1, 2, 3])
-def test_last_block_before_lost_entries_is_planned(stored: int) -> None:
-    """What has to be read goes up to the last entry that was stored, be it alone in its block."""
-    with memory_bucket(Layout(5, (0, 0, 0, 0), stored, 140).objects()) as bucket:
-        dataset = open_topic(bucket.url, TOPIC, columns=_COLUMNS)
-        index = block_table(dataset.scan.topics[0].ledgers[0])
-        planned = sum(task.data_bytes for task in dataset.scan.plan(1))
-
-    assert index.block_count == stored
-    assert planned == index.data_object_length_bytes

@@ -6,7 +6,7 @@ import itertools
 import operator
 import pickle
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
@@ -22,7 +22,7 @@ from arrow_io.read_metrics import ReadMetrics
 from connector import TopicDataset, open_topic
 from connector.scan.topic_read import EntryRange
 from tests.support.buckets import TOPIC, memory_bucket, offload
-from tests.support.builds import BUILDS, using_build
+from tests.support.builds import using_build
 from tests.support.encryption import key_pair, sealed_entry
 from tests.support.expected import COLUMNS
 from tests.support.reading import read
@@ -35,25 +35,39 @@ if TYPE_CHECKING:
     from connector.scan.topic_scan import Scan
 Position: TypeAlias = tuple[int, int, int]
 
-_BLOCK_BYTES: Final = st.sampled_from((140, 300, 700, 1 << 20))
-_TASK_BYTES: Final = st.sampled_from((1, 500, 1500, 5000))
-_RANGE_BYTES: Final = st.sampled_from((100, 1 << 20))
-_BUILDS: Final = st.sampled_from(("compiled", "compiled", "pure"))
+
+@dataclass(frozen=True)
+class Stored:
+    """A topic in a bucket, and how it is read."""
+
+    topic: Topic
+    block_bytes: int
+    task_bytes: int
+    range_bytes: int
+    build: str
+
+    @contextmanager
+    def opened(self, **options: Any) -> Iterator[TopicDataset]:  # noqa: ANN401 - of open_topic
+        """Open it, with all columns."""
+        objects = offload(self.topic.ledgers, block_bytes=self.block_bytes)
+        options = {"columns": COLUMNS, "range_bytes": self.range_bytes, **options}
+        with memory_bucket(objects) as bucket, using_build(self.build):
+            yield open_topic(bucket.url, TOPIC, **options)
 
 
-@contextmanager
-def _opened(
-    topic: Topic,
-    block_bytes: int,
-    build: str = "compiled",
-    **options: Any,  # noqa: ANN401
-) -> Iterator[TopicDataset]:
-    assert build in BUILDS
-    with (
-        memory_bucket(offload(topic.ledgers, block_bytes=block_bytes)) as bucket,
-        using_build(build),
-    ):
-        yield open_topic(bucket.url, TOPIC, columns=COLUMNS, **options)
+def _stored(topic: st.SearchStrategy[Topic]) -> st.SearchStrategy[Stored]:
+    return st.builds(
+        Stored,
+        topic,
+        block_bytes=st.sampled_from((140, 300, 700, 1 << 20)),
+        task_bytes=st.sampled_from((1, 500, 1500, 5000)),
+        range_bytes=st.sampled_from((100, 1 << 20)),
+        build=st.sampled_from(("compiled", "compiled", "pure")),
+    )
+
+
+_STORED: Final = _stored(topics(compacted=False))
+_TRANSACTIONS: Final = st.sampled_from(("committed", "all"))
 
 
 def _elsewhere(task: ScanTask) -> ScanTask:
@@ -74,32 +88,18 @@ def _kept(table: pa.Table, keep: list[bool]) -> pa.Table:
     return table.filter(pa.array(keep, pa.bool_()))
 
 
-@given(
-    topic=topics(compacted=False),
-    block_bytes=_BLOCK_BYTES,
-    task_bytes=_TASK_BYTES,
-    range_bytes=_RANGE_BYTES,
-    transactions=st.sampled_from(("committed", "all")),
-    build=_BUILDS,
-    data=st.data(),
-)
+@given(stored=_STORED, transactions=_TRANSACTIONS, data=st.data())
 def test_any_cut_gives_each_row_once(
     *,
-    topic: Topic,
-    block_bytes: int,
-    task_bytes: int,
-    range_bytes: int,
+    stored: Stored,
     transactions: str,
-    build: str,
     data: st.DataObject,
 ) -> None:
     """Tasks, pickled and executed in any order, give together the rows of the whole."""
     metrics, of_tasks = ReadMetrics(), ReadMetrics()
-    with _opened(
-        topic, block_bytes, build, range_bytes=range_bytes, transactions=transactions
-    ) as dataset:
+    with stored.opened(transactions=transactions) as dataset:
         whole = read(dataset.scan, dataset.scan.plan(), metrics)
-        tasks = dataset.scan.plan(task_bytes=task_bytes)
+        tasks = dataset.scan.plan(stored.task_bytes)
         order = data.draw(st.permutations(range(len(tasks))))
         parts = {
             number: read(dataset.scan, [_elsewhere(tasks[number])], of_tasks) for number in order
@@ -140,28 +140,20 @@ def _shared_out(draw: st.DrawFn, every: TopicRead) -> list[tuple[EntryRange, ...
 
 
 @given(
-    topic=topics(compacted=False, shapes=("single", "chunked", "chunked", "transaction")),
-    block_bytes=_BLOCK_BYTES,
-    range_bytes=_RANGE_BYTES,
-    transactions=st.sampled_from(("committed", "all")),
+    stored=_stored(topics(compacted=False, shapes=("single", "chunked", "chunked", "transaction"))),
+    transactions=_TRANSACTIONS,
     max_buffered_bytes=st.sampled_from((1, 300, 1 << 20)),
-    build=_BUILDS,
     data=st.data(),
 )
 def test_any_ranges_give_the_rows_that_stand_in_them(
     *,
-    topic: Topic,
-    block_bytes: int,
-    range_bytes: int,
+    stored: Stored,
     transactions: str,
     max_buffered_bytes: int,
-    build: str,
     data: st.DataObject,
 ) -> None:
     """Whatever is left out, and whoever reads the rest, each row that stands in it comes once."""
-    with _opened(
-        topic, block_bytes, build, range_bytes=range_bytes, transactions=transactions
-    ) as dataset:
+    with stored.opened(transactions=transactions) as dataset:
         whole = read(dataset.scan)
         [every] = dataset.scan.reads()
         shares = data.draw(_shared_out(every), label="ranges of each task")
@@ -178,17 +170,15 @@ def test_any_ranges_give_the_rows_that_stand_in_them(
         assert _positions(part) == sorted(_positions(part))
 
 
-@given(topic=topics(compacted=False), block_bytes=_BLOCK_BYTES, task_bytes=_TASK_BYTES)
-def test_outcomes_beyond_what_is_kept_are_read_twice(
-    topic: Topic, block_bytes: int, task_bytes: int
-) -> None:
+@given(stored=_STORED)
+def test_outcomes_beyond_what_is_kept_are_read_twice(stored: Stored) -> None:
     """However few entries are kept on the way to a transaction's marker, the rows are the same."""
-    with _opened(topic, block_bytes) as dataset:
+    with stored.opened() as dataset:
         expected = _positions(read(dataset.scan))
         hurried = partial(TransactionLookahead, max_buffered_bytes=1)
         with patch("connector.scan.execution.TransactionLookahead", hurried):
             metrics = ReadMetrics()
-            tasks = dataset.scan.plan(task_bytes=task_bytes)
+            tasks = dataset.scan.plan(stored.task_bytes)
             given = read(dataset.scan, map(_elsewhere, tasks), metrics)
 
     assert sorted(_positions(given)) == expected
@@ -214,26 +204,18 @@ def _full(message_id: tuple[int, ...]) -> Position:
     return ledger, entry, max(0, *batch, 0)
 
 
-@given(
-    topic=topics(compacted=False),
-    block_bytes=_BLOCK_BYTES,
-    task_bytes=_TASK_BYTES,
-    build=_BUILDS,
-    data=st.data(),
-)
-def test_bounds_by_message_id_are_exact(
-    topic: Topic, block_bytes: int, task_bytes: int, build: str, data: st.DataObject
-) -> None:
+@given(stored=_STORED, data=st.data())
+def test_bounds_by_message_id_are_exact(stored: Stored, data: st.DataObject) -> None:
     """Rows at or behind `start` and before `end`, by the position of a message's last chunk."""
-    start = data.draw(st.none() | _message_ids(topic))
-    end = data.draw(st.none() | _message_ids(topic))
+    start = data.draw(st.none() | _message_ids(stored.topic))
+    end = data.draw(st.none() | _message_ids(stored.topic))
     if start is not None and end is not None:
         start, end = sorted((start, end), key=_full)
-    with _opened(topic, block_bytes, build) as dataset:
+    with stored.opened() as dataset:
         whole = read(dataset.scan)
-    with _opened(topic, block_bytes, build, start=start, end=end) as dataset:
+    with stored.opened(start=start, end=end) as dataset:
         bounded = read(dataset.scan)
-        cut = read(dataset.scan, map(_elsewhere, dataset.scan.plan(task_bytes=task_bytes)))
+        cut = read(dataset.scan, map(_elsewhere, dataset.scan.plan(stored.task_bytes)))
 
     expected = _kept(
         whole,
@@ -246,39 +228,23 @@ def test_bounds_by_message_id_are_exact(
     assert sorted(_positions(cut)) == _positions(expected)
 
 
-@given(
-    topic=topics(compacted=False),
-    block_bytes=_BLOCK_BYTES,
-    task_bytes=_TASK_BYTES,
-    range_bytes=_RANGE_BYTES,
-    data=st.data(),
-)
-def test_neighbouring_bounds_join_without_seam(
-    topic: Topic, block_bytes: int, task_bytes: int, range_bytes: int, data: st.DataObject
-) -> None:
+@given(stored=_STORED, data=st.data())
+def test_neighbouring_bounds_join_without_seam(stored: Stored, data: st.DataObject) -> None:
     """[a, b) and [b, c) together are [a, c), chunked messages across b included."""
-    ids = sorted(data.draw(st.tuples(*[_message_ids(topic)] * 3)), key=_full)
+    ids = sorted(data.draw(st.tuples(*[_message_ids(stored.topic)] * 3)), key=_full)
 
     def rows(start: tuple[int, ...], end: tuple[int, ...]) -> list[Position]:
-        with _opened(topic, block_bytes, start=start, end=end, range_bytes=range_bytes) as dataset:
-            return _positions(read(dataset.scan, dataset.scan.plan(task_bytes=task_bytes)))
+        with stored.opened(start=start, end=end) as dataset:
+            return _positions(read(dataset.scan, dataset.scan.plan(stored.task_bytes)))
 
     first, middle, last = ids
     assert sorted(rows(first, middle) + rows(middle, last)) == sorted(rows(first, last))
 
 
-@given(
-    topic=topics(compacted=False),
-    block_bytes=_BLOCK_BYTES,
-    task_bytes=_TASK_BYTES,
-    build=_BUILDS,
-    data=st.data(),
-)
-def test_bounds_by_publish_time_are_exact(
-    topic: Topic, block_bytes: int, task_bytes: int, build: str, data: st.DataObject
-) -> None:
+@given(stored=_STORED, data=st.data())
+def test_bounds_by_publish_time_are_exact(stored: Stored, data: st.DataObject) -> None:
     """Publish times are in no order, and yet just the rows between the bounds come."""
-    with _opened(topic, block_bytes, build) as dataset:
+    with stored.opened() as dataset:
         whole = read(dataset.scan)
     times = whole["__publish_time__"].to_pylist()
     moments: st.SearchStrategy[datetime | None] = st.none()
@@ -291,9 +257,9 @@ def test_bounds_by_publish_time_are_exact(
     if start is not None and end is not None:
         start, end = sorted((start, end))
 
-    with _opened(topic, block_bytes, build, start=start, end=end) as dataset:
+    with stored.opened(start=start, end=end) as dataset:
         bounded = read(dataset.scan)
-        cut = read(dataset.scan, map(_elsewhere, dataset.scan.plan(task_bytes=task_bytes)))
+        cut = read(dataset.scan, map(_elsewhere, dataset.scan.plan(stored.task_bytes)))
 
     expected = _kept(
         whole,
@@ -334,46 +300,28 @@ def _expressions(table: pa.Table) -> st.SearchStrategy[pc.Expression]:
 
 
 @given(
-    topic=topics(compacted=False),
-    block_bytes=_BLOCK_BYTES,
-    task_bytes=_TASK_BYTES,
-    build=_BUILDS,
+    stored=_STORED,
     columns=st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=4, unique=True),
     data=st.data(),
 )
-def test_filters_are_exact(
-    *,
-    topic: Topic,
-    block_bytes: int,
-    task_bytes: int,
-    build: str,
-    columns: list[str],
-    data: st.DataObject,
-) -> None:
+def test_filters_are_exact(*, stored: Stored, columns: list[str], data: st.DataObject) -> None:
     """Just the rows for which the filter is true, whatever columns are asked for."""
-    with _opened(topic, block_bytes, build) as dataset:
+    with stored.opened() as dataset:
         whole = read(dataset.scan)
         expression = data.draw(_expressions(whole), label="filter")
         scan = dataset.scanner(columns, expression).scan
         filtered = read(scan)
-        cut = read(scan, map(_elsewhere, scan.plan(task_bytes=task_bytes)))
+        cut = read(scan, map(_elsewhere, scan.plan(stored.task_bytes)))
 
     expected = whole.filter(expression)
     assert filtered.equals(expected.select(columns))
     assert cut.num_rows == expected.num_rows
 
 
-@given(
-    topic=topics(compacted=False),
-    block_bytes=_BLOCK_BYTES,
-    build=_BUILDS,
-    columns=st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True),
-)
-def test_projections_are_columns_of_the_whole(
-    topic: Topic, block_bytes: int, build: str, columns: list[str]
-) -> None:
+@given(stored=_STORED, columns=st.lists(st.sampled_from(COLUMNS), min_size=1, unique=True))
+def test_projections_are_columns_of_the_whole(stored: Stored, columns: list[str]) -> None:
     """Any columns in any order have the values that they have among all columns."""
-    with _opened(topic, block_bytes, build, transactions="all") as dataset:
+    with stored.opened(transactions="all") as dataset:
         whole: pa.Table = read(dataset.scan)
         scan: Scan = dataset.scan.select(columns)
         projected = read(scan)
@@ -381,30 +329,21 @@ def test_projections_are_columns_of_the_whole(
     assert projected.equals(whole.select(columns))
 
 
-@given(
-    topic=topics(compacted=False),
-    block_bytes=_BLOCK_BYTES,
-    task_bytes=_TASK_BYTES,
-    build=_BUILDS,
-    kind=st.sampled_from(("P-256", "RSA")),
-)
-def test_encrypted_topic_gives_the_rows_of_the_clear_one(
-    topic: Topic, block_bytes: int, task_bytes: int, build: str, kind: str
-) -> None:
+@given(stored=_STORED, kind=st.sampled_from(("P-256", "RSA")))
+def test_encrypted_topic_gives_the_rows_of_the_clear_one(stored: Stored, kind: str) -> None:
     """Whatever is encrypted and however it is cut, the keys make it what it was."""
     pair = key_pair(kind)
     data_key = bytes(range(32))
     ledgers = [
         (ledger_id, [sealed_entry(entry, pair, data_key=data_key) for entry in entries])
-        for ledger_id, entries in topic.ledgers
+        for ledger_id, entries in stored.topic.ledgers
     ]
-    with _opened(topic, block_bytes, build) as dataset:
+    with stored.opened() as dataset:
         expected = read(dataset.scan)
 
-    with _opened(
-        replace(topic, ledgers=ledgers), block_bytes, build, decryption_keys=pair.keys()
-    ) as dataset:
-        tasks = dataset.scan.plan(task_bytes=task_bytes)
+    sealed = replace(stored, topic=replace(stored.topic, ledgers=ledgers))
+    with sealed.opened(decryption_keys=pair.keys()) as dataset:
+        tasks = dataset.scan.plan(stored.task_bytes)
         parts = [read(dataset.scan, [_elsewhere(task)]) for task in tasks]
 
     given = pa.concat_tables([expected.slice(0, 0), *parts])

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.core.memory import allocate
-from arrow_io.errors import ChecksumError, CorruptBlockError, PulsarOffloadError
+from arrow_io.errors import ChecksumError, PulsarOffloadError
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.payloads.shredding import Shredding
 from arrow_io.read_metrics import ReadMetrics, Unit
@@ -378,19 +378,6 @@ def _ledger(
     if lost:
         objects[name.index_name] = with_lost_entries(objects[name.index_name], lost)
     return objects
-
-
-@pytest.mark.parametrize("sound", [1, 2, 30])
-def test_rows_before_damage_are_given(sound: int) -> None:
-    """All of them: they stand before the error, whatever they would have been put together with."""
-    given_rows: list[int] = []
-    with memory_bucket(_ledger(1, 40, damaged=sound)) as bucket:
-        dataset = open_topic(bucket.url, TOPIC, value="raw", range_bytes=1000)
-        rows = (batch.num_rows for batch in dataset.to_batches())
-        with pytest.raises(CorruptBlockError):
-            given_rows.extend(rows)
-
-    assert sum(given_rows) == sound
 
 
 def test_first_rows_need_no_second_request() -> None:

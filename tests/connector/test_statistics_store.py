@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from connector.scan.topic_read import Pruning
     from connector.scan.topic_scan import Scan
+    from tests.support.grids import Grid
 
 _FIRST_MS: Final = 1_700_000_000_000
 _WANTED: Final = (pc.field("__key__") == "key-7") & (
@@ -62,13 +63,13 @@ def _files(folder: MemoryBucket) -> dict[str, bytes]:
     }
 
 
-def _damaged_forms(files: dict[str, bytes]) -> Iterator[tuple[str, dict[str, bytes]]]:
+def _damaged_forms(files: dict[str, bytes], grid: Grid) -> Iterator[tuple[str, dict[str, bytes]]]:
     """Folders in which something became of the files."""
     (name, data), (_, other) = files.items()
     rest = {each: bytes_ for each, bytes_ in files.items() if each != name}
-    for at in range(0, len(data), max(1, len(data) // 40)):
-        yield f"flipped at {at}", rest | {name: flipped(data, at, 0x01)}
-    for at in range(0, len(data), max(1, len(data) // 9)):
+    for at in grid.of(range(len(data)), count=40):
+        yield f"flipped at {at}", rest | {name: flipped(data, at, 1 + at % 255)}
+    for at in grid.of(range(0, len(data), 40), count=10):
         yield f"cut at {at}", rest | {name: data[:at]}
         yield f"a range twice at {at}", rest | {name: data[:at] + data[at : at + 300] + data[at:]}
         yield f"a range gone at {at}", rest | {name: data[:at] + data[at + 300 :]}
@@ -78,7 +79,9 @@ def _damaged_forms(files: dict[str, bytes]) -> Iterator[tuple[str, dict[str, byt
     yield "not ours", files | {"notes.txt": b"x", "other.parquet": data, "zones-1.parquet": b""}
 
 
-def test_damaged_files_are_not_used_and_that_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_damaged_files_are_not_used_and_that_is_told(
+    grid: Grid, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whatever becomes of files, the rows are the same; what is sound of the rest spares reads."""
     monkeypatch.setattr(zone_files, "_PIECE_BYTES", 512)
     objects = _objects()
@@ -90,7 +93,7 @@ def test_damaged_files_are_not_used_and_that_is_told(monkeypatch: pytest.MonkeyP
         files = _files(folder)
         assert len(files) == 2
         told = 0
-        for what, changed in _damaged_forms(files):
+        for what, changed in _damaged_forms(files, grid):
             with memory_bucket(changed) as other:
                 scan = _scan(bucket.url, other.url)
                 assert read(scan).equals(expected), what

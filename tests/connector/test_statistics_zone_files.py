@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import io
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
@@ -17,19 +15,16 @@ from hypothesis import strategies as st
 from arrow_io.errors import CorruptStatisticsError, TruncatedObjectError
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
-from connector import open_topic
 from connector.statistics import zone_files
-from connector.statistics.store import open_statistics
 from connector.statistics.zone_files import ZoneFile, encode_zone_file
 from connector.statistics.zones import LEDGER_SCHEMA, ZONE_SCHEMA
-from tests.support.buckets import TOPIC, memory_bucket, offload
+from tests.support.buckets import memory_bucket
 from tests.support.damage import flipped
-from tests.support.entries import Message, encode_entry
-from tests.support.reading import read
-from tests.support.statistics import analyzed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from tests.support.grids import Grid
 
 
 def _zones(count: int, *, topic: str = "orders", key_bytes: int = 64) -> pa.Table:
@@ -100,12 +95,11 @@ def test_only_what_is_asked_for_is_requested() -> None:
         assert file.location.trace.counts.received_bytes - before < 3000 < len(data)
 
 
-def _damaged_forms(data: bytes, other: bytes) -> Iterator[tuple[str, bytes]]:
+def _damaged_forms(data: bytes, other: bytes, grid: Grid) -> Iterator[tuple[str, bytes]]:
     """Bytes that are not those that were written."""
-    stride = max(1, len(data) // 150)
-    for at in range(0, len(data), stride):
+    for at in grid.of(range(len(data)), count=150):
         yield f"flipped at {at}", flipped(data, at, 0x10)
-    for at in range(0, len(data), 7 * stride):
+    for at in grid.of(range(len(data)), count=24):
         yield f"cut at {at}", data[:at]
         yield f"without {at}", data[:at] + data[at + 1 :]
         yield f"twice from {at}", data[: at + 40] + data[at:]
@@ -117,14 +111,14 @@ def _damaged_forms(data: bytes, other: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 @pytest.mark.usefixtures("small_pieces")
-def test_no_damage_goes_unnoticed() -> None:
+def test_no_damage_goes_unnoticed(grid: Grid) -> None:
     """Whatever becomes of the bytes: what was written, or the typed error."""
     table = _zones(40)
     name, data = encode_zone_file(table)
     _, other = encode_zone_file(_zones(41))
     noticed = 0
     with memory_bucket({}) as bucket:
-        for what, damaged in _damaged_forms(data, other):
+        for what, damaged in _damaged_forms(data, other, grid):
             bucket.put({name: damaged})
             try:
                 found = _read_all(_opened(bucket.url, name, damaged))
@@ -155,40 +149,6 @@ def test_ledgers_are_found_by_topic_and_id(rows: list[tuple[str, int]], ids: lis
             assert list(zip(*found.to_pydict().values(), strict=True)) == [
                 each for each in mine if wanted is None or each[1] in wanted
             ]
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("cut", [False, True], ids=["changed", "cut"])
-def test_each_byte_and_each_length(cut: bool) -> None:
-    """No row changes; and a file that is not as it was written is told."""
-    ledgers = [
-        (
-            ledger_id,
-            [
-                encode_entry(
-                    [Message(payload=b"v", partition_key=f"key-{ledger_id}-{n}")],
-                    batched=True,
-                    publish_time=1_700_000_000_000 + 10 * ledger_id + n,
-                )
-                for n in range(3)
-            ],
-        )
-        for ledger_id in (3, 4)
-    ]
-    wanted = pc.field("__key__") == "key-4-1"
-    with memory_bucket(offload(ledgers)) as bucket, memory_bucket({}) as folder:
-        [file] = analyzed(bucket.url, TOPIC, folder.url).files
-        data = bytes(file.location.read_range(file.name, 0, file.size_bytes).data)
-        topic = open_topic(bucket.url, TOPIC, value="raw")
-        expected = topic.to_table(filter=wanted)
-        for at in range(len(data)):
-            folder.put({file.name: data[:at] if cut else flipped(data, at, 1 + at % 255)})
-            scan = replace(topic.scan, statistics=open_statistics(folder.url)).where(wanted)
-            [read_of_topic] = scan.reads()
-            assert read_of_topic.pruning.problems, at
-            assert read_of_topic.pruning.unknown_ledgers > 0, at
-            assert read(scan).select(expected.schema.names).equals(expected), at
-    assert expected.num_rows == 1
 
 
 def _named(footer: bytes) -> str:

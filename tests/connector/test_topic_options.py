@@ -18,8 +18,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-import connector
-from arrow_io import errors
 from arrow_io.errors import OptionError, PulsarOffloadError
 from connector import open_catalog, open_topic, register_duckdb
 from connector.options.topic_request import check_options
@@ -198,14 +196,3 @@ def test_any_value_of_an_option_in_sql(url: str, option: str) -> None:
 def test_what_has_no_check_is_passed_over(options: dict[str, object]) -> None:
     """Options that are read elsewhere, and those that are not given, are no mistakes."""
     check_options(options)
-
-
-def test_every_error_is_exported() -> None:
-    """Whoever reads or writes can catch each error by a name of `connector`."""
-    kinds = {
-        name
-        for name, each in vars(errors).items()
-        if isinstance(each, type) and issubclass(each, PulsarOffloadError | UserWarning)
-    }
-
-    assert kinds <= set(connector.__all__)

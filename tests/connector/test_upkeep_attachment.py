@@ -22,7 +22,6 @@ from connector.inputs.topic_names import TopicName
 from connector.upkeep.attachment import Verdict, check_attachment
 from tests.support.admin_server import Answer, running_admin_server
 from tests.support.command_line import FOUND, USAGE, cells, lines_of, run
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
     from connector import Catalog
     from connector.upkeep.attachment import Attachment
     from tests.support.admin_server import AdminServer
+    from tests.support.s3_server import S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -48,13 +48,6 @@ _SETTINGS: Final = {
     "defaultRetentionTimeInMinutes": "-1",
     "defaultRetentionSizeInMB": "-1",
 }
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
 
 
 @pytest.fixture
@@ -184,29 +177,19 @@ def _with_settings(**settings: str) -> Callable[[AdminServer], None]:
     return lambda server: _set(server, **{**_SETTINGS, **settings})
 
 
-def _retention(minutes: int, megabytes: int) -> Callable[[AdminServer], None]:
+def _retention(minutes: object, megabytes: int = -1) -> Callable[[AdminServer], None]:
     times = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": megabytes}
     return _with_policies(retention_policies=times)
 
 
-def _retention_of(minutes: object) -> Callable[[AdminServer], None]:
-    times = {"retentionTimeInMinutes": minutes, "retentionSizeInMB": -1}
-    return _with_policies(retention_policies=times)
+def _without(*path: str) -> Callable[[AdminServer], None]:
+    def change(server: AdminServer) -> None:
+        server.answers.pop(path)
+
+    return change
 
 
 _NO_RETENTION: Final = {"retention": Verdict.UNKNOWN}
-
-
-def _without_settings(server: AdminServer) -> None:
-    server.answers.pop(_CONFIGURATION)
-
-
-def _without_tenants(server: AdminServer) -> None:
-    server.answers.pop((*_V2, "tenants"))
-
-
-def _without_namespace(server: AdminServer) -> None:
-    server.answers.pop(_POLICIES)
 
 
 @pytest.mark.parametrize(
@@ -231,13 +214,13 @@ def _without_namespace(server: AdminServer) -> None:
         (_retention(1, -1), {}),
         (_retention(60, 100), {}),
         (
-            _without_settings,
+            _without(*_CONFIGURATION),
             dict.fromkeys(("cluster", "offload driver", "retention"), Verdict.UNKNOWN),
         ),
-        (_without_namespace, {"namespace": Verdict.PROBLEM}),
-        (_without_tenants, {"ledger ids": Verdict.UNKNOWN}),
+        (_without(*_POLICIES), {"namespace": Verdict.PROBLEM}),
+        (_without(*_V2, "tenants"), {"ledger ids": Verdict.UNKNOWN}),
         (_with_policies(retention_policies={"retentionTimeInMinutes": -1}), _NO_RETENTION),
-        (_retention_of("soon"), _NO_RETENTION),
+        (_retention("soon"), _NO_RETENTION),
         (
             lambda server: server.script.append(Answer(403)),
             dict.fromkeys(("cluster", "offload driver", "retention"), Verdict.UNKNOWN),

@@ -52,9 +52,7 @@ def test_topic_must_show_itself_that_its_cluster_wrote_the_bucket(*, is_one_clus
     # What other topics show is of them.
     scene.others.append(_other_topic())
     change_offload(scene, 15, uuid=None)
-    assert scene.doubt() == kept
-    assert scene.doubt_of_data() == kept
-    assert scene.doubt_of_upload() == kept
+    assert scene.doubts() == [kept] * 3
 
 
 def test_copies_that_cannot_be_read_are_no_witnesses() -> None:
@@ -67,7 +65,7 @@ def test_copies_that_cannot_be_read_are_no_witnesses() -> None:
 
     assert (scene.doubt() or "").startswith("no ledger of the topic shows")
     scene.subject = unreadable(scene.subject)
-    for doubt in (scene.doubt(), scene.doubt_of_data(), scene.doubt_of_upload()):
+    for doubt in scene.doubts():
         assert (doubt or "").startswith("no ledger of the topic shows")
 
 
@@ -346,8 +344,7 @@ def test_ledger_between_those_of_the_metadata_is_kept() -> None:
     own = [copy for copy in golden() if copy is not subject]
     scene = Scene(subject, own=own, infos=list(map(told, own)), is_one_cluster=True)
 
-    for doubt in (scene.doubt(), scene.doubt_of_data(), scene.doubt_of_upload()):
-        assert doubt == "the metadata has earlier and later ledgers, but not this one"
+    assert scene.doubts() == ["the metadata has earlier and later ledgers, but not this one"] * 3
 
 
 @pytest.mark.parametrize("is_one_cluster", [True, False])

@@ -76,9 +76,7 @@ def test_what_is_not_surely_older_is_kept(
     changed_scene = scene()
     change(changed_scene)
 
-    assert changed_scene.doubt() == doubt
-    assert changed_scene.doubt_of_data() == doubt
-    assert changed_scene.doubt_of_upload() == doubt
+    assert changed_scene.doubts() == [doubt] * 3
 
 
 @pytest.mark.parametrize("scene", [double, orphan])
@@ -117,8 +115,7 @@ def test_attempt_that_the_metadata_names_is_kept(
     scene = double()
     change_offload(scene, 17, uuid=uuid, complete=complete)
 
-    for doubt in (scene.doubt(), scene.doubt_of_data(), scene.doubt_of_upload()):
-        assert doubt == f"the metadata names it: {state}"
+    assert scene.doubts() == [f"the metadata names it: {state}"] * 3
 
 
 def test_attempt_that_another_answer_names_is_kept() -> None:
@@ -172,9 +169,7 @@ def test_double_of_the_last_ledger_is_deletable() -> None:
     """It is not newer than the metadata, which has the ledger."""
     scene = Scene(under(golden()[-1], OTHER_UUID), is_live=True, last=None)
 
-    assert scene.doubt() is None
-    assert scene.doubt_of_data() is None
-    assert scene.doubt_of_upload() is None
+    assert scene.doubts() == [None] * 3
 
 
 def test_attempt_of_a_ledger_that_nothing_else_tells_of_is_deletable() -> None:
@@ -203,7 +198,7 @@ def test_metadata_that_is_not_proven_whole_deletes_nothing(
     unproven = scene()
     unproven.proven_to = proven_to
 
-    for doubt in (unproven.doubt(), unproven.doubt_of_data(), unproven.doubt_of_upload()):
+    for doubt in unproven.doubts():
         assert doubt is not None
         assert doubt.startswith("the metadata is not proven complete")
     unproven.proven_to = 17
@@ -215,9 +210,7 @@ def test_copy_is_kept_where_none_that_is_named_can_be_read() -> None:
     kept = "no copy that the metadata names can be read instead"
     scene = double()
     scene.own.remove(golden()[3])
-    assert scene.doubt() == kept
-    assert scene.doubt_of_data() == kept
-    assert scene.doubt_of_upload() == kept
+    assert scene.doubts() == [kept] * 3
 
 
 def test_copy_is_kept_where_no_uuid_is_told() -> None:

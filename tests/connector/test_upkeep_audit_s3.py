@@ -26,7 +26,6 @@ from tests.support.admin_server import AdminServer, running_admin_server
 from tests.support.buckets import golden_objects
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.owned_bucket import OTHER_UUID, SMALL
-from tests.support.s3_server import S3Address, S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -36,6 +35,7 @@ if TYPE_CHECKING:
     from connector.upkeep.audit.cleaning import Deletion
     from connector.upkeep.audit.findings import Finding
     from tests.support.golden import GoldenLedger
+    from tests.support.s3_server import S3Address, S3Server
 
 pytestmark = pytest.mark.s3
 
@@ -45,13 +45,6 @@ SAVED: Final = {topic.name: topic.folder for topic in (CHUNKED, ENCRYPTED)}
 """Saved metadata of the same topics."""
 OWN: Final = "standalone"
 """The cluster that wrote the golden sets."""
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server on loopback."""
-    with running_s3_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="module")
@@ -190,17 +183,6 @@ def test_upload_that_was_just_begun_is_kept(bucket: Bucket, metadata: str) -> No
     assert len(bucket.uploads()) == 1
 
 
-def test_upload_of_what_no_offloader_writes_is_told_and_kept(bucket: Bucket) -> None:
-    """The bucket is not Pulsar's alone."""
-    upload_id = bucket.begin_upload("backup.tar")
-
-    (finding,) = bucket.findings()
-
-    assert (finding.kind, finding.deletable) == (FindingKind.UNFINISHED_UPLOAD, False)
-    assert bucket.cleaned(timedelta(0)) == []
-    assert bucket.uploads() == [upload_id]
-
-
 def test_name_as_of_a_file_written_aside_is_foreign_on_s3(bucket: Bucket) -> None:
     """Only in a folder is it an upload, so here it is an object like any other."""
     name = f"{OTHER_UUID}-ledger-14.0123456789abcdef.unfinished"
@@ -245,32 +227,6 @@ def test_copies_of_another_cluster_are_never_deletable(
     assert told in findings[FindingKind.DOUBLE].text
     plan = plan_cleaning(found, now=datetime.now(UTC), safety_age=timedelta(0))
     assert len(list(clean(bucket.location, plan))) == (3 if deletable else 0)
-
-
-def test_uploads_are_kept_where_clusters_share_a_bucket(bucket: Bucket) -> None:
-    """An upload does not tell whose it is."""
-    bucket.begin_upload(LedgerObjectName(OTHER_UUID, CHUNKED.ledgers[0].ledger_id).data_name)
-    bucket.copy_ledger(CHUNKED.ledgers[1], "other")
-
-    (upload,) = (e for e in bucket.findings() if e.kind == FindingKind.UNFINISHED_UPLOAD)
-
-    assert not upload.deletable
-    assert "several clusters" in upload.text
-
-
-def test_metadata_of_the_other_cluster_deletes_nothing_of_the_first(
-    s3_server: S3Server, admin: AdminServer
-) -> None:
-    """A bucket that the cluster never wrote to: same topics, same ledger ids, and none its own."""
-    first = Bucket(s3_server, s3_server.upload({}), admin)
-    for number, ledger in enumerate(CHUNKED.ledgers, 1):
-        name = LedgerObjectName(UUID(int=100 + number), ledger.ledger_id)
-        first.copy_ledger(ledger, OWN, name)
-
-    findings = first.findings()
-
-    assert {each.kind for each in findings} == {FindingKind.MISSING, FindingKind.UNLISTED}
-    assert not any(each.deletable for each in findings)
 
 
 def test_topic_of_user_metadata_is_told_of_an_unfinished_offload(bucket: Bucket) -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from arrow_io.errors import OptionError
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
 from connector.catalog.opening import open_catalog
+from connector.inputs.times import time_of
 from connector.inputs.topic_names import TopicName
 from connector.upkeep.forecast.policy import Action, LedgerFate, apply_policy, bucket_metadata
 from connector.upkeep.forecast.policy_settings import OffloadPolicy
@@ -19,7 +20,7 @@ from tests.support.golden import golden_topic
 from tests.support.policies import only
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
 TOPIC: Final = TopicName.parse("orders")
 MB: Final = 1 << 20
@@ -65,29 +66,6 @@ def actions(fates: Sequence[LedgerFate]) -> list[tuple[int, Action]]:
 
 
 # Offload
-
-
-@pytest.mark.parametrize(
-    ("threshold_bytes", "offloaded"),
-    [(-1, []), (0, [1, 2, 3]), (MB - 1, [1, 2, 3]), (MB, [1, 2]), (2 * MB, [1]), (3 * MB, [])],
-)
-def test_size_threshold_keeps_the_newest(threshold_bytes: int, offloaded: list[int]) -> None:
-    """The oldest ledgers are offloaded until what is left is no larger than the threshold."""
-    topic = metadata(ledger(1), ledger(2), ledger(3), OPEN)
-
-    fates = apply_policy(topic, only(threshold_bytes=threshold_bytes), at_ms=T)
-
-    assert actions(fates) == [(each, Action.OFFLOAD) for each in offloaded]
-    assert {each.when_ms for each in fates if each.is_due} <= {T}
-
-
-def test_size_threshold_counts_what_is_offloaded_already() -> None:
-    """An offloaded ledger takes its place among the newest bytes, as a broker counts it."""
-    topic = metadata(ledger(1), ledger(2, offload=done(T)), ledger(3), OPEN)
-
-    fates = apply_policy(topic, only(threshold_bytes=2 * MB), at_ms=T)
-
-    assert actions(fates) == [(1, Action.OFFLOAD)]
 
 
 def test_size_threshold_tells_how_much_has_to_follow() -> None:
@@ -176,66 +154,6 @@ def test_copy_stays_without_a_lag_or_a_time() -> None:
 
 
 @pytest.mark.parametrize(
-    ("minutes", "megabytes", "trimmed"),
-    [
-        (-1, -1, []),
-        (0, 0, [1, 2, 3]),
-        (0, -1, [1, 2, 3]),
-        (-1, 0, [1, 2, 3]),
-        (10, -1, [1]),
-        (-1, 1, [1, 2]),
-        (10, 1, [1, 2]),
-        (10, 5, [1]),
-        (60, 2, [1]),
-        (60, 5, []),
-    ],
-)
-def test_either_limit_of_retention_trims(minutes: int, megabytes: int, trimmed: list[int]) -> None:
-    """A ledger goes by age or by the size behind it, the oldest first; -1 limits nothing."""
-    now = T + 20 * MINUTE_MS
-    topic = metadata(ledger(1), ledger(2, closed_ms=now - 1), ledger(3, closed_ms=now - 1), OPEN)
-    policy = only(retention_minutes=minutes, retention_mb=megabytes)
-
-    fates = apply_policy(topic, policy, at_ms=now)
-
-    assert actions(fates) == [(each, Action.TRIM) for each in trimmed]
-
-
-def test_no_ledger_is_trimmed_before_an_older_one() -> None:
-    """One that was closed later, by another clock, holds back those behind it."""
-    topic = metadata(ledger(1, closed_ms=T + 5000), ledger(2), OPEN)
-    policy = only(retention_minutes=1)
-
-    first, second, _ = apply_policy(topic, policy, at_ms=T)
-
-    assert first.when_ms == second.when_ms == T + 5000 + MINUTE_MS + 1
-
-
-@pytest.mark.parametrize(
-    ("consumed_to", "trimmed"),
-    [
-        (None, [1, 2, 3]),
-        ((1, -1), []),
-        ((1, 8), []),
-        ((1, 9), [1]),
-        ((2, 4), [1]),
-        ((3, 9), [1, 2, 3]),
-        ((99, -1), [1, 2, 3]),
-    ],
-)
-def test_what_is_not_read_is_not_trimmed(
-    consumed_to: tuple[int, int] | None, trimmed: list[int]
-) -> None:
-    """A ledger goes once the slowest subscription has acknowledged its last entry."""
-    topic = metadata(ledger(1), ledger(2), ledger(3), OPEN)
-    policy = only(retention_minutes=0)
-
-    fates = apply_policy(topic, policy, at_ms=T + 1, consumed_to=consumed_to)
-
-    assert actions(fates) == [(each, Action.TRIM) for each in trimmed]
-
-
-@pytest.mark.parametrize(
     ("position", "said"),
     [
         ((0, 5), "it has 4 ledgers, 1 … 99"),
@@ -284,16 +202,6 @@ def test_what_is_left_out_is_as_brokers_have_it() -> None:
         assert (fate.action, fate.is_due) == (Action.TRIM, True)
         assert "a retention size of 0 keeps nothing" in fate.reason
     assert (by_both.action, by_both.when_ms) == (Action.DELETE_COPY, T + 4 * 60 * MINUTE_MS + 1)
-
-
-def test_trimming_makes_the_rest_pointless() -> None:
-    """What is due to be trimmed is neither offloaded nor deleted from BookKeeper alone."""
-    topic = metadata(ledger(1, offload=done(T)), ledger(2), OPEN)
-    policy = only(threshold_bytes=0, deletion_lag_ms=0, retention_minutes=0)
-
-    fates = apply_policy(topic, policy, at_ms=T + 1)
-
-    assert actions(fates) == [(1, Action.TRIM), (2, Action.TRIM)]
 
 
 def test_the_next_thing_is_what_comes_first() -> None:
@@ -490,3 +398,88 @@ def test_what_is_to_come_is_due_then_and_not_before(
             before = apply_policy(topic, policy, at_ms=fate.when_ms - 1)[number]
             assert (then.action, then.is_due) == (fate.action, True)
             assert not before.is_due
+
+
+# Times that no calendar has: Long.MAX_VALUE, or what is hostile
+
+LAST_MS: Final = 253_402_300_799_999  # the last moment of the year 9999
+MAX_LONG: Final = 2**63 - 1
+
+
+def closed(ledger_id: int, closed_ms: int | None = T) -> LedgerInfo:
+    """A ledger that is in BookKeeper only."""
+    return ledger(ledger_id, closed_ms=closed_ms)
+
+
+def offloaded(ledger_id: int, offloaded_ms: int | None = T) -> LedgerInfo:
+    """A ledger that is in the bucket, and in BookKeeper still."""
+    return ledger(ledger_id, offload=done(offloaded_ms))
+
+
+@pytest.mark.parametrize(
+    ("policy", "info"),
+    [
+        (only(deletion_lag_ms=MAX_LONG), offloaded(1)),
+        (only(deletion_lag_ms=0), offloaded(1, MAX_LONG)),
+        (only(threshold_s=MAX_LONG), closed(1)),
+        (only(threshold_s=0), closed(1, MAX_LONG)),
+        (only(retention_minutes=MAX_LONG), closed(1)),
+        (only(retention_minutes=0), closed(1, MAX_LONG)),
+    ],
+)
+def test_long_max_is_never(policy: OffloadPolicy, info: LedgerInfo) -> None:
+    """What would be later than any calendar's time is kept, and the reason says so."""
+    fate, _ = apply_policy(metadata(info, OPEN), policy, at_ms=T)
+
+    assert (fate.action, fate.when_ms, fate.is_due) == (Action.KEEP, None, False)
+    assert "not before the year 10000" in fate.reason
+
+
+def test_the_last_time_of_a_calendar_is_one() -> None:
+    """A millisecond later there is none."""
+    last, _ = apply_policy(
+        metadata(offloaded(1), OPEN), only(deletion_lag_ms=LAST_MS - T - 1), at_ms=T
+    )
+    never, _ = apply_policy(
+        metadata(offloaded(1), OPEN), only(deletion_lag_ms=LAST_MS - T), at_ms=T
+    )
+
+    assert (last.action, last.when_ms) == (Action.DELETE_COPY, LAST_MS)
+    assert (never.action, never.when_ms) == (Action.KEEP, None)
+
+
+def test_what_is_never_trimmed_holds_back_what_is_behind_it() -> None:
+    """A ledger with a hostile time of closing is kept, and so is each younger one."""
+    policy = only(retention_minutes=0)
+
+    fates = apply_policy(
+        metadata(closed(1), closed(2, MAX_LONG), closed(3), OPEN), policy, at_ms=T + 1
+    )
+
+    assert [each.action for each in fates] == [Action.TRIM, *[Action.KEEP] * 3]
+    assert fates[2].reason.startswith("retention keeps an older ledger")
+
+
+_ANY_TIME: Final = st.none() | st.integers(0, MAX_LONG) | st.integers(LAST_MS - 9, LAST_MS + 9)
+_ANY_LIMIT: Final = st.integers(-1, MAX_LONG) | st.integers(-1, 9)
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    times=st.lists(st.tuples(st.sampled_from((closed, offloaded)), _ANY_TIME), max_size=4),
+    policy=st.builds(
+        only,
+        threshold_s=_ANY_LIMIT,
+        deletion_lag_ms=_ANY_LIMIT,
+        retention_minutes=_ANY_LIMIT,
+    ),
+)
+def test_every_time_told_is_one_of_a_calendar(
+    times: list[tuple[Callable[[int, int | None], LedgerInfo], int | None]], policy: OffloadPolicy
+) -> None:
+    """Whatever times the metadata and the settings have, what happens does so at a real time."""
+    ledgers = [make(number, time_ms) for number, (make, time_ms) in enumerate(times)]
+
+    for fate in apply_policy(metadata(*ledgers, OPEN), policy, at_ms=T):
+        assert (fate.when_ms is None) == (fate.action is Action.KEEP)
+        assert fate.when_ms is None or time_of(fate.when_ms) is not None

@@ -135,18 +135,6 @@ def test_endless_damage_is_counted(monkeypatch: pytest.MonkeyPatch, bucket: Owne
     assert found[ledger.data_object.name].entries == 0
 
 
-def test_another_ledgers_data_is_found(bucket: OwnedBucket) -> None:
-    """A data object of the right length whose blocks are another ledger's."""
-    ledger, other = CHUNKED.ledgers[0], CHUNKED.ledgers[1]
-    size_bytes = ledger.data_object.stat().st_size
-    bucket.write(ledger.data_object.name, other.data_object.read_bytes()[:size_bytes])
-
-    found = {each.object: each for each in _verified(bucket.catalog())}
-
-    assert found[ledger.data_object.name].problems
-    assert found[other.data_object.name].problems == ()
-
-
 @pytest.mark.parametrize("which", ["data_object", "index_object"])
 def test_object_that_is_deleted_meanwhile_is_a_problem(bucket: OwnedBucket, which: str) -> None:
     """A ledger that is trimmed while others are read does not end the run."""
@@ -386,19 +374,6 @@ def test_statistics_are_what_analyzing_gives(bucket: OwnedBucket) -> None:
     assert tables[0] == tables[1]
     assert {row["ledger_id"] for row in tables[0]} == {each.ledger_id for each in plain}
     assert [row["ledger_id"] for row in tables[0] if row["damaged"]] == [ledger.ledger_id]
-
-
-def test_a_stopped_verification_leaves_statistics_of_what_it_read(bucket: OwnedBucket) -> None:
-    """Whole ledgers, and none of those behind."""
-    with memory_bucket({}) as folder:
-        started = verify(_topics(bucket.catalog()), statistics=open_statistics(folder.url))
-        read = {each.ledger_id for each in itertools.islice(started, 3)}
-        started.close()
-        known = open_statistics(folder.url)
-        ledgers = [file.ledgers.column("ledger_id").to_pylist() for file in known.files]
-
-    assert len(ledgers) == 1
-    assert set(ledgers[0]) == read
 
 
 def test_a_verification_killed_at_any_request_leaves_nothing_unlearned(tmp_path: Path) -> None:

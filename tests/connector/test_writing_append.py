@@ -6,7 +6,7 @@ import shutil
 import warnings
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -23,19 +23,8 @@ from tests.support.appended_topics import files_below, keyed_rows, payloads_of
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.offloads import names
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 _TABLE = pa.table({"__value__": [b"one", b"two"]})
 _MORE = pa.table({"__value__": [b"three", b"four"]})
-
-
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
 
 
 @settings(max_examples=20)

@@ -72,14 +72,6 @@ class _Killer:
         self._monkeypatch.undo()
 
 
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
-
-
 def _write(
     url: str, folder: Path, values: range, *, append: bool, partitions: int | None
 ) -> WrittenTopic:

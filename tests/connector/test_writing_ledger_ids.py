@@ -27,15 +27,6 @@ from tests.support.offloads import ledger_of, memory_offloader, names
 _TOPIC = TopicName.parse("orders")
 
 
-def test_ids_end_somewhere() -> None:
-    """No id is given that BookKeeper cannot have."""
-    ids = LedgerIds(IdRange(first=MAX_LEDGER_ID))
-
-    assert ids.next_id() == MAX_LEDGER_ID
-    with pytest.raises(OptionError, match="ledger ids end at"):
-        ids.next_id()
-
-
 def test_an_id_that_is_taken_is_refused() -> None:
     """A second copy of a ledger would hide the first from readers."""
     ids = LedgerIds(IdRange(first=41, used_ids=frozenset({42})))

@@ -26,14 +26,6 @@ _TABLE = pa.table({"__value__": [b"one", b"two"]})
 _MORE = pa.table({"__value__": [b"three", b"four"]})
 
 
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
-
-
 class TestWhatWasNotWrittenHere:
     """Only what `write` made is extended: a cluster's metadata knows more than that."""
 

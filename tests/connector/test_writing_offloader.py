@@ -5,22 +5,17 @@ from __future__ import annotations
 import importlib.metadata
 import json
 import time
-from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
 
 from arrow_io.errors import (
-    ChecksumError,
     MissingObjectError,
     OptionError,
 )
-from arrow_io.format.object_names import LedgerObjectName
-from arrow_io.ledgers.reader import OffloadedLedger
-from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from connector import LedgerOffloader, LedgerToOffload, open_topic
+from connector import LedgerOffloader, LedgerToOffload
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topics
 from tests.support.offloads import (
     ENTRIES,
@@ -37,17 +32,11 @@ from tests.support.offloads import (
     names,
 )
 from tests.support.reference_ledger import read_entries
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
+    from tests.support.s3_server import S3Server
 
 
 class TestOffload:
@@ -73,19 +62,6 @@ class TestOffload:
         assert ledger.index.data_object_length_bytes == result.data_bytes
         assert len(content(offloader.location, NAME.index_name)) == result.index_bytes
         assert (result.name, result.warnings) == (NAME, ())
-
-    def test_a_topic_reader_finds_it(self) -> None:
-        """A topic that was offloaded by us is opened like one that a broker offloaded."""
-        (topic,) = (topic for topic in golden_topics() if topic.name.endswith("/multi-ledger"))
-        offloader = memory_offloader()
-        for number, ledger in enumerate(topic.ledgers):
-            offloader.offload(golden_ledger(ledger), UUID(int=number))
-
-        ours = open_topic(offloader.location.url, topic.name, value="raw")
-        theirs = open_topic(str(topic.objects_folder), topic.name, value="raw")
-
-        assert ours.to_table().equals(theirs.to_table())
-        assert ours.count_rows() == topic.message_count
 
     def test_requests_are_those_needed(self) -> None:
         """Parts, a look for leftovers, a PUT; before each object, whether the uuid is still new."""
@@ -210,21 +186,6 @@ class TestAsTheBroker:
         assert entries_of(read) == golden.entries
         assert offloader.location.unfinished_uploads() == []
 
-    def test_the_context_has_the_drivers_properties(self, s3_server: S3Server) -> None:
-        """On S3 the context is what a broker with the driver `aws-s3` records."""
-        bucket = s3_server.new_bucket()
-        offloader = LedgerOffloader(f"s3://{bucket}", storage_options=s3_server.storage_options)
-
-        context = offloader.offload(ledger_of(ENTRIES), UUID_1).context
-
-        assert context.driver == "aws-s3"
-        assert context.driver_properties == {
-            "bucket": bucket,
-            "managedLedgerOffloadDriver": "AWS_S3",
-            "region": "us-east-1",
-            "serviceEndpoint": s3_server.endpoint_url,
-        }
-
     @pytest.mark.parametrize(
         ("url", "driver", "constant"),
         [
@@ -265,41 +226,6 @@ class TestCopies:
             assert entries_of(ledger) == ENTRIES
             assert ledger.index.ledger_metadata == metadata_of(ENTRIES)
 
-    def test_golden_copies_are_the_same(self) -> None:
-        """A copy of a broker's ledger has the same bytes."""
-        elsewhere = memory_offloader()
-        (topic,) = (topic for topic in golden_topics() if topic.name.endswith("/multi-block"))
-        (ledger,) = topic.ledgers
-        source = OffloadedLedger.open(
-            Location(str(topic.objects_folder)),
-            LedgerObjectName(UUID(ledger.uuid), ledger.ledger_id),
-        )
-
-        elsewhere.offload(LedgerToOffload.from_offloaded(source), UUID(ledger.uuid))
-
-        for path in (ledger.data_object, ledger.index_object):
-            assert content(elsewhere.location, path.name) == path.read_bytes()
-
-    def test_damage_is_not_copied(self) -> None:
-        """An entry whose CRC32C is wrong ends the copy, which leaves nothing."""
-        (topic,) = (topic for topic in golden_topics() if topic.name.endswith("/bytes-single-none"))
-        (ledger, *_) = topic.ledgers
-        original = golden_ledger(ledger)
-        entries = list(original.entries)
-        entries[1] = bytes(entries[1][:-1]) + bytes([entries[1][-1] ^ 1])
-        offloader, elsewhere = memory_offloader(), memory_offloader()
-        offloader.offload(replace(original, entries=entries), UUID_1)
-
-        with pytest.raises(ChecksumError) as raised:
-            elsewhere.offload(
-                LedgerToOffload.from_offloaded(offloader.read_offloaded(ledger.ledger_id, UUID_1)),
-                UUID_2,
-            )
-
-        assert raised.value.entry_id == 1
-        assert raised.value.object_key == LedgerObjectName(UUID_1, ledger.ledger_id).data_name
-        assert names(elsewhere.location) == []
-
 
 class TestDelete:
     """Offloaded ledgers are deleted, and nothing else."""
@@ -327,16 +253,3 @@ class TestDelete:
 
         deleted = [record.name for record in trace.records if record.name]
         assert deleted == [NAME.index_name, NAME.data_name]
-
-    @pytest.mark.s3
-    def test_leftovers_go_too(self, s3_server: S3Server) -> None:
-        """Uploads that an attempt left are aborted, those of others are not."""
-        bucket = s3_server.new_bucket()
-        offloader = LedgerOffloader(f"s3://{bucket}", storage_options=s3_server.storage_options)
-        other = NAME.data_name + "1"
-        for key in (NAME.data_name, NAME.index_name, other):
-            s3_server.client.create_multipart_upload(Bucket=bucket, Key=key)
-
-        offloader.delete_offloaded(LEDGER_ID, UUID_1)
-
-        assert [each.name for each in offloader.location.unfinished_uploads()] == [other]

@@ -137,13 +137,6 @@ def test_leftovers_of_this_attempt_alone_are_aborted(
     assert aborted == [f"{NAME.data_name} id", f"{NAME.index_name} id"]
 
 
-@pytest.mark.parametrize("extra", [{"a note": "x"}, {"note": "naïve"}, {"note": "a\tb"}], ids=str)
-def test_every_part_of_user_metadata_is_checked(extra: dict[str, str]) -> None:
-    """A name must fit whole, and a value be ASCII that can be printed."""
-    with pytest.raises(OptionError, match="not usable as user metadata"):
-        memory_offloader().offload(ledger_of(ENTRIES), UUID_1, extra)
-
-
 @pytest.mark.parametrize(
     ("options", "endpoint", "region"),
     [

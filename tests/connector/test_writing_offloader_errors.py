@@ -9,7 +9,6 @@ from unittest.mock import Mock
 import pytest
 
 from arrow_io.errors import (
-    EntryNotInLedgerError,
     EntryTooLargeError,
     MissingEntriesError,
     OptionError,
@@ -32,17 +31,11 @@ from tests.support.offloads import (
     metadata_of,
     names,
 )
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
+    from tests.support.s3_server import S3Server
 
 
 class TestRefusals:
@@ -267,11 +260,3 @@ class TestFailures:
         result = offloader.offload(ledger_of(ENTRIES), UUID_1)
 
         assert "hunter2" not in f"{offloader!r} {result!r} {vars(offloader)!r}"
-
-    def test_entries_out_of_bounds_are_an_error(self) -> None:
-        """What is read back is bounded as every ledger is."""
-        offloader = memory_offloader()
-        offloader.offload(ledger_of(ENTRIES), UUID_1)
-
-        with pytest.raises(EntryNotInLedgerError):
-            next(offloader.read_offloaded(LEDGER_ID, UUID_1).read_entries(0, 3))

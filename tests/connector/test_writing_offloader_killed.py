@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from typing import TYPE_CHECKING
-from uuid import UUID
 
 import pytest
 
@@ -23,23 +22,16 @@ from tests.support.offloads import (
     ledger_of,
     names,
 )
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
     from tests.support.grids import Grid
+    from tests.support.s3_server import S3Server
 
 ENTRIES = [bytes([number]) * 200 for number in range(10)]
 BLOCK_BYTES = 1000
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
 
 
 @pytest.fixture(autouse=True)
@@ -162,21 +154,3 @@ def test_on_s3(s3_server: S3Server, *, grid: Grid) -> None:
     ]
     assert outcomes == {step: expected[step - 1] for step in outcomes}
     assert max(outcomes) == len(expected)
-
-
-def test_the_catalog_tells_what_a_killed_process_left(tmp_path: Path) -> None:
-    """Data without an index object is an unfinished offload, not a ledger of a topic."""
-    folders = (str(tmp_path / str(step)) for step in itertools.count(1))
-    reached: str | None = ""
-    step = 0
-    while reached is not None and not reached.startswith("before put"):
-        folder = next(folders)
-        step += 1
-        LedgerOffloader(folder).offload(ledger_of([b"complete"]), UUID(int=7))
-        reached = OffloadToKill(folder, {}, BLOCK_BYTES, ENTRIES, UUID_1).run_until(step)
-
-    contents = open_catalog(folder).contents
-
-    assert reached is not None
-    assert [each.name for each in contents.unfinished] == [NAME]
-    assert [copy.name.uuid for copy in contents.copies] == [UUID(int=7)]

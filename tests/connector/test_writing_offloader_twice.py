@@ -21,25 +21,19 @@ from tests.support.offloads import (
     ledger_of,
     names,
 )
-from tests.support.s3_server import S3Server, running_s3_server
 from tests.support.stalling_server import without_pauses
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from pathlib import Path
 
+    from tests.support.s3_server import S3Server
+
 ENTRIES = [bytes([number]) * 200 for number in range(10)]
 BLOCK_BYTES = 1000
 AT_WHICH_ENTRY = (0, 7, len(ENTRIES))
 
 _numbers = itertools.count()
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
 
 
 @pytest.fixture(params=["memory", "folder", pytest.param("s3", marks=pytest.mark.s3)])

@@ -66,6 +66,18 @@ def test_a_wrong_text_is_told_by_the_name_of_the_option(name: str) -> None:
     assert shown in result.stderr
 
 
+@pytest.mark.parametrize(
+    "name", [n for n, each in WRITE_OPTIONS.items() if each.kind.form in {"NUMBER", "true|false"}]
+)
+def test_values_of_other_types_are_refused_in_python(name: str) -> None:
+    """Neither a text nor another number stands for a flag or a whole number."""
+    is_flag = WRITE_OPTIONS[name].kind is kinds.FLAG
+    said = "true or false" if is_flag else "a whole number"
+    for wrong in ("true", "3", 0.5, 1 if is_flag else True):
+        with pytest.raises(OptionError, match=f"^{name} must be {said}, not {wrong!r}"):
+            WriteRequest(**{name: wrong})  # type: ignore[arg-type]
+
+
 def test_numbers_have_units() -> None:
     """A number that has a unit says it in the table as in its name."""
     for name, option in WRITE_OPTIONS.items():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -238,18 +237,6 @@ class TestWhatIsTold:
             write_messages(bucket.url, TOPIC, table)
 
         bucket.drop()
-
-
-def test_messages_are_written_as_they_are() -> None:
-    """A message says itself what its key is."""
-    bucket = MemoryBucket()
-    message = Message(payload=b"v", key="abcd", publish_time_ms=1)
-
-    write_messages(bucket.url, TOPIC, [message, replace(message, key=b"abc")])
-
-    read = _read(bucket.url, ["__key__", "__key_bytes__"], value="raw").to_pylist()
-    assert [tuple(row.values()) for row in read] == [("abcd", b"abcd"), ("YWJj", b"abc")]
-    bucket.drop()
 
 
 @pytest.mark.filterwarnings("ignore:.*without an outcome", "ignore:.*value lost")

@@ -47,14 +47,6 @@ _TASKS: Final = 2
 _TASK_LEDGERS: Final = 10
 
 
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
-
-
 def _target(url: str, folder: Path | None, partitions: int | None = None) -> WriteTarget:
     request = WriteRequest(
         append=True, partitions=partitions, metadata_folder=folder, ledger_entries=1,

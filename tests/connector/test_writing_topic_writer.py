@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import datetime as dt
-import json
 import re
 from typing import TYPE_CHECKING, Any
 
-import duckdb
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from arrow_io.errors import EntryTooLargeError, OptionError, SchemaError, StorageError
+from arrow_io.errors import EntryTooLargeError, OptionError, StorageError
 from arrow_io.messages.codecs import COMPRESSION_TYPES
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
-from connector import open_catalog, open_topic, register_duckdb, write_messages
+from connector import open_catalog, open_topic, write_messages
 from connector.catalog.metadata.folder import MetadataFolder
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.inputs.topic_names import TopicName
@@ -25,37 +22,25 @@ from connector.writing.message_router import java_string_hash
 from connector.writing.message_rows import REGENERATED_COLUMNS
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.expected import COLUMNS, rows_of, time_of
-from tests.support.golden import golden_topic, golden_topics
-from tests.support.golden_datasets import open_golden
-from tests.support.golden_values import golden_schema
 from tests.support.offloads import names
 from tests.support.s3_server import S3Server, running_s3_server
 from tests.support.written_messages import messages, told
 
 if TYPE_CHECKING:
+    import datetime as dt
     from collections.abc import Iterator
     from pathlib import Path
 
     from arrow_io.messages.message_metadata import Message
     from connector import Catalog
-    from tests.support.golden import GoldenTopic
 
 _KEPT = [name for name in COLUMNS if name not in REGENERATED_COLUMNS]
-_CLEAR = [topic for topic in golden_topics() if "encrypted" not in topic.name]
 _TABLE = pa.table(
     {
         "__key__": [f"k{number % 5}" for number in range(40)],
         "__value__": [b"value %d" % number for number in range(40)],
     }
 )
-
-
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
 
 
 def _values(url: str, topic: str = TOPIC, catalog: Catalog | None = None) -> list[bytes]:
@@ -66,20 +51,6 @@ def _values(url: str, topic: str = TOPIC, catalog: Catalog | None = None) -> lis
 
 def _read(url: str, topic: str = TOPIC, **options: Any) -> pa.Table:  # noqa: ANN401
     return open_topic(url, topic, value="raw", columns=_KEPT, **options).to_table()
-
-
-@pytest.mark.filterwarnings("ignore:.*without an outcome")
-@pytest.mark.parametrize("topic", _CLEAR, ids=str)
-def test_a_topic_that_was_read_is_written_again(topic: GoldenTopic, bucket: MemoryBucket) -> None:
-    """All that is read of a message, but for where it stood, is read of its copy."""
-    table = open_golden(topic, value="raw", columns=COLUMNS).to_table()
-
-    written = write_messages(
-        bucket.url, topic.name, table, ledger_entries=20, max_message_bytes=40_000, chunking=True
-    )
-
-    assert written.message_count == table.num_rows
-    assert rows_of(_read(bucket.url, topic.name)) == rows_of(table.select(_KEPT))
 
 
 @settings(max_examples=25)
@@ -208,30 +179,6 @@ class TestPartitions:
             numbers = [int(row["__value__"][6:]) for row in rows if row["__key__"] == key]
             assert numbers == sorted(numbers)
 
-    def test_ledger_ids_are_those_of_one_cluster(self, bucket: MemoryBucket) -> None:
-        """No two partitions have a ledger of one id, nor the same open one."""
-        written = write_messages(
-            bucket.url, TOPIC, _TABLE, partitions=4, batch_messages=2, ledger_entries=2
-        )
-
-        ids = [each.ledger_id for part in written.partitions for each in part.ledgers]
-        assert len(set(ids)) == len(ids) > 8
-        assert all(
-            [each.ledger_id for each in part.ledgers]
-            == sorted(each.ledger_id for each in part.ledgers)
-            for part in written.partitions
-        )
-
-    def test_a_partition_may_stay_empty(self, bucket: MemoryBucket, tmp_path: Path) -> None:
-        """A partition without messages has an open ledger, and metadata that says so."""
-        table = pa.table({"__key__": ["a"], "__value__": [b"v"]})
-
-        written = write_messages(bucket.url, TOPIC, table, partitions=2, metadata_folder=tmp_path)
-
-        assert sorted(len(part.ledgers) for part in written.partitions) == [1, 2]
-        assert len(MetadataFolder(str(tmp_path), {}).topics()) == 2
-        assert _values(bucket.url) == [b"v"]
-
 
 class TestMetadata:
     """What goes with the objects, for a cluster or a catalog."""
@@ -283,23 +230,6 @@ class TestMetadata:
         assert [each.is_offloaded for each in metadata.ledgers] == [True, False]
         assert metadata.ledgers[-1].entries is None
 
-    def test_the_schema_goes_with_it(self, bucket: MemoryBucket, tmp_path: Path) -> None:
-        """A catalog with the folder gives typed columns without being told the schema again."""
-        topic = golden_topic("json-orders")
-        schema = golden_schema(topic)
-        typed = open_golden(topic, schema=schema).to_table()
-        columns = [*typed.column_names, "__null_value__", "__key_bytes__"]
-        rows = open_golden(topic, schema=schema, columns=columns).to_table()
-
-        write_messages(bucket.url, TOPIC, rows, schema=schema, metadata_folder=tmp_path)
-
-        catalog = open_catalog(bucket.url, metadata=str(tmp_path))
-        read = open_topic(bucket.url, TOPIC, catalog=catalog).to_table()
-        names_ = [name for name in typed.column_names if name not in REGENERATED_COLUMNS]
-        assert read.select(names_).equals(typed.select(names_))
-        versions = open_topic(bucket.url, TOPIC, columns=["__schema_version__"]).to_table()
-        assert set(versions["__schema_version__"].to_pylist()) == {0}
-
     def test_metadata_is_not_overwritten(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """A topic that the folder has is refused before anything is written."""
         write_messages(bucket.url, TOPIC, _TABLE, metadata_folder=tmp_path)
@@ -315,20 +245,6 @@ class TestMetadata:
 class TestLedgers:
     """Which ledgers are made."""
 
-    def test_writing_again_appends(self, bucket: MemoryBucket) -> None:
-        """Ledgers of a second call stand behind those of the first."""
-        write_messages(bucket.url, TOPIC, _TABLE.slice(0, 30), ledger_entries=1, batch_messages=8)
-        write_messages(bucket.url, TOPIC, _TABLE.slice(30), append=True)
-
-        assert _values(bucket.url) == _TABLE["__value__"].to_pylist()
-
-    def test_ids_can_be_chosen(self, bucket: MemoryBucket) -> None:
-        """Behind those that are there, with or without a gap."""
-        write_messages(bucket.url, TOPIC, _TABLE.slice(0, 30), first_ledger_id=10)
-        write_messages(bucket.url, TOPIC, _TABLE.slice(30), first_ledger_id=100, append=True)
-
-        assert _values(bucket.url) == _TABLE["__value__"].to_pylist()
-
     def test_a_taken_id_undoes_all(self, bucket: MemoryBucket) -> None:
         """Where ids run into those of another topic, nothing is written."""
         write_messages(bucket.url, "another", _TABLE, first_ledger_id=12)
@@ -341,18 +257,6 @@ class TestLedgers:
             )  # fmt: skip
 
         assert names(Location(bucket.url)) == before
-
-    def test_they_are_cut_by_size(self, bucket: MemoryBucket) -> None:
-        """No ledger has more bytes than allowed."""
-        written = write_messages(
-            bucket.url, TOPIC, _TABLE, compression="none", batch_messages=1, ledger_bytes=500
-        )
-
-        (topic,) = written.partitions
-        sizes = [each.size_bytes for each in topic.ledgers[:-1]]
-        assert len(sizes) > 3
-        assert all(size is not None and 400 < size <= 500 for size in sizes[:-1])
-        assert _values(bucket.url) == _TABLE["__value__"].to_pylist()
 
 
 class TestFailure:
@@ -465,43 +369,6 @@ class TestFailure:
             write_messages(bucket.url, topic, given_messages, **options)
 
         assert names(Location(bucket.url)) == []
-
-    def test_a_schema_that_is_not_encoded_needs_bytes(self, bucket: MemoryBucket) -> None:
-        """Values of such types are the user's to encode."""
-        no_descriptor = {"type": "PROTOBUF", "data": '{"type":"record","name":"R","fields":[]}'}
-
-        with pytest.raises(SchemaError, match="give their bytes"):
-            write_messages(bucket.url, TOPIC, pa.table({"__value__": [1]}), schema=no_descriptor)
-
-
-def test_sql_reads_what_sql_wrote(bucket: MemoryBucket) -> None:
-    """Rows of a query become a topic, and the topic a table."""
-    with duckdb.connect() as con:
-        rows = con.sql(
-            "SELECT 'k' || i % 3 AS __key__, i AS id, 'n' || i AS note,"
-            " map {'even': (i % 2 = 0)::VARCHAR} AS __properties__,"
-            " TIMESTAMPTZ '2026-11-21 12:00:00+00' + to_seconds(i) AS __event_time__"
-            " FROM range(10_000) AS t(i)"
-        )
-        order = {
-            "type": "JSON",
-            "schema": {
-                "type": "record",
-                "name": "Order",
-                "fields": [{"name": "id", "type": "long"}, {"name": "note", "type": "string"}],
-            },
-        }
-        write_messages(bucket.url, "sales/eu/orders", rows, schema=order, ledger_entries=4)
-
-        register_duckdb(con, bucket.url)
-        ((count, total, note, even, first),) = con.execute(
-            "SELECT count(*), sum(id), max(note), count(*) FILTER (__properties__.even = 'true'),"
-            " min(__event_time__) FROM read_pulsar('sales/eu/orders', schema := ?)",
-            [json.dumps(order)],
-        ).fetchall()
-
-    assert (count, total, note, even) == (10_000, sum(range(10_000)), "n9999", 5000)
-    assert first == dt.datetime(2026, 11, 21, 12, tzinfo=dt.UTC)
 
 
 @pytest.mark.s3

@@ -16,28 +16,14 @@ from connector import open_topic, write_messages
 from connector.writing.topic_files import METADATA_FILES
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.offloads import names
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from tests.support.s3_server import S3Server
+
 _TABLE = pa.table({"__value__": [b"one", b"two"]})
-
-
-@pytest.fixture
-def bucket() -> Iterator[MemoryBucket]:
-    """An empty bucket."""
-    empty = MemoryBucket()
-    yield empty
-    empty.drop()
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
 
 
 def _values(url: str, topic: str = TOPIC) -> list[bytes]:
@@ -201,18 +187,8 @@ class TestWarnings:
             "storage_options must be a mapping with names as keys, not a str",
         ),
         ({"compression": None}, "compression"),
-        ({"batch_messages": "3"}, "batch_messages must be a whole number, not '3'"),
-        ({"batch_delay_ms": 0.5}, "batch_delay_ms must be a whole number"),
-        ({"ledger_entries": None}, "ledger_entries must be a whole number"),
-        ({"ledger_bytes": "1"}, "ledger_bytes must be a whole number"),
-        ({"partitions": "2"}, "partitions must be a whole number"),
-        ({"first_ledger_id": "2"}, "first_ledger_id must be a whole number"),
-        ({"block_bytes": "2"}, "block_bytes must be a whole number"),
         ({"cluster": 5}, "cluster must be the name of a cluster, not 5"),
         ({"cluster": ""}, "cluster must be the name of a cluster"),
-        ({"append": "false"}, "append must be true or false, not 'false'"),
-        ({"chunking": 1}, "chunking must be true or false"),
-        ({"broker_metadata": "true"}, "broker_metadata must be true or false"),
         (
             {"metadata_folder": 5},
             "metadata_folder must be a path or URL, such as s3://bucket/prefix, not an int",

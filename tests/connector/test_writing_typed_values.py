@@ -10,7 +10,6 @@ import duckdb
 import pandas as pd
 import polars as pl
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
 from hypothesis import given
@@ -23,7 +22,6 @@ from connector import open_topic, write_messages
 from connector.catalog.schemas.answers import registered_versions
 from connector.writing.message_rows import REGENERATED_COLUMNS, MessageRows
 from tests.support.buckets import TOPIC, MemoryBucket
-from tests.support.command_line import USAGE, lines_of, run
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
 from tests.support.golden_values import comparable, golden_schema, topics_with_values
@@ -31,7 +29,6 @@ from tests.support.protobuf_files import data_of, file_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-    from pathlib import Path
 
     from tests.support.golden import GoldenTopic
 
@@ -275,32 +272,8 @@ def test_metadata_has_the_schemas(key: str | None) -> None:
     folder.drop()
 
 
-def test_files_are_written_by_the_command(tmp_path: Path) -> None:
-    """Columns of a Parquet file become typed values, and errors name its rows and fields."""
-    file, bad = tmp_path / "orders.parquet", tmp_path / "bad.parquet"
-    pq.write_table(pa.table({"id": [1, 2], "note": ["a", None]}), file)
-    pq.write_table(pa.table({"id": [1, None], "note": ["a", None]}), bad)
-    definition = tmp_path / "order.avsc"
-    definition.write_text(_ORDER.reader.data)
-    bucket, schema = str(tmp_path / "bucket"), ("--schema", str(definition))
-
-    lines_of("write", bucket, "orders", str(file), *schema)
-
-    rows = lines_of("head", bucket, "orders", *schema, "--columns", "id,note")
-    assert rows == [{"id": 1, "note": "a"}, {"id": 2, "note": None}]
-    failed = run("write", bucket, "others", str(bad), *schema, ends=USAGE)
-    assert "bad.parquet: row 1 (from 0): the value.id is null" in " ".join(failed.stderr.split())
-
-
 class TestWhatIsRefused:
     """An error names the row, the field or the column to add."""
-
-    def test_a_value_that_does_not_fit(self) -> None:
-        """It is named by its row in the whole source and by its field."""
-        good, bad = (pa.table({"id": [1, number], "note": ["a", None]}) for number in (2, None))
-
-        with pytest.raises(OptionError, match=r"row 3 \(from 0\): the value\.id is null"):
-            _written(pa.concat_tables([good, bad]), _ORDER)
 
     def test_a_field_without_column_or_default(self) -> None:
         """What the schema does not say is asked for."""

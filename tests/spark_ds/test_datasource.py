@@ -22,8 +22,7 @@ from pyspark.sql.types import (
 )
 
 from arrow_io.columns import ALL_COLUMNS
-from arrow_io.errors import IncompleteReadWarning, OptionError, TopicNotFoundError
-from connector import open_topic
+from arrow_io.errors import OptionError, TopicNotFoundError
 from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
@@ -148,27 +147,6 @@ def test_rows_are_those_of_pulsars_client(
 
 
 @pytest.mark.spark
-def test_rows_when_messages_cross_many_tasks(spark: SparkSession, small_bucket: str) -> None:
-    """Chunked messages and transactions that cross ledgers are whole, one ledger a task."""
-    names = ("small-chunked", "small-transactions")
-    topics = frame(spark, small_bucket, ",".join(names), columns=",".join(COLUMNS), task_bytes=1)
-    table = topics.toArrow()
-
-    assert topics.rdd.getNumPartitions() == 16
-    assert table_rows(table) == golden_rows(topics_named(*names))
-
-
-@pytest.mark.spark
-def test_partitioned_topic_is_one_frame(spark: SparkSession, bucket: str) -> None:
-    """All partitions of a topic come in one frame, told apart by `__partition__`."""
-    counts = frame(spark, bucket, "partitioned").groupBy("__partition__").count().collect()
-
-    assert {row["__partition__"]: row["count"] for row in counts} == {
-        number: golden_topic(f"partitioned-partition-{number}").message_count for number in range(3)
-    }
-
-
-@pytest.mark.spark
 def test_count_select_filter_and_limit(spark: SparkSession, bucket: str) -> None:
     """Queries of one frame give right answers one after another, filters among them."""
     orders = frame(spark, bucket, "json-orders")
@@ -184,48 +162,6 @@ def test_count_select_filter_and_limit(spark: SparkSession, bucket: str) -> None
     assert [row["__sequence_id__"] for row in orders.limit(3).collect()] == [
         message["sequence_id"] for message in golden[:3]
     ]
-
-
-@pytest.mark.spark
-def test_sql_view_with_aggregation(spark: SparkSession, bucket: str) -> None:
-    """A temporary view made by SQL takes all options, keywords such as `end` among them."""
-    golden = golden_topic("json-orders").messages()
-    middle = golden[200]
-    spark.sql(
-        f"""
-        CREATE OR REPLACE TEMPORARY VIEW orders USING pulsar_offload OPTIONS (
-            url '{bucket}', topic 'json-orders', end '({middle["ledger"]},{middle["entry"]})'
-        )
-        """
-    )
-
-    counts = spark.sql(
-        "SELECT __key__, count(*) AS messages, max(__publish_time__) FROM orders GROUP BY __key__"
-    ).collect()
-
-    assert {row["__key__"]: row["messages"] for row in counts} == Counter(
-        message.get("key") for message in golden if message["entry"] < middle["entry"]
-    )
-    assert len(counts) > 1
-
-
-@pytest.mark.spark
-def test_user_schema_is_the_projection(spark: SparkSession, bucket: str) -> None:
-    """A schema given by the user chooses columns, on-request ones included."""
-    orders = (
-        spark.read.format("pulsar_offload")
-        .schema("__message_id__ string, __entry_id__ bigint, __null_value__ boolean")
-        .options(url=bucket, topic="json-orders")
-        .load()
-    )
-    first = golden_topic("json-orders").messages()[0]
-
-    assert orders.columns == ["__message_id__", "__entry_id__", "__null_value__"]
-    assert tuple(orders.head() or ()) == (
-        f"({first['ledger']},{first['entry']},{first['batch']})",
-        first["entry"],
-        False,
-    )
 
 
 @pytest.mark.spark
@@ -264,22 +200,6 @@ def test_the_url_may_be_what_is_loaded(spark: SparkSession, bucket: str) -> None
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("place", "said"),
-    [
-        ("", "option url is missing: give the URL of the objects"),
-        (["a", "b"], "takes one path or URL"),
-    ],
-)
-def test_no_place_and_several_are_not_loaded(
-    spark: SparkSession, place: str | list[str], said: str
-) -> None:
-    """An empty path must not be the working directory, and two are told to be too many."""
-    with pytest.raises(Exception, match=said):
-        spark.read.format("pulsar_offload").option("topic", "json-orders").load(place)
-
-
-@pytest.mark.spark
 def test_errors_are_told_by_their_sentence(spark: SparkSession, bucket: str) -> None:
     """What is wrong stands before anything else, and no frame is shown, on driver and executors."""
     with pytest.raises(Exception, match="no offloaded topic") as planned:
@@ -292,16 +212,6 @@ def test_errors_are_told_by_their_sentence(spark: SparkSession, bucket: str) -> 
         assert f": arrow_io.errors.{name}: " in text.replace(":\n", ": ")
         assert text.index(name) < 200
         assert "Traceback" not in text
-
-
-@pytest.mark.spark
-def test_nothing_in_the_bounds(spark: SparkSession, bucket: str) -> None:
-    """A frame without a task has no rows, and is no error."""
-    empty = frame(spark, bucket, "json-orders", start="(999999999,0)")
-
-    assert empty.count() == 0
-    assert empty.collect() == []
-    assert empty.toArrow().num_rows == 0
 
 
 @pytest.mark.spark
@@ -318,47 +228,12 @@ def test_ledgers_are_looked_up_once(spark: SparkSession, tmp_path: Path) -> None
 
 
 @pytest.mark.spark
-def test_damage(spark: SparkSession, spark_log: Path, damaged_bucket: Path) -> None:
-    """Damage is an error that names the object; or it is passed over and told in the log."""
-    (ledger,) = golden_topic("json-orders").ledgers
-    strict = frame(spark, damaged_bucket, "json-orders")
-    salvaging = frame(spark, damaged_bucket, "json-orders", failOnDataLoss="false")
-    with pytest.warns(IncompleteReadWarning):
-        sound = open_topic(str(damaged_bucket), "json-orders", on_corruption="salvage").to_table()
-
-    with pytest.raises(PythonException, match=r"ChecksumError: .*ledger \d+") as caught:
-        strict.count()
-    rows = salvaging.count()
-
-    assert ledger.data_object.name in str(caught.value)
-    assert 0 < rows == sound.num_rows < golden_topic("json-orders").message_count
-    told = "pulsar_offload: persistent://public/default/json-orders: 1 × entry lost: ChecksumError"
-    assert told in spark_log.read_text()
-
-
-@pytest.mark.spark
 def test_errors_are_readable(spark: SparkSession, bucket: str) -> None:
     """What is wrong with the options is said when the frame is made, in our own words."""
     with pytest.raises(AnalysisException, match="did you mean 'persistent://public/default/json-o"):
         frame(spark, bucket, "json-ordes")
-    with pytest.raises(AnalysisException, match="unknown option tasks_bytes, did you mean task_b"):
-        frame(spark, bucket, "json-orders", tasks_bytes=1)
-    with pytest.raises(AnalysisException, match="transactions must be one of committed, all"):
-        frame(spark, bucket, "json-orders", transactions="some")
     with pytest.raises(AnalysisException, match="option view must be all: use SQL"):
         frame(spark, bucket, "json-orders", view="latest")
-    with pytest.raises(AnalysisException, match="column __key__ is of type string, not binary"):
-        (
-            spark.read.format("pulsar_offload")
-            .schema("__key__ binary")
-            .options(url=bucket, topic="json-orders")
-            .load()
-            .count()
-        )
-    with pytest.raises(AnalysisException, match="use CREATE TEMPORARY VIEW"):
-        spark.sql(
-            f"CREATE TABLE t USING pulsar_offload OPTIONS (url '{bucket}', topic 'json-orders')"
-        )
 
 
 @pytest.mark.spark

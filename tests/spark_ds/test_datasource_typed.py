@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pytest
@@ -126,16 +126,6 @@ def test_schema_is_given_by_each_way_to_give_an_option(spark: SparkSession) -> N
     assert spark.table("typed").count() == evolved.message_count
 
 
-def test_schema_may_be_a_type_or_json(spark: SparkSession, bucket: str) -> None:
-    """The name of a type and the JSON of a SchemaInfo need no file."""
-    for schema in ("INT16", '{"type": "INT16"}'):
-        values = frame(spark, bucket, "int16", schema=schema).select("__value__").collect()
-
-        assert [row[0] for row in values] == [
-            row.value for row in expected_values(golden_topic("int16"))
-        ]
-
-
 def test_columns_named_by_sparks_schema(spark: SparkSession, bucket: str) -> None:
     """`.schema(…)` picks typed columns, nested ones whole, and has to give their types."""
     reader = (
@@ -154,26 +144,6 @@ def test_columns_named_by_sparks_schema(spark: SparkSession, bucket: str) -> Non
         reader.schema("total STRING").load().count()
     with pytest.raises(AnalysisException, match=r"no column 'totals'; the columns are: .*total"):
         reader.schema("totals DOUBLE").load().count()
-
-
-def test_nested_values_are_asked_for_in_sql(spark: SparkSession) -> None:
-    """Fields of structs, items of arrays and entries of maps are what the client decoded."""
-    orders = golden_frame(spark, "json-orders")
-    values = [row.value for row in expected_values(ORDERS) if row.value is not None]
-
-    found = orders.selectExpr(
-        "customer.id", "items[0].attrs['color']", "try_element_at(customer.tags, 1)"
-    )
-    large = orders.filter("customer.id > 5 AND size(items) > 0")
-    keyed = golden_frame(spark, "kv-avro-separated").selectExpr("`__key.region`").distinct()
-
-    assert found.filter("id IS NOT NULL").count() == sum(v["customer"] is not None for v in values)
-    assert large.count() == sum(
-        bool(v["customer"] and v["customer"]["id"] > 5 and v["items"]) for v in values
-    )
-    assert {row[0] for row in keyed.collect()} == {
-        row.key["region"] for row in expected_values(golden_topic("kv-avro-separated"))
-    }
 
 
 # Times
@@ -212,29 +182,6 @@ def test_nanoseconds_are_an_error(spark: SparkSession, bucket: str) -> None:
 
         assert comparable(salvaged.toArrow()["__value__"]) == [row.value for row in expected]
         assert not all(row.fits for row in expected)
-
-
-@pytest.mark.parametrize(
-    ("options", "said"),
-    [
-        ({"time_unit": "ns"}, "time_unit must be us, not 'ns': times in Spark are in micro"),
-        ({"schema": "no/such/file.json"}, "there is no such file or folder"),
-        ({"schema": '{"type": "AVRO"}'}, "OptionError"),
-        ({"schema": ORDERS_SCHEMA, "schema_version": "7"}, "no schema of version 7"),
-        ({"schema": ORDERS_SCHEMA, "schema_version": "one"}, "must be a whole number"),
-        ({"schema_version": "0"}, "give schema too"),
-        ({"schema": ORDERS_SCHEMA, "value": "wide"}, "must be one of flat, struct, raw"),
-        ({"theSchema": ORDERS_SCHEMA}, "did you mean schema"),
-    ],
-)
-def test_wrong_options_are_told(
-    spark: SparkSession, bucket: str, options: dict[str, Any], said: str
-) -> None:
-    """What is wrong with an option is known when the frame is made."""
-    with pytest.raises(AnalysisException, match="OptionError") as caught:
-        frame(spark, bucket, "json-orders", **options)
-
-    assert said in str(caught.value)
 
 
 def test_types_without_times_are_left_as_they_are() -> None:

@@ -6,19 +6,16 @@ import pickle
 from typing import TYPE_CHECKING, Final
 
 import pytest
-from pyspark.errors import AnalysisException
 from pyspark.sql.datasource import InputPartition
 from pyspark.sql.types import IntegerType, LongType, StringType, StructType
 
 from arrow_io.errors import OptionError
-from connector import open_catalog, open_topic
-from connector.catalog.metadata.admin_connection import parse_options
+from connector import open_catalog
 from connector.catalog.tables import TABLES
 from spark_ds import listing_reader
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.listing_reader import ListingReader
 from spark_ds.options import SourceOptions
-from tests.spark_ds.queries import frame
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.owned_bucket import OTHER_UUID, SCHEMAS_FILE, SMALL, OwnedBucket
 
@@ -145,33 +142,6 @@ def test_options_that_contradict(options: dict[str, str], said: str) -> None:
         SourceOptions.parse({"url": "s3://bucket", **options})
 
 
-def test_options_of_metadata() -> None:
-    """They may be masked by Spark, and are shown nowhere."""
-    options = SourceOptions.parse(
-        {
-            "url": "s3://bucket",
-            "table": "topics",
-            "metadata": "https://broker:8443",
-            "secret.metadata.token": "12345",
-            "metadata.timeout_s": "5",
-            "metadata.verify_hostname": "false",
-            "metadata.client_kwargs.region_name": "eu-1",
-            "buckets": '{"old": "s3://old"}',
-        }
-    )
-
-    assert options.request.metadata_options == {
-        "token": "12345",
-        "timeout_s": 5,
-        # Like a host's name: what takes it reads text too.
-        "verify_hostname": "false",
-        "client_kwargs": {"region_name": "eu-1"},
-    }
-    assert not parse_options({"verify_hostname": "false"}).verify_hostname
-    assert options.request.buckets == {"old": "s3://old"}
-    assert "12345" not in repr(options)
-
-
 def test_options_of_the_metadata_of_messages(tmp_path: Path) -> None:
     """With metadata, ledgers that are missing are an error, or counted; the schema comes along."""
     bucket = OwnedBucket.copied(tmp_path)
@@ -219,43 +189,8 @@ def test_listing_in_spark(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_listing_as_a_view(spark: SparkSession, small_bucket: str) -> None:
-    """SQL alone is enough, and a column that there is not is Spark's own error."""
-    spark.sql(
-        "CREATE OR REPLACE TEMPORARY VIEW golden_ledgers USING pulsar_offload"
-        f" OPTIONS (url '{small_bucket}', table 'ledgers', metadata '{METADATA}')"
-    )
-    total = spark.sql(
-        "select count(*), sum(entries), max(closed) is not null from golden_ledgers"
-        " where state = 'both'"
-    ).collect()
-    expected = TABLES["ledgers"](open_catalog(small_bucket), None)["entries"].to_pylist()
-    assert tuple(total[0]) == (29, sum(expected), True)
-    with pytest.raises(AnalysisException, match="nothing"):
-        spark.sql("select nothing from golden_ledgers")
-    with pytest.raises(AnalysisException, match="table must be one of"):
-        listing(spark, small_bucket, "message")
-
-
-@pytest.mark.spark
 def test_empty_listing_in_spark(spark: SparkSession, tmp_path: Path) -> None:
     """No rows, and the columns all the same."""
     empty = listing(spark, tmp_path, "blocks")
     assert empty.count() == 0
     assert empty.columns == TABLES["blocks"](open_catalog(str(tmp_path)), None).column_names
-
-
-@pytest.mark.spark
-def test_messages_by_the_schema_of_the_metadata(spark: SparkSession, small_bucket: str) -> None:
-    """Rows are typed as though the schema had been given, whichever way it is read."""
-    topic = golden_topic("small-avro-evolved")
-    path = str(topic.folder / SCHEMAS_FILE)
-    expected = open_topic(small_bucket, topic.name, schema=path, time_unit="us").count_rows()
-
-    told = frame(spark, small_bucket, topic.name, metadata=METADATA)
-    given = frame(spark, small_bucket, topic.name, schema=path)
-
-    assert told.schema == given.schema
-    assert "__value__" not in told.columns
-    assert told.collect() == given.collect()
-    assert told.count() == expected == topic.message_count

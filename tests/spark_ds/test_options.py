@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pickle
 import re
-from dataclasses import FrozenInstanceError
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -12,7 +11,6 @@ import pytest
 
 from arrow_io.errors import OptionError
 from connector.inputs.decryption_keys import read_decryption_keys
-from connector.options.topic_request import TopicRequest
 from spark_ds.options import SourceOptions
 from tests.support.encryption import KEY_FOLDER
 
@@ -51,50 +49,6 @@ def test_least_options() -> None:
     assert options.task_bytes is None
 
 
-def test_all_plain_options() -> None:
-    """Each option with a name of its own is read, whatever the case and underscores of the name."""
-    options = parse(
-        START="(1,2)",
-        end="2026-01-01T00:00:00Z",
-        columns="__key__, __value__",
-        schema="schemas.json",
-        schemaVersion="3",
-        TimeUnit="us",
-        naming="pulsar-spark",
-        value="raw",
-        transactions="all",
-        onCorruption="salvage",
-        verifychecksums="False",
-        range_bytes="1024",
-        batchRows="10",
-        batch_bytes="2048",
-        taskBytes="4096",
-    )
-
-    assert options == SourceOptions(
-        location=options.location,
-        topics=("orders",),
-        task_bytes=4096,
-        request=TopicRequest(
-            storage_options={},
-            start="(1,2)",
-            end="2026-01-01T00:00:00Z",
-            columns=("__key__", "__value__"),
-            schema="schemas.json",
-            schema_version=3,
-            time_unit="us",
-            naming="pulsar-spark",
-            value="raw",
-            transactions="all",
-            on_corruption="salvage",
-            verify_checksums=False,
-            range_bytes=1024,
-            batch_rows=10,
-            batch_bytes=2048,
-        ),
-    )
-
-
 def test_several_topics() -> None:
     """Both `topic` and `topics` take names and globs, separated by commas."""
     assert parse(topic="a, persistent://t/n/b,c-*").topics == ("a", "persistent://t/n/b", "c-*")
@@ -126,12 +80,6 @@ def test_other_spellings_of_bounds() -> None:
     assert parse(endingOffsets="LATEST").request.end is None
     assert times.request.start == datetime(1970, 1, 1, tzinfo=UTC)
     assert times.request.end == datetime(2023, 11, 14, 22, 13, 20, 123000, tzinfo=UTC)
-
-
-def test_fail_on_data_loss() -> None:
-    """`failOnDataLoss` chooses between raising and salvaging."""
-    assert parse(failOnDataLoss="true").request.on_corruption == "raise"
-    assert parse(failOnDataLoss="false").request.on_corruption == "salvage"
 
 
 def test_storage_options_are_typed_carefully() -> None:
@@ -195,53 +143,34 @@ def test_messages_are_a_table() -> None:
         SourceOptions.parse({"url": "x", "table": "messages"})
 
 
+_ENDPOINT = "http://127.0.0.1:9000"
+
+
 @pytest.mark.parametrize(
-    ("options", "url", "storage_options"),
+    ("keys", "url", "storage_options"),
     [
-        (
-            {
-                "managedLedgerOffloadDriver": "aws-s3",
-                "managedLedgerOffloadBucket": "b",
-                "managedLedgerOffloadServiceEndpoint": "http://127.0.0.1:9000",
-                "managedLedgerOffloadRegion": "eu-west-1",
-            },
-            "s3://b",
-            {
-                "endpoint_url": "http://127.0.0.1:9000",
-                "client_kwargs": {"region_name": "eu-west-1"},
-            },
-        ),
-        ({"managedledgeroffloadbucket": "b", "managedledgeroffloadregion": ""}, "s3://b", {}),
-        ({"managedLedgerOffloadBucket": "b", "managedLedgerOffloadDriver": "S3"}, "s3://b", {}),
-        (
-            {
-                "managedLedgerOffloadBucket": "b",
-                "managedLedgerOffloadDriver": "google-cloud-storage",
-                "managedLedgerOffloadRegion": "europe-west3",
-            },
-            "gs://b",
-            {},
-        ),
-        (
-            {"managedLedgerOffloadBucket": "b", "managedLedgerOffloadDriver": "azureblob"},
-            "abfs://b",
-            {},
-        ),
-        (
-            {"url": "s3://b/prefix", "managedLedgerOffloadRegion": "eu-west-1"},
-            "s3://b/prefix",
-            {"client_kwargs": {"region_name": "eu-west-1"}},
-        ),
+        ({"Driver": "aws-s3", "ServiceEndpoint": _ENDPOINT}, "s3://b", {"endpoint_url": _ENDPOINT}),
+        ({"Region": "eu-1"}, "s3://b", {"client_kwargs": {"region_name": "eu-1"}}),
+        ({"Driver": "S3", "Region": ""}, "s3://b", {}),
+        ({"Driver": "google-cloud-storage", "Region": "europe-west3"}, "gs://b", {}),
+        ({"Driver": "azureblob"}, "abfs://b", {}),
     ],
 )
 def test_keys_of_broker_conf(
-    options: dict[str, str], url: str, storage_options: dict[str, object]
+    keys: dict[str, str], url: str, storage_options: dict[str, object]
 ) -> None:
     """The keys by which a broker is told where to offload give URL and storage options."""
-    location = SourceOptions.parse({"topic": "orders", **options}).location
+    options = {f"managedLedgerOffload{key}": text for key, text in ({"Bucket": "b"} | keys).items()}
+    for given in (options, {key.lower(): text for key, text in options.items()}):
+        location = SourceOptions.parse({"topic": "orders", **given}).location
+        assert (location.url, location.storage_options) == (url, storage_options)
 
-    assert location.url == url
-    assert location.storage_options == storage_options
+
+def test_a_url_takes_the_region_of_a_broker() -> None:
+    """It stands for the bucket and the driver."""
+    location = parse(managedLedgerOffloadRegion="eu-1").location
+    assert location.url == LEAST["url"]
+    assert location.storage_options == {"client_kwargs": {"region_name": "eu-1"}}
 
 
 @pytest.mark.parametrize(
@@ -275,6 +204,7 @@ def test_keys_of_broker_conf(
         ({"metadata.token": '{"a'}, "metadata option token looks like JSON and is not"),
         ({"table": "message"}, "table must be one of messages, topics, ledgers, blocks, objects"),
         ({"verify_checksums": "yes"}, "verify_checksums must be true or false, not 'yes'"),
+        ({"time_unit": "ns"}, "time_unit must be us, not 'ns': times in Spark are in microseconds"),
         ({"task_bytes": "128m"}, "task_bytes must be a whole number, not '128m'"),
         ({"task_bytes": "0"}, "task_bytes must be at least 1, not 0"),
         ({"startingTime": "now"}, "startingTime must be a whole number"),
@@ -422,9 +352,3 @@ def test_options_show_no_secret() -> None:
     assert copy.location.storage_options == {"key": "MARKER", "nested": {"x": "MARKER"}}
     assert "MARKER" not in repr(copy)
     assert "MARKER" not in str(copy)
-
-
-def test_options_are_frozen() -> None:
-    """Options cannot be changed once they are read."""
-    with pytest.raises(FrozenInstanceError):
-        parse().table = "x"  # type: ignore[misc]

@@ -16,12 +16,10 @@ from arrow_io.errors import (
     OptionError,
     TrimmedEntriesError,
 )
-from connector import open_catalog
 from spark_ds.datasource import PulsarOffloadDataSource
 from spark_ds.stream_reader import TopicStreamReader
 from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
-from tests.support.owned_bucket import OwnedBucket, not_offloaded
 from tests.support.trimmed_topic import TOPIC, trimmed_topic
 
 if TYPE_CHECKING:
@@ -161,49 +159,6 @@ def test_where_a_stream_begins(small_bucket: str) -> None:
     assert len(given) == sum(time >= middle for time in times)
 
 
-def test_statistics_spare_what_nobody_asks_for(bucket: Path, tmp_path: Path) -> None:
-    """Batches have the same rows; what is left out is passed over, and newer files are found."""
-    folder = str(tmp_path / "statistics")
-    open_catalog(str(TRANSACTIONS.objects_folder)).analyze(folder, "small-chunked")
-    put(bucket, TRANSACTIONS.ledgers[0])
-    times = open_golden(TRANSACTIONS, value="raw").to_table()["__publish_time__"].to_pylist()
-    options = {"startingTime": str(int(max(times).timestamp() * 1000)), "maxBytesPerTrigger": "1"}
-    reader, other = planner(bucket, statistics=folder, **options), planner(bucket, **options)
-    begin = reader.initialOffset()
-    first = [next_offset(each, begin) for each in (reader, other)]
-    assert first[0] == first[1]
-    put(bucket, *TRANSACTIONS.ledgers[1:])
-    open_catalog(str(bucket)).analyze(folder)
-    with_statistics, without = [], []
-    end = next_offset(reader, first[0])
-    with_statistics += batch(reader, first[0], end)
-    assert end["behind"]["ledgers"] == 0
-    assert next_offset(reader, end) == end
-    at = first[1]
-    while (following := next_offset(other, at)) != at:
-        without += batch(other, at, following)
-        at = following
-
-    assert with_statistics == without
-    assert without
-    assert at["topics"] == end["topics"]
-
-
-def test_topics_that_a_pattern_finds_later(bucket: Path) -> None:
-    """A topic, and a partition, that appear in a run are read from their beginning on."""
-    partitions = [golden_topic(f"small-partitioned-partition-{number}") for number in range(3)]
-    put(bucket, *partitions[0].ledgers)
-    reader = planner(bucket, topicsPattern="small-.*")
-    begin = reader.initialOffset()
-    one = next_offset(reader, begin)
-    put(bucket, *partitions[1].ledgers, *TRANSACTIONS.ledgers)
-    two = next_offset(reader, one)
-
-    assert len(one["topics"]) == 1
-    assert two["topics"].keys() == {each.name for each in (*partitions[:2], TRANSACTIONS)}
-    assert len(batch(reader, one, two)) == partitions[1].message_count + len(whole())
-
-
 def test_data_loss_is_an_error_unless_the_user_says_otherwise(bucket: Path) -> None:
     """A late ledger and one that was deleted unread end the query, or are left out."""
     first, late, third, *others = TRANSACTIONS.ledgers
@@ -263,23 +218,6 @@ def test_options_of_streams_are_refused_by_batch_reads(
     )
 
     with pytest.raises(OptionError, match=says):
-        source.reader(source.schema())
-
-
-def test_a_stream_ends_before_what_the_metadata_misses(tmp_path: Path) -> None:
-    """A frame is made although a ledger is missing; only a batch read fails for it."""
-    owned = OwnedBucket.copied(tmp_path)
-    ids = [each.ledger_id for each in TRANSACTIONS.ledgers]
-    owned.change(TRANSACTIONS.name, {ids[1]: not_offloaded})
-    options = {"topic": TRANSACTIONS.name, "columns": COLUMNS, "metadata": str(owned.metadata)}
-    reader = planner(owned.objects, **options)
-    begin = reader.initialOffset()
-
-    rows = batch(reader, begin, next_offset(reader, begin))
-
-    assert rows == [row for row in whole() if row[0] == ids[0]]
-    source = PulsarOffloadDataSource({"url": str(owned.objects), **options})
-    with pytest.raises(MissingObjectError, match="only in BookKeeper"):
         source.reader(source.schema())
 
 

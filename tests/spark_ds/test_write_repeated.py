@@ -15,9 +15,11 @@ import pytest
 from pyspark import TaskContext
 from pyspark.sql.types import StringType, StructField, StructType
 
-from arrow_io.errors import IncompleteReadWarning, StorageError
+from arrow_io.errors import IncompleteReadWarning, OptionError, StorageError
 from arrow_io.storage.location import Location
-from connector import open_catalog
+from arrow_io.storage.object_store import MemoryObjectStore
+from arrow_io.storage.trace import RequestTrace
+from connector import open_catalog, write_messages
 from connector.upkeep.audit.audit import audit
 from connector.writing.commit_record import COMMIT_RECORDS_FOLDER
 from spark_ds.datasource import PulsarOffloadDataSource
@@ -178,3 +180,39 @@ def test_only_a_job_that_wrote_nothing_says_so(
     job.run()
     assert "a write n1" in caplog.text
     assert "was published before: nothing was written now" in caplog.text
+
+
+@pytest.fixture
+def undecidable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let no store take a name only if it is free, as those of Google and Azure do not."""
+    monkeypatch.setattr(MemoryObjectStore, "can_put_new", False)
+
+
+@pytest.mark.usefixtures("undecidable")
+def test_a_write_id_is_refused_before_anything_is_done(bucket: MemoryBucket) -> None:
+    """No row is taken, and no request is sent."""
+    trace = RequestTrace()
+
+    def rows() -> Iterator[object]:
+        pytest.fail("a row was taken")
+        yield
+
+    with pytest.raises(OptionError, match="cannot create an object atomically"):
+        write_messages(bucket.url, "orders", rows(), write_id="a", trace=trace)
+
+    assert trace.counts.requests == 0
+
+
+@pytest.mark.usefixtures("undecidable")
+def test_spark_is_refused_before_any_task_runs(bucket: MemoryBucket) -> None:
+    """Be it a job with an id or the sink of a stream; a job without an id is not."""
+    job = PulsarOffloadDataSource({"url": bucket.url, "topic": "orders"})
+    named = PulsarOffloadDataSource({**job.options, "write_id": "a"})
+
+    job.writer(_SCHEMA, overwrite=False)
+    with pytest.raises(OptionError, match="cannot create an object atomically"):
+        named.writer(_SCHEMA, overwrite=False)
+    with pytest.raises(OptionError, match="cannot create an object atomically"):
+        job.streamWriter(_SCHEMA, overwrite=False)
+
+    assert names(Location(bucket.url)) == []

@@ -186,6 +186,10 @@ class Scene:
         deletability, topic = self.deletability()
         return deletability.doubt_of_upload(topic, self._name, self.modified)
 
+    def doubts(self) -> list[str | None]:
+        """Why it is kept in each of these forms."""
+        return [self.doubt(), self.doubt_of_data(), self.doubt_of_upload()]
+
     @property
     def _name(self) -> LedgerObjectName:
         assert isinstance(self.subject.name, LedgerObjectName)
