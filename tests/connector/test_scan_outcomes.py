@@ -130,6 +130,26 @@ def test_messages_behind_a_marker(ledgers: str, known: set[int], zone_bytes: int
         assert _read(scan, 1) == without
 
 
+@pytest.mark.parametrize(("most_mentions", "count"), [(2, 0), (3, 3)])
+def test_no_more_mentions_are_looked_through(most_mentions: int, count: int) -> None:
+    """The first ledger mentions three transactions, and the second one their markers."""
+    entries = [
+        (0, _encoded([("message", n) for n in (1, 2, 3)])),
+        (1, _encoded([("marker", n) for n in (1, 2, 3)])),
+    ]
+    with (
+        memory_bucket(offload(entries)) as bucket,
+        memory_bucket({}) as folder,
+        patch("connector.scan.outcomes._MAX_MENTIONS", most_mentions),
+    ):
+        analyzed(bucket.url, TOPIC, folder.url)
+        scan = open_topic(bucket.url, TOPIC, statistics=folder.url, value="raw").scan
+        [each] = scan.reads()
+
+        assert len(each.outcomes) == count
+        assert read(scan).num_rows == 2
+
+
 def test_tasks_carry_no_more_than_so_many() -> None:
     """Of others they look for the markers."""
     kinds = [("message", n) for n in (1, 2, 3)] + [("marker", n) for n in (1, 2, 3)]
