@@ -20,7 +20,9 @@ from tests.support.arenas import GuardedShredding
 from tests.support.builds import is_for_another_run
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Generator, Iterator
+
+    from tests.support.s3_server import S3Server
 
 SLOW_SECONDS = 600
 """What starts a Java runtime, or compiles the core, may take this long; the rest, `timeout`."""
@@ -70,6 +72,15 @@ os.environ["POLARS_DISABLE_HTTP_RATE_LIMIT"] = "1"
 def _guarded_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let no value be written beside its place unnoticed."""
     monkeypatch.setattr(decoder, "Shredding", GuardedShredding)
+
+
+@pytest.fixture(scope="module")
+def s3_server() -> Iterator[S3Server]:
+    """An S3 server."""
+    from tests.support.s3_server import running_s3_server  # noqa: PLC0415 - moto is slow to import
+
+    with running_s3_server() as server:
+        yield server
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -1,4 +1,4 @@
-"""The pages of `docs` are linked, what can be run of them is run, and their tables are complete."""
+"""What can be run of the README and of `docs` is run, pages are linked, tables are complete."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def _ran(page: Path) -> Mapping[str, object]:
     return namespace
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=_name)
 def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and commands, one after the other, print what stands below them."""
     monkeypatch.chdir(tmp_path)
@@ -91,11 +91,20 @@ def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     _ran(page)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=_name)
+@pytest.mark.parametrize("page", [README, *PAGES], ids=_name)
 def test_every_block_of_a_page_is_run_or_says_why_not(page: Path) -> None:
     """A block that no test runs gives the reason in a comment before it."""
     for each in snippets_of(page.read_text("utf-8")):
         assert each.skipped or each.kind == "python" or each.commands, each.text
+
+
+def test_make_targets_of_the_readme_exist() -> None:
+    """Each `make` command of the README is a target of the Makefile."""
+    targets = re.findall(r"^\$ make ([a-z-]+)", README.read_text("utf-8"), re.MULTILINE)
+    makefile = (ROOT / "Makefile").read_text("utf-8")
+
+    assert targets
+    assert [each for each in targets if f"\n{each}:" not in makefile] == []
 
 
 def test_pages_are_linked_from_the_readme() -> None:

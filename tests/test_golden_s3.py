@@ -23,12 +23,10 @@ from tests.support.golden_datasets import open_golden
 from tests.support.golden_entries import golden_entries
 from tests.support.reading import block_table
 from tests.support.reference import decode_topic
-from tests.support.s3_server import S3Address, S3Server, running_s3_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from connector import Catalog, TopicDataset
+    from tests.support.s3_server import S3Address, S3Server
 
 pytestmark = [pytest.mark.s3, pytest.mark.both_builds]
 
@@ -47,18 +45,11 @@ _TOPICS = [
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def buckets(server: S3Server) -> dict[str, S3Address]:
+def buckets(s3_server: S3Server) -> dict[str, S3Address]:
     """A bucket for each of two golden sets, with a prefix for one of them."""
     return {
-        "pulsar-4.0.7": server.upload_golden(GOLDEN / "pulsar-4.0.7"),
-        "pulsar-4.0.7-small": server.upload_golden(GOLDEN / "pulsar-4.0.7-small", prefix="a/b"),
+        "pulsar-4.0.7": s3_server.upload_golden(GOLDEN / "pulsar-4.0.7"),
+        "pulsar-4.0.7-small": s3_server.upload_golden(GOLDEN / "pulsar-4.0.7-small", prefix="a/b"),
     }
 
 
@@ -142,10 +133,7 @@ def _spent(trace: RequestTrace, before: RequestCounts) -> tuple[int, int]:
     """Requests for ranges, and their bytes, since `before`; there must be no others."""
     after = trace.counts
     assert after.requests - after.range_requests == before.requests - before.range_requests
-    return (
-        after.range_requests - before.range_requests,
-        after.range_bytes - before.range_bytes,
-    )
+    return (after.range_requests - before.range_requests, after.range_bytes - before.range_bytes)
 
 
 def _positions(topic: GoldenTopic) -> list[tuple[int, int]]:
@@ -239,11 +227,11 @@ def test_nothing_is_requested_before_rows_are(catalog: tuple[Catalog, RequestTra
     assert trace.counts == before
 
 
-def test_tasks_together_read_each_byte_once(server: S3Server) -> None:
+def test_tasks_together_read_each_byte_once(s3_server: S3Server) -> None:
     """Where nothing is open at a cut, tasks of one block each read no byte that another reads."""
     topic, trace = golden_topic("multi-block"), RequestTrace()
     objects = offload(golden_entries(topic), block_bytes=5 << 20)
-    dataset = _open(server.upload(objects), topic.name.replace("multi-block", "orders"), trace)
+    dataset = _open(s3_server.upload(objects), topic.name.replace("multi-block", "orders"), trace)
     tasks = dataset.scan.plan(task_bytes=1)
     before = trace.counts
 
@@ -256,9 +244,7 @@ def test_tasks_together_read_each_byte_once(server: S3Server) -> None:
     assert requests == sum(math.ceil(task.data_bytes / _RANGE_BYTES) for task in tasks)
 
 
-def test_a_task_reads_on_only_until_its_chunks_are_closed(
-    buckets: dict[str, S3Address],
-) -> None:
+def test_a_task_reads_on_only_until_its_chunks_are_closed(buckets: dict[str, S3Address]) -> None:
     """Ledgers behind a task are read only as far as messages that began in it go on."""
     topic, trace = golden_topic("small-chunked"), RequestTrace(keep_records=True)
     tasks = _open(buckets[topic.set_name], topic.name, trace).scan.plan(task_bytes=1)

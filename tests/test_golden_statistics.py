@@ -29,10 +29,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="module")
 def folder() -> Iterator[str]:
     """Statistics of all golden topics, in zones of a few entries."""
-    with (
-        memory_bucket({}) as bucket,
-        patch("connector.statistics.whole_ledgers.ZONE_BYTES", 1000),
-    ):
+    with memory_bucket({}) as bucket, patch("connector.statistics.whole_ledgers.ZONE_BYTES", 1000):
         for set_name in GOLDEN_SETS:
             ledgers = [
                 (str(each.topic), ledger)

@@ -148,14 +148,6 @@ def test_golden_open_transaction_is_left_out_and_listed() -> None:
     assert [message for message in everything if message in committed] == committed
 
 
-def test_golden_chunked_messages_cross_ledgers() -> None:
-    """A message whose chunks lie in several ledgers is joined, and stands at its last chunk."""
-    messages = decode_topic(golden_entries(golden_topic("small-chunked")))
-
-    crossing = [m for m in messages if m.first_chunk and m.first_chunk[0] < m.ledger_id]
-    assert crossing
-
-
 def _broker_index(at: DeliveredAt) -> int | None:
     delivered = at.delivered
     if delivered.framing.broker_metadata is None:
@@ -297,19 +289,6 @@ def test_benchmark_readings_follow_their_schema() -> None:
     assert present == {field.name for field in descriptor.fields}
 
 
-@pytest.mark.parametrize(
-    ("ledger", "topic"),
-    [(JSON_LZ4, "json-orders"), (AVRO_ZSTD, "avro-orders"), (PROTOBUF_LZ4, "protobuf-native")],
-    ids=["json", "avro", "protobuf"],
-)
-def test_benchmark_ledger_has_a_golden_schema(ledger: BenchmarkLedger, topic: str) -> None:
-    """A typed ledger's schema and its type are what Pulsar's registry holds for a topic like it."""
-    answers = (golden_topic(topic).folder / "schemas-rest.json").read_text(encoding="utf-8")
-
-    (answer,) = json.loads(answers)["getSchemaResponses"]
-    assert (ledger.schema_type, ledger.schema) == (answer["type"], answer["data"])
-
-
 def test_encrypted_payload_is_withheld() -> None:
     """A message that is encrypted keeps its clear metadata; a batch is only listed."""
     keys = [EncryptionKeys(key="rsa", value=b"wrapped")]
@@ -333,12 +312,3 @@ def test_flipped_bit_fails_the_checksum(bit: int) -> None:
 
     with pytest.raises(ValueError, match="checksum of entry"):
         decode_topic([(1, [bytes(damaged)])])
-
-
-def test_checksum_is_ignored_on_request() -> None:
-    """A payload whose checksum differs is read if checksums are not to be verified."""
-    damaged = _ENTRY_WITH_CHECKSUM[:-1] + b"!"
-
-    (message,) = decode_topic([(1, [damaged])], verify_checksums=False)
-
-    assert message.payload == b"pulsa!"

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.errors import MissingObjectError
 from arrow_io.storage.location import Location
 from tests.support import slow_store
 from tests.support.slow_store import SlowStore
@@ -64,19 +63,3 @@ def test_requests_wait_for_a_connection(make_store: type[SlowStore]) -> None:
     assert store.flights.seconds > 0
     store.measure_anew()
     assert store.flights.count == 0
-
-
-def test_it_lists_and_misses_objects_as_a_bucket_does(make_store: type[SlowStore]) -> None:
-    """Through a location like any other."""
-    store = make_store(_OBJECTS)
-    location = Location(store.url)
-
-    assert location.is_async
-    assert [each.name for each in location.list_objects()] == sorted(_OBJECTS)
-    found = location.find("o1")
-    assert found is not None
-    assert found.size_bytes == 10
-    assert location.read_range("o1", 2, 5).data == bytes([1]) * 3
-    assert not location.exists("o9")
-    with pytest.raises(MissingObjectError):
-        location.read_object("o9", max_bytes=9)

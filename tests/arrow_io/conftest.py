@@ -1,5 +1,7 @@
 """Fixtures of the tests of `arrow_io`."""
 
+from __future__ import annotations
+
 from tests.support.builds import build
 
 __all__ = ["build"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import pyarrow as pa
@@ -17,7 +16,7 @@ from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from arrow_io.storage.location import Location
 from tests.support.buckets import memory_bucket, object_name, offload_ledger
 from tests.support.entries import Framing, Message, encode_entry
-from tests.support.expected import COLUMNS, rows_of, time_of
+from tests.support.expected import COLUMNS, time_of
 
 if TYPE_CHECKING:
     from tests.support.entries import OuterFields
@@ -111,26 +110,6 @@ def test_every_column_is_made_in_its_type() -> None:
         alone, _ = _read(*entries, columns=[name])
         assert alone.schema == pa.schema({name: _TYPES[name]})
         assert alone.equals(whole.select([name]))
-
-
-def test_message_without_anything_is_null_where_it_has_nothing() -> None:
-    """Only what a producer must give is there."""
-    table, _ = _read(_single(Message(payload=b"v")), columns=COLUMNS)
-
-    (row,) = rows_of(table)
-    assert row == dict.fromkeys(COLUMNS) | {
-        "__entry_id__": 0,
-        "__ledger_id__": 7,
-        "__partition__": -1,
-        "__publish_time__": time_of(1_700_000_000_000),
-        "__sequence_id__": 0,
-        "__producer_name__": "producer",
-        "__properties__": {},
-        "__value__": b"v",
-        "__message_id__": "(7,0,-1)",
-        "__topic__": "",
-        "__null_value__": False,
-    }
 
 
 def test_projection_keeps_the_order_asked_for() -> None:
@@ -229,24 +208,9 @@ def test_time_of_a_member_names_the_member() -> None:
     assert caught.value.batch_index == 1
 
 
-def test_event_time_of_zero_is_none_and_publish_time_is_not() -> None:
-    """0 stands for no event time, as in Pulsar's client."""
-    entry = _single(Message(event_time=0), publish_time=0)
-
-    assert _values(entry, column="__event_time__") == [None]
-    assert _values(entry, column="__publish_time__") == [time_of(0)]
-
-
 def test_delivery_before_1970_is_a_time() -> None:
     """The field is signed."""
     assert _values(_single(deliver_at_time=-1), column="__deliver_at__") == [time_of(-1)]
-
-
-def test_sequence_ids_are_signed_like_javas() -> None:
-    """Greater than 2^63 is negative."""
-    entries = [_single(sequence_id=n) for n in (0, 2**63 - 1, 2**63, 2**64 - 1)]
-
-    assert _values(*entries, column="__sequence_id__") == [0, 2**63 - 1, -(2**63), -1]
 
 
 @pytest.mark.parametrize("batched", [False, True])
@@ -300,31 +264,6 @@ def test_producer_name_that_is_no_utf8_is_replaced_and_counted() -> None:
     assert metrics.replaced_texts == 2
 
 
-def _base64_key(key: bytes) -> Message:
-    text = base64.b64encode(key).decode()
-    return Message(partition_key=text, partition_key_b64_encoded=True)
-
-
-def test_keys_are_text_and_bytes() -> None:
-    """Base64 is text in one column and decoded in the other; an empty key is not a missing one."""
-    keys = [b"\x00\xff", b"", b"text"]
-    entries = [
-        _single(_base64_key(keys[0])),
-        _batch(_base64_key(keys[1]), Message(partition_key="plain"), Message()),
-        _single(_base64_key(keys[2])),
-        _single(Message(partition_key="")),
-        _single(Message(null_partition_key=True)),
-    ]
-
-    table, metrics = _read(*entries, columns=["__key__", "__key_bytes__"])
-
-    assert table["__key_bytes__"].to_pylist() == [
-        b"\x00\xff", b"", b"plain", None, b"text", b"", None,
-    ]  # fmt: skip
-    assert table["__key__"].to_pylist() == ["AP8=", "", "plain", None, "dGV4dA==", "", None]
-    assert not metrics.lost
-
-
 @pytest.mark.parametrize("text", ["a", "====", "a b=", "AP8AA", "\u00e9\u00e9"])
 def test_key_that_is_no_base64_is_an_error_or_null(text: str) -> None:
     """The text is given as it is; the bytes cannot be."""
@@ -341,63 +280,6 @@ def test_key_that_is_no_base64_is_an_error_or_null(text: str) -> None:
     table, metrics = _read(*entries, columns=["__key_bytes__"], salvage=True)
     assert table["__key_bytes__"].to_pylist() == [None, None, None]
     assert metrics.lost == {(Unit.MESSAGE, "CorruptEntryError"): 1}
-
-
-def test_schema_versions_are_longs() -> None:
-    """8 bytes are a long; others are opaque, so null."""
-    versions = [
-        (bytes(8), 0),
-        (b"\0\0\0\0\0\0\1\0", 256),
-        (b"\xff" * 8, -1),
-        (b"", None),
-        (bytes(7), None),
-        (bytes(9), None),
-    ]
-    entries = [_single(schema_version=version) for version, _ in versions]
-
-    assert _values(*entries, _single(), column="__schema_version__") == [
-        *(number for _, number in versions),
-        None,
-    ]
-
-
-@pytest.mark.parametrize("count", [1, 2, 63, 64, 65, 66, 200])
-@pytest.mark.parametrize("batched", [False, True])
-def test_last_of_equal_names_wins(count: int, batched: bool) -> None:
-    """However many properties there are; the map has each name once."""
-    properties = tuple((f"name {i % max(1, count // 2)}", f"value {i}") for i in range(count))
-    messages = [Message(properties=properties)] + [Message(properties=(("a", "b"),))] * batched
-    entry = encode_entry(messages, batched=batched, framing=_BARE)
-
-    table, _ = _read(entry, _single(), columns=["__properties__"])
-
-    expected = [dict(properties), *([{"a": "b"}] if batched else []), {}]
-    assert [row["__properties__"] for row in rows_of(table)] == expected
-
-
-def test_broker_index_is_counted_back_from_the_last_member() -> None:
-    """The broker gives the index of an entry's last message."""
-    framing = Framing(broker_metadata=(1_700_000_000_001, 41))
-    entries = [
-        encode_entry([Message()] * 3, batched=True, framing=framing),
-        encode_entry([Message()], batched=False, framing=framing),
-        _single(),
-    ]
-
-    assert _values(*entries, column="__broker_index__") == [39, 40, 41, 41, None]
-    assert _values(*entries, column="__broker_time__") == [time_of(1_700_000_000_001)] * 4 + [None]
-
-
-def test_null_value_is_no_empty_value() -> None:
-    """A tombstone has no bytes, an empty message has none of them."""
-    entries = [
-        _single(Message(null_value=True)),
-        _single(Message(payload=b"")),
-        _batch(Message(null_value=True), Message(payload=b"")),
-    ]
-
-    assert _values(*entries, column="__value__") == [None, b"", None, b""]
-    assert _values(*entries, column="__null_value__") == [True, False, True, False]
 
 
 def test_salvage_goes_on_around_what_is_lost() -> None:

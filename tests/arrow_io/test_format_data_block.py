@@ -1,17 +1,14 @@
-"""Headers, padding and lengths of data blocks."""
+"""Headers of data blocks, of offload and of streaming offload; padding; frames of entries."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from arrow_io.errors import (
-    CorruptBlockError,
-    FormatError,
-    TruncatedObjectError,
-    UnknownFormatError,
-)
+from arrow_io.errors import CorruptBlockError, FormatError, TruncatedObjectError, UnknownFormatError
 from arrow_io.format.data_block import (
     BLOCK_FIELDS_BYTES,
     BLOCK_HEADER_BYTES,
@@ -22,6 +19,9 @@ from arrow_io.format.data_block import (
     padding,
     write_block_header,
 )
+from arrow_io.format.entry_frame import BytesLike, write_entry
+from arrow_io.format.streaming_block import StreamingBlockHeader, check_streaming_header
+from tests.support.streaming import GoldenSegment, golden_segments
 
 HEADER = BlockHeader(block_length_bytes=5 << 20, first_entry_id=77)
 
@@ -138,3 +138,72 @@ def test_block_length(
     )
 
     assert length == expected
+
+
+# Frames of entries
+
+
+def test_layout_of_a_frame() -> None:
+    """A frame must be the length as i32, the entry id as i64, both big-endian, and the data."""
+    assert write_entry(0x0102030405060708, b"data") == bytes.fromhex(
+        "00000004 0102030405060708 64617461"
+    )
+
+
+@pytest.mark.parametrize("data", [b"abc", bytearray(b"abc"), memoryview(b"xabcx")[1:4]])
+def test_any_bytes_are_taken(data: BytesLike) -> None:
+    """Bytes, bytearrays and memoryviews must give the same frame."""
+    assert write_entry(1, data) == b"\0\0\0\x03" + bytes(7) + b"\x01abc"
+
+
+# Headers of streaming offload
+
+
+STREAMING_HEADER = StreamingBlockHeader(4096, 12, 521)
+
+
+@pytest.mark.parametrize("golden", golden_segments(), ids=lambda each: each.folder.name)
+def test_headers_are_those_of_pulsars_writer(golden: GoldenSegment) -> None:
+    """What is made of an index object stands in the data object, byte for byte."""
+    for header in golden.open().index.headers:
+        assert golden.data.count(header.serialize()) == 1
+
+
+@pytest.mark.parametrize(
+    ("offset", "expected"),
+    [
+        (0, UnknownFormatError),
+        (11, "header length is 129 in the block header, but 128 in the index block"),
+        (19, "block length is 4097"),
+        (27, "first entry id is 13"),
+        (35, "ledger id is 520"),
+    ],
+)
+def test_each_field_is_compared(offset: int, expected: str | type[FormatError]) -> None:
+    """A header that says something else than the index object is an error that says where."""
+    data = bytearray(STREAMING_HEADER.serialize())
+    data[offset] ^= 1
+    kind = CorruptBlockError if isinstance(expected, str) else expected
+
+    with pytest.raises(kind, match=expected if isinstance(expected, str) else None) as caught:
+        check_streaming_header(data, expected=STREAMING_HEADER, offset=1000)
+    assert caught.value.offset is not None
+    assert 1000 <= caught.value.offset <= 1000 + offset
+
+
+def test_a_short_header_is_truncated() -> None:
+    """All of the header must be there, though zeroes are most of it."""
+    with pytest.raises(TruncatedObjectError, match="127 bytes instead of a block header of 128"):
+        check_streaming_header(bytes(127), expected=STREAMING_HEADER, offset=0)
+
+
+@given(st.binary(min_size=36, max_size=36))
+def test_any_other_fields_are_refused(fields: bytes) -> None:
+    """Of all bytes, only those that are expected pass."""
+    data = fields.ljust(128, b"\0")
+    try:
+        check_streaming_header(data, expected=STREAMING_HEADER, offset=0)
+    except FormatError:
+        assert data != STREAMING_HEADER.serialize()
+    else:
+        assert data == STREAMING_HEADER.serialize()

@@ -6,6 +6,7 @@ import pickle
 import struct
 import tracemalloc
 from dataclasses import replace
+from typing import Final
 
 import pytest
 from hypothesis import given
@@ -21,16 +22,20 @@ from arrow_io.errors import (
     UnknownFormatError,
 )
 from arrow_io.format.block_table import BlockEntry
+from arrow_io.format.damaged_index import DamagedIndex, read_damaged_index
 from arrow_io.format.data_block import BlockHeader
 from arrow_io.format.index_block import (
     MAX_INDEX_OBJECT_BYTES,
+    METADATA_OFFSET,
     IndexBlock,
     check_format_version,
     read_index_block,
     write_index_block,
 )
 from arrow_io.format.ledger_metadata import parse_ledger_metadata
+from tests.support.encoded_ledgers import encode_ledger
 from tests.support.golden import GoldenLedger, golden_topics
+from tests.support.offloads import ENTRIES, metadata_of
 
 KEY = "0f8fad5b-d9cb-469f-a165-70867728950e-ledger-9-index"
 METADATA = bytes.fromhex(
@@ -241,24 +246,21 @@ def test_all_entries_may_be_lost() -> None:
 
 
 @pytest.mark.parametrize(
-    ("magic", "error", "words"),
+    ("magic", "words"),
     [
-        (0x3D1FB0BC, UnknownFormatError, "3D1FB0BC.*index block of streaming offload"),
-        (0xDEAD1234, UnknownFormatError, "DEAD1234, expected 0xDE47DE47.*draft"),
-        (1000, UnknownFormatError, "000003E8, expected 0xDE47DE47.*prototype"),
-        (0xFBDBABCB, UnknownFormatError, "FBDBABCB, expected 0xDE47DE47.*a data block"),
-        (0x504B0304, UnknownFormatError, "504B0304, expected 0xDE47DE47"),
+        (0x3D1FB0BC, "3D1FB0BC.*index block of streaming offload"),
+        (0xDEAD1234, "DEAD1234, expected 0xDE47DE47.*draft"),
+        (1000, "000003E8, expected 0xDE47DE47.*prototype"),
+        (0xFBDBABCB, "FBDBABCB, expected 0xDE47DE47.*a data block"),
+        (0x504B0304, "504B0304, expected 0xDE47DE47"),
     ],
 )
 @pytest.mark.parametrize("length", [4, len(VECTOR)])
-def test_other_magics_are_refused_by_name(
-    magic: int, error: type[FormatError], words: str, length: int
-) -> None:
+def test_other_magics_are_refused_by_name(magic: int, words: str, length: int) -> None:
     """Another magic must be named with the expected one, however short the object is."""
-    with pytest.raises(error, match=words) as caught:
+    with pytest.raises(UnknownFormatError, match=words) as caught:
         read((magic.to_bytes(4) + VECTOR[4:])[:length])
 
-    assert type(caught.value) is error
     assert (caught.value.object_key, caught.value.ledger_id) == (KEY, 9)
     assert caught.value.offset == 0
 
@@ -267,6 +269,7 @@ def test_other_magics_are_refused_by_name(
     ("damaged", "words", "offset"),
     [
         (index_object(index_length=163), "index length 163, .* 164", 4),
+        (index_object(index_length=168) + b"tail", "index length 168", 4),
         (index_object(index_length=-1), "index length -1", 4),
         (index_object(data_length=-1), "data object length -1 is negative", 8),
         (index_object(header_length=27), "block header length 27", 16),
@@ -400,15 +403,8 @@ def test_trailing_bytes_are_a_warning(data: bytes) -> None:
     assert replace(index, warnings=()) == read(VECTOR)
 
 
-def test_trailing_bytes_within_the_index_length_are_corrupt() -> None:
-    """Bytes that the index length counts in, and are no directory, must not be ignored."""
-    with pytest.raises(CorruptIndexError, match="index length 168"):
-        read(index_object(index_length=168) + b"tail")
-
-
 @pytest.mark.parametrize(
-    "key",
-    ["s3managedledgeroffloaderformatversion", "S3ManagedLedgerOffloaderFormatVersion"],
+    "key", ["s3managedledgeroffloaderformatversion", "S3ManagedLedgerOffloaderFormatVersion"]
 )
 def test_format_version(key: str) -> None:
     """Version 1 must pass whatever the key's case; any other must be refused by name."""
@@ -435,3 +431,36 @@ def test_contradicting_format_versions_are_refused() -> None:
 
     with pytest.raises(UnknownFormatError, match="'2'"):
         check_format_version({key: "1", key.upper(): "2"}, object_key=KEY)
+
+
+# A damaged index
+
+
+_INDEX: Final = encode_ledger(ENTRIES, metadata_of(ENTRIES), block_bytes=250).index
+_SOUND: Final = read_index_block(_INDEX, object_key="")
+_METADATA_STOP: Final = len(_INDEX) - len(_SOUND.entry_table)
+
+
+def test_one_byte_beside_the_metadata_hides_nothing_of_it() -> None:
+    """Neither in the fields before it nor in the index entries behind it."""
+    for place in (*range(METADATA_OFFSET), *range(_METADATA_STOP, len(_INDEX))):
+        for flip in (0x01, 0x80, 0xFF):
+            damaged = bytearray(_INDEX)
+            damaged[place] ^= flip
+            assert read_damaged_index(bytes(damaged)).ledger_metadata == _SOUND.ledger_metadata
+
+
+def test_what_is_cut_behind_the_metadata_still_has_it() -> None:
+    """And what is cut before has nothing, or not that."""
+    assert read_damaged_index(_INDEX).data_object_length_bytes == _SOUND.data_object_length_bytes
+    for length in range(len(_INDEX) + 1):
+        found = read_damaged_index(_INDEX[:length]).ledger_metadata
+        assert found == (_SOUND.ledger_metadata if length >= _METADATA_STOP else None)
+    assert read_damaged_index(b"") == DamagedIndex()
+
+
+@given(data=st.binary(max_size=300))
+def test_any_bytes_are_taken(data: bytes) -> None:
+    """Nothing is raised, and nothing long is made."""
+    read_damaged_index(data)
+    read_damaged_index(_INDEX[:32] + data)

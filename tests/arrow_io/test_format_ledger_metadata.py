@@ -8,12 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import (
-    CorruptIndexError,
-    FormatError,
-    OptionError,
-    UnknownFormatError,
-)
+from arrow_io.errors import CorruptIndexError, FormatError, OptionError, UnknownFormatError
 from arrow_io.format.ledger_metadata import (
     DigestType,
     LedgerMetadata,

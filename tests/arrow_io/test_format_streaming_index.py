@@ -10,12 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import (
-    CorruptIndexError,
-    FormatError,
-    TruncatedObjectError,
-    UnknownFormatError,
-)
+from arrow_io.errors import CorruptIndexError, FormatError, TruncatedObjectError, UnknownFormatError
 from arrow_io.format import streaming_index
 from arrow_io.format.index_block import MAX_INDEX_OBJECT_BYTES
 from arrow_io.format.object_names import SegmentName

@@ -108,96 +108,37 @@ def test_blocks_that_are_full_are_as_long_as_each_other() -> None:
 
 SECOND: Final = TABLE.block_start(1)
 """Where the second block begins."""
+SIZE: Final = len(SOUND.data)
+CORRUPT: Final = CorruptBlockError
+
+
+def _i32(number: int) -> bytes:
+    return struct.pack(">i", number)
 
 
 @pytest.mark.parametrize(
     ("position", "piece", "error", "text", "place"),
     [
-        pytest.param(*each, id=name)
-        for name, each in {
-            "magic": (0, b"\0", UnknownFormatError, "magic", (0, None)),
-            "short header": (4, _i64(27), CorruptBlockError, "header length 27", (4, None)),
-            "long header": (
-                4,
-                _i64(MAX_BLOCK_HEADER_BYTES + 1),
-                CorruptBlockError,
-                "header length 4097",
-                (4, None),
-            ),
-            "short block": (
-                12,
-                _i64(127),
-                CorruptBlockError,
-                "block length 127 is less than the block header length 128",
-                (12, None),
-            ),
-            "long block": (
-                12,
-                _i64(2**62),
-                TruncatedObjectError,
-                f"^the object has {len(SOUND.data)} bytes of a block of {2**62}",
-                (len(SOUND.data), None),
-            ),
-            "no entry": (
-                12,
-                _i64(HEADER),
-                MissingEntriesError,
-                "a block without an entry",
-                (HEADER, 0),
-            ),
-            "first id": (20, _i64(1), CorruptBlockError, "begins with entry 1, not 0", (0, 0)),
-            "longest entry": (
-                HEADER,
-                struct.pack(">i", MAX_MESSAGE_BYTES - 11),
-                CorruptBlockError,
-                "are accepted",
-                (HEADER, 0),
-            ),
-            "long entry": (
-                HEADER,
-                struct.pack(">i", 400),
-                CorruptBlockError,
-                "the entry announces 400 bytes, which exceeds its block",
-                (HEADER, 0),
-            ),
-            "no padding": (
-                HEADER,
-                b"\xff",
-                CorruptBlockError,
-                "neither an entry nor padding",
-                (HEADER, 0),
-            ),
-            "id": (
-                HEADER + 4,
-                _i64(5),
-                CorruptBlockError,
-                "found entry id 5 instead of 0",
-                (HEADER, 0),
-            ),
-            "second magic": (SECOND, b"\0", UnknownFormatError, "magic", (SECOND, None)),
-            "another header": (
-                SECOND + 4,
-                _i64(129),
-                CorruptBlockError,
-                "header length 129; earlier blocks have 128",
-                (SECOND, None),
-            ),
-            "second id": (
-                SECOND + 20,
-                _i64(0),
-                CorruptBlockError,
-                "begins with entry 0, not",
-                (SECOND, TABLE.first_entry_id(1)),
-            ),
-        }.items()
+        (0, b"\0", UnknownFormatError, "magic", (0, None)),
+        (4, _i64(27), CORRUPT, "header length 27", (4, None)),
+        (4, _i64(MAX_BLOCK_HEADER_BYTES + 1), CORRUPT, "header length 4097", (4, None)),
+        (12, _i64(127), CORRUPT, "127 is less than the block header length 128", (12, None)),
+        (12, _i64(2**62), TruncatedObjectError, f"^the object has {SIZE} bytes of a block of",
+         (SIZE, None)),
+        (12, _i64(HEADER), MissingEntriesError, "a block without an entry", (HEADER, 0)),
+        (20, _i64(1), CORRUPT, "begins with entry 1, not 0", (0, 0)),
+        (HEADER, _i32(MAX_MESSAGE_BYTES - 11), CORRUPT, "are accepted", (HEADER, 0)),
+        (HEADER, _i32(400), CORRUPT, "announces 400 bytes, which exceeds its block", (HEADER, 0)),
+        (HEADER, b"\xff", CORRUPT, "neither an entry nor padding", (HEADER, 0)),
+        (HEADER + 4, _i64(5), CORRUPT, "found entry id 5 instead of 0", (HEADER, 0)),
+        (SECOND, b"\0", UnknownFormatError, "magic", (SECOND, None)),
+        (SECOND + 4, _i64(129), CORRUPT, "129; earlier blocks have 128", (SECOND, None)),
+        (SECOND + 20, _i64(0), CORRUPT, "with entry 0, not", (SECOND, TABLE.first_entry_id(1))),
     ],
-)
+    ids=range(14),
+)  # fmt: skip
 def test_what_does_not_follow_is_an_error(
-    position: int,
-    piece: bytes,
-    error: type[FormatError],
-    text: str,
-    place: tuple[int, int | None],
+    position: int, piece: bytes, error: type[FormatError], text: str, place: tuple[int, int | None]
 ) -> None:
     """It names the object, the ledger and the place."""
     with pytest.raises(error, match=text) as raised:

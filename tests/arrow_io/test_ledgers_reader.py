@@ -33,10 +33,8 @@ from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from connector import open_topic
 from tests.support.buckets import (
     MANAGED_LEDGER,
-    TOPIC,
     MemoryBucket,
     memory_bucket,
     object_name,
@@ -188,7 +186,7 @@ def test_entries_that_the_ledger_has_not_are_an_error(first: int, last: int) -> 
     with pytest.raises(EntryNotInLedgerError, match=r"the ledger has the entries 0 … 75") as caught:
         next(ledger.read_entries(first, last))
 
-    assert caught.value.ledger_id == 91
+    assert (caught.value.object_key, caught.value.ledger_id) == (ledger.name.data_name, 91)
     assert trace.counts.range_requests == 0
 
 
@@ -309,16 +307,6 @@ def test_missing_index_object_is_an_error(damaged: Damaged) -> None:
         OffloadedLedger.open(Location(damaged.bucket.url), damaged.name)
 
     assert (caught.value.object_key, caught.value.ledger_id) == (damaged.name.index_name, 7)
-
-
-def test_cut_data_object_is_known_from_the_listing(damaged: Damaged) -> None:
-    """Whoever knows the real length hears of it before reading."""
-    size = len(damaged.data)
-
-    with pytest.raises(
-        TruncatedObjectError, match=f"{size - 1} bytes, its index object says {size}"
-    ):
-        damaged.open(data_size_bytes=size - 1)
 
 
 def test_cut_data_object_loses_what_is_cut(damaged: Damaged) -> None:
@@ -478,18 +466,3 @@ def test_entries_that_the_offloader_lost_are_named(damaged: Damaged, first_lost:
             damaged.read(entry_id, entry_id)
         assert caught.value.entry_id == entry_id
     assert list(damaged.open().data.entry_runs(5, 4, Tally())) == []
-
-
-@pytest.mark.parametrize("first_lost", [0, 1, 3])
-def test_topic_tells_entries_that_the_offloader_lost(damaged: Damaged, first_lost: int) -> None:
-    """A scan of the topic meets them too, and can be bounded to what is there."""
-    _lose_from(damaged, first_lost)
-    damaged.open()
-    url = damaged.bucket.url
-
-    with pytest.raises(MissingEntriesError):
-        open_topic(url, TOPIC).to_table()
-    with pytest.raises(MissingEntriesError):
-        open_topic(url, TOPIC, start=(7, first_lost)).count_rows()
-    bounded = open_topic(url, TOPIC, columns=["__value__"], end=(7, first_lost)).to_table()
-    assert bounded["__value__"].to_pylist() == _VALUES[:first_lost]

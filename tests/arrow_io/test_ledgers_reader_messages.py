@@ -9,12 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import pytest
 
-from arrow_io.errors import (
-    ChecksumError,
-    CorruptBlockError,
-    EntryNotInLedgerError,
-    ObjectChangedError,
-)
+from arrow_io.errors import CorruptBlockError, ObjectChangedError
 from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY
 from arrow_io.ledgers import open_ledger
 from arrow_io.ledgers.reader import ObjectVersions, OffloadedLedger
@@ -119,30 +114,6 @@ def test_a_loss_that_a_look_ahead_meets_is_counted_once(
     assert tally.metrics.lost == {(Unit.ENTRY, "UnknownFormatError"): 1}
 
 
-@pytest.mark.parametrize("max_buffered_bytes", [0, 1 << 20])
-def test_a_marker_of_a_wrong_checksum_commits_nothing(
-    monkeypatch: pytest.MonkeyPatch, max_buffered_bytes: int
-) -> None:
-    """Wherever the look-ahead meets it: what it says is not believed unless nothing is compared."""
-    _keep(monkeypatch, max_buffered_bytes)
-    marker = bytearray(encode_marker(TXN_COMMIT, txn_id=(1, 2), payload=b"marker"))
-    marker[-1] ^= 0xFF
-    entries = [_INSIDE, *[_OUTSIDE] * 4, bytes(marker)]
-    with memory_bucket(offload_ledger(_NAME, entries, block_bytes=140)) as bucket:
-        ledger = OffloadedLedger.open(Location(bucket.url), _NAME)
-        with pytest.raises(ChecksumError) as caught:
-            list(ledger.record_batches(["__value__"]))
-        unverified = ledger.record_batches(["__value__"], verify_checksums=False)
-        assert sum(batch.num_rows for batch in unverified) == 5
-        tally = Tally(salvage=True)
-        batches = ledger.record_batches(["__value__"], tally=tally)
-        values = [value for batch in batches for value in batch["__value__"].to_pylist()]
-
-    assert caught.value.entry_id == 5
-    assert values == [b"outside"] * 4
-    assert tally.metrics.lost[Unit.ENTRY, "ChecksumError"] == 1
-
-
 def test_chunks_of_which_the_first_is_in_another_ledger_are_counted() -> None:
     """A ledger alone has no ledgers before it: that message is left out, and told."""
     chunks = encode_chunks(Message(payload=b"in two parts"), chunk_count=2, uuid="a")
@@ -192,16 +163,6 @@ def test_blocks_that_are_wanted_in_part_are_fetched_ahead_as_far() -> None:
         # The block's header of 128 bytes stands before the first.
         needed = range(0, 128 + (last + 1) * 112, 112)
         assert sorted(script.requests) == [(each, min(each + 112, 1248)) for each in needed]
-
-
-def test_error_of_an_entry_that_is_not_there_names_the_object() -> None:
-    """And the ledger."""
-    with memory_bucket(offload_ledger(_NAME, [b"one"])) as bucket:
-        ledger = OffloadedLedger.open(Location(bucket.url), _NAME)
-        with pytest.raises(EntryNotInLedgerError) as caught:
-            next(ledger.read_entries(0, 1))
-
-    assert (caught.value.object_key, caught.value.ledger_id) == (_NAME.data_name, 7)
 
 
 def test_index_object_of_another_version_is_not_read() -> None:

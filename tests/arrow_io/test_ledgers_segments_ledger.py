@@ -155,15 +155,6 @@ def test_a_share_that_ends_early_is_told() -> None:
         assert tally.metrics.lost.total() == 7
 
 
-def test_of_two_shares_the_one_that_begins_later_is_read() -> None:
-    """Segments of two attempts overlap; no entry is given twice."""
-    first = Part(7, [b"a0", b"a1", b"a2"])
-    second = Part(7, [b"b1", b"b2", b"b3"], 1)
-    with opened(write_segment([first]), write_segment([second])) as segments:
-        ledger = ledger_of(segments, 7)
-        assert entries_of(ledger, 0, 3) == {0: b"a0", 1: b"b1", 2: b"b2", 3: b"b3"}
-
-
 @given(
     spans=st.lists(
         st.tuples(st.integers(0, 12), st.integers(1, 12), st.integers(1, 5)), min_size=1, max_size=5

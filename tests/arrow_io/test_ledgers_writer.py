@@ -17,7 +17,7 @@ from arrow_io.format.ledger_metadata import (
     LedgerState,
     parse_ledger_metadata,
 )
-from arrow_io.ledgers.writer import DEFAULT_BLOCK_BYTES, LedgerWriter, new_ledger_metadata
+from arrow_io.ledgers.writer import LedgerWriter, new_ledger_metadata
 from tests.support.encoded_ledgers import encode_ledger
 from tests.support.golden import GoldenLedger, golden_topics
 from tests.support.reference_ledger import read_entries, read_index
@@ -96,28 +96,6 @@ def test_golden_ledgers_are_written_as_the_broker_wrote_them(ledger: GoldenLedge
 
     assert written.data == ledger.data_object.read_bytes()
     assert written.index == index
-
-
-def test_a_large_golden_ledger_is_cut_into_blocks() -> None:
-    """A broker's ledger of 16 MB must be read back the same from blocks of 5 MiB."""
-    (ledger,) = (
-        ledger
-        for topic in golden_topics()
-        for ledger in topic.ledgers
-        if ledger.length_bytes > 10_000_000
-    )
-    entries, index = golden_entries(ledger), ledger.index_object.read_bytes()
-    metadata = read_index_block(index, object_key=ledger.index_object.name).ledger_metadata
-
-    written = encode_ledger(entries, metadata, block_bytes=5 << 20)
-
-    assert [offset for _, _, offset in read_index(written.index).blocks] == [
-        0,
-        5 << 20,
-        10 << 20,
-        15 << 20,
-    ]
-    assert read_entries(written.data, written.index) == entries
 
 
 @given(st.lists(st.binary(max_size=300), min_size=1, max_size=40), st.integers(440, 3000))
@@ -278,8 +256,3 @@ def test_new_metadata_of_an_empty_ledger() -> None:
     """An empty ledger must be refused: it has no offloaded form."""
     with pytest.raises(OptionError, match="empty ledger"):
         new_ledger_metadata([], managed_ledger="public/default/persistent/orders", ctime_ms=0)
-
-
-def test_default_block_size_is_pulsars() -> None:
-    """Without a block size, Pulsar's default of 64 MiB must hold."""
-    assert DEFAULT_BLOCK_BYTES == 64 * 1024 * 1024

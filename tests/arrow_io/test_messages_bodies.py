@@ -16,7 +16,7 @@ from arrow_io.read_metrics import ReadMetrics, Tally, Unit
 from tests.support.codecs import CODECS, Codec, compress
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.pulsar_proto import COMPRESSION_TYPES, MessageMetadata
-from tests.support.runs import entry_run, runs_of
+from tests.support.runs import entry_run
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -58,42 +58,6 @@ def _read(
 
 def _values(runs: Iterable[EntryRun], tally: Tally | None = None) -> list[bytes | None]:
     return [value for each in _read(runs, tally) for value in each]
-
-
-@pytest.mark.parametrize("length", [1, 3, 100])
-@pytest.mark.parametrize("batched", [False, True])
-@pytest.mark.parametrize("codec", CODECS)
-def test_neighbours_are_read_in_order(codec: Codec, length: int, *, batched: bool) -> None:
-    """However many are taken together, each message has its own value."""
-    entries = [
-        encode_entry([Message(payload=each)], batched=batched, framing=Framing(codec=codec))
-        for each in _PAYLOADS
-    ]
-
-    assert _values(runs_of(entries, length=length)) == _PAYLOADS
-
-
-def test_kinds_in_turn() -> None:
-    """Codecs, batches and null values may change from entry to entry."""
-    entries, values = [], []
-    for n, payload in enumerate(_PAYLOADS):
-        message = Message(payload=payload, null_value=n % 5 == 0)
-        framing = Framing(codec=CODECS[n % 3 + n % 2])
-        entries.append(encode_entry([message], batched=n % 4 == 1, framing=framing))
-        values.append(None if n % 5 == 0 else payload)
-
-    assert _values(runs_of(entries, length=9)) == values
-
-
-@pytest.mark.parametrize("codec", ["ZLIB", "ZSTD"])
-def test_forms_of_other_clients(codec: Codec) -> None:
-    """Finished streams, and frames that do not say how long they become, stand among others."""
-    stored = [compress(codec, each, other_client=n % 2 == 0) for n, each in enumerate(_PAYLOADS)]
-    entries = [
-        _said(data, codec, len(payload)) for data, payload in zip(stored, _PAYLOADS, strict=True)
-    ]
-
-    assert _values([entry_run(entries)]) == _PAYLOADS
 
 
 @pytest.mark.parametrize("codec", _COMPRESSED)

@@ -33,9 +33,7 @@ def _run(entries: list[tuple[int, int, int]], first: int) -> EntryRun:
 
 
 @given(st.lists(st.lists(_ENTRIES, min_size=1, max_size=6), min_size=1, max_size=4))
-def test_what_goes_back_is_told_whatever_the_runs(
-    parts: list[list[tuple[int, int, int]]],
-) -> None:
+def test_what_goes_back_is_told_whatever_the_runs(parts: list[list[tuple[int, int, int]]]) -> None:
     """As by a walk over all entries, one after the other."""
     order, found, before, first = BrokerOrder(), [], None, 0
     for part in parts:

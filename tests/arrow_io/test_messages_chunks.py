@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow.compute as pc
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.errors import CorruptEntryError, DecryptionError, EncryptedPayloadError
 from arrow_io.messages import chunks, layout
@@ -17,12 +20,14 @@ from arrow_io.messages.message_reader import MessageReader, Needs
 from arrow_io.read_metrics import ReadMetrics, Tally
 from tests.support.encryption import key_pair, sealed_entry
 from tests.support.entries import Framing, Message, encode_chunks, encode_entry
+from tests.support.pulsar_proto import varint
 from tests.support.runs import entry_run, runs_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from arrow_io.messages.entry_run import EntryRun
+
 
 pytestmark = pytest.mark.usefixtures("build")
 
@@ -63,50 +68,6 @@ def _no_entries_before(_run: EntryRun) -> Iterator[EntryRun]:
     return iter(())
 
 
-def test_chunked_entries_are_those_of_chunked_messages() -> None:
-    """Entries that hold a whole message are passed over."""
-    run = entry_run([_SINGLE, _ABC[0], _SINGLE, _ABC[1], _ABC[2], _SINGLE])
-
-    assert list(run.flagged(layout.CHUNKED)) == [1, 3, 4]
-
-
-def test_interleaved_messages_are_joined() -> None:
-    """Each message is given with its last chunk, whatever stands between its chunks."""
-    tally = Tally()
-    assembler = _assembler(tally)
-
-    joined = _add_all(assembler, entry_run([_ABC[0], _XY[0], _ABC[1], _XY[1], _ABC[2]]))
-
-    assert joined == [None, None, None, b"xxxyyy", _PAYLOAD]
-    assert not assembler.has_unfinished
-    assembler.finish()
-    assert tally.metrics == ReadMetrics()
-
-
-def test_chunks_seen_before_are_ignored_and_counted() -> None:
-    """A chunk that a producer sent twice, before the message is whole or after, changes nothing."""
-    tally = Tally()
-    assembler = _assembler(tally)
-
-    joined = _add_all(assembler, entry_run([_ABC[0], _ABC[1], _ABC[1], _ABC[2], _ABC[2], _ABC[1]]))
-
-    assert joined == [None, None, None, _PAYLOAD, None, None]
-    assert tally.metrics.duplicate_chunks == 3
-    assert tally.metrics.incomplete_messages == 0
-
-
-def test_gap_loses_the_message() -> None:
-    """A message without one of its chunks is not given, and is counted once."""
-    tally = Tally()
-    assembler = _assembler(tally)
-
-    joined = _add_all(assembler, entry_run([_ABC[0], _ABC[2], _XY[0], _XY[1]]))
-
-    assert joined == [None, None, None, b"xxxyyy"]
-    assert tally.metrics.incomplete_messages == 1
-    assert not assembler.has_unfinished
-
-
 def test_message_whose_first_chunks_are_there_is_awaited() -> None:
     """What may still come is told apart from what a gap has lost, with how many chunks it lacks."""
     tally = Tally()
@@ -127,39 +88,6 @@ def test_message_whose_first_chunks_are_there_is_awaited() -> None:
     assert metrics.notices() == [
         "1 chunked message was left out, because not all its chunks are in the offloaded ledgers"
     ]
-
-
-def test_first_chunk_begins_anew() -> None:
-    """A producer that sends a message again begins with chunk 0; what came before is given up."""
-    tally = Tally()
-    assembler = _assembler(tally)
-
-    joined = _add_all(assembler, entry_run([_ABC[0], _ABC[1], *_ABC]))
-
-    assert joined == [None, None, None, None, _PAYLOAD]
-    assert tally.metrics.incomplete_messages == 1
-
-
-def test_lost_message_can_begin_anew() -> None:
-    """Nothing but chunk 0 brings a message back whose chunk was missing."""
-    assembler = _assembler()
-
-    joined = _add_all(assembler, entry_run([_ABC[0], _ABC[2], _ABC[1], _ABC[2], *_ABC]))
-
-    assert joined == [None] * 6 + [_PAYLOAD]
-
-
-def test_message_whose_chunks_end_is_incomplete() -> None:
-    """What is open at the end of all entries is counted when there are no more."""
-    tally = Tally()
-    assembler = _assembler(tally)
-
-    _add_all(assembler, entry_run([_ABC[0], _XY[0]]))
-
-    assert assembler.has_unfinished
-    assembler.finish()
-    assert tally.metrics.incomplete_messages == 2
-    assert not assembler.has_unfinished
 
 
 def test_announced_size_is_compared() -> None:
@@ -345,15 +273,6 @@ def test_lost_messages_leave_the_bound_where_it_was(monkeypatch: pytest.MonkeyPa
         assembler.add(run, len(lost) + 2)
 
 
-def test_payloads_are_not_held_where_nobody_asks() -> None:
-    """Without payloads, the order of the chunks still decides which message is whole."""
-    assembler = _assembler(join_payloads=False)
-
-    joined = _add_all(assembler, entry_run([_ABC[0], _XY[0], _ABC[1], _ABC[2]]))
-
-    assert joined == [None, None, None, b""]
-
-
 def test_chunks_of_others_open_nothing() -> None:
     """Behind a task's own range only what began in it goes on."""
     tally = Tally()
@@ -375,39 +294,6 @@ def test_chunk_0_of_others_gives_a_message_up() -> None:
 
     assert _add_all(assembler, entry_run(_ABC, first_entry_id=1, is_in_range=False)) == [None] * 3
     assert tally.metrics.incomplete_messages == 1
-
-
-def test_chunks_before_a_task_are_others() -> None:
-    """Without looking back, a message that began before is ignored, for it is not this task's."""
-    tally = Tally()
-
-    assert _add_all(_assembler(tally), entry_run(_ABC[1:], first_entry_id=1)) == [None, None]
-    assert tally.metrics == ReadMetrics()
-
-
-@pytest.mark.parametrize("length", [1, 2, 9])
-@pytest.mark.parametrize(
-    ("before", "behind"),
-    [
-        ([_ABC[0]], [_ABC[1], _ABC[2]]),
-        ([_ABC[0], _ABC[1]], [_ABC[2]]),
-        ([_ABC[0], _ABC[1], _ABC[1]], [_ABC[2]]),
-        ([_ABC[0], _ABC[1]], [_ABC[1], _ABC[2]]),
-        ([*_ABC, _ABC[0], _SINGLE, _ABC[1]], [_ABC[2]]),
-        ([_XY[0], _ABC[0], _XY[1]], [_ABC[1], _SINGLE, _ABC[2]]),
-    ],
-)
-def test_first_chunks_are_found_before_the_entries(
-    before: list[bytes], behind: list[bytes], length: int
-) -> None:
-    """A message that `start` cuts is completed from what stands before, the nearest first."""
-    lookback = ChunkLookback(lambda _: reversed(list(runs_of(before, length=length))))
-    assembler = _assembler(lookback=lookback)
-
-    joined = _add_all(assembler, entry_run(behind, first_entry_id=len(before)))
-
-    assert joined[-1] == _PAYLOAD
-    assert set(joined[:-1]) <= {None}
 
 
 @pytest.mark.parametrize(
@@ -508,19 +394,9 @@ def _with_numbers(entry: bytes, chunk_id: int, count: int) -> bytes:
     """The entry, without its checksum, with other numbers behind those that it has."""
     rest = entry[6:]
     size = int.from_bytes(rest[:4])
-    numbers = b"\xd8\x01" + _varint(count) + b"\xe8\x01" + _varint(chunk_id)
+    numbers = b"\xd8\x01" + varint(count) + b"\xe8\x01" + varint(chunk_id)
     metadata = rest[4 : 4 + size] + numbers
     return len(metadata).to_bytes(4) + metadata + rest[4 + size :]
-
-
-def _varint(number: int) -> bytes:
-    number &= 2**64 - 1
-    encoded = bytearray()
-    while number > 0x7F:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def test_a_compressed_message_may_be_as_large_as_its_chunks_may_be() -> None:
@@ -534,3 +410,143 @@ def test_a_compressed_message_may_be_as_large_as_its_chunks_may_be() -> None:
     (rows,) = MessageReader(runs, Needs(), tally)
 
     assert pc.binary_length(rows.row_bytes(layout.ROW_PAYLOAD)).to_pylist() == [len(payload)]
+
+
+# A model
+
+
+Chunk: TypeAlias = tuple[str, int]
+"""Uuid and chunk id; the uuid "" stands for an entry that is no chunk."""
+
+_PAYLOADS: Final = {"abc": b"abcdefghi", "xy": b"xxxyyy", "five": b"0123456789"}
+_COUNTS: Final = {"abc": 3, "xy": 2, "five": 5}
+_ENTRIES: Final = {
+    (uuid, chunk_id): entry
+    for uuid, payload in _PAYLOADS.items()
+    for chunk_id, entry in enumerate(
+        encode_chunks(Message(payload=payload), chunk_count=_COUNTS[uuid], uuid=uuid)
+    )
+} | {("", 0): encode_entry([Message(payload=b"single")], batched=False)}
+
+# Chunks in the right order, too, or few messages would ever be whole.
+_ATTEMPTS: Final = st.sampled_from(sorted(_COUNTS)).flatmap(
+    lambda uuid: st.sampled_from(
+        [
+            [(uuid, chunk_id) for chunk_id in range(_COUNTS[uuid])],
+            [(uuid, chunk_id) for chunk_id in range(_COUNTS[uuid]) if chunk_id != 1],
+            [(uuid, chunk_id) for chunk_id in range(1, _COUNTS[uuid])],
+            [(uuid, chunk_id // 2) for chunk_id in range(2 * _COUNTS[uuid])],
+        ]
+    )
+)
+
+
+@st.composite
+def sequences(draw: st.DrawFn) -> list[Chunk]:
+    """Attempts to send messages, woven into each other, with chunks on the way moved about."""
+    woven: list[Chunk] = []
+    for attempt in draw(st.lists(_ATTEMPTS, min_size=1, max_size=4)):
+        at = 0
+        for chunk in attempt:
+            at = draw(st.integers(at, len(woven)))
+            woven.insert(at, chunk)
+            at += 1
+    for chunk in draw(st.lists(st.sampled_from(sorted(_ENTRIES)), max_size=3)):
+        woven.insert(draw(st.integers(0, len(woven))), chunk)
+    return woven
+
+
+@dataclass
+class Consumer:
+    """What `ConsumerImpl` makes of chunks, one after the other.
+
+    Attributes:
+        given: Payload of each message that became whole, by the place of its last chunk.
+        duplicates: How many chunks came again.
+        incomplete: How many messages began and did not become whole.
+    """
+
+    given: dict[int, bytes] = field(default_factory=dict)
+    duplicates: int = 0
+    incomplete: int = 0
+
+    def read(self, sequence: list[Chunk]) -> Consumer:
+        """Take all chunks, to the end."""
+        expected: dict[str, int] = {}  # the next chunk of each open message
+        missed: set[str] = set()
+        whole: set[str] = set()
+        for place, (uuid, chunk_id) in enumerate(sequence):
+            if not uuid:
+                continue
+            if chunk_id == 0:
+                self.incomplete += uuid in expected
+                expected[uuid] = 1
+                missed.discard(uuid)
+            elif uuid not in expected:
+                self.duplicates += uuid in whole
+            elif chunk_id < expected[uuid]:
+                self.duplicates += 1
+            else:
+                if chunk_id > expected[uuid]:
+                    missed.add(uuid)
+                if uuid not in missed:
+                    expected[uuid] += 1
+                if chunk_id == _COUNTS[uuid] - 1:
+                    del expected[uuid]
+                    if uuid in missed:
+                        self.incomplete += 1
+                    else:
+                        self.given[place] = _PAYLOADS[uuid]
+                        whole.add(uuid)
+        self.incomplete += len(expected)
+        return self
+
+
+def _read(
+    sequence: list[Chunk], start: int, length: int, *, looks_back: bool
+) -> tuple[dict[int, bytes], ReadMetrics]:
+    """What the assembler gives of the chunks from `start` on, in runs of `length` entries."""
+    entries = [_ENTRIES[chunk] for chunk in sequence]
+    before = list(runs_of(entries[:start], length=length))
+    tally = Tally()
+    assembler = ChunkAssembler(
+        tally,
+        join_payloads=True,
+        decryptor=PayloadDecryptor(),
+        lookback=ChunkLookback(lambda _: reversed(before)) if looks_back else None,
+    )
+    joined: dict[int, bytes] = {}
+    for run in runs_of(entries[start:], length=length, first_entry_id=start):
+        for index in run.flagged(layout.CHUNKED):
+            payload = assembler.add(run, index)
+            if payload is not None:
+                joined[run.number(index, layout.ENTRY_ID)] = payload
+    assembler.finish()
+    return joined, tally.metrics
+
+
+@given(sequence=sequences(), length=st.sampled_from((1, 2, 3, 99)))
+def test_chunks_from_the_beginning_give_what_the_model_gives(
+    sequence: list[Chunk], length: int
+) -> None:
+    """Each message that is whole comes once, and what is not given is counted exactly."""
+    expected = Consumer().read(sequence)
+
+    joined, metrics = _read(sequence, 0, length, looks_back=False)
+
+    assert joined == expected.given
+    assert metrics.duplicate_chunks == expected.duplicates
+    assert metrics.incomplete_messages == expected.incomplete
+
+
+@given(sequence=sequences(), length=st.sampled_from((1, 2, 3, 99)), data=st.data())
+def test_a_reader_that_begins_later_gives_what_ends_behind_its_start(
+    sequence: list[Chunk], length: int, data: st.DataObject
+) -> None:
+    """Looking back brings neither more nor less than reading from the beginning does."""
+    start = data.draw(st.integers(0, len(sequence) - 1), label="start")
+    expected = Consumer().read(sequence)
+
+    joined, _ = _read(sequence, start, length, looks_back=True)
+
+    assert joined == {place: whole for place, whole in expected.given.items() if place >= start}

@@ -12,13 +12,7 @@ import pytest
 from arrow_io.core import builds
 from arrow_io.messages import layout
 from tests.support.builds import BUILDS
-from tests.support.entries import (
-    Framing,
-    Message,
-    encode_chunks,
-    encode_entry,
-    encode_marker,
-)
+from tests.support.entries import Framing, Message, encode_entry
 from tests.support.hot_loop import decode_entry, error_of, properties, split, walk
 from tests.support.pulsar_proto import EncryptionKeys, MessageMetadata, SingleMessageMetadata
 
@@ -229,20 +223,6 @@ def test_entry_ids_have_64_bits(build: Build, entry_id: int) -> None:
 # Entries
 
 
-def test_entry_table_of_a_rich_entry() -> None:
-    """Both builds give the same numbers of an entry with all its parts."""
-    decoded = decode_entry(BUILDS["compiled"], _RICH)
-
-    assert decoded == decode_entry(BUILDS["pure"], _RICH)
-    assert decoded[layout.ERROR] == 0
-    assert decoded[layout.SEQUENCE_ID] == -1
-    assert decoded[layout.TXN_LEAST] == -2
-    assert decoded[layout.PUBLISH_TIME] == decoded[layout.BROKER_TIME] == 10**12
-    assert decoded[layout.PROPERTY_COUNT] == 2
-    assert decoded[layout.FLAGS] & layout.TRANSACTION
-    assert decoded[layout.FLAGS] & layout.COMPRESSED
-
-
 def test_cut_entry_is_broken(build: Build) -> None:
     """An entry that ends before its metadata does is broken; a payload may have any length."""
     length = len(_RICH) - decode_entry(build, _RICH)[layout.PAYLOAD] % 2**32
@@ -358,26 +338,6 @@ def test_required_fields(build: Build, metadata: bytes) -> None:
     assert error_of(build, _entry(metadata)) == layout.MISSING_FIELD
 
 
-def test_kinds_of_entries_are_flagged(build: Build) -> None:
-    """What needs more than a plain message's way is told by a flag."""
-
-    def flags(entry: bytes) -> int:
-        looked_at = layout.SPECIAL | layout.DEPENDENT | layout.BATCHED | layout.COMPRESSED
-        return decode_entry(build, entry)[layout.FLAGS] & looked_at
-
-    keys = [EncryptionKeys(key="k", value=b"v")]
-    chunks = encode_chunks(Message(payload=b"ab"), chunk_count=2, uuid="u")
-    assert flags(encode_entry([Message()], batched=False)) == 0
-    assert flags(encode_entry([Message()], batched=True)) == layout.BATCHED
-    assert flags(encode_entry([Message()], batched=False, encryption_keys=keys)) == layout.ENCRYPTED
-    assert flags(encode_entry([Message()], batched=False, txnid_most_bits=0)) == 0
-    assert flags(encode_marker(10)) == layout.MARKER
-    assert flags(encode_marker(21, txn_id=(0, 0))) == layout.MARKER | layout.TRANSACTION
-    assert [flags(chunk) for chunk in chunks] == [layout.CHUNKED] * 2
-    compressed = encode_entry([Message()], batched=False, framing=Framing(codec="ZSTD"))
-    assert flags(compressed) == layout.COMPRESSED
-
-
 # Batches
 
 
@@ -409,12 +369,7 @@ def test_batch_is_split(build: Build, capacity: int) -> None:
         (_member(b"", b"--"), 1, layout.MISSING_FIELD, 0),
         (_member(b"\x28\x01"), 1, layout.MISSING_FIELD, 0),
         (_member(b"\x18\x01"), 1, layout.BAD_PAYLOAD_SIZE, 0),
-        (
-            _member(b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"),
-            1,
-            layout.BAD_PAYLOAD_SIZE,
-            0,
-        ),
+        (_member(b"\x18\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01"), 1, layout.BAD_PAYLOAD_SIZE, 0),
         (_member(b"\x18\x80\x80\x80\x80\x08"), 1, layout.BAD_PAYLOAD_SIZE, 0),  # -2**31
         (_member(b"\x18\xff\xff\xff\xff\x07"), 1, layout.BAD_PAYLOAD_SIZE, 0),  # 2**31 - 1
         (_member(b"\x18", b"-"), 1, layout.BAD_MESSAGE_METADATA, 0),
@@ -441,47 +396,12 @@ def test_hostile_batches(build: Build, body: bytes, members: int, error: int, so
     assert (found.error, len(found.rows)) == (error, sound)
 
 
-def test_compacted_members_count_but_give_no_row(build: Build) -> None:
-    """What compaction emptied keeps its place in the numbering."""
-    body = (
-        _member(b"\x18\x00\x20\x01") + _member(b"\x18\x00\x20\x00") + _member(b"\x18\x00\x20\x01")
-    )
-
-    found = split(build, body, 3, capacity=1)
-
-    assert [row[layout.ROW_BATCH_INDEX] for row in found.rows] == [1]
-    assert found.error == 0
-
-
 # Properties
 
 
 def _property(name: bytes, value: bytes) -> bytes:
     inner = b"\x0a%c%b\x12%c%b" % (len(name), name, len(value), value)
     return b"\x0a%c%b" % (len(inner), inner)
-
-
-def test_last_value_of_a_name_wins(build: Build) -> None:
-    """A name that stands twice keeps its place and gets its last value."""
-    metadata = b"".join(
-        _property(*p) for p in [(b"a", b"1"), (b"b", b"2"), (b"a", b"3"), (b"", b"")]
-    )
-
-    found = properties(build, metadata, tag=_BATCH_PROPERTY)
-
-    assert found.pairs == [(b"a", b"3"), (b"b", b"2"), (b"", b"")]
-    assert (found.error, found.many) == (0, False)
-
-
-def test_more_properties_than_are_compared_are_all_given(build: Build) -> None:
-    """Past a bound, equal names are left to the caller, who is told."""
-    names = [b"%d" % (n % 70) for n in range(80)]
-    metadata = b"".join(_property(name, b"%d" % n) for n, name in enumerate(names))
-
-    found = properties(build, metadata, tag=_BATCH_PROPERTY)
-
-    assert found.many
-    assert dict(found.pairs) == {name: b"%d" % n for n, name in enumerate(names)}
 
 
 @pytest.mark.parametrize(

@@ -174,8 +174,7 @@ def test_no_key_is_given() -> None:
 
 
 @pytest.mark.parametrize(
-    ("names", "told"),
-    [(["rsa"], "rsa"), (["b", "a", "b"], "a, b"), ([""], ""), (["ключ"], "ключ")],
+    ("names", "told"), [(["rsa"], "rsa"), (["b", "a", "b"], "a, b"), ([""], ""), (["ключ"], "ключ")]
 )
 def test_error_names_the_keys(names: list[str], told: str) -> None:
     """Whoever has no key hears which would open the payload: each once, in order."""

@@ -8,7 +8,6 @@ import pytest
 
 from arrow_io.errors import ChecksumError, CorruptEntryError
 from arrow_io.messages import layout
-from arrow_io.messages.entry_run import int64_view
 from tests.support.entries import Framing, Message, encode_entry
 from tests.support.runs import OBJECT_KEY, entry_run
 
@@ -44,16 +43,6 @@ def test_length_of_the_entries() -> None:
     assert run.frame_bytes == sum(map(len, _ALL))
     assert run.held_bytes == run.frame_bytes + 3 * 8 * layout.ENTRY_WIDTH
     assert run.last_entry_id == 9
-
-
-def test_sound_checksums_change_nothing() -> None:
-    """Entries with the right checksum, or with none, stay as they are."""
-    run = entry_run(_ALL)
-    before = run.table.tolist()
-
-    run.verify_checksums()
-
-    assert run.table.tolist() == before
 
 
 @pytest.mark.parametrize("is_verified", [False, True])
@@ -144,19 +133,6 @@ def test_errors_say_where() -> None:
     assert type(checksum) is ChecksumError
     assert type(frame) is CorruptEntryError
     offset = 1000 + 12 + len(_SINGLE) + 12
-    for error, entry_id, place in (
-        (checksum, 41, offset),
-        (frame, 42, offset + len(damaged) + 12),
-    ):
+    for error, entry_id, place in ((checksum, 41, offset), (frame, 42, offset + len(damaged) + 12)):
         assert error.object_key == OBJECT_KEY
         assert (error.ledger_id, error.entry_id, error.offset) == (5, entry_id, place)
-
-
-def test_numbers_stand_in_an_arrow_buffer() -> None:
-    """What is written through the view is what the buffer holds, little-endian as in Arrow."""
-    buffer, view = int64_view(3)
-    view[:] = memoryview(b"\1\0\0\0\0\0\0\0" + b"\xff" * 8 + bytes(8)).cast("q")
-
-    assert view.tolist() == [1, -1, 0]
-    assert buffer.size == 24
-    assert buffer.to_pybytes()[:9] == b"\1\0\0\0\0\0\0\0\xff"

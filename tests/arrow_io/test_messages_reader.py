@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.errors import (
-    ChecksumError,
-    CorruptEntryError,
-    DecryptionError,
-    EncryptedPayloadError,
-)
+from arrow_io.errors import ChecksumError, CorruptEntryError, DecryptionError, EncryptedPayloadError
 from arrow_io.messages import layout
 from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
@@ -20,14 +15,8 @@ from arrow_io.messages.message_reader import BatchLimits, MessageReader, Needs
 from arrow_io.messages.transactions import TransactionLookahead
 from arrow_io.read_metrics import Tally, Unit
 from tests.support.encryption import KINDS, key_pair, sealed_entry
-from tests.support.entries import (
-    Framing,
-    Message,
-    encode_chunks,
-    encode_entry,
-    encode_marker,
-)
-from tests.support.pulsar_proto import EncryptionKeys
+from tests.support.entries import Framing, Message, encode_chunks, encode_entry, encode_marker
+from tests.support.pulsar_proto import EncryptionKeys, varint
 from tests.support.runs import OBJECT_KEY, batch_indexes, entry_run, runs_of
 
 if TYPE_CHECKING:
@@ -153,20 +142,6 @@ def test_nothing_gives_no_columns() -> None:
 # Kinds of entries
 
 
-@pytest.mark.parametrize("length", [1, 2, 9])
-@pytest.mark.parametrize("needs", _DEPTHS)
-def test_order_is_that_of_the_entries(needs: Needs, length: int) -> None:
-    """Singles, batches and compressed singles come in the order in which they stand."""
-    compressed = encode_entry([Message(payload=b"c")], batched=False, framing=_LZ4)
-    entries = [_single("a"), _batch("b0", "b1"), compressed, _single("d"), _batch("e0")]
-
-    columns = _read(runs_of(entries, length=length), needs)
-
-    assert _positions(columns) == [(0, None), (1, 0), (1, 1), (2, None), (3, None), (4, 0)]
-    if needs.payload:
-        assert _values(columns) == [b"a", b"b0", b"b1", b"c", b"d", b"e0"]
-
-
 def test_null_values_need_no_sound_payload() -> None:
     """A null value is null, whatever bytes its compression left behind."""
     message = Message(payload=b"", null_value=True)
@@ -206,64 +181,13 @@ def test_encrypted_payload_is_no_damage(needs: Needs, *, batched: bool, salvage:
     assert (error.object_key, error.ledger_id, error.entry_id) == (OBJECT_KEY, 3, 6)
 
 
-def test_markers_are_counted_and_give_no_row() -> None:
-    """No client ever sees a marker."""
-    tally = Tally()
-    entries = [encode_marker(10), _single("a"), encode_marker(21, txn_id=(1, 1))]
-
-    assert _values(_read([entry_run(entries)], tally=tally)) == [b"a"]
-    assert (tally.metrics.markers, tally.metrics.entries) == (2, 3)
-
-
 # Transactions
 
 
 def _in_transaction(text: str, least: int) -> bytes:
     return encode_entry(
-        [Message(payload=text.encode())],
-        batched=False,
-        txnid_most_bits=1,
-        txnid_least_bits=least,
+        [Message(payload=text.encode())], batched=False, txnid_most_bits=1, txnid_least_bits=least
     )
-
-
-def _lookahead(entries: list[bytes]) -> TransactionLookahead:
-    def reopen(run: EntryRun) -> Iterator[EntryRun]:
-        first = run.last_entry_id + 1
-        return runs_of(entries[first:], length=1, first_entry_id=first)
-
-    return TransactionLookahead(runs_of(entries, length=1), reopen, max_buffered_bytes=0)
-
-
-def test_only_committed_messages_are_rows() -> None:
-    """What was aborted or is still open is left out, and counted."""
-    tally = Tally()
-    batch = encode_entry(
-        [Message(), Message()], batched=True, txnid_most_bits=1, txnid_least_bits=2
-    )
-    entries = [
-        _in_transaction("committed", 1),
-        batch,
-        _in_transaction("open", 3),
-        _single("plain"),
-        encode_marker(21, txn_id=(1, 1)),
-        encode_marker(22, txn_id=(1, 2)),
-        _in_transaction("open too", 3),
-    ]
-
-    assert _values(_read(_lookahead(entries), tally=tally)) == [b"committed", b"plain"]
-    assert tally.metrics.aborted_messages == 2
-    assert (tally.metrics.open_messages, tally.metrics.open_transactions) == (2, 1)
-    assert tally.metrics.markers == 2
-
-
-def test_all_messages_are_rows_without_a_look_ahead() -> None:
-    """Entries as they come give the messages of all transactions."""
-    tally = Tally()
-    entries = [_in_transaction("a", 1), encode_marker(22, txn_id=(1, 1)), _in_transaction("b", 2)]
-
-    assert _values(_read(runs_of(entries, length=2), tally=tally)) == [b"a", b"b"]
-    assert (tally.metrics.aborted_messages, tally.metrics.open_messages) == (0, 0)
 
 
 # Ranges of tasks
@@ -492,13 +416,8 @@ def test_number_of_messages_that_is_a_lie(needs: Needs, announced: int) -> None:
 
 def _announcing(entry: bytes, members: int) -> bytes:
     """The entry with another num_messages_in_batch behind the one it has."""
-    number, value = bytearray(b"\x58"), members & (2**64 - 1)
-    while value > 0x7F:
-        number.append(value & 0x7F | 0x80)
-        value >>= 7
-    number.append(value)
     size = int.from_bytes(entry[:4])
-    metadata = entry[4 : 4 + size] + bytes(number)
+    metadata = entry[4 : 4 + size] + b"\x58" + varint(members)
     return len(metadata).to_bytes(4) + metadata + entry[4 + size :]
 
 

@@ -15,7 +15,6 @@ import pytest
 
 from arrow_io.errors import SchemaError
 from arrow_io.payloads import tables
-from arrow_io.payloads.avro import avro_program, avro_shape
 from arrow_io.payloads.avro_binary import encode_default
 from arrow_io.payloads.avro_schema import parse_avro
 from arrow_io.payloads.shape import Budget
@@ -39,28 +38,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 _UTC_MS = {"type": "long", "logicalType": "timestamp-millis"}
-
-
-def test_fields_are_matched_by_name() -> None:
-    """Fields come in the reader's order; those that it lacks are read over, whatever they are."""
-    everything = record(
-        ("a", "string"),
-        ("b", array_of(map_of(["null", "int", record(("x", fixed_of(2)))]))),
-        ("c", enum_of("A")),
-        ("d", "boolean"),
-        ("e", "float"),
-        ("f", decimal_of(4)),
-        ("z", "long"),
-    )
-    items = avro_long(1) + sized(b"k") + avro_long(2) + b"xx" + b"\0"
-    payload = (
-        sized(b"\xff") + avro_long(-1) + sized(items) + b"\0" + avro_long(0) + b"\1" + bytes(4)
-        + sized(b"") + avro_long(9)
-    )  # fmt: skip
-    reader = record(("z", "long"), {"name": "new", "type": "int", "default": 1}, ("d", "boolean"))
-
-    assert value_of(everything, payload, reader) == {"z": 9, "new": 1, "d": True}
-    assert list(avro(everything, reader).shape.type.names) == ["z", "new", "d"]
 
 
 def test_aliases() -> None:
@@ -287,16 +264,6 @@ def test_branches_that_are_not_there(number: int) -> None:
     assert found.misfits == [Misfit(0, tables.BAD_BRANCH, "u", 0)]
 
 
-def test_null_for_what_takes_none() -> None:
-    """A null that the reader has no place for is refused where it is met."""
-    found = shredded_alike(
-        avro(["null", "int"], "int"), [avro_long(0), avro_long(1) + avro_long(5)]
-    )
-
-    assert found.rows == [None, 5]
-    assert found.codes == [tables.NO_MATCH]
-
-
 def test_a_record_inside_itself() -> None:
     """The inner one is given as its own Avro bytes, of the writer's schema."""
     inner = avro_long(2) + avro_long(1) + avro_long(3) + avro_long(0)
@@ -347,20 +314,6 @@ def test_the_deepest_schema_can_be_read(
     assert value_of(schema, payload) == expected
     with pytest.raises(SchemaError, match=f"more than {Budget.MAX_ARRAY_DEPTH} levels deep"):
         value_of(around(schema), payload)
-
-
-def test_projection() -> None:
-    """Fields that are not asked for are read over; nothing of them is an error."""
-    writer = record(("a", "int"), ("s", "string"), ("b", "int"))
-    reader = record(("b", "int"), ("s", "string"), ("a", "int"), ("none", "int"))
-    shape = avro_shape(parse_avro(json.dumps(reader)), "ns")
-    program = avro_program(parse_avro(json.dumps(writer)), shape.select(["a", "b"]))
-
-    found = shredded_alike(
-        program, [avro_long(1) + sized(b"\xff") + avro_long(2), avro_long(2**31) + b"\0\0"]
-    )
-    assert found.rows == [{"a": 1, "b": 2}, None]
-    assert found.misfits == [Misfit(1, tables.OUT_OF_RANGE, "a", 0)]
 
 
 def test_where_a_misfit_is() -> None:

@@ -12,7 +12,7 @@ from arrow_io.errors import SchemaError
 from arrow_io.payloads.avro import avro_shape
 from arrow_io.payloads.avro_schema import MISSING, AvroType, parse_avro
 from arrow_io.payloads.json import json_shape
-from arrow_io.payloads.shape import Budget
+from arrow_io.payloads.shape import Budget, make_distinct
 from tests.support.payloads import record
 
 _UTC = pa.timestamp("us", "UTC")
@@ -261,11 +261,6 @@ def test_trees_of_any_size_are_refused(schema: object) -> None:
         _arrow(schema)
 
 
-def test_the_deepest_tree_that_is_read() -> None:
-    """What real schemas nest is far below the bound."""
-    assert pa.types.is_list(_arrow(_nested(Budget.MAX_ARRAY_DEPTH)))
-
-
 @pytest.mark.parametrize(
     "text",
     [
@@ -319,3 +314,40 @@ def test_two_fields_of_one_name() -> None:
     """They could not be told apart in the data."""
     with pytest.raises(SchemaError, match="two fields with the same name"):
         _parse(record(("a", "int"), ("a", "string")))
+
+
+# Names and sizes
+
+
+@pytest.mark.parametrize(
+    ("names", "taken", "expected"),
+    [
+        (["a", "b"], [], ["a", "b"]),
+        (["a", "a", "a"], [], ["a", "a_2", "a_3"]),
+        (["a", "A"], [], ["a", "A_2"]),
+        (["a", "a_2", "a"], [], ["a", "a_2", "a_3"]),
+        (["a", "a", "a_2"], [], ["a", "a_2", "a_2_2"]),
+        (["a"], ["A"], ["a_2"]),
+        (["a", "a_2"], ["a"], ["a_2", "a_2_2"]),
+        (["straße", "STRASSE"], [], ["straße", "STRASSE_2"]),
+        (["", ""], [], ["", "_2"]),
+        ([], ["a"], []),
+    ],
+    ids=str,
+)
+def test_names_are_told_apart(names: list[str], taken: list[str], expected: list[str]) -> None:
+    """The first has its name, the next ones numbers, whatever the letters' case."""
+    assert make_distinct(names, taken) == expected
+    assert len({name.casefold() for name in [*taken, *expected]}) == len(taken) + len(expected)
+
+
+def test_budgets() -> None:
+    """So many fields and so deep, and no more."""
+    budget = Budget()
+    for _ in range(Budget.MAX_FIELDS):
+        budget.spend(Budget.MAX_DEPTH)
+
+    with pytest.raises(SchemaError, match="20000 fields"):
+        budget.spend(0)
+    with pytest.raises(SchemaError, match="64 levels deep"):
+        Budget().spend(Budget.MAX_DEPTH + 1)

@@ -98,12 +98,7 @@ def test_a_misfit_behind_a_full_node(arena: type[GuardedShredding]) -> None:
         (1, tables.WRONG_TOKEN),
         (2, tables.BAD_BASE64),
     ]
-    assert found.rows == [
-        {"n": [7] * 500, "b": b"ABC"},
-        None,
-        None,
-        {"n": [1], "b": b"ABC" * 300},
-    ]
+    assert found.rows == [{"n": [7] * 500, "b": b"ABC"}, None, None, {"n": [1], "b": b"ABC" * 300}]
 
 
 @pytest.mark.parametrize("arena", _ARENAS)

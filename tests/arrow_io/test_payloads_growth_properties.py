@@ -25,12 +25,7 @@ from tests.support.avro_schemas import NoPlaceError, Reading, schemas, without_l
 from tests.support.builds import BUILDS, using_build
 from tests.support.json_payloads import MisfitError, Oracle, texts
 from tests.support.payloads import Shredded, avro, bits, json_text, record, shredded
-from tests.support.protobuf_payloads import (
-    NoValueError,
-    library_class,
-    library_value,
-    program_of,
-)
+from tests.support.protobuf_payloads import NoValueError, library_class, library_value, program_of
 from tests.support.protobuf_strategies import messages
 from tests.support.protobuf_strategies import schemas as protobuf_schemas
 

@@ -1,17 +1,58 @@
-"""JSON values without parts are read by their schema, exactly, or refused."""
+"""JSON text is read by its schema, exactly, or refused, whatever else it holds."""
 
 from __future__ import annotations
 
+import json
 import struct
 from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
+import fastavro
+import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.payloads import tables
-from tests.support.avro_payloads import decimal_of, enum_of, fixed_of, map_of
+from arrow_io.payloads.avro_schema import parse_avro
+from arrow_io.payloads.json import canonical_json, json_program, json_shape
+from tests.support.avro_payloads import array_of, decimal_of, enum_of, fixed_of, map_of
+from tests.support.avro_schemas import schemas
 from tests.support.floats import nearest_float
-from tests.support.json_cases import code_of_text, misfit_of_text, rows_of_text, value_of_text
+from tests.support.golden import golden_topic, row_payload
+from tests.support.golden_values import golden_schema
+from tests.support.json_payloads import MisfitError, Oracle, texts
 from tests.support.payloads import json_text, record, shredded_alike
+
+if TYPE_CHECKING:
+    from arrow_io.payloads.shredding import Misfit
+    from tests.support.avro_schemas import Schema
+
+
+def rows_of_text(schema: object, *texts: str | bytes, **options: str) -> list[Any]:
+    """The values of some texts, all of which fit."""
+    payloads = [text.encode() if isinstance(text, str) else text for text in texts]
+    found = shredded_alike(json_text(schema, **options), payloads)
+    assert found.misfits == []
+    return found.rows
+
+
+def value_of_text(schema: object, text: str | bytes, **options: str) -> Any:  # noqa: ANN401
+    """The value of one text, which fits."""
+    (row,) = rows_of_text(schema, text, **options)
+    return row
+
+
+def misfit_of_text(schema: object, text: str | bytes, **options: str) -> Misfit:
+    """What is wrong with a text."""
+    payload = text.encode() if isinstance(text, str) else text
+    (misfit,) = shredded_alike(json_text(schema, **options), [payload]).misfits
+    return misfit
+
+
+def code_of_text(schema: object, text: str | bytes, **options: str) -> int:
+    """Why a text does not fit."""
+    return misfit_of_text(schema, text, **options).code
 
 
 @pytest.mark.parametrize(
@@ -196,69 +237,10 @@ def test_text_that_is_none(text: str | bytes, code: int) -> None:
         assert code_of_text(map_of("string"), b"{" + payload) == code
 
 
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("", b""),
-        ("AA==", b"\0"),
-        ("AA", b"\0"),
-        ("AAA=", b"\0\0"),
-        ("AAA", b"\0\0"),
-        ("AAAA", b"\0\0\0"),
-        ("+/+/", b"\xfb\xff\xbf"),
-        (r"+\/+\/", b"\xfb\xff\xbf"),
-        (r"AA\u003d\u003D", b"\0"),
-        (r"\u0041\u0041==", b"\0"),
-        ("AB==", b"\0"),
-        ("QUJD" * 1000, b"ABC" * 1000),
-    ],
-    ids=lambda text: str(text)[:20],
-)
-def test_bytes(text: str, expected: bytes) -> None:
-    """They are Base64, padded or not, escapes within or not."""
-    assert value_of_text("bytes", f'"{text}"') == expected
-    assert value_of_text(fixed_of(len(expected)), f'"{text}"') == expected
-
-
-@pytest.mark.parametrize(
-    "text", ["A", "AAAAA", "=", "==", "A=", "A==", "A===", "====", "AA=A", "AAA==", "AAAA====",
-             "AA-_", "AA A", "AA\\n==", "AAé", "AAAA=", "AA=="[:3]]
-)  # fmt: skip
-def test_bytes_that_are_none(text: str) -> None:
-    """What is not Base64 is refused."""
-    assert misfit_of_text(record(("a", "bytes")), f'{{"a":"{text}"}}')[1:3] == (
-        tables.BAD_BASE64,
-        "a",
-    )
-
-
 def test_bytes_of_a_fixed_size() -> None:
     """Fewer or more than the size are refused."""
     assert code_of_text(fixed_of(4), '"AAAA"') == code_of_text(fixed_of(2), '"AAAA"') != tables.OK
     assert code_of_text("bytes", "[1]") == code_of_text(fixed_of(1), "1") == tables.WRONG_TOKEN
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("12.34", "12.34"),
-        ("-12.3", "-12.3"),
-        ("12", "12"),
-        ("1234e-2", "12.34"),
-        ("0.1234e2", "12.34"),
-        ("1.2e1", "12"),
-        ("12.340000000000000000000000000000000000000000", "12.34"),
-        ("0.00000000000000000000000000000000000000e5", "0"),
-        ("-0.00", "0"),
-        ("0e99999999999", "0"),
-        ("999.99", "999.99"),
-        ("-999.99", "-999.99"),
-        ("000.01"[2:], "0.01"),
-    ],
-)
-def test_decimals(text: str, expected: str) -> None:
-    """A decimal is the number that is spelled, exactly."""
-    assert value_of_text(decimal_of(5, 2), text) == Decimal(expected)
 
 
 @pytest.mark.parametrize("scale", [0, 1, 19, 38])
@@ -307,29 +289,8 @@ def test_enums() -> None:
     ]  # fmt: skip
     assert [
         code_of_text(schema, text) for text in ('"BLUE"', '""', '"RE"', '"RED "', '"red"', "0")
-    ] == [
-        *[tables.BAD_SYMBOL] * 5,
-        tables.WRONG_TOKEN,
-    ]
+    ] == [*[tables.BAD_SYMBOL] * 5, tables.WRONG_TOKEN]
     assert rows_of_text(enum_of("A", "B", default="B"), '"A"', '"unknown"') == ["A", "B"]
-
-
-@pytest.mark.parametrize(
-    ("logical", "kind", "text", "expected"),
-    [
-        ("date", "int", "-1", -1),
-        ("time-millis", "int", "86399999", 86_399_999_000),
-        ("time-micros", "long", "1", 1),
-        ("timestamp-millis", "long", "1700000000123", 1_700_000_000_123_000),
-        ("timestamp-micros", "long", "-1", -1),
-        ("timestamp-nanos", "long", "-1", -1),
-        ("local-timestamp-millis", "long", "1.7e12", 1_700_000_000_000_000),
-        ("uuid", "string", '"any text"', "any text"),
-    ],
-)
-def test_logical_types(logical: str, kind: str, text: str, expected: object) -> None:
-    """Times are numbers of their units, as Pulsar's JSON schemas write them."""
-    assert value_of_text({"type": kind, "logicalType": logical}, text) == expected
 
 
 def test_logical_types_that_do_not_fit() -> None:
@@ -353,3 +314,286 @@ def test_booleans() -> None:
             tables.BAD_JSON,
             tables.TRAILING,
         }
+
+
+# Objects, arrays and unions
+
+
+_SPACE = " \t\r\n"
+
+
+_FIELDS = record(("a", "int"), ("b", "string"), ("c", record(("d", "int"), name="S")))
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("{}", {"a": None, "b": None, "c": None}),
+        ("{ }", {"a": None, "b": None, "c": None}),
+        ('{"a":1}', {"a": 1, "b": None, "c": None}),
+        ('{"c":{"d":2},"b":"x","a":1}', {"a": 1, "b": "x", "c": {"d": 2}}),
+        ('{"a":null,"b":null,"c":null}', {"a": None, "b": None, "c": None}),
+        ('{"c":{}}', {"a": None, "b": None, "c": {"d": None}}),
+        ('{"A":1,"aa":2,"":3,"a ":4}', {"a": None, "b": None, "c": None}),
+        ('{"x":[1,{"a":5,"y":"\\n"}],"a":1,"z":{"b":"no"}}', {"a": 1, "b": None, "c": None}),
+        ('{"x":NaN,"y":-Infinity,"z":Infinity,"w":1e999,"a":1}', {"a": 1, "b": None, "c": None}),
+        (r'{"x":"\ud800","a":1}', {"a": 1, "b": None, "c": None}),
+        (r'{"\u0061":1,"\u0062":"x"}', {"a": 1, "b": "x", "c": None}),
+        (r'{"\ud83d\ude00":1,"\ud800":2,"a":3}', {"a": 3, "b": None, "c": None}),
+        ('{"a":1,"a":2}', {"a": 2, "b": None, "c": None}),
+        ('{"a":1,"b":"x","a":null}', {"a": None, "b": "x", "c": None}),
+        ('{"c":{"d":1,"d":2},"a":3}', {"a": 3, "b": None, "c": {"d": 2}}),
+        ('{"c":{"d":1},"c":{}}', {"a": None, "b": None, "c": {"d": None}}),
+        ('{"a":"no number","a":1}', {"a": 1, "b": None, "c": None}),
+        ('{"c":[],"c":{"d":1.5,"d":1}}', {"a": None, "b": None, "c": {"d": 1}}),
+        (r'{"a":5,"x":"\ud800\udfff\udc00","\u0061":1}', {"a": 1, "b": None, "c": None}),
+        (b'{"x":"\xff\xed\xa0\x80","a":1}', {"a": 1, "b": None, "c": None}),
+        ("null", None),
+    ],
+    ids=str,
+)
+def test_fields(text: str | bytes, expected: object) -> None:
+    """Unknown ones are passed over, missing ones are null, the last of equal names counts."""
+    assert value_of_text(_FIELDS, text) == expected
+
+
+def test_text_that_two_halves_would_make() -> None:
+    """Writing a payload anew joins no halves of characters that were none."""
+    schema = record(("a", "string"), ("b", "int"))
+
+    for text in (b'{"a":"\\ud83d\xc2","b":1,"b":2}', b'{"a":"\\ud83d\x80","b":1,"b":2}'):
+        assert code_of_text(schema, text) in {tables.BAD_ESCAPE, tables.BAD_JSON}
+
+
+def test_where_a_misfit_is() -> None:
+    """Its field path and its byte are told, also of a payload that was written anew."""
+    schema = record(("x", "string"), ("list", array_of(record(("m", map_of("int")), name="S"))))
+
+    text = '{"list":[{"m":{"k":1,"l":"no"}}]}'
+    assert misfit_of_text(schema, text) == (
+        0, tables.WRONG_TOKEN, "list[].m[]", text.index('"no"'),
+    )  # fmt: skip
+    again = misfit_of_text(schema, '{"x":"","x":"y","list":[{"m":{"k":1.5}}]}')
+    assert again[:3] == (0, tables.TOO_PRECISE, "list[].m[]")
+    first = misfit_of_text(schema, '{"list":[{"m":{"k":1.5}}],"x":"","x":"y"}')
+    assert first == (0, tables.TOO_PRECISE, "list[].m[]", 19)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["", "a b", 'quo"te', "back\\slash", "tab\t", "nul\0", "поток", "😀", "a/b", "\x7f", "\u2028"],
+)
+@pytest.mark.parametrize("is_ascii", [True, False])
+def test_names(name: str, is_ascii: bool) -> None:
+    """Any name of a field is found, spelled with escapes or without."""
+    schema = {"type": "record", "name": "R", "fields": [{"name": f"_{name}", "type": "int"}]}
+    text = json.dumps({f"_{name}": 1, f"_{name}x": 2, f"x_{name}": 3}, ensure_ascii=is_ascii)
+
+    assert value_of_text(schema, text) == {f"_{name}": 1}
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[1", '{"a"', '{"a":', '{"a":1', '{"a":1,', '{"a":1,}', '{"a":1 "b":2}', '{"a" 1}',
+     "{a:1}", "{,}", '{"a":1}}', '{"a":1}]', "{1:1}", '{"a":1]', '{"x":[1,]}', '{"x":[,1]}',
+     '{"x":[1 2]}', '{"x":{"y"}}', '{"x":tru}', '{"x":nul}', '{"x":falsy}', '{"x":01}',
+     '{"x":"\n"}', r'{"x":"\x"}', '{"x":.5}', '{"x":-}', '{"x":-Inf}', '{"x":Na}', '{"x":}',
+     '{"x":\'\'}', '{"a":1}//', "", " ", "\x00", "\ufeff{}", "[]", '"a"', "1", "true"]
+)  # fmt: skip
+def test_what_is_no_object(text: str) -> None:
+    """Broken JSON is refused, also in fields that are passed over; so is what is no object."""
+    assert code_of_text(record(("a", "int")), text) in {
+        tables.BAD_JSON, tables.ENDS_EARLY, tables.WRONG_TOKEN, tables.TRAILING, tables.BAD_ESCAPE,
+    }  # fmt: skip
+
+
+def test_space() -> None:
+    """JSON's four kinds of white space may stand anywhere between tokens, and no other."""
+    s = _SPACE
+    text = f'{s}{{{s}"a"{s}:{s}1{s},{s}"b"{s}:{s}[{s}1{s},{s}2{s}]{s},{s}"c"{s}:{s}{{{s}}}{s}}}{s}'
+    schema = record(("a", "int"), ("b", array_of("int")), ("c", map_of("int")))
+
+    assert value_of_text(schema, text) == {"a": 1, "b": [1, 2], "c": {}}
+    assert value_of_text(record(), text) is True
+    for other in ("\v", "\f", "\u00a0", "\0"):
+        assert code_of_text("int", f"{other}1") == tables.BAD_JSON
+        assert code_of_text("int", f"1{other}") == tables.TRAILING
+
+
+def test_lists_and_maps() -> None:
+    """Items and values may be null and nested; the last of equal keys wins."""
+    assert rows_of_text(array_of(array_of("int")), "[]", "[[],[1,null],null]") == [
+        [],
+        [[], [1, None], None],
+    ]
+    assert rows_of_text(map_of("int"), "{}", '{"":1,"b":null}', '{"a":1,"b":2,"a":3}') == [
+        {}, {"": 1, "b": None}, {"a": 3, "b": 2},
+    ]  # fmt: skip
+    assert value_of_text(map_of("int"), r'{"a":1,"\u0061":2}') == {"a": 2}
+    assert value_of_text(map_of("int"), '{"a":"no number","a":2}') == {"a": 2}
+    many = {f"k{number % 500}": number for number in range(1_000)}
+    text = "{" + ",".join(f'"k{number % 500}":{number}' for number in range(1_000)) + "}"
+    assert value_of_text(map_of("int"), text) == many
+    nested = '[{"a":{"b":1,"b":2},"a":{"c":3,"c":4}},null]'
+    assert value_of_text(array_of(map_of(map_of("int"))), nested) == [{"a": {"c": 4}}, None]
+
+
+def test_unions_that_take_no_such_token() -> None:
+    """A token for which there is no branch is refused."""
+    assert code_of_text(["int", "string"], "true") == tables.WRONG_TOKEN
+    assert code_of_text(["int", "string"], "1.5") == tables.WRONG_TOKEN
+    assert code_of_text(["int", "string"], "{}") == tables.WRONG_TOKEN
+    assert code_of_text(["int", "string"], "-") == tables.BAD_JSON
+    assert code_of_text(["int", "boolean"], "x") in {tables.WRONG_TOKEN, tables.BAD_JSON}
+
+
+def test_a_record_inside_itself() -> None:
+    """The inner one is given as its own text, as it stands."""
+    node = record(("value", "int"), ("next", ["null", "Node"]), name="Node")
+    inner = '{ "value":2, "next":{"x":"\\n"} }'
+
+    assert value_of_text(node, f'{{"value":1,"next":{inner}}}') == {"value": 1, "next": inner}
+    assert value_of_text(node, '{"value":1,"next":null}') == {"value": 1, "next": None}
+    assert code_of_text(node, '{"next":{"a" 1}}') == tables.BAD_JSON
+    assert code_of_text(node, b'{"next":{"a":"\xff"}}') == tables.BAD_UTF8
+
+
+def test_depth() -> None:
+    """What is only read over may be nested to a bound; what is far deeper is refused as soon."""
+    schema, most = record(("a", "int")), tables.MAX_DEPTH
+
+    def nested(depth: int, before: str = "") -> str:
+        return f'{{{before}"x":{"[" * depth}{"]" * depth},"a":1}}'
+
+    assert value_of_text(schema, nested(most)) == {"a": 1}
+    for depth in (most + 1, 10_000, 1_000_000):
+        assert code_of_text(schema, nested(depth)) == tables.TOO_DEEP
+    assert code_of_text(schema, nested(100_000, before='"a":5,')) == tables.TOO_DEEP
+    assert code_of_text(schema, '{"a":0,"a":1,"x":' + "[" * 100_000) in {
+        tables.TOO_DEEP,
+        tables.BAD_JSON,
+    }
+    assert code_of_text(schema, '{"x":' * 10_000) == tables.TOO_DEEP
+    deep: Any = "int"
+    for _ in range(60):
+        deep = array_of(deep)
+    assert json.dumps(value_of_text(deep, "[" * 60 + "]" * 60)) == "[" * 60 + "]" * 60
+    assert code_of_text(deep, "[" * 100_000) in {tables.ENDS_EARLY, tables.WRONG_TOKEN}
+
+
+def test_projection() -> None:
+    """Fields that are not asked for are only read over, their types not looked at."""
+    shape = json_shape(parse_avro(json.dumps(_FIELDS)), "ns")
+    program = json_program(shape.select(["c", "a"]))
+    texts = [b'{"a":1,"b":5,"c":{"d":2}}', b'{"b":"\xff","a":1}', b'{"b":"\\x"}']
+
+    found = shredded_alike(program, texts)
+    assert found.rows == [{"c": {"d": 2}, "a": 1}, {"c": None, "a": 1}, None]
+    assert found.codes == [tables.BAD_ESCAPE]
+    assert pa.types.is_struct(shape.type)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (b'{"a":1,"b":{"c":1,"c":[1,2]},"a":0.10}', b'{"a":0.10,"b":{"c":[1,2]}}'),
+        (b" [ 1e5 , -0 , NaN , true , null ] ", b"[1e5,-0,NaN,true,null]"),
+        (rb'{"\u0061":"\u00e9\n\/"}', '{"a":"é\\n/"}'.encode()),
+        (rb'"\ud800"', rb'"\ud800"'),
+        (b"123456789012345678901234567890", b"123456789012345678901234567890"),
+        (b"1" * 5_000, b"1" * 5_000),
+    ],
+    ids=lambda text: str(text)[:40],
+)
+def test_canonical_text(text: bytes, expected: bytes) -> None:
+    """Numbers stay as they are spelled; names stand once; escapes are those that are needed."""
+    assert canonical_json(text) == expected
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b'{"a":}', b'"\xff"', b'"\\x"'])
+def test_text_that_has_no_canonical_one(text: bytes) -> None:
+    """What is no JSON stays none; nor is what is no UTF-8, anywhere."""
+    with pytest.raises(ValueError):
+        canonical_json(text)
+
+
+# Any text
+
+
+def _check_as_the_oracle(schema: Schema, payloads: list[bytes], time_unit: str = "ns") -> None:
+    """The oracle refuses the same payloads and has the same values."""
+    oracle = Oracle(schema, time_unit)
+    expected, refused = [], []
+    for row, payload in enumerate(payloads):
+        try:
+            expected.append(oracle.value(payload))
+        except MisfitError:
+            expected.append(None)
+            refused.append(row)
+
+    found = shredded_alike(json_text(schema, time_unit=time_unit), payloads)
+
+    more = {misfit.row for misfit in found.misfits} - set(refused)
+    assert not [payloads[row] for row in more if _is_text(payloads[row])]
+    assert {misfit.row for misfit in found.misfits} == {*refused, *more}
+    assert found.rows == [None if row in more else each for row, each in enumerate(expected)]
+    for misfit in found.misfits:
+        assert misfit.code in tables.REASONS
+        assert 0 <= misfit.offset <= len(payloads[misfit.row])
+
+
+def _is_text(payload: bytes) -> bool:
+    try:
+        payload.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _schema(data: st.DataObject) -> Schema:
+    return fastavro.parse_schema(data.draw(schemas(json=True)))
+
+
+@given(data=st.data(), time_unit=st.sampled_from(("ns", "us")))
+def test_any_text(data: st.DataObject, time_unit: str) -> None:
+    """Text of any schema, or nearly of it."""
+    schema = _schema(data)
+    payloads = data.draw(st.lists(texts(schema), min_size=1, max_size=6))
+
+    _check_as_the_oracle(schema, [each.encode() for each in payloads], time_unit)
+
+
+@given(data=st.data())
+def test_changed_bytes(data: st.DataObject) -> None:
+    """Every cut of a text, and every byte of it changed in some ways."""
+    schema = _schema(data)
+
+    _check_as_the_oracle(schema, _mutations(data.draw(texts(schema)).encode()[:70]))
+
+
+def _mutations(payload: bytes) -> list[bytes]:
+    others = [bytes([byte]) for byte in b'"\\{}[],:0e-.n \x00\x80\xc3']
+    changed = [
+        payload[:place] + other + payload[place + 1 :]
+        for place in range(len(payload))
+        for other in (bytes([payload[place] ^ 1]), *others)
+    ]
+    return [payload[:stop] for stop in range(len(payload))] + changed
+
+
+@given(data=st.data(), payloads=st.lists(st.binary(max_size=30), max_size=20))
+def test_random_bytes(data: st.DataObject, payloads: list[bytes]) -> None:
+    """Random bytes."""
+    _check_as_the_oracle(_schema(data), payloads)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("name", ["json-orders", "clients-cpp-json"])
+def test_every_change_of_real_payloads(name: str) -> None:
+    """Every cut and many changed bytes of payloads that Pulsar's clients wrote."""
+    topic = golden_topic(name)
+    schema = fastavro.parse_schema(json.loads(golden_schema(topic).reader.data))
+    payloads = {row_payload(row) for row in topic.messages()}
+
+    for payload in sorted(each for each in payloads if each)[:10]:
+        _check_as_the_oracle(schema, _mutations(payload))

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import CorruptEntryError, PayloadDecodeError, UnknownSchemaVersionError
+from arrow_io.errors import CorruptEntryError, PayloadDecodeError
 from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from arrow_io.read_metrics import Tally, Unit
 from tests.support.builds import BUILDS, using_build
@@ -48,25 +48,6 @@ def _keyed(key: bytes, value: bytes | None, *, padded: bool = True) -> Message:
 
 def _read(schema: TopicSchema, *groups: Any, tally: Tally | None = None, **more: Any) -> Any:  # noqa: ANN401
     return values_of(schema, rows_of(*groups, **more), tally=tally)
-
-
-@pytest.mark.usefixtures("build")
-@pytest.mark.parametrize("compress", [False, True])
-def test_together(compress: bool) -> None:
-    """Each stands behind its length, and may be null or empty."""
-    payloads = [
-        _together(b"k", _int(7)),
-        _together(None, _int(8)),
-        _together(b"l", None),
-        _together(None, None),
-        _together(b"", _int(9)),
-        None,
-    ]
-
-    assert _read(_INLINE, (None, messages(*payloads)), compress=compress) == {
-        "__key": ["k", None, "l", None, "", None],
-        "__value__": [7, 8, None, None, 9, None],
-    }
 
 
 @pytest.mark.usefixtures("build")
@@ -218,18 +199,6 @@ def test_each_version_has_its_encoding(compress: bool) -> None:
         "__key": [None if n is None else {"id": n} for n in expected["__key.id"]],
         "__value__": [None if n is None else {"y": n} for n in expected["y"]],
     }
-
-
-@pytest.mark.usefixtures("build")
-def test_unknown_versions() -> None:
-    """Neither key nor value can be read by a version that nobody has."""
-    group = (version_bytes(7), messages(_together(b"\x02", b"\x04")))
-    schema = TopicSchema(_READER, _VERSIONS)
-
-    with pytest.raises(UnknownSchemaVersionError, match="version 7"):
-        _read(schema, group)
-    tally = Tally(salvage=True)
-    assert _read(schema, group, tally=tally) == {"__key.id": [None], "y": [None]}
 
 
 @pytest.mark.usefixtures("build")

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pytest
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
 from arrow_io.payloads.encoder import PayloadEncoder
 from arrow_io.payloads.schema_info import SchemaInfo
+from tests.support.payloads import shredded_alike
 from tests.support.protobuf_files import ENUM, data_of, file_of, nested
-from tests.support.protobuf_payloads import library_class, program_of, read_payloads
+from tests.support.protobuf_payloads import library_class, library_value, program_of, read_payloads
+from tests.support.protobuf_strategies import Schema, messages, schemas
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from google.protobuf.message import Message
+
 
 _F: Final = FieldDescriptorProto
 _REPEATED: Final = {"label": _F.LABEL_REPEATED}
@@ -47,77 +53,6 @@ def _message(row: dict[str, Any], syntax: str = "proto3", /, **fields: Any) -> M
     return message
 
 
-@pytest.mark.parametrize(
-    ("kind", "value", "told"),
-    [
-        (_F.TYPE_DOUBLE, -0.5, "-0.5"),
-        (_F.TYPE_FLOAT, 0.5, "0.5"),
-        (_F.TYPE_INT32, -(2**31), str(-(2**31))),
-        (_F.TYPE_SINT64, -(2**63), str(-(2**63))),
-        (_F.TYPE_UINT32, 2**32 - 1, str(2**32 - 1)),
-        (_F.TYPE_FIXED32, 2**32 - 1, str(2**32 - 1)),
-        (_F.TYPE_UINT64, Decimal(2**64 - 1), str(2**64 - 1)),
-        (_F.TYPE_FIXED64, Decimal(2**64 - 1), str(2**64 - 1)),
-        (_F.TYPE_BOOL, True, "true"),
-        (_F.TYPE_STRING, "x", '"x"'),
-        (_F.TYPE_BYTES, b"\xff", '"\\377"'),
-        (ENUM, "ONE", "ONE"),
-        (ENUM, "-1", "MINUS"),
-        (ENUM, "77", "77"),
-    ],
-    ids=str,
-)
-def test_each_scalar(kind: object, value: object, told: str) -> None:
-    """By itself, in a list, in a map and in a oneof, the library has the value."""
-    messages = {
-        "M": {
-            "a": kind,
-            "b": {**_details(kind), **_REPEATED},
-            "c": _map_of(**_details(kind)),
-            "d": {**_details(kind), "oneof_index": 0},
-        }
-    }
-    type_ = pa.scalar(value).type
-    values = pa.array(
-        [{"a": value, "b": [value] * 2, "c": [("k", value)], "d": value}],
-        pa.struct({"a": type_, "b": pa.list_(type_), "c": pa.map_(pa.string(), type_), "d": type_}),
-    )
-
-    (payload,) = _encode(values, "proto3", messages)
-
-    message = library_class(data_of(file_of("proto3", **messages))).FromString(payload or b"")
-    assert str(message) == (
-        f'a: {told}\nb: {told}\nb: {told}\nc {{\n  key: "k"\n  value: {told}\n}}\nd: {told}\n'
-    )
-
-
-def _details(kind: Any) -> dict[str, Any]:  # noqa: ANN401 - of a field
-    return kind if isinstance(kind, dict) else {"type": kind}
-
-
-def test_presence() -> None:
-    """Zero is set where presence is tracked, and null is not."""
-    optional = {"type": _F.TYPE_INT32, "oneof_index": 0, "proto3_optional": True}
-
-    assert str(_message({"a": 0, "b": None}, a=optional, b=nested("t.N"))) == "a: 0\n"
-    assert str(_message({"a": None, "b": {"x": 0}}, a=optional, b=nested("t.N"))) == "b {\n}\n"
-    assert str(_message({"a": 0}, "proto2", a=_F.TYPE_INT32)) == "a: 0\n"
-    assert str(_message({"a": 0}, a=_F.TYPE_INT32)) == ""
-
-
-def test_messages_of_the_library() -> None:
-    """Times and wrapped values are given as the values in them."""
-    row = {"at": -1, "boxed": 0, "nothing": True}
-    fields = {"at": _STAMP, "boxed": _BOXED, "nothing": nested("t.Nothing")}
-    type_ = {"at": pa.timestamp("ns", "UTC"), "boxed": pa.int32(), "nothing": pa.bool_()}
-    messages = {"M": fields, "Nothing": _EMPTY}
-
-    (payload,) = _encode(pa.array([row], pa.struct(type_)), "proto3", messages)
-
-    message = library_class(data_of(file_of("proto3", **messages))).FromString(payload or b"")
-    assert str(message) == "at {\n  seconds: -1\n  nanos: 999999999\n}\nboxed {\n}\nnothing {\n}\n"
-
-
 def test_maps_are_written_in_the_order_of_their_keys() -> None:
     """Equal rows have equal bytes."""
     keys = [f"key {number}" for number in range(20)]
@@ -127,15 +62,6 @@ def test_maps_are_written_in_the_order_of_their_keys() -> None:
     first, second = _encode(values, "proto3", {"M": {"m": _map_of(type=_F.TYPE_STRING)}})
 
     assert first == second
-
-
-def test_a_type_inside_itself() -> None:
-    """Its bytes are those of a message, and become one."""
-    fields = {"x": _F.TYPE_INT32, "next": nested("t.M")}
-
-    message = _message({"x": 1, "next": b"\x08\x02"}, **fields)
-
-    assert str(message) == "x: 1\nnext {\n  x: 2\n}\n"
 
 
 def test_fields_that_are_not_given() -> None:
@@ -228,3 +154,35 @@ def test_closed_enums_have_only_their_numbers() -> None:
     assert _encode(pa.array([{"a": 1}]), "proto2", messages) == [b"\x08\x01"]
     with pytest.raises(OptionError, match="no value '2'"):
         _encode(pa.array([{"a": "2"}]), "proto2", messages)
+
+
+# Any schema
+
+
+_MESSY = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+def _columns(schema: Schema, given_messages: Sequence[Message], unit: str) -> pa.Array:
+    payloads = [each.SerializePartialToString() for each in given_messages]
+    return shredded_alike(program_of(schema.data, unit), payloads).values
+
+
+@_MESSY
+@given(data=st.data(), schema=schemas(), unit=st.sampled_from(("ns", "us")))
+def test_what_we_write_is_read_as_it_was(data: st.DataObject, schema: Schema, unit: str) -> None:
+    """Presence, oneofs, maps and enums of any schema are kept; what lacks a field is refused."""
+    drawn = data.draw(st.lists(messages(schema), min_size=1, max_size=4))
+    encoder = PayloadEncoder(SchemaInfo("PROTOBUF_NATIVE", schema.data))
+    whole = [each for each in drawn if each.IsInitialized()]
+    lacking = [each for each in drawn if not each.IsInitialized()]
+    values = _columns(schema, [*lacking, *whole], unit)[len(lacking) :]
+
+    payloads = [each for each in encoder.encode(values) if each is not None]
+
+    read = [schema.message_class.FromString(each) for each in payloads]
+    again = shredded_alike(program_of(schema.data, unit), payloads).rows
+    assert again == [library_value(each, unit) for each in read]
+    assert again == [library_value(each, unit) for each in whole]
+    for each in lacking:
+        with pytest.raises(OptionError, match=r"null|required|requires"):
+            encoder.encode(_columns(schema, [each], unit))

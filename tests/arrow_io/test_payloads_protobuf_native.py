@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +26,8 @@ from tests.support.protobuf_payloads import (
     read_payloads,
     schema_data,
 )
-from tests.support.protobuf_strategies import tag, varint
+from tests.support.protobuf_strategies import tag
+from tests.support.pulsar_proto import varint
 
 _F = FieldDescriptorProto
 
@@ -62,16 +62,6 @@ def test_golden(name: str, unit: Any) -> None:  # noqa: ANN401 - a literal
 
     assert len(expected) > 20
     assert found == [row.value for row in expected]
-
-
-def test_benchmark_readings() -> None:
-    """The messages of the benchmark, many at a time, have the values that the library reads."""
-    payloads = _readings(500)
-    reading = library_class(READING_SCHEMA)
-
-    found = read_payloads(program_of(READING_SCHEMA), payloads)
-
-    assert found == [library_value(reading.FromString(each)) for each in payloads]
 
 
 def test_damaged_readings() -> None:
@@ -160,52 +150,6 @@ def test_types() -> None:
     assert protobuf_shape(data_of(file), "us").type == pa.struct(expected)
 
 
-def test_absent_fields() -> None:
-    """What is absent is null if protobuf can tell, and else zero, empty or the first name."""
-    fields = {
-        "number": _F.TYPE_UINT64,
-        "text": _F.TYPE_STRING,
-        "name": ENUM,
-        "list": {"type": _F.TYPE_STRING, "label": _F.LABEL_REPEATED},
-        "map": {"type": "map", "value": {"type": _F.TYPE_BOOL}},
-        "inner": nested("t.I"),
-        "empty": nested("t.I"),
-        "wrapped": nested("google.protobuf.UInt64Value"),
-        "tracked": {"type": _F.TYPE_INT32, "oneof_index": 0},
-        "other": {"type": _F.TYPE_DOUBLE, "oneof_index": 0},
-    }
-
-    assert read(file_of(M=fields, I={"x": _F.TYPE_INT32}), b"", None) == [
-        {
-            "number": Decimal(0),
-            "text": "",
-            "name": "ZERO",
-            "list": [],
-            "map": {},
-            "inner": None,
-            "empty": None,
-            "wrapped": None,
-            "tracked": None,
-            "other": None,
-        },
-        None,
-    ]
-
-
-def test_defaults_of_proto2() -> None:
-    """A field of proto2 that is absent is null, whatever its default, even if it is required."""
-    file = file_of(
-        "proto2",
-        M={
-            "optional": {"type": _F.TYPE_INT32, "default_value": "7"},
-            "required": {"type": _F.TYPE_INT32, "label": _F.LABEL_REQUIRED},
-            "name": {**ENUM, "default_value": "ONE"},
-        },
-    )
-
-    assert read(file, b"") == [{"optional": None, "required": None, "name": None}]
-
-
 def test_enums() -> None:
     """A number of an enum is its first name, or the number as text if it has none."""
     file = file_of(M={"e": ENUM, "many": {**ENUM, "label": _F.LABEL_REPEATED}})
@@ -243,25 +187,6 @@ def test_closed_enums() -> None:
     payload = b"\x08\x07" + sized(2, b"\x01\x07\x00") + b"\x10\x07\x10\x01" + entries
 
     assert read(file, payload) == [{"e": None, "many": ["ONE", "ZERO", "ONE"], "map": {"b": "ONE"}}]
-
-
-@pytest.mark.parametrize(
-    ("payload", "expected"),
-    [
-        (b"", None),
-        (b"\x0a\x00", Decimal(0)),
-        (b"\x0a\x02\x08\x00", Decimal(0)),
-        (b"\x0a\x0b\x08" + varint(-1), Decimal(2**64 - 1)),
-        (b"\x0a\x02\x08\x01\x0a\x02\x08\x02", Decimal(2)),
-        (b"\x0a\x02\x08\x01\x0a\x00", Decimal(1)),
-        (b"\x0a\x04\x10\x07\x08\x01", Decimal(1)),
-    ],
-)
-def test_wrappers(payload: bytes, expected: Decimal | None) -> None:
-    """A wrapper is the number in it, 0 where it is empty, and null where it is absent."""
-    file = file_of(M={"w": nested("google.protobuf.UInt64Value")})
-
-    assert read(file, payload) == [{"w": expected}]
 
 
 @pytest.mark.parametrize(

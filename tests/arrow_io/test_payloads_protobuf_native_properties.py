@@ -12,12 +12,7 @@ from arrow_io.payloads import tables
 from arrow_io.payloads.shredding import Misfit
 from tests.support.builds import BUILDS, using_build
 from tests.support.payloads import shredded_alike
-from tests.support.protobuf_payloads import (
-    NoValueError,
-    library_value,
-    program_of,
-    read_payloads,
-)
+from tests.support.protobuf_payloads import NoValueError, library_value, program_of, read_payloads
 from tests.support.protobuf_strategies import Schema, messages, odd_payloads, schemas
 
 if TYPE_CHECKING:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import json
-from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -16,7 +15,7 @@ from arrow_io.payloads import shredding, tables
 from arrow_io.payloads.protobuf_native import protobuf_shape
 from arrow_io.payloads.shape import Budget
 from arrow_io.payloads.shredding import Misfit
-from tests.support.protobuf_files import ENUM, data_of, file_of, nested, read, sized
+from tests.support.protobuf_files import data_of, file_of, nested, read, sized
 from tests.support.protobuf_payloads import (
     library_class,
     library_value,
@@ -24,7 +23,8 @@ from tests.support.protobuf_payloads import (
     read_payloads,
     schema_data,
 )
-from tests.support.protobuf_strategies import tag, varint
+from tests.support.protobuf_strategies import tag
+from tests.support.pulsar_proto import varint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,36 +68,6 @@ def test_oneofs(payload: bytes, expected: tuple[object, ...]) -> None:
         assert found == [{name: {**values, "d": 0}[name] for name in names}]
 
 
-def test_fields_that_stand_twice() -> None:
-    """The last of two numbers counts, messages are merged, and lists have all items."""
-    file = file_of(
-        M={
-            "x": _F.TYPE_INT32,
-            "list": {"type": _F.TYPE_INT32, "label": _F.LABEL_REPEATED},
-            "m": nested("t.M"),
-            "i": nested("t.I"),
-            "map": {"type": "map", "value": nested("t.I")},
-        },
-        I={"x": _F.TYPE_INT32, "y": _F.TYPE_INT32},
-    )
-    entry = sized(5, sized(1, b"k") + sized(2, b"\x08\x01"))
-    again = sized(5, sized(1, b"k") + sized(2, b"\x10\x02"))
-    payload = (
-        b"\x08\x01\x10\x01\x22\x02\x08\x01" + entry + b"\x10\x02"
-        b"\x08\x02\x12\x02\x03\x04\x22\x02\x10\x02\x10\x05" + again
-    )
-
-    assert read(file, payload) == [
-        {
-            "x": 2,
-            "list": [1, 2, 3, 4, 5],
-            "m": None,
-            "i": {"x": 1, "y": 2},
-            "map": {"k": {"x": 0, "y": 2}},
-        }
-    ]
-
-
 @pytest.mark.parametrize("twice", [None, 1, 61, 62, 63, 64, 70])
 def test_more_fields_than_have_a_bit(twice: int | None) -> None:
     """Whatever its place among many, a field may be there, be left out, or stand twice."""
@@ -129,34 +99,6 @@ def test_packed_numbers_of_one_length_and_of_several(size: int) -> None:
     found = read(file, *payloads)
 
     assert [each["a"] for each in found] == lists
-
-
-def test_maps() -> None:
-    """The last of equal keys counts, and a key or value that is absent is zero or empty."""
-    file = file_of(
-        M={
-            "number": {"type": "map", "key": _F.TYPE_UINT64, "value": {"type": _F.TYPE_FLOAT}},
-            "inner": {"type": "map", "key": _F.TYPE_BOOL, "value": nested("t.I")},
-            "empty": {"type": "map", "value": nested("t.Empty")},
-            "time": {"type": "map", "value": nested("google.protobuf.Timestamp")},
-            "again": {"type": "map", "value": nested("t.M")},
-        },
-        I={"x": _F.TYPE_INT32, "l": {"type": _F.TYPE_INT32, "label": _F.LABEL_REPEATED}},
-        Empty={},
-    )
-    entries = [b"", b"\x08\x01\x15\x00\x00\x80\x3f", b"\x15\x00\x00\x00\x40\x08\x01"]
-    payload = b"".join(sized(1, entry) for entry in entries)
-    payload += b"".join(sized(number, b"") for number in (2, 3, 4, 5))
-
-    assert read(file, payload) == [
-        {
-            "number": {Decimal(0): 0.0, Decimal(1): 2.0},
-            "inner": {False: {"x": 0, "l": []}},
-            "empty": {"": True},
-            "time": {"": 0},
-            "again": {"": b""},
-        }
-    ]
 
 
 @pytest.mark.parametrize(
@@ -193,38 +135,6 @@ def test_maps_with_equal_keys(key: int, keys: list[bytes], monkeypatch: pytest.M
     ]
 
 
-def test_inner_occurrences() -> None:
-    """A message inside one of its own type is given as its bytes, in lists and maps too."""
-    file = file_of(
-        M={
-            "x": _F.TYPE_INT32,
-            "one": nested("t.M"),
-            "many": nested("t.M", label=_F.LABEL_REPEATED),
-            "map": {"type": "map", "value": nested("t.M")},
-            "other": nested("t.I"),
-        },
-        I={"back": nested("t.M")},
-    )
-    inner = b"\x08\x07\x12\x02\x08\x08"
-    payload = (
-        sized(2, inner)
-        + sized(3, inner)
-        + sized(3, b"")
-        + sized(4, sized(1, b"k") + sized(2, inner))
-        + sized(5, sized(1, inner))
-    )
-
-    assert read(file, payload) == [
-        {
-            "x": 0,
-            "one": inner,
-            "many": [inner, b""],
-            "map": {"k": inner},
-            "other": {"back": inner},
-        }
-    ]
-
-
 def test_groups() -> None:
     """Groups of proto2 are structs, and inside their own type the bytes between their tags."""
     file = file_of("proto2", M={"x": _F.TYPE_INT32, "again": nested("t.M")})
@@ -254,38 +164,6 @@ def test_high_field_numbers() -> None:
     unknown = tag(450, 0) + b"\x01" + tag(69_999, 0) + b"\x01"
 
     assert read(file, unknown + payload) == [{f"f{number}": number for number in numbers}]
-
-
-def test_many_values() -> None:
-    """A payload may have any number of values, more than there was room for."""
-    file = file_of(
-        M={
-            "ints": {"type": _F.TYPE_INT32, "label": _F.LABEL_REPEATED},
-            "doubles": {"type": _F.TYPE_DOUBLE, "label": _F.LABEL_REPEATED},
-            "names": {**ENUM, "label": _F.LABEL_REPEATED},
-            "texts": {"type": _F.TYPE_STRING, "label": _F.LABEL_REPEATED},
-            "inner": nested("t.M", label=_F.LABEL_REPEATED),
-        }
-    )
-    count = 5000
-    payload = (
-        sized(1, b"".join(map(varint, range(count))))
-        + sized(2, bytes(8 * count))
-        + sized(3, b"\x01" * count)
-        + sized(4, b"text") * count
-        + sized(5, b"\x08\x01") * count
-    )
-
-    assert read(file, b"", payload) == [
-        {"ints": [], "doubles": [], "names": [], "texts": [], "inner": []},
-        {
-            "ints": list(range(count)),
-            "doubles": [0.0] * count,
-            "names": ["ONE"] * count,
-            "texts": ["text"] * count,
-            "inner": [b"\x08\x01"] * count,
-        },
-    ]
 
 
 # ----------------------------------------------------------------------------

@@ -127,11 +127,7 @@ def test_names_of_keys_and_values() -> None:
 
 
 _ROWS = (b"\x02\x02x\x02\x06", b"\x04\x02y\x00", None)
-_EXPECTED = {
-    "a": [1, 2, None],
-    "b": [{"x": "x"}, {"x": "y"}, None],
-    "c": [3, None, None],
-}
+_EXPECTED = {"a": [1, 2, None], "b": [{"x": "x"}, {"x": "y"}, None], "c": [3, None, None]}
 
 
 @pytest.mark.parametrize("names", [p for n in range(1, 4) for p in permutations("abc", n)], ids=str)
@@ -158,24 +154,6 @@ def test_what_is_not_asked_for_is_no_error() -> None:
     assert values_of(TopicSchema(_ABC), rows, names=["b"])["b"] == [{"x": "x"}, {"x": "y"}]
     with pytest.raises(PayloadDecodeError, match=r"^a: a number"):
         values_of(TopicSchema(_ABC), rows)
-
-
-def test_struct_values() -> None:
-    """Null is a null struct, and no struct of nulls."""
-    rows = rows_of((None, messages(*_ROWS)))
-
-    found = values_of(TopicSchema(_ABC), rows, is_flat=False)
-    assert found["__value__"] == [
-        {"a": 1, "b": {"x": "x"}, "c": 3}, {"a": 2, "b": {"x": "y"}, "c": None}, None,
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize("unit", ["ns", "us"])
-def test_units(unit: str) -> None:
-    """The unit of what counts nanoseconds is the one that is asked for."""
-    columns = ValueColumns(TopicSchema(SchemaInfo("INSTANT")), time_unit=unit)
-
-    assert columns.fields[0].type == pa.timestamp(unit, "UTC")
 
 
 def test_columns_are_carried_to_other_processes() -> None:

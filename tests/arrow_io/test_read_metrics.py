@@ -5,8 +5,10 @@ from __future__ import annotations
 import pickle
 from dataclasses import fields
 
+import pytest
+
 from arrow_io.errors import ChecksumError, CorruptBlockError
-from arrow_io.read_metrics import MAX_LOSSES, ReadMetrics, Unit
+from arrow_io.read_metrics import MAX_LOSSES, ReadMetrics, Tally, Unit
 
 
 def test_losses_are_counted() -> None:
@@ -83,10 +85,7 @@ def test_sound_read_has_no_notices() -> None:
 def test_notices_say_what_was_left_out() -> None:
     """One sentence for each reason, with its number; so of what was replaced."""
     metrics = ReadMetrics(
-        open_messages=7,
-        open_transactions=2,
-        incomplete_messages=3,
-        replaced_texts=6,
+        open_messages=7, open_transactions=2, incomplete_messages=3, replaced_texts=6
     )
     metrics.lose(Unit.ENTRY, ChecksumError("broken"), count=4)
     metrics.lose(Unit.LEDGER, CorruptBlockError("broken"))
@@ -101,3 +100,40 @@ def test_notices_say_what_was_left_out() -> None:
         "4 × entry lost: ChecksumError",
         "1 × ledger lost: CorruptBlockError",
     ]
+
+
+# The tally
+
+
+def test_loss_is_raised_by_default() -> None:
+    """The error itself, and nothing is counted."""
+    tally = Tally()
+    error = ChecksumError("broken", entry_id=3)
+
+    with pytest.raises(ChecksumError) as caught:
+        tally.lose(Unit.ENTRY, error)
+
+    assert caught.value is error
+    assert tally.metrics == ReadMetrics()
+
+
+def test_loss_is_counted_when_salvaging() -> None:
+    """In the metrics that were given, as often as it is said."""
+    metrics = ReadMetrics()
+
+    Tally(metrics, salvage=True).lose(Unit.ENTRY, ChecksumError("broken", entry_id=3), count=7)
+
+    assert metrics.lost == {(Unit.ENTRY, "ChecksumError"): 7}
+    assert metrics.losses == ["broken (entry 3)"]
+
+
+@pytest.mark.parametrize("salvage", [False, True])
+def test_what_is_not_counted_is_ruled_by_the_same(salvage: bool) -> None:
+    """Entries that someone else counts are raised, or passed over, by the same rule."""
+    tally = Tally(ReadMetrics(rows=3), salvage=salvage)
+
+    uncounted = tally.uncounted()
+
+    assert uncounted.salvage is salvage
+    assert uncounted.metrics == ReadMetrics()
+    assert uncounted.metrics is not tally.metrics

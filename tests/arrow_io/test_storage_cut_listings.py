@@ -1,4 +1,4 @@
-"""A listing that S3 answers with half a page, or with none, is told as that, and soon."""
+"""What S3, or a proxy in its place, answers by halves or not at all is told as that, and soon."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ from tests.support.stalling_server import (
 if TYPE_CHECKING:
     from collections.abc import Callable
     from http.server import BaseHTTPRequestHandler
+
 
 _HEAD: Final = '<?xml version="1.0" encoding="UTF-8"?>\n'
 _NAMESPACE: Final = 'xmlns="http://s3.amazonaws.com/doc/2006-03-01/"'
@@ -128,11 +129,8 @@ def test_a_listing_that_is_whole_at_the_next_attempt_is_read(client: str) -> Non
 
 
 @pytest.mark.parametrize("client", _CLIENTS)
-def test_an_error_in_place_of_a_listing_is_told_in_its_own_words(
-    client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_error_in_place_of_a_listing_is_told_in_its_own_words(client: str) -> None:
     """S3 may send one with status 200, if it was late to fail."""
-    without_pauses(monkeypatch)
     error = b"<Error><Code>AccessDenied</Code><Message>not for you</Message></Error>"
     with stalling_server(_serving(error, 1)) as server:
         options = server.storage_options | {"request_attempts": 1, "client": client}
@@ -143,11 +141,8 @@ def test_an_error_in_place_of_a_listing_is_told_in_its_own_words(
 
 
 @pytest.mark.parametrize("bound", ["request_attempts", "request_deadline_s"])
-def test_a_storm_of_errors_is_told_with_all_requests(
-    bound: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_storm_of_errors_is_told_with_all_requests(bound: str) -> None:
     """Those too that botocore sent again, with the last status and the option that ended it."""
-    without_pauses(monkeypatch)
     now_s = 0.0
 
     def fail_502(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
@@ -174,11 +169,8 @@ _BUSY: Final = b"<Error><Code>SlowDown</Code><Message>fewer, please</Message></E
 
 
 @pytest.mark.parametrize("place", ["s3-fsspec", "s3-obstore", "gs-obstore"])
-def test_a_listing_goes_on_from_the_page_that_was_refused(
-    place: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_listing_goes_on_from_the_page_that_was_refused(place: str) -> None:
     """A busy store is not asked for the pages before it again."""
-    without_pauses(monkeypatch)
     scheme, _, client = place.partition("-")
     first_pages, refusals = 0, 12
     keys = [each.replace("<ETag>", f"{_WRITTEN}<ETag>") for each in _KEYS]
@@ -213,11 +205,8 @@ def test_a_listing_goes_on_from_the_page_that_was_refused(
 
 
 @pytest.mark.parametrize("client", _CLIENTS)
-def test_that_a_store_refused_is_known_whoever_sends_again(
-    client: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_that_a_store_refused_is_known_whoever_sends_again(client: str) -> None:
     """Botocore and s3fs send again by themselves, and tell nobody."""
-    without_pauses(monkeypatch)
     statuses = [503, 200]
 
     def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
@@ -230,3 +219,73 @@ def test_that_a_store_refused_is_known_whoever_sends_again(
 
         assert location.read_object("name", max_bytes=4).data == b"data"
     assert location.refusals.count == 1
+
+
+# Pages of a proxy
+
+
+def _upload(location: Location) -> None:
+    with location.upload("name", user_metadata={}) as upload:
+        upload.write_part(b"data")
+
+
+_READS: Final[dict[str, Callable[[Location], object]]] = {
+    "object": lambda location: location.read_object("name", max_bytes=1 << 20),
+    "range": lambda location: location.read_range("name", 0, 10),
+    "user metadata": lambda location: location.user_metadata("name"),
+    "size": lambda location: location.find("name"),
+    "listing": lambda location: location.list_objects(),
+}
+_WRITES: Final[dict[str, Callable[[Location], object]]] = {
+    "object": lambda location: location.write_object("name", b"data", user_metadata={}),
+    "new object": lambda location: location.write_new_object("name", b"data"),
+    "deletion": lambda location: location.delete_objects(["name"]),
+    "upload": _upload,
+    "abortion": lambda location: location.abort_upload("name", "id"),
+}
+_PAGES: Final = {
+    "HTML": b"<html><body>Please log in</body></html>",
+    "error": b"<Error><Code>InternalError</Code></Error>",
+}
+
+
+def _serving_page(page: bytes) -> Callable[[BaseHTTPRequestHandler, StallingServer], None]:
+    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        request.send_response(200)
+        request.send_header("Content-Type", "text/html")
+        request.send_header("Content-Length", str(len(page)))
+        request.end_headers()
+        if request.command != "HEAD":
+            request.wfile.write(page)
+
+    return answer
+
+
+def _location(server: StallingServer, client: str) -> Location:
+    options = server.storage_options | {"client": client, "request_attempts": 2}
+    retry = RetryPolicy(sleep=lambda _seconds: None)
+    return Location("s3://bucket/folder", options, retry)
+
+
+@pytest.fixture(autouse=True)
+def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    without_pauses(monkeypatch)
+
+
+@pytest.mark.parametrize("client", ["fsspec", "obstore"])
+@pytest.mark.parametrize("page", _PAGES)
+@pytest.mark.parametrize("what", _READS)
+def test_a_page_of_a_proxy_is_not_read(what: str, page: str, client: str) -> None:
+    """It is not the object, and does not say that there is none or that it is damaged."""
+    with stalling_server(_serving_page(_PAGES[page])) as server, pytest.raises(StorageError):
+        _READS[what](_location(server, client))
+
+
+@pytest.mark.parametrize("page", _PAGES)
+@pytest.mark.parametrize("what", _WRITES)
+def test_nothing_is_said_to_be_written_by_a_page_of_a_proxy(what: str, page: str) -> None:
+    """Nor to be deleted."""
+    with stalling_server(_serving_page(_PAGES[page])) as server:
+        with pytest.raises(StorageError):
+            _WRITES[what](_location(server, "fsspec"))
+        assert server.requests > 1

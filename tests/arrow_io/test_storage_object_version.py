@@ -14,13 +14,7 @@ import pytest
 from arrow_io.errors import ObjectChangedError, OptionError, StorageError
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_store import ObjectHead, ObjectInfo
-from arrow_io.storage.object_version import (
-    ETag,
-    WriteTime,
-    agree,
-    modified_in,
-    version_in,
-)
+from arrow_io.storage.object_version import ETag, WriteTime, agree, modified_in, version_in
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.served_versions import ServedVersions

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import threading
@@ -11,16 +10,10 @@ from typing import TYPE_CHECKING, Final
 import pytest
 
 from arrow_io.core.extras import install_command
-from arrow_io.errors import (
-    MissingObjectError,
-    ObjectChangedError,
-    OptionError,
-    StorageError,
-)
+from arrow_io.errors import MissingObjectError, ObjectChangedError, OptionError, StorageError
 from arrow_io.storage.attempts import Attempt, Attempts, RetryPolicy
 from arrow_io.storage.failures import RequestGivenUpError
 from arrow_io.storage.location import Location
-from arrow_io.storage.object_store import ObjectContent
 from arrow_io.storage.request import Operation, Request
 from arrow_io.storage.request_threads import send_in_thread
 from arrow_io.storage.trace import RequestTrace
@@ -28,16 +21,7 @@ from connector import open_topic
 from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.golden import GOLDEN
 from tests.support.s3_server import S3Address, S3Server, running_s3_server
-from tests.support.stalling_server import (
-    StallingServer,
-    answer_with,
-    fail_503,
-    never,
-    requests_of,
-    stalling_server,
-    stop_in_the_body,
-    trickle,
-)
+from tests.support.stalling_server import StallingServer, answer_with, stalling_server
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -73,18 +57,6 @@ def _stalling(server: StallingServer, url: str = "s3://bucket/folder") -> Locati
     options = {"client": "obstore", "request_deadline_s": _DEADLINE_S, "request_attempts": 2}
     retry = RetryPolicy(least_bytes_per_s=_TOO_FAST, sleep=lambda _seconds: None)
     return Location(url, server.storage_options | options, retry)
-
-
-def test_golden_objects_come_with_their_user_metadata(s3_server: S3Server) -> None:
-    """One GET brings the bytes and the metadata that the broker wrote; HEAD brings the same."""
-    descriptions = json.loads((GOLDEN_SET / "objects.json").read_text())
-    name = next(name for name in descriptions if name.endswith("-index"))
-    location = _location(s3_server.upload_golden(GOLDEN_SET, prefix="offloaded"))
-
-    expected = descriptions[name]["user_metadata"]
-    data = (GOLDEN_SET / "objects" / name).read_bytes()
-    assert location.read_object(name, max_bytes=1 << 20) == ObjectContent(data, expected)
-    assert location.user_metadata(name) == expected
 
 
 def test_a_topic_is_read_as_through_s3fs(s3_server: S3Server) -> None:
@@ -134,46 +106,12 @@ def test_another_version_is_not_read(s3_server: S3Server) -> None:
             read()
 
 
-def test_a_listing_of_several_pages_is_whole(
-    s3_server: S3Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """With all its objects and folders, though a page has three."""
-    monkeypatch.setenv("MOTO_S3_DEFAULT_MAX_KEYS", "3")
-    objects = {f"{number}/x" if number % 3 == 0 else str(number): b"" for number in range(1, 10)}
-    location = _location(s3_server.upload(objects))
-
-    assert [info.name for info in location.list_objects()] == ["1", "2", "4", "5", "7", "8"]
-    assert location.list_folders() == ["3", "6", "9"]
-
-
-@pytest.mark.parametrize("url", ["s3://bucket", "s3://bucket/folder"])
-def test_a_server_that_knows_every_name_is_no_store(url: str) -> None:
-    """A page of some proxy is not taken for an empty bucket."""
-
-    def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
-        answer_with(request, b"<html><body>Please log in</body></html>")
-
-    with stalling_server(answer) as server, pytest.raises(StorageError):
-        _stalling(server, url).list_objects()
-
-
 def test_an_empty_bucket_has_no_objects(s3_server: S3Server) -> None:
     """And is no error, as it is none through s3fs."""
     address = s3_server.upload({})
 
     assert _location(address).list_objects() == []
     assert _location(address).list_folders() == []
-
-
-@pytest.mark.parametrize("answer", [never, stop_in_the_body, trickle, fail_503])
-@pytest.mark.parametrize("what", ["list", "object", "range"])
-def test_a_server_that_never_ends_is_given_up(answer: Callable[..., None], what: str) -> None:
-    """Silent, silent in the middle of a body, a byte at a time, or in an endless storm of 503."""
-    with stalling_server(answer) as server:
-        location = _stalling(server)
-
-        with pytest.raises(StorageError, match=r"storage option request_|bytes \[0, 100\)"):
-            requests_of(location)[what]()
 
 
 def test_a_request_of_ours_is_one_of_obstore(s3_server: S3Server) -> None:
@@ -233,16 +171,6 @@ def test_another_range_is_never_taken(content_range: str | None) -> None:
         with pytest.raises(StorageError, match=r"bytes \[3, 9\)"):
             _stalling(server).read_range("b", 3, 9)
         assert server.requests == 1
-
-
-def test_a_missing_bucket_is_a_storage_error(s3_server: S3Server) -> None:
-    """A wrong bucket is not reported as a missing object."""
-    for url in ("s3://no-such-bucket", "s3://no-such-bucket/prefix"):
-        location = _location(S3Address(url, s3_server.storage_options))
-        with pytest.raises(StorageError, match="bucket does not exist"):
-            location.list_objects()
-        with pytest.raises(StorageError, match="bucket does not exist"):
-            location.read_object("a", max_bytes=9)
 
 
 @pytest.mark.parametrize("name", ["../a", "a//b", "."])

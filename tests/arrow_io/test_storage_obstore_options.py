@@ -28,39 +28,20 @@ _AZURITE = (
     ("options", "config", "client_options"),
     [
         ({}, {}, {}),
-        (
-            {"key": "k", "secret": "s", "token": "t"},
-            {
-                "AWS_ACCESS_KEY_ID": "k",
-                "AWS_SECRET_ACCESS_KEY": "s",
-                "AWS_SESSION_TOKEN": "t",
-            },
-            {},
-        ),
+        ({"key": "k", "secret": "s", "token": "t"},
+         {"AWS_ACCESS_KEY_ID": "k", "AWS_SECRET_ACCESS_KEY": "s", "AWS_SESSION_TOKEN": "t"}, {}),
         ({"anon": True}, {"AWS_SKIP_SIGNATURE": "true"}, {}),
-        (
-            {"anon": False, "use_listings_cache": True, "profile": None},
-            {"AWS_SKIP_SIGNATURE": "false"},
-            {},
-        ),
-        (
-            {"endpoint_url": "http://host:9000", "client_kwargs": {"region_name": "eu-west-1"}},
-            {"AWS_ENDPOINT_URL": "http://host:9000", "AWS_REGION": "eu-west-1"},
-            {"allow_http": True},
-        ),
-        (
-            {"client_kwargs": {"endpoint_url": "https://host", "verify": False}},
-            {"AWS_ENDPOINT_URL": "https://host"},
-            {"allow_invalid_certificates": True},
-        ),
-        (
-            {"config_kwargs": {"s3": {"addressing_style": "virtual"}, "max_pool_connections": 9}},
-            {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"},
-            {},
-        ),
+        ({"anon": False, "use_listings_cache": True, "profile": None},
+         {"AWS_SKIP_SIGNATURE": "false"}, {}),
+        ({"endpoint_url": "http://host:9000", "client_kwargs": {"region_name": "eu-west-1"}},
+         {"AWS_ENDPOINT_URL": "http://host:9000", "AWS_REGION": "eu-west-1"}, {"allow_http": True}),
+        ({"client_kwargs": {"endpoint_url": "https://host", "verify": False}},
+         {"AWS_ENDPOINT_URL": "https://host"}, {"allow_invalid_certificates": True}),
+        ({"config_kwargs": {"s3": {"addressing_style": "virtual"}, "max_pool_connections": 9}},
+         {"AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "true"}, {}),
         ({"requester_pays": True}, {"AWS_REQUEST_PAYER": "true"}, {}),
     ],
-)
+)  # fmt: skip
 def test_options_of_s3fs(
     options: dict[str, object], config: dict[str, str], client_options: dict[str, object]
 ) -> None:
@@ -110,54 +91,30 @@ def test_options_of_gcsfs(tmp_path: Path) -> None:
     assert "ya29" not in str(raised.value)
 
 
+_NAMED = {"account_name": "me"}
+_SECRET = {"tenant_id": "t", "client_id": "i", "client_secret": "s"}
+_IN_CHINA = {**_NAMED, "endpoint": "https://me.blob.core.cloudapi.cn"}
+
+
 @pytest.mark.parametrize(
     ("url", "options", "config"),
     [
-        (
-            "az://container/prefix",
-            {"account_name": "me", "account_key": "k"},
-            {"account_name": "me", "account_key": "k"},
-        ),
-        (
-            "abfss://container@me.dfs.core.windows.net/prefix",
-            {"sas_token": "sig=x", "anon": True},
-            {"account_name": "me", "sas_key": "sig=x"},
-        ),
-        (
-            "abfss://container@me.dfs.core.cloudapi.cn/prefix",
-            {"account_key": "k"},
-            {
-                "account_name": "me",
-                "account_key": "k",
-                "endpoint": "https://me.blob.core.cloudapi.cn",
-            },
-        ),
-        (
-            "abfs://container/prefix",
-            {"account_name": "me", "tenant_id": "t", "client_id": "i", "client_secret": "s"},
-            {"account_name": "me", "tenant_id": "t", "client_id": "i", "client_secret": "s"},
-        ),
-        (
-            "az://container/prefix",
-            {"connection_string": "AccountName=me;AccountKey=a=;EndpointSuffix=core.cloudapi.cn"},
-            {
-                "account_name": "me",
-                "account_key": "a=",
-                "endpoint": "https://me.blob.core.cloudapi.cn",
-            },
-        ),
-        (
-            "az://container/prefix",
-            {"account_name": "me", "account_host": "host:443", "anon": True},
-            {"account_name": "me", "endpoint": "https://host:443", "skip_signature": "true"},
-        ),
+        ("az://c/prefix", {**_NAMED, "account_key": "k"}, {**_NAMED, "account_key": "k"}),
+        ("abfss://c@me.dfs.core.windows.net/prefix", {"sas_token": "sig=x", "anon": True},
+         {**_NAMED, "sas_key": "sig=x"}),
+        ("abfss://c@me.dfs.core.cloudapi.cn/prefix", {"account_key": "k"},
+         {**_IN_CHINA, "account_key": "k"}),
+        ("abfs://c/prefix", {**_NAMED, **_SECRET}, {**_NAMED, **_SECRET}),
+        ("az://c/prefix",
+         {"connection_string": "AccountName=me;AccountKey=a=;EndpointSuffix=core.cloudapi.cn"},
+         {**_IN_CHINA, "account_key": "a="}),
+        ("az://c/prefix", {**_NAMED, "account_host": "host:443", "anon": True},
+         {**_NAMED, "endpoint": "https://host:443", "skip_signature": "true"}),
     ],
-)
+)  # fmt: skip
 def test_options_of_adlfs(url: str, options: dict[str, object], config: dict[str, str]) -> None:
     """The account may stand in the URL."""
-    assert obstore_place(url, options) == ObstorePlace(
-        StoreKind.AZURE, "container", "prefix", config, {}
-    )
+    assert obstore_place(url, options) == ObstorePlace(StoreKind.AZURE, "c", "prefix", config, {})
 
 
 def test_a_connection_string_may_lead_to_this_machine() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -13,29 +14,24 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.option_aliases import resolve_aliases
 from connector import open_topic
 from connector.lake.delta_options import delta_storage_options
+from tests.support.faulty_storage import FaultScript
 from tests.support.golden import GOLDEN
-from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY, running_s3_server
+from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Mapping
 
     from tests.support.s3_server import S3Server
+
 
 _TOPIC = "multi-ledger"
 _CLIENTS = [{}, {"client": "obstore"}]
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as running:
-        yield running
-
-
-@pytest.fixture(scope="module")
-def url(server: S3Server) -> str:
+def url(s3_server: S3Server) -> str:
     """A bucket with a golden set."""
-    return server.upload_golden(GOLDEN / "pulsar-4.0.7").url
+    return s3_server.upload_golden(GOLDEN / "pulsar-4.0.7").url
 
 
 @pytest.mark.s3
@@ -51,10 +47,10 @@ def url(server: S3Server) -> str:
     ],
 )
 def test_names_of_other_libraries(
-    server: S3Server, url: str, client: dict[str, str], names: tuple[str, ...]
+    s3_server: S3Server, url: str, client: dict[str, str], names: tuple[str, ...]
 ) -> None:
     """A bucket is read by either client with the names of Polars, obstore, PyArrow or DuckDB."""
-    values = (ACCESS_KEY, SECRET_KEY, server.endpoint_url, REGION)
+    values = (ACCESS_KEY, SECRET_KEY, s3_server.endpoint_url, REGION)
     options = {**dict(zip(names, values, strict=True)), "aws_allow_http": "true", **client}
     assert open_topic(url, _TOPIC, storage_options=options).count_rows() == 255
 
@@ -63,18 +59,18 @@ def test_names_of_other_libraries(
 @pytest.mark.parametrize("client", _CLIENTS, ids=["fsspec", "obstore"])
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"])
 def test_endpoint_of_the_environment(
-    server: S3Server,
+    s3_server: S3Server,
     url: str,
     client: dict[str, str],
     variable: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """An endpoint in the environment may be `http://`, for either client and for Delta tables."""
-    monkeypatch.setenv(variable, server.endpoint_url)
+    monkeypatch.setenv(variable, s3_server.endpoint_url)
     options = {"key": ACCESS_KEY, "secret": SECRET_KEY, **client}
     assert open_topic(url, _TOPIC, storage_options=options).count_rows() == 255
     delta = delta_storage_options(Location(url, options))
-    assert (delta["AWS_ENDPOINT_URL"], delta["AWS_ALLOW_HTTP"]) == (server.endpoint_url, "true")
+    assert (delta["AWS_ENDPOINT_URL"], delta["AWS_ALLOW_HTTP"]) == (s3_server.endpoint_url, "true")
 
 
 @pytest.mark.parametrize(
@@ -174,3 +170,57 @@ def test_urls_of_no_bucket_for_obstore(url: str) -> None:
     if "::" not in url:
         with pytest.raises(OptionError, match=r"^client 'obstore' is for URLs of S3"):
             location.check_writable()
+
+
+# Options of our own
+
+
+def _pool_of(options: Mapping[str, object]) -> int:
+    """Connections that botocore's client keeps, which is made without a request."""
+    location = Location("s3://bucket/prefix", {"key": "k", "secret": "s", **options})
+    client = location._sender.store()._file_system.s3
+    pool: int = client.meta.config.max_pool_connections
+    return pool
+
+
+@pytest.mark.parametrize(
+    ("options", "most"), [({}, 32), ({"max_connections": 5}, 5), ({"max_connections": "64"}, 64)]
+)
+def test_max_connections_goes_where_the_location_goes(
+    options: dict[str, object], most: int
+) -> None:
+    """As text too; to folders and other processes, and never to the file system."""
+    script = FaultScript({"a": b"data"})
+    location = Location("faulty://folder", {"script": script, **options})
+
+    assert (location.max_connections, location.child("folder").max_connections) == (most, most)
+    assert location.read_object("a", max_bytes=4).data == b"data"
+    plain = Location("memory://folder", options)
+    assert pickle.loads(pickle.dumps(plain)).max_connections == most
+
+
+@pytest.mark.parametrize("value", [0, -1, 1.5, "many", None, 1025, float("nan")])
+def test_max_connections_out_of_bounds_is_refused(value: object) -> None:
+    """Before any request; a number is no secret, so it is shown."""
+    with pytest.raises(OptionError, match=r"max_connections must be .* not"):
+        Location("memory://folder", hidden({"max_connections": value}))
+
+
+@pytest.mark.parametrize(
+    ("options", "pool"),
+    [
+        ({}, 32),
+        ({"max_connections": 7}, 7),
+        ({"config_kwargs": hidden({"user_agent_extra": "x"})}, 32),
+        ({"config_kwargs": {"max_pool_connections": 3}}, 3),
+    ],
+)
+def test_the_pool_of_s3_follows(options: dict[str, object], pool: int) -> None:
+    """Else botocore's ten connections bound what is sent; who sets the pool by name gets it."""
+    assert _pool_of(options) == pool
+
+
+def test_no_other_store_is_told_of_a_pool() -> None:
+    """Their file systems take no such option."""
+    script = FaultScript({"a": b"data"})
+    assert script.location(max_connections=3).read_object("a", max_bytes=4).data == b"data"

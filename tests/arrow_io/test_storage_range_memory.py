@@ -7,7 +7,6 @@ import threading
 import weakref
 from typing import TYPE_CHECKING
 
-import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -18,19 +17,11 @@ from arrow_io.storage.range_prefetch import RangePrefetcher
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.received_range import ReceivedRange
-from tests.support.s3_server import S3Server, running_s3_server
 from tests.support.slow_store import SlowStore
 from tests.support.waiting import wait_until
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
+    from tests.support.s3_server import S3Server
 
 
 def _received(memory: RangeMemory, data: bytes) -> memoryview:

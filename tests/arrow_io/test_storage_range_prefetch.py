@@ -20,7 +20,7 @@ from arrow_io.storage.range_prefetch import DEFAULT_PREFETCH_BYTES, RangePrefetc
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import ByteSpan, RangeReader
 from arrow_io.storage.trace import RequestTrace
-from tests.support.faulty_storage import FaultScript, s3_error
+from tests.support.faulty_storage import FaultScript, ToldByHead, s3_error
 from tests.support.slow_store import SlowStore
 
 if TYPE_CHECKING:
@@ -190,19 +190,10 @@ def test_blocking_stores_are_asked_for_nothing_ahead() -> None:
             assert len(script.requests) == count
 
 
-class _ToldByHead(FaultScript):
-    """A store whose answers tell no version: only a HEAD does."""
-
-    version = "first"
-
-    def info(self, path: str) -> dict[str, object]:
-        return {**super().info(path), "ETag": self.version}
-
-
 @pytest.mark.parametrize("version", ["first", "second"])
 def test_version_of_an_object_of_one_range_is_asked_for_behind_it(version: str) -> None:
     """By the thread that fetched it: a consumer of many objects does not wait for each."""
-    script = _ToldByHead(_objects(3))
+    script = ToldByHead(_objects(3))
     script.version = version
     trace = RequestTrace()
     location = replace(script.location(is_async=True), range_bytes=10, trace=trace)
@@ -225,7 +216,7 @@ def test_version_of_an_object_of_one_range_is_asked_for_behind_it(version: str) 
 
 def test_bytes_of_another_version_than_the_stream_s_are_not_taken() -> None:
     """Though they were requested, and the object has the same name and length."""
-    script = _ToldByHead(_objects(2))
+    script = ToldByHead(_objects(2))
     location = replace(script.location(is_async=True), range_bytes=10)
     wanted = RangeReader(location, "object-1", 10, ETag("second")).span(0, 10)
     planned = replace(wanted, reader=replace(wanted.reader, version=ETag("first")))

@@ -71,14 +71,18 @@ def _wait_for_answers(stream: RangeStream) -> None:
         wait([each.future for each in planned.requests if each.future is not None], timeout=30)
 
 
+def _reader(script: FaultScript | None = None, range_bytes: int = 100) -> RangeReader:
+    """A reader of the object in ranges, in a store that blocks."""
+    location = (script or FaultScript({NAME: DATA})).location()
+    return RangeReader(replace(location, range_bytes=range_bytes), NAME, 1000)
+
+
 class TestStream:
     """How a stream moves on, and what it holds."""
 
     def test_the_whole_range_is_handed_through(self) -> None:
         """Within one range the same buffer is given again, with all that follows in it."""
-        reader = RangeReader(
-            replace(FaultScript({NAME: DATA}).location(), range_bytes=100), NAME, 1000
-        )
+        reader = _reader()
 
         with RangeStream(reader.span(50, 1000)) as stream:
             view, index = stream.at(50, 10)
@@ -97,9 +101,8 @@ class TestStream:
     def test_bytes_over_several_ranges_are_joined_exactly(self) -> None:
         """A view of straddling bytes holds these bytes and no others."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
-        with RangeStream(reader.span(0, 1000)) as stream:
+        with RangeStream(_reader(script).span(0, 1000)) as stream:
             stream.at(0, 1)
             view, index = stream.at(95, 310)
             assert (bytes(view), index) == (DATA[95:405], 0)
@@ -111,9 +114,8 @@ class TestStream:
     def test_the_same_position_can_be_asked_again_for_more(self) -> None:
         """What was given is kept until the consumer has moved past it."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(replace(script.location(), range_bytes=10), NAME, 1000)
 
-        with RangeStream(reader.span(0, 1000)) as stream:
+        with RangeStream(_reader(script, range_bytes=10).span(0, 1000)) as stream:
             stream.at(0, 1)
             for length in (1, 10, 11, 55, 7):
                 assert _take(stream, 5, length) == DATA[5 : 5 + length]
@@ -121,11 +123,7 @@ class TestStream:
 
     def test_going_back_is_refused(self) -> None:
         """A position in a range that was left behind is an error of the caller."""
-        reader = RangeReader(
-            replace(FaultScript({NAME: DATA}).location(), range_bytes=100), NAME, 1000
-        )
-
-        with RangeStream(reader.span(0, 1000)) as stream:
+        with RangeStream(_reader().span(0, 1000)) as stream:
             stream.at(0, 1)
             stream.at(95, 10)
             stream.at(150, 10)
@@ -138,14 +136,14 @@ class TestStream:
 
     def test_before_the_start_is_refused(self) -> None:
         """The stream's own start is the first position there is."""
-        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
+        reader = _reader()
 
         with RangeStream(reader.span(10, 20)) as stream, pytest.raises(OptionError):
             stream.at(9, 1)
 
     def test_beyond_the_stop_is_refused(self) -> None:
         """At the object's end it is cut; within the object the caller is wrong."""
-        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
+        reader = _reader()
 
         cut = pytest.raises(TruncatedObjectError, match="up to 1001 of an object of 1000 bytes")
         with RangeStream(reader.span(0, 1000)) as stream, cut as raised:
@@ -160,9 +158,8 @@ class TestStream:
     def test_no_bytes_are_no_request(self) -> None:
         """An empty view comes with an index into it, wherever the stream stands."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
-        with RangeStream(reader.span(0, 1000)) as stream:
+        with RangeStream(_reader(script).span(0, 1000)) as stream:
             for position in (0, 500, 1000):
                 view, index = stream.at(position, 0)
                 assert (bytes(view), index) == (b"", 0)
@@ -171,9 +168,8 @@ class TestStream:
     def test_what_is_skipped_is_not_fetched(self) -> None:
         """After a skip the next range begins at the position asked for."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
 
-        with RangeStream(reader.span(0, 1000)) as stream:
+        with RangeStream(_reader(script).span(0, 1000)) as stream:
             assert _take(stream, 0, 10) == DATA[:10]
             assert _take(stream, 730, 10) == DATA[730:740]
         assert script.requests == [(0, 100), (730, 830)]
@@ -182,9 +178,7 @@ class TestStream:
         """An error leaves the stream in order: the same bytes can be asked for once more."""
         failures = [raising(s3_error(403, "AccessDenied"))] * 2
         script = FaultScript({NAME: DATA}, [as_it_is, *failures])
-        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
-
-        with RangeStream(reader.span(0, 1000)) as stream:
+        with RangeStream(_reader(script).span(0, 1000)) as stream:
             stream.at(0, 10)
             for _ in failures:
                 with pytest.raises(StorageError):
@@ -196,16 +190,14 @@ class TestStream:
     def test_a_failed_range_can_be_passed(self) -> None:
         """A range that failed, and that nobody needs any more, is in nobody's way."""
         script = FaultScript({NAME: DATA}, [raising(s3_error(403, "AccessDenied"))])
-        reader = RangeReader(replace(script.location(), range_bytes=100), NAME, 1000)
-
-        with RangeStream(reader.span(0, 1000)) as stream:
+        with RangeStream(_reader(script).span(0, 1000)) as stream:
             with pytest.raises(StorageError):
                 stream.at(0, 10)
             assert _take(stream, 250, 10) == DATA[250:260]
 
     def test_a_closed_stream_gives_nothing(self) -> None:
         """Closing is final, and doing it twice is no error."""
-        reader = RangeReader(FaultScript({NAME: DATA}).location(), NAME, 1000)
+        reader = _reader()
         with RangeStream(reader.span(0, 1000)) as stream:
             stream.at(0, 10)
         stream.close()
@@ -216,9 +208,8 @@ class TestStream:
     def test_blocking_file_systems_are_read_in_the_callers_thread(self) -> None:
         """Where threads gain nothing, nothing is prefetched."""
         script = FaultScript({NAME: DATA})
-        reader = RangeReader(replace(script.location(), range_bytes=10), NAME, 1000)
 
-        with RangeStream(reader.span(0, 1000)) as stream:
+        with RangeStream(_reader(script, range_bytes=10).span(0, 1000)) as stream:
             for count, position in enumerate(range(0, 1000, 10), start=1):
                 stream.at(position, 10)
                 assert len(script.requests) == count
@@ -421,11 +412,7 @@ class TestPrefetch:
             stream._prefetcher._count,
             stream._prefetcher._bytes,
             len(stream._prefetcher._planned_spans),
-        ) == (
-            0,
-            0,
-            0,
-        )
+        ) == (0, 0, 0)
 
     def test_an_abandoned_consumer_holds_a_bounded_number_of_ranges(self) -> None:
         """For four connections at most five are requested; two more may be held to be joined."""
@@ -448,11 +435,7 @@ class TestPrefetch:
     data=st.data(),
 )
 def test_whatever_is_asked_forwards_is_right(
-    size_bytes: int,
-    range_bytes: int,
-    max_connections: int,
-    is_async: bool,
-    data: st.DataObject,
+    size_bytes: int, range_bytes: int, max_connections: int, is_async: bool, data: st.DataObject
 ) -> None:
     """Any forward walk, with answers cut anywhere, gives the object's bytes, each fetched once."""
     content = DATA[:size_bytes]

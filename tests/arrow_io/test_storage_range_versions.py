@@ -15,7 +15,7 @@ from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.trace import RequestTrace
 from tests.support.changing_buckets import changing_bucket
-from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, cut_to
+from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, ToldByHead, cut_to
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -33,21 +33,11 @@ def _take(stream: RangeStream, position: int, length: int = 10) -> bytes:
     return bytes(view[index : index + length])
 
 
-class _ToldByHead(FaultScript):
-    """A store whose answers tell no version: only a HEAD does."""
-
-    version = FIRST.text
-
-    def info(self, path: str) -> dict[str, object]:
-        return {**super().info(path), "ETag": self.version}
-
-    def reader(
-        self, *, is_async: bool = False, version: ObjectVersion | None = FIRST
-    ) -> RangeReader:
-        location = self.location(is_async=is_async)
-        return RangeReader(
-            replace(location, range_bytes=10, trace=RequestTrace()), NAME, 100, version=version
-        )
+def _reader(
+    script: FaultScript, *, is_async: bool = False, version: ObjectVersion | None = FIRST
+) -> RangeReader:
+    location = replace(script.location(is_async=is_async), range_bytes=10, trace=RequestTrace())
+    return RangeReader(location, NAME, 100, version=version)
 
 
 def _heads(reader: RangeReader) -> int:
@@ -57,7 +47,7 @@ def _heads(reader: RangeReader) -> int:
 @pytest.mark.parametrize("is_async", [False, True])
 def test_version_is_asked_for_once_before_the_last_range(*, is_async: bool) -> None:
     """Where answers do not tell it; a reader that stops before the end needs no request more."""
-    reader = _ToldByHead({NAME: DATA}).reader(is_async=is_async)
+    reader = _reader(ToldByHead({NAME: DATA}), is_async=is_async)
 
     with RangeStream(reader.span(0, 50)) as stream:
         for position in range(0, 40, 10):
@@ -69,7 +59,7 @@ def test_version_is_asked_for_once_before_the_last_range(*, is_async: bool) -> N
 
 def test_unknown_version_is_not_asked_for() -> None:
     """There is nothing to compare it with."""
-    reader = _ToldByHead({NAME: DATA}).reader(version=None)
+    reader = _reader(ToldByHead({NAME: DATA}), version=None)
 
     with RangeStream(reader.span(0, 10)) as stream:
         assert _take(stream, 0) == DATA[:10]
@@ -80,8 +70,8 @@ def test_unknown_version_is_not_asked_for() -> None:
 
 def test_other_version_is_an_error_before_the_last_range() -> None:
     """However often it is asked for, and once more when the stream ends; its name is told."""
-    script = _ToldByHead({NAME: DATA})
-    reader = script.reader()
+    script = ToldByHead({NAME: DATA})
+    reader = _reader(script)
 
     with ExitStack() as stack:
         stream = stack.enter_context(RangeStream(reader.span(0, 20)))

@@ -2,27 +2,34 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import fsspec
+import fsspec.asyn
 import pytest
 from fsspec.implementations.dirfs import DirFileSystem
 from fsspec.implementations.local import LocalFileSystem
 from fsspec.implementations.memory import MemoryFileSystem
 
 from arrow_io.errors import StorageError
-from arrow_io.storage import request_threads
+from arrow_io.storage import request_threads, s3_object_store
+from arrow_io.storage.attempts import Attempt
 from arrow_io.storage.location import Location
 from arrow_io.storage.turns import shared_turns
 from tests.support.faulty_storage import FaultScript, FaultyAsyncFileSystem, FaultyFileSystem
+from tests.support.stalling_server import StallingServer, answer_with, stalling_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Awaitable, Callable, Iterator
     from concurrent.futures import Future
+    from http.server import BaseHTTPRequestHandler
 
     from tests.support.faulty_storage import Fault
+
 
 SHORT_S: Final = 0.05
 
@@ -126,3 +133,47 @@ def test_a_request_that_no_thread_has_begun_is_not_sent(monkeypatch: pytest.Monk
     assert [answer.cancelled() for answer in begun] == [True]
     assert patient.read_range("a", 1, 4).data == b"ata"
     assert script.requests == [(1, 4)]
+
+
+# A shared pool
+
+
+def test_the_wait_for_other_readers_is_not_the_stores_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All locations with the same options share one pool of s3fs: time begins with a connection."""
+    asked, gate = threading.Semaphore(0), threading.Event()
+    begun: list[Attempt] = []
+    start, send = Attempt.start, fsspec.asyn.sync
+
+    def counted(attempt: Attempt) -> None:
+        begun.append(attempt)
+        start(attempt)
+
+    def told(
+        loop: asyncio.AbstractEventLoop, call: Callable[..., Awaitable[object]], *arguments: object
+    ) -> object:
+        asked.release()
+        return send(loop, call, *arguments)
+
+    def held(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+        assert gate.wait(timeout=30)
+        answer_with(request, b"x")
+
+    with stalling_server(held) as server, ThreadPoolExecutor(6) as readers:
+        locations = [
+            Location("s3://bucket/folder", server.storage_options | {"max_connections": 2})
+            for _ in range(2)
+        ]
+        monkeypatch.setattr(Attempt, "start", counted)
+        monkeypatch.setattr(s3_object_store, "sync", told)
+        reads = [
+            readers.submit(locations[n % 2].read_object, "name", max_bytes=10) for n in range(6)
+        ]
+        for _ in reads:
+            assert asked.acquire(timeout=30)
+        send(fsspec.asyn.get_loop(), partial(asyncio.sleep, 0))
+
+        count = len(begun)
+        gate.set()
+        assert [each.result(timeout=30).data for each in reads] == [b"x"] * 6
+    assert count <= 2
+    assert len(begun) == 6

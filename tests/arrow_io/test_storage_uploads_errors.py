@@ -17,7 +17,6 @@ from arrow_io.storage.object_store import UnfinishedUpload
 from arrow_io.storage.store_uploads import temporary_path
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from tests.support.faulty_storage import FakeS3, s3_error
-from tests.support.s3_server import S3Server, running_s3_server
 from tests.support.stalling_server import (
     StallingServer,
     answer_with,
@@ -31,15 +30,9 @@ if TYPE_CHECKING:
     from http.server import BaseHTTPRequestHandler
 
     from arrow_io.storage.request import Request
+    from tests.support.s3_server import S3Server
 
 NAME = "00000000-0000-0000-0000-000000000001-ledger-42"
-
-
-@pytest.fixture(scope="module")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    with running_s3_server() as server:
-        yield server
 
 
 def fail_while_uploading(location: Location, error: BaseException) -> None:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from arrow_io.storage.location import Location
 from connector import open_catalog, open_topic
 from connector.catalog.snapshot.snapshot import save_snapshot
+from tests.benchmarks.memory import memory_bytes
 from tests.support.large_bucket import LargeBucket
 from tests.support.slow_store import SlowStore
 
@@ -100,17 +101,11 @@ def table(rows: Sequence[MeasuredCatalog], flights: Flights) -> list[str]:
 
 def _print_opened(path: str) -> None:
     """Open a snapshot, as another process is asked to; the imports are not counted."""
-    before_bytes, start = _resident_bytes(), time.process_time()
+    before_bytes, start = memory_bytes("VmRSS"), time.process_time()
     catalog = open_catalog(str(Path(path).parent), metadata=path)
     dataset = open_topic(str(Path(path).parent), "t0", catalog=catalog, value="raw")
-    print(time.process_time() - start, _resident_bytes() - before_bytes)  # noqa: T201
+    print(time.process_time() - start, memory_bytes("VmRSS") - before_bytes)  # noqa: T201
     del dataset
-
-
-def _resident_bytes() -> int:
-    status = Path("/proc/self/status").read_text(encoding="ascii")
-    line = next(each for each in status.splitlines() if each.startswith("VmRSS:"))
-    return int(line.split()[1]) * 1024
 
 
 if __name__ == "__main__":

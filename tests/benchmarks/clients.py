@@ -19,6 +19,7 @@ from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
 from connector.scan.execution import byte_spans
 from tests.benchmarks.decoding import DEFAULT_COLUMNS
+from tests.benchmarks.fetching import read_all
 from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
 from tests.stores.emulators import running_gateway
 from tests.support.benchmark_ledgers import SINGLE_UNCOMPRESSED
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.ranges import ByteSpan
     from arrow_io.storage.trace import RequestRecord
-    from connector import TopicDataset
 
 _CONNECTIONS = 32
 _BUCKET = "offloaded"
@@ -115,22 +115,18 @@ def _measured(
 ) -> MeasuredClient:
     trace = RequestTrace(keep_records=True)
     stored = open_topic(f"s3://{_BUCKET}", TOPIC, value="raw", storage_options=options, trace=trace)
-    _read(stored, columns)
+    read_all(stored, columns)
     ranges = [each for each in trace.records if each.kind is RequestKind.RANGE_GET]
     plain = _plain_obstore(options) if options["client"] == "obstore" else _plain_s3fs(options)
     resident = open_topic(RESIDENT_URL, TOPIC, value="raw")
     spans = list(byte_spans(stored.scanner(columns).scan.plan()))
     actions = (
-        lambda: _read(stored, columns),
-        lambda: _read(resident, columns),
+        lambda: read_all(stored, columns),
+        lambda: read_all(resident, columns),
         lambda: _fetch(spans),
         lambda: _read_plainly(plain, ranges),
     )
     return MeasuredClient(f"{options['client']}, {name}", len(ranges), *_least(actions, rounds))
-
-
-def _read(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
-    return sum(batch.num_rows for batch in dataset.to_batches(columns))
 
 
 def _fetch(spans: list[ByteSpan]) -> None:

@@ -85,8 +85,8 @@ def table(rows: list[Fetched]) -> list[str]:
     return lines
 
 
-def _store(objects: dict[str, bytes], connections: int = CONNECTIONS) -> SlowStore:
-    # Slices of views are no copies.
+def slow_store(objects: dict[str, bytes], connections: int = CONNECTIONS) -> SlowStore:
+    """A store of the speed that is measured; slices of what it holds are no copies."""
     return SlowStore(
         {name: memoryview(data) for name, data in objects.items()},
         first_byte_s=FIRST_BYTE_S,
@@ -132,13 +132,13 @@ def alike_ledgers(ledger: BenchmarkLedger, messages: int, count: int) -> dict[st
 
 
 def _large(messages: int, ledgers: int, connections: int) -> list[Fetched]:
-    store = _store(alike_ledgers(SINGLE_UNCOMPRESSED, messages, ledgers), connections)
+    store = slow_store(alike_ledgers(SINGLE_UNCOMPRESSED, messages, ledgers), connections)
     options = {"max_connections": connections}
     dataset = open_topic(store.url, TOPIC, value="raw", storage_options=options)
     raw_seconds = min(_plain_reads(store, connections) for _ in range(_ATTEMPTS))
     readings = {
-        "positions": lambda: _read(dataset, _POSITIONS),
-        "all columns": lambda: _read(dataset, DEFAULT_COLUMNS),
+        "positions": lambda: read_all(dataset, _POSITIONS),
+        "all columns": lambda: read_all(dataset, DEFAULT_COLUMNS),
         "count_rows": dataset.count_rows,
     }
     rows = [
@@ -167,7 +167,8 @@ def _plain_reads(store: SlowStore, connections: int) -> float:
         return time.perf_counter() - began
 
 
-def _read(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
+def read_all(dataset: TopicDataset, columns: tuple[str, ...]) -> int:
+    """Read some columns of a dataset; gives the number of rows."""
     return sum(batch.num_rows for batch in dataset.to_batches(columns))
 
 
@@ -189,7 +190,7 @@ def _small(ledgers: int) -> Fetched:
     objects: dict[str, bytes] = {}
     for number in range(1, ledgers + 1):
         objects |= offload_ledger(object_name(number), [entry] * 3)
-    store = _store(objects)
+    store = slow_store(objects)
     dataset = open_topic(store.url, TOPIC, value="raw")
     row = _measured(store, f"count_rows, {ledgers:,} small ledgers", dataset.count_rows)
     store.drop()

@@ -24,10 +24,9 @@ from connector.scan.read_options import ReadOptions
 from connector.scan.topic_scan import Scan
 from connector.statistics.store import Statistics
 from connector.statistics.zones import ZONE_BYTES, ZONE_SCHEMA, version_text
-from tests.benchmarks.fetching import BYTES_PER_S, CONNECTIONS, FIRST_BYTE_S
+from tests.benchmarks.fetching import slow_store
 from tests.support.buckets import TOPIC, object_name, offload_ledger
 from tests.support.entries import Message, encode_entry
-from tests.support.slow_store import SlowStore
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -73,13 +72,7 @@ def measure_reads(folder: Path, messages: int, ledgers: int) -> list[Spared]:
         first = number * messages
         entries = [_entry(at) for at in range(first, first + messages, _BATCH)]
         objects |= offload_ledger(object_name(number + 1), entries, block_bytes=64 << 20)
-    store = SlowStore(
-        {name: memoryview(data) for name, data in objects.items()},
-        first_byte_s=FIRST_BYTE_S,
-        bytes_per_s=BYTES_PER_S,
-        connections=CONNECTIONS,
-        tells_times=False,
-    )
+    store = slow_store(objects)
     whole = sum(len(data) for name, data in objects.items() if not name.endswith("-index"))
     statistics = str(folder / "statistics")
 

@@ -44,10 +44,7 @@ _LENGTH: Final = struct.Struct(">I")
 _WORDS: Final = ("ledger", "entry", "offset", "amet", "dolor", "stream", "über", "поток", "数据")
 
 # Compression levels are those of Pulsar's client.
-_COMPRESSORS: Final = {
-    "LZ4": pa.Codec("lz4_raw"),
-    "ZSTD": pa.Codec("zstd", compression_level=3),
-}
+_COMPRESSORS: Final = {"LZ4": pa.Codec("lz4_raw"), "ZSTD": pa.Codec("zstd", compression_level=3)}
 
 
 def _golden_schema(topic: str) -> str:

@@ -64,11 +64,7 @@ class Target:
         return self.other.index_name, self.other.data_name
 
     def found(
-        self,
-        kind: FindingKind,
-        *objects: str,
-        is_loss: bool = False,
-        deletable: bool = False,
+        self, kind: FindingKind, *objects: str, is_loss: bool = False, deletable: bool = False
     ) -> Found:
         """What must be found of it."""
         return Found(kind, self.ledger.ledger_id, objects, is_loss, deletable)

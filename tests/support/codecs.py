@@ -13,6 +13,8 @@ import cramjam
 import lz4.block
 import zstandard
 
+from tests.support.pulsar_proto import varint
+
 Codec: TypeAlias = Literal["NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY"]
 
 CODECS: Final[tuple[Codec, ...]] = ("NONE", "LZ4", "ZLIB", "ZSTD", "SNAPPY")
@@ -81,11 +83,6 @@ def decompress(codec: Codec, data: bytes, uncompressed_size: int) -> bytes:
 
 def compressed_managed_ledger(codec: Codec, data: bytes, size: int | None = None) -> bytes:
     """The compressed form of a ManagedLedgerInfo, by other libraries than ours."""
-    sizes = _varint(CODECS.index(codec)), _varint(len(data) if size is None else size)
+    sizes = varint(CODECS.index(codec)), varint(len(data) if size is None else size)
     header = b"\x08" + sizes[0] + b"\x10" + sizes[1]
     return b"\x47\x78" + len(header).to_bytes(4) + header + compress(codec, data)
-
-
-def _varint(number: int) -> bytes:
-    groups = [number >> shift & 0x7F for shift in range(0, max(number.bit_length(), 1), 7)]
-    return bytes(group | 0x80 for group in groups[:-1]) + bytes(groups[-1:])

@@ -235,10 +235,7 @@ def woven_objects() -> dict[str, bytes]:
     transactional = encode_entry(batch, batched=True, txnid_most_bits=1, txnid_least_bits=2)
     commit = encode_marker(TXN_COMMIT, txn_id=(1, 2), framing=Framing(broker_metadata=broker))
     last = encode_entry([single], batched=False, framing=Framing(broker_metadata=broker))
-    ledgers = [
-        (7, [*entries, transactional, *chunks[:2]]),
-        (9, [chunks[2], commit, last]),
-    ]
+    ledgers = [(7, [*entries, transactional, *chunks[:2]]), (9, [chunks[2], commit, last])]
     indexes = itertools.count(300, 300)
     numbered = [
         (ledger_id, [renumbered(entry, next(indexes)) for entry in entries])

@@ -20,10 +20,7 @@ from tests.support.pulsar_proto import (
     ProtoMessage,
     SingleMessageMetadata,
 )
-from tests.support.reference import (
-    BROKER_METADATA_MAGIC,
-    CHECKSUM_MAGIC,
-)
+from tests.support.reference import BROKER_METADATA_MAGIC, CHECKSUM_MAGIC
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

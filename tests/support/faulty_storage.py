@@ -105,6 +105,16 @@ class FaultScript:
             return sorted(self.requests)
 
 
+class ToldByHead(FaultScript):
+    """A store whose answers tell no version: only a HEAD does."""
+
+    version = "first"
+
+    def info(self, path: str) -> dict[str, object]:
+        """Describe one object, with its version."""
+        return {**super().info(path), "ETag": self.version}
+
+
 # fsspec carries no types, so its class is Any.
 class FaultyFileSystem(AbstractFileSystem):  # type: ignore[misc]
     """A blocking file system that answers as its script says."""

@@ -23,7 +23,6 @@ import base64
 import functools
 import gzip
 import json
-import math
 import re
 import struct
 from dataclasses import dataclass
@@ -34,11 +33,10 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import pyarrow as pa
-from google.protobuf import descriptor_pool, json_format, message_factory
-from google.protobuf.descriptor import FieldDescriptor
-from google.protobuf.descriptor_pb2 import FileDescriptorSet
+from google.protobuf import json_format
 
 from connector.catalog.schemas.loading import load_schema
+from tests.support.avro_schemas import number_told
 from tests.support.golden import golden_topic, golden_topics
 from tests.support.golden_datasets import reference_rows
 
@@ -46,16 +44,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from pathlib import Path
 
-    from google.protobuf.message import Message
-
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from tests.support.golden import GoldenTopic
 
 Comparable: TypeAlias = Any
 """A value as the table above says; only a comparison with another is asked of it."""
-
-ProtoField: TypeAlias = Any
-"""A field's descriptor: the protobuf library has two classes for it, of which it exports one."""
 
 TimeUnit: TypeAlias = Literal["ns", "us"]
 
@@ -65,7 +58,6 @@ _NS_PER: Final = {"ns": 1, "us": 1_000, "ms": 1_000_000}
 _EPOCH_DAY: Final = date(1970, 1, 1).toordinal()
 _ISO_TIME: Final = re.compile(r"(\d\d):(\d\d)(?::(\d\d)(?:\.(\d+))?)?")
 _BASE64_PREFIX: Final = "base64:"
-_TIMESTAMP: Final = "google.protobuf.Timestamp"
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,7 +142,7 @@ def comparable(array: pa.Array | pa.ChunkedArray) -> list[Comparable]:
     if pa.types.is_temporal(array.type):
         array = array.view(pa.int64() if array.type.bit_width == _LONG_BITS else pa.int32())
     values = array.to_pylist()
-    return [_float(value) if isinstance(value, float) else value for value in values]
+    return [number_told(value) if isinstance(value, float) else value for value in values]
 
 
 def _comparable_lists(array: pa.ListArray | pa.LargeListArray) -> list[Comparable]:
@@ -259,21 +251,27 @@ def _converted(schema: SchemaInfo, raw: Any, time_unit: TimeUnit) -> Comparable:
     if schema.type in {"AVRO", "JSON"}:
         return _AvroValues(schema, time_unit).converted(json.loads(schema.data), raw)
     if schema.type in {"PROTOBUF", "PROTOBUF_NATIVE"}:
-        message = json_format.ParseDict(raw, _message_class(schema.data)())
-        return _message_value(message, time_unit)
+        return _message_value(raw, schema.data, time_unit)
     return _PRIMITIVES[schema.type](raw, time_unit)
 
 
-def _float(value: float | str) -> Comparable:
-    number = float(value)
-    if math.isnan(number):
-        return "NaN"
-    return "-0.0" if number == 0 and math.copysign(1, number) < 0 else number
+def _message_value(raw: Any, data: str, time_unit: TimeUnit) -> Comparable:  # noqa: ANN401
+    # What it gives is compared by this module.
+    from tests.support.protobuf_payloads import (  # noqa: PLC0415
+        NoValueError,
+        library_class,
+        library_value,
+    )
+
+    try:
+        return library_value(json_format.ParseDict(raw, library_class(data)()), time_unit)
+    except NoValueError:
+        raise _MisfitError from None
 
 
 def _single_float(value: float | str) -> Comparable:
     """The number that a column of single precision has for a decimal text of it."""
-    return _float(struct.unpack("<f", struct.pack("<f", float(value)))[0])
+    return number_told(struct.unpack("<f", struct.pack("<f", float(value)))[0])
 
 
 def _bytes(value: str) -> bytes:
@@ -312,7 +310,7 @@ _PRIMITIVES: Final[dict[str, Callable[[Any, TimeUnit], Comparable]]] = {
     "STRING": lambda raw, _: str(raw),
     "BOOLEAN": lambda raw, _: bool(raw),
     "FLOAT": lambda raw, _: _single_float(raw),
-    "DOUBLE": lambda raw, _: _float(raw),
+    "DOUBLE": lambda raw, _: number_told(float(raw)),
     "DATE": lambda raw, _: _ticks(raw, "ms", "us"),
     "TIMESTAMP": lambda raw, _: _ticks(raw, "ms", "us"),
     "TIME": lambda raw, _: raw % _DAY_MS * 1000,
@@ -389,7 +387,7 @@ class _AvroValues:
         if kind == "float":
             return _single_float(raw)
         if kind == "double":
-            return _float(raw)
+            return number_told(float(raw))
         wanted = {"string": str, "enum": str, "boolean": bool, "int": int, "long": int}[kind]
         assert type(raw) is wanted, raw
         return raw
@@ -403,47 +401,3 @@ class _AvroValues:
             return raw
         stored = {"millis": "ms", "micros": "us", "nanos": "ns"}[logical.rpartition("-")[2]]
         return _ticks(raw, stored, self._time_unit if stored == "ns" else "us")
-
-
-@functools.cache
-def _message_class(data: str) -> type[Message]:
-    """The class of the root message of PROTOBUF_NATIVE schema data."""
-    described = json.loads(data)
-    descriptors = FileDescriptorSet.FromString(base64.b64decode(described["fileDescriptorSet"]))
-    pool = descriptor_pool.DescriptorPool()
-    for file in descriptors.file:
-        pool.Add(file)
-    descriptor = pool.FindMessageTypeByName(described["rootMessageTypeName"])
-    return message_factory.GetMessageClass(descriptor)
-
-
-def _message_value(message: Message, time_unit: TimeUnit) -> Comparable:
-    if message.DESCRIPTOR.full_name == _TIMESTAMP:
-        seconds, nanos = (getattr(message, name) for name in ("seconds", "nanos"))
-        return _ticks(seconds * 10**9 + nanos, "ns", time_unit)
-    return {
-        field.name: _field_value(message, field, time_unit) for field in message.DESCRIPTOR.fields
-    }
-
-
-def _field_value(message: Message, field: ProtoField, time_unit: TimeUnit) -> Comparable:
-    value = getattr(message, field.name)
-    if field.message_type is not None and field.message_type.GetOptions().map_entry:
-        item = field.message_type.fields_by_name["value"]
-        return {key: _single_value(value[key], item, time_unit) for key in value}
-    if field.is_repeated:
-        return [_single_value(each, field, time_unit) for each in value]
-    if field.has_presence and not message.HasField(field.name):
-        return None
-    return _single_value(value, field, time_unit)
-
-
-def _single_value(value: Any, field: ProtoField, time_unit: TimeUnit) -> Comparable:  # noqa: ANN401
-    if field.message_type is not None:
-        return _message_value(value, time_unit)
-    if field.enum_type is not None:
-        known = field.enum_type.values_by_number.get(value)
-        return str(value) if known is None else known.name
-    if field.type in {FieldDescriptor.TYPE_UINT64, FieldDescriptor.TYPE_FIXED64}:
-        return Decimal(value)
-    return _float(value) if isinstance(value, float) else value

@@ -33,7 +33,6 @@ def walk(
     build: Build,
     data: bytes,
     *,
-    start: int = 0,
     stop: int | None = None,
     first_entry_id: int = 0,
     last_entry_id: int = 10**6,
@@ -44,7 +43,7 @@ def walk(
     result = array("q", bytes(32))
     build.entries.read_entries(
         memoryview(data),
-        start,
+        0,
         len(data) if stop is None else stop,
         first_entry_id,
         last_entry_id,
@@ -60,15 +59,7 @@ def walk(
 
 def _told(entry: list[int]) -> list[int]:
     if entry[layout.FLAGS] & layout.BROKEN:
-        return [
-            entry[each]
-            for each in (
-                layout.ENTRY_ID,
-                layout.FRAME,
-                layout.ERROR,
-                layout.FLAGS,
-            )
-        ]
+        return [entry[each] for each in (layout.ENTRY_ID, layout.FRAME, layout.ERROR, layout.FLAGS)]
     return entry
 
 
@@ -146,14 +137,12 @@ class Properties:
     many: bool
 
 
-def properties(
-    build: Build, metadata: bytes, *, tag: int, room: int = 1000, count: int | None = None
-) -> Properties:
+def properties(build: Build, metadata: bytes, *, tag: int, count: int | None = None) -> Properties:
     """The first `count` properties in one message's metadata, where `tag` is the field's."""
     data = b"-" + metadata  # so that no position is 0 by chance
     where = array("q", [1 << 32 | len(metadata)])
     counts = array("q", [len(metadata) if count is None else count])
-    keys, values = (array("q", bytes(8 * room)) for _ in range(2))
+    keys, values = (array("q", bytes(8 * 1000)) for _ in range(2))
     offsets, result = array("i", [0, 0]), array("q", bytes(32))
     build.columns.read_properties(
         memoryview(data), tag, where, counts, 0, 1, 0, keys, values, offsets, result

@@ -117,12 +117,7 @@ def _check_refusal(saved: SavedMetadata | None, error: PulsarOffloadError) -> No
 
 
 def _check_rows(
-    world: ModelWorld,
-    saved: SavedMetadata | None,
-    name: str,
-    reading: Reading,
-    *,
-    salvage: bool,
+    world: ModelWorld, saved: SavedMetadata | None, name: str, reading: Reading, *, salvage: bool
 ) -> None:
     """Rows are those of the topic, whole ledgers of them, and in order."""
     for ledger_id, rows in reading.rows.items():

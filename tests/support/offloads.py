@@ -6,9 +6,7 @@ import itertools
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
-from arrow_io.errors import (
-    MissingObjectError,
-)
+from arrow_io.errors import MissingObjectError
 from arrow_io.format.index_block import read_index_block
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledgers.writer import new_ledger_metadata

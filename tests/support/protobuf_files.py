@@ -7,7 +7,8 @@ from typing import Any
 from google.protobuf.descriptor_pb2 import FieldDescriptorProto, FileDescriptorProto
 
 from tests.support.protobuf_payloads import program_of, read_payloads, schema_data
-from tests.support.protobuf_strategies import tag, varint
+from tests.support.protobuf_strategies import tag
+from tests.support.pulsar_proto import varint
 
 _F = FieldDescriptorProto
 

@@ -19,6 +19,7 @@ from google.protobuf.descriptor_pool import DescriptorPool
 from arrow_io.payloads.protobuf_native import protobuf_program, protobuf_shape
 from arrow_io.payloads.shape import UNITS
 from tests.support.arenas import GuardedShredding
+from tests.support.avro_schemas import number_told
 from tests.support.golden_values import comparable
 
 if TYPE_CHECKING:
@@ -158,13 +159,7 @@ def _scalar(value: Any, field: ProtoField) -> Any:  # noqa: ANN401
     if field.type == Field.TYPE_STRING and isinstance(value, bytes):
         # Where proto2 does not look at texts, one that is none is given as bytes.
         raise NoValueError
-    return _float(value) if isinstance(value, float) else value
-
-
-def _float(value: float) -> Any:  # noqa: ANN401
-    if value != value:  # noqa: PLR0124 - a NaN is
-        return "NaN"
-    return "-0.0" if str(value) == "-0.0" else value
+    return number_told(value) if isinstance(value, float) else value
 
 
 def _ticks(seconds: int, nanoseconds: int, units: int) -> int:

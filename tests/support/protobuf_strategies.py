@@ -17,6 +17,7 @@ from google.protobuf.descriptor_pb2 import (
 from hypothesis import strategies as st
 
 from tests.support.protobuf_payloads import ProtoField, is_map, library_class, schema_data
+from tests.support.pulsar_proto import varint
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -277,17 +278,6 @@ def _integers(bits: int, *, signed: bool) -> st.SearchStrategy[int]:
 
 # ----------------------------------------------------------------------------
 # Bytes
-
-
-def varint(number: int, length: int = 0) -> bytes:
-    """A number in as many bytes as it needs, or in `length` if that is more."""
-    number &= (1 << 64) - 1
-    encoded = bytearray()
-    while number > 0x7F or len(encoded) < length - 1:
-        encoded.append(number & 0x7F | 0x80)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def tag(number: int, wire_type: int, length: int = 0) -> bytes:

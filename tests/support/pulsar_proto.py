@@ -125,3 +125,14 @@ EncryptionKeys: Final = _message_class("EncryptionKeys")
 BrokerEntryMetadata: Final = _message_class("BrokerEntryMetadata")
 MessageMetadata: Final = _message_class("MessageMetadata")
 SingleMessageMetadata: Final = _message_class("SingleMessageMetadata")
+
+
+def varint(number: int, length: int = 0) -> bytes:
+    """A number in as many bytes as it needs, or in `length` if that is more."""
+    number &= (1 << 64) - 1
+    encoded = bytearray()
+    while number > 0x7F or len(encoded) < length - 1:
+        encoded.append(number & 0x7F | 0x80)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)

@@ -148,10 +148,7 @@ class _ChunkedMessage:
 
 
 def decode_topic(
-    ledgers: Ledgers,
-    *,
-    transactions: Literal["committed", "all"] = "committed",
-    verify_checksums: bool = True,
+    ledgers: Ledgers, *, transactions: Literal["committed", "all"] = "committed"
 ) -> list[ReferenceMessage]:
     """Decode the messages of a topic, in the order of their positions.
 
@@ -161,7 +158,6 @@ def decode_topic(
         ledgers: The topic's ledgers from the first on.
         transactions: "committed" leaves out messages of transactions that were aborted or whose
             marker is not in `ledgers`; "all" keeps them.
-        verify_checksums: Compare the CRC32C of each entry that has one.
 
     Returns:
         The messages.
@@ -171,7 +167,7 @@ def decode_topic(
     """
     messages: list[ReferenceMessage] = []
     open_chunked: dict[str, _ChunkedMessage] = {}
-    for entry in _visible_entries(ledgers, transactions, verify_checksums=verify_checksums):
+    for entry in _visible_entries(ledgers, transactions):
         if entry.metadata.num_chunks_from_msg > 1:
             complete = _join_chunk(open_chunked, entry)
             if complete is not None:
@@ -183,9 +179,7 @@ def decode_topic(
     return messages
 
 
-def encrypted_batches(
-    ledgers: Ledgers, *, transactions: Literal["committed", "all"] = "committed"
-) -> list[EncryptedBatch]:
+def encrypted_batches(ledgers: Ledgers) -> list[EncryptedBatch]:
     """List the encrypted batches, which `decode_topic` leaves out, in the order of positions."""
     return [
         EncryptedBatch(
@@ -193,14 +187,14 @@ def encrypted_batches(
             message_count=entry.metadata.num_messages_in_batch,
             key_names=tuple(key.key for key in entry.metadata.encryption_keys),
         )
-        for entry in _visible_entries(ledgers, transactions, verify_checksums=True)
+        for entry in _visible_entries(ledgers, "committed")
         if entry.is_batch and entry.is_encrypted
     ]
 
 
 def open_transactions(ledgers: Ledgers) -> list[TxnId]:
     """List the transactions with messages but no marker in `ledgers`, by their first message."""
-    entries = list(_entries(ledgers, verify_checksums=True))
+    entries = list(_entries(ledgers))
     outcomes = _outcomes(entries)
     used = dict.fromkeys(e.txn_id for e in entries if e.txn_id is not None and not e.is_marker)
     return [txn_id for txn_id in used if txn_id not in outcomes]
@@ -209,18 +203,18 @@ def open_transactions(ledgers: Ledgers) -> list[TxnId]:
 def first_open_position(ledgers: Ledgers) -> Position | None:
     """Where the first message of a transaction without a marker in `ledgers` stands, if any is."""
     still_open = set(open_transactions(ledgers))
-    entries = _entries(ledgers, verify_checksums=True)
+    entries = _entries(ledgers)
     places = (e.position for e in entries if e.txn_id in still_open and not e.is_marker)
     return next(places, None)
 
 
-def _entries(ledgers: Ledgers, *, verify_checksums: bool) -> Iterator[_Entry]:
+def _entries(ledgers: Ledgers) -> Iterator[_Entry]:
     for ledger_id, entries in ledgers:
         for entry_id, data in enumerate(entries):
-            yield _parse_entry((ledger_id, entry_id), data, verify_checksums=verify_checksums)
+            yield _parse_entry((ledger_id, entry_id), data)
 
 
-def _parse_entry(position: Position, data: bytes, *, verify_checksums: bool) -> _Entry:
+def _parse_entry(position: Position, data: bytes) -> _Entry:
     broker = BrokerEntryMetadata()
     rest = data
     if rest.startswith(BROKER_METADATA_MAGIC):
@@ -230,7 +224,7 @@ def _parse_entry(position: Position, data: bytes, *, verify_checksums: bool) -> 
     if rest.startswith(CHECKSUM_MAGIC):
         (checksum,) = struct.unpack_from(">I", rest, 2)
         rest = rest[6:]
-        if verify_checksums and crc32c.crc32c(rest) != checksum:
+        if crc32c.crc32c(rest) != checksum:
             message = f"checksum of entry {position} differs"
             raise ValueError(message)
     (size,) = struct.unpack_from(">I", rest)
@@ -263,9 +257,9 @@ def _outcomes(entries: Sequence[_Entry]) -> dict[TxnId, int]:
 
 
 def _visible_entries(
-    ledgers: Ledgers, transactions: Literal["committed", "all"], *, verify_checksums: bool
+    ledgers: Ledgers, transactions: Literal["committed", "all"]
 ) -> Iterator[_Entry]:
-    entries = list(_entries(ledgers, verify_checksums=verify_checksums))
+    entries = list(_entries(ledgers))
     outcomes = _outcomes(entries)
     for entry in entries:
         hidden = (

@@ -49,15 +49,11 @@ def entry_run(
 
 
 def runs_of(
-    entries: Sequence[bytes], *, length: int, ledger_id: int = 1, first_entry_id: int = 0
+    entries: Sequence[bytes], *, length: int, first_entry_id: int = 0
 ) -> Iterator[EntryRun]:
     """The same entries as several runs of `length` entries at the most."""
     for start in range(0, len(entries), length):
-        yield entry_run(
-            entries[start : start + length],
-            ledger_id=ledger_id,
-            first_entry_id=first_entry_id + start,
-        )
+        yield entry_run(entries[start : start + length], first_entry_id=first_entry_id + start)
 
 
 def batch_indexes(columns: MessageColumns) -> pa.Int32Array:

@@ -33,7 +33,6 @@ from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterable, Mapping
-    from pathlib import Path
 
 _PROTOCOL: Final = "slow"
 _WRITTEN: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -124,12 +123,6 @@ class SlowStore:
         self._waves = deque(waves)
         self._waiting: list[asyncio.Future[None]] = []
         _stores[self.name] = self
-
-    @classmethod
-    def of_folder(cls, folder: Path, **options: Any) -> SlowStore:  # noqa: ANN401 - of the class
-        """The objects directly in a local folder."""
-        files = (path for path in folder.iterdir() if path.is_file())
-        return cls({path.name: path.read_bytes() for path in files}, **options)
 
     @property
     def waves_left(self) -> list[int]:

@@ -16,12 +16,9 @@ from arrow_io.ledgers.segments.ledger import SegmentedLedger
 from arrow_io.ledgers.segments.reader import OffloadedSegment
 from arrow_io.storage.location import Location
 from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
-from connector.catalog.metadata.topic_metadata import (
-    LedgerInfo,
-    OffloadContext,
-    OffloadSegment,
-)
+from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, OffloadSegment
 from tests.support.golden import GOLDEN
+from tests.support.pulsar_proto import varint
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -71,7 +68,7 @@ class Part:
             entries = self.ledger_entries or self.behind
             size_bytes = self.ledger_bytes or sum(map(len, self.entries))
             numbers = {1: self.ledger_id, 2: entries, 3: size_bytes, 4: self.closed_ms}
-        return b"".join(_varint(name << 3) + _varint(value) for name, value in numbers.items())
+        return b"".join(varint(name << 3) + varint(value) for name, value in numbers.items())
 
     def blocks(self, block_bytes: int) -> list[tuple[int, list[bytes]]]:
         """First entry id and entries of each block."""
@@ -200,13 +197,6 @@ def golden_segments() -> tuple[GoldenSegment, ...]:
         entries = {(row["ledger"], row["entry"]): base64.b64decode(row["data"]) for row in rows}
         found.append(GoldenSegment(folder, UUID(told["uuid"]), entries))
     return tuple(found)
-
-
-def _varint(number: int) -> bytes:
-    data = b""
-    while number >= 0x80:
-        data, number = data + bytes([number & 0x7F | 0x80]), number >> 7
-    return data + bytes([number])
 
 
 def share_ledger(segment: OffloadedSegment, ledger_id: int) -> SegmentedLedger:

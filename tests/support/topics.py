@@ -273,12 +273,7 @@ def chunked_threads(draw: st.DrawFn, uuid: str, txn_id: TxnId | None = None) -> 
     chunks = encode_chunks(message, chunk_count=count, uuid=uuid, framing=framing, **outer)
     before, whole, after = draw(
         st.sampled_from(
-            (
-                (False, True, False),
-                (False, True, True),
-                (True, True, False),
-                (True, False, False),
-            )
+            ((False, True, False), (False, True, True), (True, True, False), (True, False, False))
         )
     )
     chunk_ids: list[int] = []
@@ -400,13 +395,7 @@ def topics(
             ledger that is offloaded.
         shapes: The shapes of threads that it is woven from.
     """
-    kinds = draw(
-        st.lists(
-            st.sampled_from(shapes),
-            min_size=1,
-            max_size=max_threads,
-        )
-    )
+    kinds = draw(st.lists(st.sampled_from(shapes), min_size=1, max_size=max_threads))
     threads = []
     for number, kind in enumerate(kinds):
         match kind:
