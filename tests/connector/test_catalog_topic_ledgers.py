@@ -131,8 +131,8 @@ def test_all_is_well() -> None:
         (17, not_offloaded, False, "bookkeeper", "only in BookKeeper", []),
         (14, begun, False, "offloading", "only in BookKeeper", []),
         (17, begun, False, "offloading", "only in BookKeeper", []),
-        (18, moved, False, "missing", "is not there", []),
-        (18, lambda info: with_offload(info, uuid=None), False, "missing", "is not there", []),
+        (18, moved, False, "missing", "is missing", []),
+        (18, lambda info: with_offload(info, uuid=None), False, "missing", "is missing", []),
         # A copy of another number of entries is another's.
         (21, longer, True, "bookkeeper", None, [(21, 12)]),
     ],

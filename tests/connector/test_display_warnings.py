@@ -214,14 +214,14 @@ def test_notices_say_which_ledgers_were_left_out() -> None:
 
     assert metrics.notices() == [
         "5 data objects have no index object: ledgers whose offload is under way or has failed",
-        ("1 ledger behind those offloaded is in BookKeeper only, and was not read: 2 entries"),
+        "1 ledger after those offloaded is in BookKeeper only, and was not read: 2 entries",
         (
             "3 ledgers were read from other copies than those that the metadata names, which cannot"
             " be read"
         ),
         (
-            "the metadata does not know 4 of the topics: what the bucket shows of them was read,"
-            " and whether that is all is not known"
+            "the metadata does not list 4 of the topics: they were read by the bucket alone, so"
+            " ledgers may be missing"
         ),
         (
             "the metadata does not list 6 ledgers in the bucket as offloaded, so they were not"

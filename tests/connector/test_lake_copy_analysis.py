@@ -307,6 +307,6 @@ def test_what_cannot_be_learned_is_refused_before_anything_is_read(
     bucket: str, tmp_path: Path, options: dict[str, Any]
 ) -> None:
     """Without a folder, or with one that is not written to."""
-    with pytest.raises(OptionError, match=r"statistics|written"):
+    with pytest.raises(OptionError, match=r"statistics|cannot write"):
         copy_topics(bucket, TOPIC, str(tmp_path / "t"), **OPTIONS, **options)
     assert not (tmp_path / "t").exists()
