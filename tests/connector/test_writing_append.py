@@ -269,7 +269,7 @@ def test_a_metadata_folder_is_a_path(bucket: MemoryBucket, folder: Any) -> None:
 
 def test_a_clusters_metadata_asks_for_ids(bucket: MemoryBucket, tmp_path: Path) -> None:
     """Ids that nobody chose would be lost at once; for readers alone they are chosen easily."""
-    with pytest.raises(OptionError, match=r"west needs first_ledger_id.* at once"):
+    with pytest.raises(OptionError, match=r"west needs first_ledger_id.* immediately"):
         write_messages(bucket.url, TOPIC, _TABLE, cluster="west", metadata_folder=tmp_path)
     assert (names(Location(bucket.url)), files_below(tmp_path)) == ([], {})
 
