@@ -49,15 +49,16 @@ class WorkerPool:
 
     Args:
         max_calls: Maximum number of concurrent calls.
-        idle_s: How long a thread waits for the next call before it leaves the pool, in seconds.
+        idle_s: How long a thread waits for the next call before it leaves the pool, in seconds;
+            None for `_MAX_IDLE_S`.
 
     Attributes:
         is_stopped: Whether no further call starts.
     """
 
-    def __init__(self, max_calls: int, *, idle_s: float = _MAX_IDLE_S) -> None:
+    def __init__(self, max_calls: int, *, idle_s: float | None = None) -> None:
         self._max_calls = max_calls
-        self._idle_s = idle_s
+        self._idle_s = _MAX_IDLE_S if idle_s is None else idle_s
         self._calls: SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads = 0
