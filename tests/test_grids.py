@@ -21,11 +21,11 @@ def _tried(grid: Grid, last_step: int) -> tuple[list[int], int]:
 
 @pytest.mark.parametrize("last_step", [1, 2, 3, 5, 6, 9, 30, 41])
 def test_first_and_last_steps_are_tried(last_step: int) -> None:
-    """By default with each sixth one between, none twice; and all of them by a whole grid."""
+    """By default with each tenth one between, none twice; and all of them by a whole grid."""
     tried, count = _tried(Grid(is_whole=False), last_step)
 
     assert len(tried) == len(set(tried))
-    assert {1, min(2, last_step), last_step, *range(2, last_step, 6)} == set(tried)
+    assert {1, min(2, last_step), last_step, *range(2, last_step, 10)} == set(tried)
     assert count == last_step
     assert _tried(Grid(is_whole=True), last_step) == ([*range(1, last_step + 1)], last_step)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _T = TypeVar("_T")
 _SOME: Final = 12
 """Places of a grid that are tried by default."""
-_STRIDE: Final = 6
+_STRIDE: Final = 10
 """Of the steps of something, by default, one in so many is tried between the first and the last."""
 _FIRST_STEPS: Final = 2
 
@@ -42,7 +42,7 @@ class Grid:
 class Steps:
     """Numbers of steps, to be iterated until `passed` is called for one behind the last step.
 
-    If not all are tried: the first two, each sixth one, and the last one.
+    If not all are tried: the first two, each tenth one, and the last one.
     """
 
     def __init__(self, *, is_whole: bool) -> None:
