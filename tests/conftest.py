@@ -17,11 +17,13 @@ from hypothesis import HealthCheck, Phase, settings
 from arrow_io.core import threads
 from arrow_io.payloads import decoder
 from tests.support.arenas import GuardedShredding
+from tests.support.browser import find_browser, running_browser
 from tests.support.builds import is_for_another_run
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
+    from tests.support.browser import Browser
     from tests.support.s3_server import S3Server
 
 SLOW_SECONDS = 600
@@ -74,13 +76,23 @@ def _guarded_arena(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(decoder, "Shredding", GuardedShredding)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def s3_server() -> Iterator[S3Server]:
     """An S3 server."""
     from tests.support.s3_server import running_s3_server  # noqa: PLC0415 - moto is slow to import
 
     with running_s3_server() as server:
         yield server
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A browser for all tests of a file."""
+    program = find_browser()
+    if program is None:
+        pytest.skip("no Chromium on the PATH, and CHROMIUM names none")
+    with running_browser(program, tmp_path_factory.mktemp("profile")) as running:
+        yield running
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -14,10 +14,9 @@ from urllib.parse import unquote, urlsplit
 import pytest
 
 from connector.options.topic_request import OPTIONS
-from tests.support.browser import Browser, find_browser, running_browser
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from tests.support.browser import Browser
 
 pytestmark = pytest.mark.timeout(600)
 """To build the site and to show its pages takes minutes on a busy machine."""
@@ -115,16 +114,6 @@ def pages(site: Path) -> dict[Path, _Page]:
     """
     paths = [path for path in site.rglob("*.html") if path.name != "404.html"]
     return {path: _Page(path) for path in sorted(paths)}
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser for all tests of the file."""
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium on the PATH, and CHROMIUM names none")
-    with running_browser(program, tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 def test_links_lead_somewhere(site: Path, pages: dict[Path, _Page]) -> None:

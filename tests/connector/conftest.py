@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.read_metrics import Tally
-    from tests.support.s3_server import S3Server
 
 __all__ = ["build", "grid"]
 
@@ -29,15 +28,6 @@ def bucket() -> Iterator[MemoryBucket]:
     empty = MemoryBucket()
     yield empty
     empty.drop()
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server."""
-    from tests.support.s3_server import running_s3_server  # noqa: PLC0415 - takes a second
-
-    with running_s3_server() as server:
-        yield server
 
 
 @pytest.fixture

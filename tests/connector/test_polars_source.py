@@ -14,7 +14,6 @@ import pytest
 from polars.testing import assert_frame_equal
 
 from arrow_io.errors import OptionError
-from arrow_io.payloads.value_columns import SelectedValues
 from arrow_io.storage.trace import RequestTrace
 from connector import TopicDataset, open_topic
 from connector.frames.polars_source import PolarsFilter
@@ -28,8 +27,6 @@ from tests.support.golden_values import expected_values, golden_schema
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from arrow_io.messages.message_columns import MessageColumns
-    from arrow_io.read_metrics import Tally
     from connector import TopicDataset
 
 
@@ -244,19 +241,13 @@ def test_predicates_on_typed_columns_are_exact(name: str, predicate: pl.Expr) ->
     assert 0 < whole.height < golden_topic(name).message_count
 
 
-def test_no_more_is_decoded_than_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_decoded_than_asked_for(
+    decoded: list[tuple[tuple[str, ...], int]],
+) -> None:
     """The predicate's column is decoded first, the others for the rows that pass.
 
     To count, Polars takes a column of its choice, the narrowest.
     """
-    decoded: list[tuple[tuple[str, ...], int]] = []
-    arrays = SelectedValues.arrays
-
-    def spy(values: SelectedValues, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
-        decoded.append((tuple(each.name for each in values.fields), rows.count))
-        return arrays(values, rows, tally)
-
-    monkeypatch.setattr(SelectedValues, "arrays", spy)
     orders = golden_topic("json-orders")
     new = sum(bool(r.value) and r.value["status"] == "NEW" for r in expected_values(orders))
     lazy = typed("json-orders").scan_polars()

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Final
 
 import pytest
 
-from tests.support.browser import Browser, find_browser, running_browser
 from tests.support.bucket_reports import (
     FULL,
     SMALL,
@@ -18,8 +17,9 @@ from tests.support.bucket_reports import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from pathlib import Path
+
+    from tests.support.browser import Browser
 
 pytestmark = pytest.mark.browser
 
@@ -42,16 +42,6 @@ COVERED: Final = """
 FILLS: Final = """
 [...document.querySelectorAll('.legend rect')].map(each => getComputedStyle(each).fill)
 """
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    """A browser for all tests of the file."""
-    program = find_browser()
-    if program is None:
-        pytest.skip("no Chromium on the PATH, and CHROMIUM names none")
-    with running_browser(program, tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module", params=["small set", "multi-ledger", "damaged", "bucket alone"])

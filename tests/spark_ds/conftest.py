@@ -14,7 +14,6 @@ import pytest
 
 from tests.support.golden import GOLDEN, golden_topic
 from tests.support.grids import grid
-from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -124,13 +123,6 @@ def _standard_error_to(path: Path) -> Iterator[None]:
     finally:
         os.dup2(kept, 2)
         os.close(kept)
-
-
-@pytest.fixture(scope="session")
-def s3_server() -> Iterator[S3Server]:
-    """An S3 server on loopback."""
-    with running_s3_server() as server:
-        yield server
 
 
 @pytest.fixture(scope="session")
