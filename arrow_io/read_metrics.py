@@ -22,7 +22,7 @@ MAX_LOSSES = 100
 
 
 class Unit(StrEnum):
-    """What was lost to damage: the smallest unit that could be separated from intact data.
+    """A loss by damage: the smallest unit that could be separated from intact data.
 
     A message whose `VALUE` is lost is still returned, with a null value.
     """

@@ -67,10 +67,10 @@ _GREATER_THAN_ONE: Final = {
         "connector/writing/offloader.py",
         "metadata.length_bytes",
     ): "more than the blocks allowed hold",
-    ("connector/report/charts.py", "len(spans)"): "one is told by its id",
-    ("connector/report/charts.py", "per_bar"): "one is told without a number",
+    ("connector/report/charts.py", "len(spans)"): "one is named by its id",
+    ("connector/report/charts.py", "per_bar"): "one is named without a number",
     ("connector/report/render.py", "len(lanes)"): "more than those drawn",
-    ("connector/report/render.py", "len(names)"): "one is told by its name",
+    ("connector/report/render.py", "len(names)"): "one is shown by its name",
 }
 """Why a count cannot be one, by file and expression."""
 

@@ -607,7 +607,7 @@ class Shredder(Arena):
     @cython.nogil
     @cython.exceptval(check=False)
     def _restart(self) -> cython.void:
-        """Roll back what was read of payloads that cannot be read together."""
+        """Roll back the values of payloads that cannot be read together."""
         self._settle_counts()
         self._roll_back()
         self._blank_rolled_back()

@@ -42,7 +42,7 @@ _LISTING_KIND: Final = "storage#objects"
 
 
 class CloudObjectStore(StoreWithoutUploads):
-    """A bucket or container of a store that expires unfinished uploads by itself."""
+    """A bucket or container of a store that expires unfinished uploads automatically."""
 
     can_put_new: ClassVar[bool] = True
 

@@ -318,7 +318,7 @@ class Increments:
         return tuple(read for read in reads if read.ranges)
 
     def _plan_read(self, topic: TopicLedgers, start: Position, end: Position) -> TopicRead:
-        """Return what has to be read of a topic for the rows in `[start, end)`."""
+        """Return the read of a topic that gives the rows in `[start, end)`."""
         bounds = self.options.bounds
         first = (*start, 0) if bounds.start_id is None else max((*start, 0), bounds.start_id)
         last = (*end, 0) if bounds.end_id is None else min((*end, 0), bounds.end_id)
