@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from fsspec.asyn import sync
@@ -26,12 +27,13 @@ from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectInfo,
     StoreWithoutUploads,
+    names_in_folder,
     protocols,
 )
 from arrow_io.storage.store_uploads import ClosingUpload, StoreUpload
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from arrow_io.storage.attempts import Attempt
     from arrow_io.storage.request import Request
@@ -83,15 +85,42 @@ class AzureObjectStore(CloudObjectStore):
 
     PROTOCOLS: ClassVar = frozenset({"abfs", "abfss", "az"})
 
-    def _entries(self) -> list[Mapping[str, Any]]:
-        from azure.core.exceptions import DecodeError  # noqa: PLC0415 - adlfs has imported it
+    def list_tree(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects below a folder, in the store's order: one page."""
+        container, _, folder = self._folder_path(request.name).partition("/")
+        marker = None if request.marker is None else request.marker[0]
 
-        try:
-            return super()._entries()
-        except (AttributeError, TypeError, ValueError, DecodeError) as error:
-            # The library parses an answer that is not a listing as None or JSON, and then fails.
-            message = f"the answer is not an XML listing: {type(error).__name__}: {error}"
-            raise BrokenAnswerError(message) from None
+        async def fetch() -> tuple[list[Mapping[str, Any]], str | None]:
+            file_system = self._file_system
+            client = file_system.service_client.get_container_client(container)
+            async with client, attempt.time_limit("adlfs"):
+                blobs = client.list_blobs(include=["metadata"], name_starts_with=folder)
+                pages = blobs.by_page(continuation_token=marker)
+                page = [blob async for blob in await anext(pages)]
+                return await file_system._details(page), pages.continuation_token  # noqa: SLF001
+
+        with _broken_xml():
+            entries, following = sync(self._file_system.loop, fetch)
+        objects = [self._object_info(each, attempt) for each in entries if self._is_object(each)]
+        next_marker = (following,) if following else None
+        return ListingPage(objects, key_count=len(entries), next_marker=next_marker)
+
+    def _entries(self, folder: str) -> list[Mapping[str, Any]]:
+        with _broken_xml():
+            return super()._entries(folder)
+
+
+@contextmanager
+def _broken_xml() -> Iterator[None]:
+    """Raise `BrokenAnswerError` if adlfs fails on an answer that is not a listing."""
+    from azure.core.exceptions import DecodeError  # noqa: PLC0415 - adlfs has imported it
+
+    try:
+        yield
+    except (AttributeError, TypeError, ValueError, DecodeError) as error:
+        # The library parses an answer that is not a listing as None or JSON, and then fails.
+        message = f"the answer is not an XML listing: {type(error).__name__}: {error}"
+        raise BrokenAnswerError(message) from None
 
 
 class GcsObjectStore(CloudObjectStore):
@@ -99,30 +128,32 @@ class GcsObjectStore(CloudObjectStore):
 
     PROTOCOLS: ClassVar = frozenset({"gcs", "gs"})
 
-    def list_objects(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
-        """List the objects directly in the folder, in the store's order: one page."""
-        page, count, marker = self._page(request, attempt)
-        bucket, _ = self._bucket_and_folder()
-        entries = [
-            {**item, "name": f"{bucket}/{item['name']}", "size": int(item["size"]), "type": "file"}
-            for item in page["items"]
-        ]
-        objects = [self._object_info(entry, attempt) for entry in entries if self._is_object(entry)]
-        return ListingPage(objects, count, marker)
+    def list_folder(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects and folders directly in a folder, in the store's order: one page."""
+        _, folder = self._bucket_and_folder(request.name)
+        page = self._fetch_page(
+            attempt, request.marker, prefix=folder, delimiter="/", maxResults=_PAGE_KEYS
+        )
+        count, marker = len(page["items"]) + len(page["prefixes"]), _next_marker(page)
+        if folder and marker is None and not request.listed_keys + count:
+            self._check_no_object(attempt, folder.rstrip("/"))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        folders = names_in_folder(folder.removesuffix("/"), page["prefixes"])
+        return ListingPage(self._objects(page, attempt), folders, count, marker)
 
-    def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
-        """List the names of the folders directly in the folder, in the store's order: one page."""
-        page, count, marker = self._page(request, attempt)
-        _, folder = self._bucket_and_folder()
-        names = (prefix.removeprefix(folder).rstrip("/") for prefix in page["prefixes"])
-        return ListingPage([name for name in names if name and "/" not in name], count, marker)
+    def list_tree(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects below a folder, in the store's order: one page."""
+        _, folder = self._bucket_and_folder(request.name)
+        page = self._fetch_page(attempt, request.marker, prefix=folder, maxResults=_PAGE_KEYS)
+        objects, marker = self._objects(page, attempt), _next_marker(page)
+        return ListingPage(objects, key_count=len(page["items"]), next_marker=marker)
 
-    def has_objects_from(self, key: str, attempt: Attempt) -> bool:
-        """Return whether the folder has an object whose whole key sorts after `key`.
+    def has_objects_from(self, folder: str, key: str, attempt: Attempt) -> bool:
+        """Return whether a folder has an object whose whole key sorts after `key`.
 
         No object needs to have that key. The attempt's policy bounds the pages.
         """
-        _, folder = self._bucket_and_folder()
+        _, folder = self._bucket_and_folder(folder)
         pages = ListingPages(attempt.attempts.retry)
         marker: tuple[str] | None = None
         while True:
@@ -131,35 +162,33 @@ class GcsObjectStore(CloudObjectStore):
             if any(item["name"] != key for item in page["items"]):
                 return True
             marker = _next_marker(page)
-            pages.count(ListingPage([], len(page["items"]), marker))
+            pages.count(ListingPage([], key_count=len(page["items"]), next_marker=marker))
             if marker is None:
                 return False
 
-    def _bucket_and_folder(self) -> tuple[str, str]:
-        bucket, _, folder = self._folder.partition("/")
+    def _bucket_and_folder(self, name: str) -> tuple[str, str]:
+        """Return the bucket and the prefix of all keys in a folder, which ends in a slash."""
+        bucket, _, folder = self._folder_path(name).partition("/")
         return bucket, folder
 
-    def _page(
-        self, request: Request, attempt: Attempt
-    ) -> tuple[Mapping[str, Any], int, tuple[str] | None]:
-        """Return a page of objects and folders, its number of names, and the next page's marker."""
-        _, folder = self._bucket_and_folder()
-        page = self._fetch_page(
-            attempt, request.marker, prefix=folder, delimiter="/", maxResults=_PAGE_KEYS
+    def _objects(self, page: Mapping[str, Any], attempt: Attempt) -> list[ObjectInfo]:
+        bucket, _ = self._bucket_and_folder("")
+        entries = (
+            {**item, "name": f"{bucket}/{item['name']}", "size": int(item["size"]), "type": "file"}
+            for item in page["items"]
         )
-        count, marker = len(page["items"]) + len(page["prefixes"]), _next_marker(page)
-        if folder and marker is None and not request.listed_keys + count:
-            key = folder.rstrip("/")
-            page = self._fetch_page(attempt, None, prefix=key, maxResults=1)
-            if any(item["name"] == key for item in page["items"]):
-                raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
-        return page, count, marker
+        return [self._object_info(entry, attempt) for entry in entries if self._is_object(entry)]
+
+    def _check_no_object(self, attempt: Attempt, key: str) -> None:
+        """Raise if the folder is an object, not a missing folder."""
+        page = self._fetch_page(attempt, None, prefix=key, maxResults=1)
+        if any(item["name"] == key for item in page["items"]):
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
 
     def _fetch_page(
         self, attempt: Attempt, marker: tuple[str, ...] | None, **options: object
     ) -> Mapping[str, Any]:
-        bucket, _ = self._bucket_and_folder()
+        bucket, _ = self._bucket_and_folder("")
         sent = {name: value for name, value in options.items() if value != ""}
         if marker is not None:
             sent["pageToken"] = marker[0]

@@ -6,7 +6,7 @@ keys extends it. The listing of a server that keeps sending empty pages is cance
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, Generic, TypeVar
 
 from arrow_io.core.wording import counted
@@ -30,6 +30,9 @@ class ListingPage(Generic[_Item]):
     """One page of a listing, or the whole listing if a library fetches the pages itself."""
 
     items: list[_Item]
+    folders: list[str] = field(default_factory=list)
+    """In the listing of a folder, the names of the folders directly in it. In that of a tree, paths
+    of folders, relative to the location, whose objects are not in the page: each has its own."""
     key_count: int = 0
     """Number of keys that the store sent, including those that are not items; 0 if unknown."""
     next_marker: tuple[str, ...] | None = None

@@ -53,6 +53,16 @@ MAX_RANGE_BYTES = 1 << 30
 """Limit on a range: positions in a buffer are stored in 31 bits."""
 
 
+@dataclass(frozen=True, slots=True)
+class FolderListing:
+    """The objects and the folders directly in a folder."""
+
+    objects: list[ObjectInfo]
+    """In the order of their names."""
+    folders: list[str]
+    """Names of the folders, in order."""
+
+
 @dataclass(frozen=True)
 class Location:
     """A folder, bucket or prefix, and how to access it.
@@ -181,33 +191,58 @@ class Location:
         """Counter of the store's answers that it receives too many requests."""
         return self._sender.refusals
 
-    def list_objects(self) -> list[ObjectInfo]:
-        """List the objects directly at the location, without those in folders below it.
+    def list_folder(self) -> FolderListing:
+        """List the objects and the folders directly at the location.
 
         Always asks the store, never fsspec's cache. Counts as one request, whatever the number of
-        pages.
-
-        Returns:
-            The objects in the order of their names.
+        pages. Symbolic links are neither objects nor folders.
 
         Raises:
             MissingObjectError: The folder does not exist, or no object has the prefix.
             StorageError: The store refused a request or kept failing.
         """
-        infos: list[ObjectInfo] = self._sender.listing(Operation.LIST_OBJECTS)
+        listing: ListingPage[ObjectInfo] = self._sender.listing(Operation.LIST_FOLDER)
         self._versions.forget_listings()
-        return sorted(infos, key=lambda info: info.name)
+        return FolderListing(sorted(listing.items, key=_name), sorted(listing.folders))
+
+    def list_objects(self) -> list[ObjectInfo]:
+        """List the objects directly at the location, in the order of their names.
+
+        See `list_folder` for the rest.
+        """
+        return self.list_folder().objects
 
     def list_folders(self) -> list[str]:
         """List the names of the folders directly at the location, in order.
 
-        See `list_objects`, which leaves them out.
+        See `list_folder` for the rest.
+        """
+        return self.list_folder().folders
+
+    def list_tree(self, folder: str = "") -> list[ObjectInfo]:
+        """List the objects below a folder, at any depth.
+
+        Counts as one request, whatever the number of pages and folders. An object store answers
+        with flat pages of up to 1,000 objects. A file system is asked for each folder; up to
+        `max_connections` folders at once if it is remote (`is_async`). A folder that is deleted
+        meanwhile has no objects.
+
+        Args:
+            folder: Path of the folder, relative to the location, without a slash at its ends; empty
+                for the location.
+
+        Returns:
+            The objects in the order of their names, which are relative to the location, as in
+            `public/default/persistent/topic/5-uuid/data`. Names that start with a dot are included.
+            Empty if the folder does not exist.
 
         Raises:
-            MissingObjectError: The folder does not exist, or no object has the prefix.
-            StorageError: The store refused a request or kept failing.
+            StorageError: The store refused a request or kept failing; there are more than 16 nested
+                folders in a file system; or in a file system, `folder` is a file.
         """
-        return sorted(self._sender.listing(Operation.LIST_FOLDERS))
+        infos = self._sender.tree(folder)
+        self._versions.forget_listings()
+        return sorted(infos, key=_name)
 
     def child(self, name: str) -> Location:
         """Return the location of a folder in this one, with the same options."""
@@ -479,6 +514,18 @@ class Location:
         for name in names:
             self._sender.send(Request(Operation.DELETE_OBJECT, name))
 
+    def delete_folder(self, name: str) -> None:
+        """Delete a folder of a file system if it exists and is empty; object stores have none.
+
+        Args:
+            name: Path of the folder, relative to the location.
+
+        Raises:
+            StorageError: The store refused the request or kept failing.
+        """
+        if self._sender.store().has_folders:
+            self._sender.send(Request(Operation.DELETE_FOLDER, name))
+
     def unfinished_uploads(self, prefix: str = "") -> list[UnfinishedUpload]:
         """List incomplete uploads, in progress or abandoned, of names that start with a prefix.
 
@@ -489,7 +536,7 @@ class Location:
         Raises:
             StorageError: The store refused a request or kept failing.
         """
-        return self._sender.listing(Operation.LIST_UPLOADS, prefix)
+        return self._sender.listing(Operation.LIST_UPLOADS, prefix).items
 
     def abort_upload(self, name: str, upload_id: str) -> None:
         """Remove the data of an upload found by `unfinished_uploads`; ignore one that is gone.
@@ -512,6 +559,10 @@ class Location:
     def _head(self, name: str) -> ObjectHead:
         head: ObjectHead = self._sender.send(Request(Operation.HEAD, name))
         return head
+
+
+def _name(info: ObjectInfo) -> str:
+    return info.name
 
 
 def folder_and_name(path: str) -> tuple[str, str]:

@@ -11,8 +11,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -24,6 +24,7 @@ from arrow_io.storage.failures import storage_errors
 from arrow_io.storage.listing_pages import ListingPage
 from arrow_io.storage.object_version import WriteTime, agree, modified_in, version_in
 from arrow_io.storage.request import Operation, Request
+from arrow_io.storage.store_kinds import OBJECT_STORE_SCHEMES
 from arrow_io.storage.store_uploads import (
     LocalUpload,
     MemoryUpload,
@@ -146,29 +147,44 @@ class ObjectStore:
         """The store for listings: this one, unless another library's listings are more reliable."""
         return self
 
+    @property
+    def has_folders(self) -> bool:
+        """Whether a folder can be empty, as in a file system."""
+        return not OBJECT_STORE_SCHEMES.keys() & protocols(self._file_system)
+
     def _path(self, name: str) -> str:
         return self._folder + name
 
-    def list_objects(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
-        """List the objects directly in the folder, in the store's order."""
-        entries = [entry for entry in self._entries() if self._is_object(entry)]
-        return ListingPage([self._object_info(entry, attempt) for entry in entries])
+    def _folder_path(self, name: str) -> str:
+        """Return the path of a folder, with a slash at its end unless it is a root without name."""
+        return f"{self._folder}{name}/" if name else self._folder
 
-    def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
-        """List the names of the folders directly in the folder, in the store's order."""
-        names = (entry["name"] for entry in self._entries() if entry["type"] == "directory")
-        relative = (self._relative(name).rstrip("/") for name in names)
-        # Some stores list the folder itself too.
-        return ListingPage([name for name in relative if name and "/" not in name])
+    def list_folder(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects and folders directly in a folder, in the store's order."""
+        entries = self._entries(request.name)
+        objects = [self._object_info(each, attempt) for each in entries if self._is_object(each)]
+        paths = (self._relative(each["name"]) for each in entries if each["type"] == "directory")
+        return ListingPage(objects, names_in_folder(request.name, paths), len(entries))
 
-    def _entries(self) -> list[Mapping[str, Any]]:
+    def list_tree(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects below a folder, in the store's order: one page.
+
+        This lists one folder, and each folder in it is a page of its own. A store whose listings
+        are flat returns no folders.
+        """
+        folder = request.name if request.marker is None else request.marker[0]
+        page = self.list_folder(replace(request, name=folder), attempt)
+        return replace(page, folders=[_join(folder, name) for name in page.folders])
+
+    def _entries(self, folder: str) -> list[Mapping[str, Any]]:
+        path = self._path(folder) if folder else self._root
         # Bypass the cache, and leave nothing in it: a listing may have a million objects.
-        self._file_system.invalidate_cache(self._root)
+        self._file_system.invalidate_cache(path)
         entries: list[Mapping[str, Any]] = self._file_system.ls(
-            self._root, detail=True, **self._LIST_OPTIONS
+            path, detail=True, **self._LIST_OPTIONS
         )
-        self._file_system.invalidate_cache(self._root)
-        if any(entry["name"] == self._root and entry["type"] == "file" for entry in entries):
+        self._file_system.invalidate_cache(path)
+        if any(entry["name"] == path and entry["type"] == "file" for entry in entries):
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         return entries
 
@@ -193,7 +209,8 @@ class ObjectStore:
 
     def list_object(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """Return a listing that contains an object if it exists, and perhaps others."""
-        return self.list_objects(request, attempt)
+        folder, _, _ = request.name.rpartition("/")
+        return self.list_folder(replace(request, name=folder), attempt)
 
     def head(self, request: Request, attempt: Attempt) -> ObjectHead:
         """Return size, user metadata and version of an object.
@@ -201,8 +218,9 @@ class ObjectStore:
         Raises:
             FileNotFoundError: There is no such object, or it is a folder.
         """
-        self._file_system.invalidate_cache(self._root)
-        info = self._file_system.info(self._path(request.name))
+        path = self._path(request.name)
+        self._file_system.invalidate_cache(path.rpartition("/")[0] or self._root)
+        info = self._file_system.info(path)
         if info["type"] == "directory":
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         if info["size"] is None:
@@ -270,10 +288,18 @@ class ObjectStore:
         """Delete an object if it exists."""
         remove(self._file_system, self._path(request.name))
 
+    def delete_folder(self, request: Request, attempt: Attempt) -> None:
+        """Delete a folder if it exists and is empty."""
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+            # Some stores list the folder itself too.
+            names = (self._relative(entry["name"]) for entry in self._entries(request.name))
+            if all(name.rstrip("/") == request.name for name in names):
+                self._file_system.rmdir(self._path(request.name))
+
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
         """List incomplete uploads directly in the folder, by the prefix in the request."""
         try:
-            infos = self.list_objects(request, attempt).items
+            infos = self.list_folder(replace(request, name=""), attempt).items
         except FileNotFoundError:
             return ListingPage([])
         parsed = ((info, parse_temporary_name(info.name)) for info in infos)
@@ -304,6 +330,16 @@ class LocalObjectStore(ObjectStore):
             status = os.fstat(file.fileno())
         modified = datetime.fromtimestamp(status.st_mtime, tz=UTC)
         return RangeContent(data, None, WriteTime(status.st_size, modified))
+
+    def delete_folder(self, request: Request, attempt: Attempt) -> None:
+        """Delete a folder if it exists and is empty."""
+        try:
+            Path(self._path(request.name)).rmdir()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        except OSError as error:
+            if error.errno not in {errno.ENOTEMPTY, errno.EEXIST}:
+                raise
 
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
         """List temporary files by the prefix in the request; stat no other file."""
@@ -359,6 +395,13 @@ class MemoryObjectStore(StoreWithoutUploads):
         data = bytes(file.getbuffer()[request.start : request.stop])
         return RangeContent(data, None, version_in({"created": file.created}, file.size))
 
+    def list_tree(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects below a folder: one pass over all names, and the only page."""
+        path = self._path(request.name) if request.name else self._root
+        entries = self._file_system.find(path, detail=True).values()
+        objects = [self._object_info(each, attempt) for each in entries if self._is_object(each)]
+        return ListingPage(objects, key_count=len(objects))
+
     def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:
         """Start an object that is written in parts."""
         return MemoryUpload(MemoryFile(self._file_system, self._path(request.name)))
@@ -375,6 +418,26 @@ def protocols(file_system: AbstractFileSystem) -> tuple[str, ...]:
     """Return the names of a file system in URLs."""
     protocol = file_system.protocol
     return (protocol,) if isinstance(protocol, str) else tuple(protocol)
+
+
+def names_in_folder(folder: str, paths: Iterable[str]) -> list[str]:
+    """Return the names of the folders directly in a folder; leave out the folder itself.
+
+    Args:
+        folder: Path of the folder; empty for the root of all paths.
+        paths: Paths of folders, with or without a slash at the end.
+
+    Example:
+        >>> names_in_folder("a", ["a/", "a/b/", "a/b/c", "ab"])
+        ['b']
+    """
+    start = f"{folder}/" if folder else ""
+    names = (path.removeprefix(start).rstrip("/") for path in paths if path.startswith(start))
+    return [name for name in names if name and "/" not in name]
+
+
+def _join(folder: str, name: str) -> str:
+    return f"{folder}/{name}" if folder else name
 
 
 def lower_names(metadata: object) -> dict[str, str] | None:

@@ -22,11 +22,10 @@ import obstore
 from obstore.store import AzureStore, GCSStore, S3Store
 
 from arrow_io.core.lazy import cached_property
-from arrow_io.core.wording import counted
 from arrow_io.errors import StorageError
 from arrow_io.storage.cloud_object_stores import GcsObjectStore
 from arrow_io.storage.failures import BrokenAnswerError, OtherBytesError, http_status, s3_error_code
-from arrow_io.storage.listing_pages import ListingPage
+from arrow_io.storage.listing_pages import KEY_BYTES, MAX_KEYS, ListingPage
 from arrow_io.storage.object_store import (
     ObjectContent,
     ObjectHead,
@@ -34,6 +33,7 @@ from arrow_io.storage.object_store import (
     ObjectStore,
     RangeContent,
     UnfinishedUpload,
+    names_in_folder,
 )
 from arrow_io.storage.object_version import ETag, modified_in, version_in
 from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, translate_error
@@ -45,10 +45,10 @@ from arrow_io.storage.request_threads import send_in_thread
 from arrow_io.storage.store_kinds import StoreKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Iterator, Mapping
     from contextlib import AbstractContextManager
 
-    from obstore import GetOptions, GetResult, ListResult, PutMode
+    from obstore import GetOptions, GetResult, ObjectMeta, PutMode
 
     from arrow_io.storage.attempts import Attempt, RetryPolicy
     from arrow_io.storage.object_version import ObjectVersion
@@ -228,39 +228,61 @@ class ObstoreObjectStore(ObjectStore):
         witness = self._clients.witness
         return self if witness is None or self._kind is StoreKind.GCS else witness
 
-    def list_objects(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
-        """List the objects directly in the folder, in the store's order.
+    @property
+    def has_folders(self) -> bool:
+        """False: a folder is a prefix of objects."""
+        return False
+
+    def list_folder(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects and folders directly in a folder, in the store's order.
 
         Raises:
             StorageError: The server does not answer like a store.
         """
-        infos = []
-        for entry in self._list_folder(attempt)["objects"]:
-            name = entry["path"].removeprefix(self._folder)
-            if entry["path"].startswith(self._folder) and name and "/" not in name:
-                version = version_in(entry, entry["size"])
-                infos.append(ObjectInfo(name, entry["size"], modified_in(entry), version))
-        return ListingPage(infos)
-
-    def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
-        """List the names of the folders directly in the folder, in the store's order.
-
-        Raises:
-            StorageError: The server does not answer like a store.
-        """
-        paths = self._list_folder(attempt)["common_prefixes"]
-        names = (path.removeprefix(self._folder).rstrip("/") for path in paths)
-        return ListingPage([name for name in names if name and "/" not in name])
-
-    def _list_folder(self, attempt: Attempt) -> ListResult[Any]:
+        folder = self._folder_path(request.name)
+        path = folder.removesuffix("/")
         with _translate_errors(attempt):
-            listing = obstore.list_with_delimiter(self._clients.pages, self._root or None)
-        self._confirm(listing, attempt)
-        if not listing["objects"] and not listing["common_prefixes"]:
-            self._check_empty(attempt)
-        return listing
+            listing = obstore.list_with_delimiter(self._clients.pages, path or None)
+        prefixes = listing["common_prefixes"]
+        last_keys = [f"{prefix}/{_LAST_CHARACTER}" for prefix in prefixes]
+        keys = [entry["path"] for entry in listing["objects"]]
+        self._confirm(request.name, [*keys, *last_keys], attempt)
+        if not keys and not prefixes:
+            self._check_empty(path, attempt)
+        objects = self._objects(listing["objects"], folder)
+        return ListingPage(objects, names_in_folder(path, prefixes), len(keys) + len(prefixes))
 
-    def _confirm(self, listing: ListResult[Any], attempt: Attempt) -> None:
+    def list_tree(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects below a folder, in the store's order: one page.
+
+        Raises:
+            StorageError: There are more objects than a listing may have.
+        """
+        folder = self._folder_path(request.name)
+        entries: list[ObjectMeta] = []
+        with _translate_errors(attempt):
+            for chunk in obstore.list(self._clients.pages, folder.removesuffix("/") or None):
+                entries += chunk
+                attempt.extend(len(chunk) * KEY_BYTES)
+                if attempt.is_over or len(entries) > MAX_KEYS:
+                    break
+        if len(entries) <= MAX_KEYS:
+            self._confirm(request.name, [entry["path"] for entry in entries], attempt)
+        return ListingPage(self._objects(entries, folder), key_count=len(entries))
+
+    def _objects(self, entries: Iterable[ObjectMeta], folder: str) -> list[ObjectInfo]:
+        return [
+            ObjectInfo(
+                entry["path"].removeprefix(self._folder),
+                entry["size"],
+                modified_in(entry),
+                version_in(entry, entry["size"]),
+            )
+            for entry in entries
+            if entry["path"].startswith(folder) and not entry["path"].endswith("/")
+        ]
+
+    def _confirm(self, folder: str, last_keys: Iterable[str], attempt: Attempt) -> None:
         """Raise `BrokenAnswerError` if the witness finds objects after those of a listing.
 
         Then obstore took a broken page for the last one.
@@ -269,29 +291,27 @@ class ObstoreObjectStore(ObjectStore):
         if witness is None:
             return
         assert isinstance(witness, GcsObjectStore)  # noqa: S101 - for mypy
-        keys = [entry["path"] for entry in listing["objects"]]
-        paths = [*keys, *(f"{path}/{_LAST_CHARACTER}" for path in listing["common_prefixes"])]
         # Keys are in the order of their UTF-8 bytes, which is the order of code points.
-        last = max(paths, default=self._folder)
-        if witness.has_objects_from(last, attempt):
-            message = f"the server listed {counted(len(paths), 'name')}, but the bucket has more"
+        last = max(last_keys, default=self._folder_path(folder))
+        if witness.has_objects_from(folder, last, attempt):
+            message = f"the server listed the names up to {last!r}, but the bucket has more"
             raise BrokenAnswerError(message)
 
-    def _check_empty(self, attempt: Attempt) -> None:
-        """Check that a folder without listed objects exists."""
+    def _check_empty(self, path: str, attempt: Attempt) -> None:
+        """Check that a folder without listed objects exists; `path` is empty for the bucket."""
         try:
-            self._head(self._root or secrets.token_hex(16), attempt)
+            self._head(path or secrets.token_hex(16), attempt)
         except (FileNotFoundError, PermissionError):
             pass
         except OSError as error:
             if http_status(error) not in {401, 403, 404}:
                 raise
         else:
-            if not self._root:
+            if not path:
                 message = "the server reports an object for any name, so it is not a store"
                 raise StorageError(message)
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if self._root:
+        if path:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
 
     def head(self, request: Request, attempt: Attempt) -> ObjectHead:

@@ -21,8 +21,8 @@ DEFAULT_CONTENT_TYPE: Final = "application/octet-stream"
 class Operation(StrEnum):
     """The operation of a request; its value names the store's or upload's method."""
 
-    LIST_OBJECTS = "list_objects"
-    LIST_FOLDERS = "list_folders"
+    LIST_FOLDER = "list_folder"
+    LIST_TREE = "list_tree"
     LIST_UPLOADS = "list_uploads"
     LIST_OBJECT = "list_object"
     HEAD = "head"
@@ -37,12 +37,13 @@ class Operation(StrEnum):
     DISCARD_UPLOAD = "discard"
     ABORT_UPLOAD = "abort_upload"
     DELETE_OBJECT = "delete_object"
+    DELETE_FOLDER = "delete_folder"
 
 
 LISTINGS: Final = frozenset(
     {
-        Operation.LIST_OBJECTS,
-        Operation.LIST_FOLDERS,
+        Operation.LIST_FOLDER,
+        Operation.LIST_TREE,
         Operation.LIST_UPLOADS,
         Operation.LIST_OBJECT,
     }
@@ -62,6 +63,7 @@ _KINDS: Final[Mapping[Operation, RequestKind]] = {
     Operation.DISCARD_UPLOAD: RequestKind.DELETE,
     Operation.ABORT_UPLOAD: RequestKind.DELETE,
     Operation.DELETE_OBJECT: RequestKind.DELETE,
+    Operation.DELETE_FOLDER: RequestKind.DELETE,
 }
 
 
@@ -82,7 +84,8 @@ class Request:
 
     operation: Operation
     name: str = ""
-    """Name of the object, relative to the location. For unfinished uploads, a prefix of names."""
+    """Name of the object or folder, relative to the location; a listed folder has no name if it is
+    the location. For unfinished uploads, a prefix of names."""
     start: int = 0
     """First byte of the range or part."""
     stop: int = 0
@@ -98,7 +101,7 @@ class Request:
     upload_id: str = ""
     """The store's id of the unfinished upload."""
     marker: tuple[str, ...] | None = None
-    """Start of the listing's page, from the previous page; None for the first page."""
+    """Start of the listing's page, from an earlier page; None for the first page."""
     listed_keys: int = 0
     """Number of keys in the previous pages."""
     can_repeat: bool = True

@@ -10,7 +10,7 @@ from arrow_io.errors import OptionError
 from arrow_io.storage.attempts import Attempts, Refusals
 from arrow_io.storage.connection import open_store
 from arrow_io.storage.failures import RANGE_NOT_SATISFIABLE, http_status, storage_errors
-from arrow_io.storage.listing_pages import ListingPages
+from arrow_io.storage.listing_pages import ListingPage, ListingPages
 from arrow_io.storage.object_store import RangeContent
 from arrow_io.storage.request import LISTER_OPERATIONS, Operation, Request
 from arrow_io.storage.request_errors import (
@@ -21,12 +21,13 @@ from arrow_io.storage.request_errors import (
 )
 from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.trace import RequestKind
+from arrow_io.storage.tree_listing import list_tree
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from arrow_io.storage.attempts import Attempt, RetryPolicy
-    from arrow_io.storage.object_store import ObjectStore
+    from arrow_io.storage.object_store import ObjectInfo, ObjectStore
     from arrow_io.storage.request_threads import SendInThread
     from arrow_io.storage.store_uploads import StoreUpload
     from arrow_io.storage.trace import RequestTrace
@@ -110,11 +111,11 @@ class RequestSender:
             # Do not chain: a traceback would print the library's text, which may contain secrets.
             raise self._errors.typed_error(error, request, attempts) from None
 
-    def listing(self, operation: Operation, name: str = "") -> list[Any]:
-        """Return the items of all pages of a listing; each page has its own attempts and time.
+    def listing(self, operation: Operation, name: str = "") -> ListingPage[Any]:
+        """Return all pages of a listing as one; each page has its own attempts and time.
 
         Args:
-            operation: One of `LISTINGS`.
+            operation: One of `LISTINGS`, except that of a tree.
             name: See `Request.name`.
 
         Raises:
@@ -122,16 +123,27 @@ class RequestSender:
         """
         # Connect first: the time that it takes does not count as the store's.
         self.store()
-        pages, items = ListingPages(self._retry), []
+        pages = ListingPages(self._retry)
+        whole: ListingPage[Any] = ListingPage([])
         request = Request(operation, name)
         while True:
             pages.check_time()
             page = self.send(request)
             pages.count(page)
-            items += page.items
+            whole.items.extend(page.items)
+            whole.folders.extend(page.folders)
             if page.next_marker is None:
-                return items
+                return whole
             request = replace(request, marker=page.next_marker, listed_keys=pages.key_count)
+
+    def tree(self, folder: str) -> list[ObjectInfo]:
+        """Return the objects below a folder, in no order; see `list_tree`.
+
+        Raises:
+            PulsarOffloadError: See `send`; or the folders do not end.
+        """
+        threads = self._max_connections if self.store().is_async else 1
+        return list_tree(self.send, folder, self._retry, threads)
 
     def _count(self, request: Request) -> None:
         kind = request.kind
@@ -140,7 +152,7 @@ class RequestSender:
         elif kind is not RequestKind.LIST:
             self._trace.note_request(kind, request.name)
         elif request.marker is None:
-            # A listing counts as one request, whatever its number of pages.
+            # A listing counts as one request, whatever its number of pages and folders.
             self._trace.note_request(kind, "")
 
     def _check(self, request: Request, answer: object) -> None:
@@ -200,7 +212,7 @@ class RequestSender:
             raise self._errors.unusable_error(error) from None
         except storage_errors() as error:
             once = Attempts(self._retry, can_repeat=False, count=1)
-            raise self._errors.typed_error(error, Request(Operation.LIST_OBJECTS), once) from None
+            raise self._errors.typed_error(error, Request(Operation.LIST_FOLDER), once) from None
         return store
 
 

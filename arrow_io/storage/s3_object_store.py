@@ -33,6 +33,7 @@ from arrow_io.storage.object_store import (
     RangeContent,
     UnfinishedUpload,
     lower_names,
+    names_in_folder,
 )
 from arrow_io.storage.object_version import ETag, etag_in, modified_in
 from arrow_io.storage.request import Operation
@@ -66,34 +67,44 @@ class S3ObjectStore(ObjectStore):
         # s3fs builds another client for each region in which it meets a bucket.
         watch(self._file_system.session.get_component("event_emitter"))
 
-    def list_objects(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
-        """List the objects directly in the folder, in the store's order: one page.
+    def list_folder(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects and folders directly in a folder, in the store's order: one page.
 
         Raises:
             StorageError: The page has fewer keys than it reports, or does not name the next page.
         """
-        bucket, prefix = self._bucket_and_key("").values()
-        page, count, marker = self._page(request, attempt, bucket, prefix)
-        names = (
-            (entry["Key"].removeprefix(prefix), entry)
+        bucket, folder = self._folder_address(request).values()
+        page, count, marker = self._page(request, attempt, bucket, folder, Delimiter="/")
+        if folder and marker is None and not request.listed_keys + count:
+            self._check_no_object(attempt, bucket, folder.rstrip("/"))
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
+        prefixes = (entry["Prefix"] for entry in page.get("CommonPrefixes", ()))
+        folders = names_in_folder(folder.removesuffix("/"), prefixes)
+        return ListingPage(self._objects(page, folder), folders, count, marker)
+
+    def list_tree(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
+        """List the objects below a folder, in the store's order: one page.
+
+        Raises:
+            StorageError: The page has fewer keys than it reports, or does not name the next page.
+        """
+        bucket, folder = self._folder_address(request).values()
+        page, count, marker = self._page(request, attempt, bucket, folder)
+        return ListingPage(self._objects(page, folder), key_count=count, next_marker=marker)
+
+    def _folder_address(self, request: Request) -> dict[str, str]:
+        """Return the bucket and the prefix of all keys in a folder, which ends in a slash."""
+        return self._bucket_and_key(f"{request.name}/" if request.name else "")
+
+    def _objects(self, page: Mapping[str, Any], folder: str) -> list[ObjectInfo]:
+        """Return the objects in a folder of a page, with names relative to the location."""
+        _, root = self._bucket_and_key("").values()
+        return [
+            _listed_object(entry["Key"].removeprefix(root), entry)
             for entry in page.get("Contents", ())
             # A key that ends in a slash stands for an empty folder.
-            if entry["Key"].startswith(prefix) and not entry["Key"].endswith("/")
-        )
-        objects = [_listed_object(name, entry) for name, entry in names if name]
-        return ListingPage(objects, count, marker)
-
-    def list_folders(self, request: Request, attempt: Attempt) -> ListingPage[str]:
-        """List the names of the folders directly in the folder, in the store's order: one page.
-
-        Raises:
-            StorageError: The page has fewer keys than it reports, or does not name the next page.
-        """
-        bucket, prefix = self._bucket_and_key("").values()
-        page, count, marker = self._page(request, attempt, bucket, prefix)
-        paths = (entry["Prefix"] for entry in page.get("CommonPrefixes", ()))
-        names = (path.removeprefix(prefix).rstrip("/") for path in paths)
-        return ListingPage([name for name in names if name and "/" not in name], count, marker)
+            if entry["Key"].startswith(folder) and not entry["Key"].endswith("/")
+        ]
 
     def list_object(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """List one object: it is the first of all keys that start with its name."""
@@ -103,13 +114,12 @@ class S3ObjectStore(ObjectStore):
         return ListingPage([_listed_object(request.name, entry) for entry in entries])
 
     def _page(
-        self, request: Request, attempt: Attempt, bucket: str, prefix: str
+        self, request: Request, attempt: Attempt, bucket: str, prefix: str, **options: str
     ) -> tuple[Mapping[str, Any], int, tuple[str] | None]:
         """Return a page of objects and folders, its number of keys, and the next page's marker."""
-        options = {} if request.marker is None else {"ContinuationToken": request.marker[0]}
-        page = self._call(
-            "list_objects_v2", attempt, Bucket=bucket, Prefix=prefix, Delimiter="/", **options
-        )
+        if request.marker is not None:
+            options["ContinuationToken"] = request.marker[0]
+        page = self._call("list_objects_v2", attempt, Bucket=bucket, Prefix=prefix, **options)
         count = len(page.get("Contents", ())) + len(page.get("CommonPrefixes", ()))
         if count < page.get("KeyCount", 0):
             announced = counted(page["KeyCount"], "key")
@@ -121,9 +131,6 @@ class S3ObjectStore(ObjectStore):
                 message = "the server lists objects in pages, but does not name the next page"
                 raise StorageError(message)
             return page, count, (token,)
-        if prefix and not request.listed_keys + count:
-            self._check_no_object(attempt, bucket, prefix.rstrip("/"))
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT))
         return page, count, None
 
     def _check_no_object(self, attempt: Attempt, bucket: str, key: str) -> None:
@@ -243,7 +250,9 @@ class S3ObjectStore(ObjectStore):
             name = entry["Key"].removeprefix(folder)
             if "/" not in name and name.startswith(request.name):
                 uploads.append(UnfinishedUpload(name, entry["UploadId"], entry.get("Initiated")))
-        return ListingPage(uploads, len(entries), _next_uploads(page, request.marker))
+        return ListingPage(
+            uploads, key_count=len(entries), next_marker=_next_uploads(page, request.marker)
+        )
 
     def abort_upload(self, request: Request, attempt: Attempt) -> None:
         """Abort a multipart upload if it exists."""

@@ -46,12 +46,13 @@ class HttpObjectStore(ObjectStore):
 
     PROTOCOLS: ClassVar = frozenset({"http", "https"})
 
-    def _entries(self) -> list[Mapping[str, Any]]:
+    def _entries(self, folder: str) -> list[Mapping[str, Any]]:
         # Leave out links that sort the page and links to the page itself.
         links = [
             link
-            for link in super()._entries()
-            if not {"?", "#"}.intersection(link["name"]) and self._relative(link["name"]).strip("/")
+            for link in super()._entries(folder)
+            if not {"?", "#"}.intersection(link["name"])
+            and self._relative(link["name"]).strip("/") != folder
         ]
         if not links:
             # A page that is not the listing of a folder has no links into the folder.

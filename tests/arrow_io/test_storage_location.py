@@ -82,6 +82,64 @@ class TestEveryStore:
         assert child.child("e").list_folders() == []
         assert child.storage_options == location.storage_options
 
+    def test_one_request_lists_objects_and_folders(self, make_location: MakeLocation) -> None:
+        """The listing of a folder has both, as the two views of it have."""
+        trace = RequestTrace()
+        objects = {**OBJECTS, "y/d": b"below", "x/e/f": b"deep"}
+        location = replace(make_location(objects), trace=trace)
+
+        listing = location.list_folder()
+
+        assert trace.counts == RequestCounts(list_requests=1)
+        assert [info.name for info in listing.objects] == ["a", "b", "c-index"]
+        assert listing.folders == ["x", "y"]
+        assert (location.list_objects(), location.list_folders()) == (
+            listing.objects,
+            listing.folders,
+        )
+
+    def test_a_tree_has_the_objects_of_all_levels(self, make_location: MakeLocation) -> None:
+        """By one request: names with slashes, hidden ones too, sorted, as single listings do."""
+        trace = RequestTrace()
+        objects = {**OBJECTS, "t/x-/d": b"1", "t/x/.d.crc": b"22", "t/x/y/z": b"333", "tx": b""}
+        location = replace(make_location(objects), trace=trace)
+
+        whole, part = location.list_tree(), location.list_tree("t/x")
+
+        assert trace.counts == RequestCounts(list_requests=2)
+        assert [info.name for info in whole] == sorted(objects)
+        assert {info.name: info.size_bytes for info in whole} == {
+            name: len(data) for name, data in objects.items()
+        }
+        assert [info.name for info in part] == ["t/x/.d.crc", "t/x/y/z"]
+        (single,) = location.child("t").child("x").list_objects()
+        for info in (whole[4], part[0]):
+            assert replace(info, name=".d.crc") == single
+            assert info.version == single.version
+        assert location.list_tree("t/none") == location.list_tree("none/a") == []
+
+    def test_names_are_never_decoded(self, make_location: MakeLocation) -> None:
+        """Neither those of objects nor those of folders, even if they look encoded."""
+        objects = {
+            f"{folder}/5-uuid/{name}": folder.encode()
+            for folder in ("x%3A1", "x%253A1", "x:1", "p+2", "p 2", "été", "%C3%A9t%C3%A9")
+            for name in ("data", "a*b~c", "=&;,@!$'()")
+        }
+        location = make_location(objects)
+
+        assert [info.name for info in location.list_tree()] == sorted(objects)
+        assert location.list_folders() == sorted({name.partition("/")[0] for name in objects})
+        for name, data in objects.items():
+            folder, _, _ = name.rpartition("/")
+            assert name in [info.name for info in location.list_tree(folder)]
+            assert location.read_object(name, max_bytes=99).data == data
+            assert location.read_range(name, 1, 3).data == data[1:3]
+            info = location.find(name)
+            assert info is not None
+            assert info.size_bytes == len(data)
+            assert not location.exists(f"{folder}/%{name}")
+            assert not location.exists(f"{folder}/{name.replace('a', '%61')}")
+
     def test_a_listing_has_the_objects_of_one_level(self, make_location: MakeLocation) -> None:
         """By one request: relative names, sorted, sizes, aware times; no folders below."""
         trace = RequestTrace()
