@@ -22,6 +22,7 @@ class Build:
     """One build of all modules of the core.
 
     Attributes:
+        records: Copies records of MapFiles into frames of entries.
         entries: Reads the frames of entries.
         delivery: Filters entries to those that a consumer would receive.
         metadata: Parses the metadata of entries and messages.
@@ -40,6 +41,7 @@ class Build:
 
     def __init__(self, suffix: str) -> None:
         self._suffix = suffix
+        self.records = self._module("arrow_io.messages._records")
         self.entries = self._module("arrow_io.messages._entries")
         self.delivery = self._module("arrow_io.messages._delivery")
         self.metadata = self._module("arrow_io.messages._metadata")

@@ -7,11 +7,15 @@ data object (PIP-17)               `<uuid>-ledger-<ledgerId>`
 index object (PIP-17)              `<uuid>-ledger-<ledgerId>-index`
 data object, streaming (PIP-76)    `<uuid>`
 index object, streaming (PIP-76)   `<uuid>-index`
+MapFile (filesystem driver)        `<managedLedgerName>/<ledgerId>-<uuid>/data`, `…/index`
+checksums of a MapFile             `.data.crc`, `.index.crc` in the same folder
 ================================== =====================================================
 
 `<uuid>` is the 128-bit id of the offload attempt, or of the segment in streaming offload, in
-lower-case canonical form. `<ledgerId>` is decimal without padding. Names do not contain the topic:
-the objects of all topics of a cluster share one folder.
+lower-case canonical form. `<ledgerId>` is decimal without padding. Except for MapFiles, names do
+not contain the topic: the objects of all topics of a cluster share one folder.
+`<managedLedgerName>` is URL-encoded, and its four or five parts are the names of nested folders,
+which are never decoded.
 """
 
 from __future__ import annotations
@@ -26,12 +30,20 @@ from arrow_io.errors import OptionError
 MAX_LEDGER_ID = 2**63 - 1
 """Largest BookKeeper ledger id (inclusive)."""
 
+MANAGED_LEDGER_DOMAINS = frozenset({"persistent", "segment"})
+"""The part of a managed ledger's name after tenant and namespace."""
+
 _UINT64_MASK = 2**64 - 1
 # Bound the digits before they are converted: an object key can have 1,024 digits.
 _NAME = re.compile(
     r"(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
     r"(?:-ledger-(?P<ledger_id>0|[1-9][0-9]{0,18}))?"
     r"(?P<index>-index)?"
+)
+_MAP_FILE = re.compile(
+    r"(?P<managed_ledger>[^/]+/[^/]+/(?:persistent/[^/]+|segment/[^/]+/[^/]+|[^/]+/persistent/[^/]+))"
+    r"/(?P<ledger_id>0|[1-9][0-9]{0,18})-(?P<uuid>[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})"
+    r"/(?P<file>data|index|\.data\.crc|\.index\.crc)"
 )
 
 
@@ -53,6 +65,14 @@ class PairName(Protocol):
     @property
     def index_name(self) -> str:
         """Name of the index object."""
+
+    @property
+    def checksum_names(self) -> tuple[str, ...]:
+        """Names of objects with their checksums, which need not exist; empty for most kinds."""
+
+    @property
+    def managed_ledger(self) -> str | None:
+        """Name of the managed ledger; None if the names of objects do not contain it."""
 
 
 class CopyName(PairName, Protocol):
@@ -99,6 +119,16 @@ class LedgerObjectName:
         """Name of the index object."""
         return f"{self.data_name}-index"
 
+    @property
+    def checksum_names(self) -> tuple[str, ...]:
+        """Empty: the objects have no checksums."""
+        return ()
+
+    @property
+    def managed_ledger(self) -> None:
+        """None: the names of objects do not contain it."""
+        return
+
 
 @dataclass(frozen=True, slots=True)
 class _SegmentObjects:
@@ -114,6 +144,16 @@ class _SegmentObjects:
     def index_name(self) -> str:
         """Name of the index object."""
         return f"{self.uuid}-index"
+
+    @property
+    def checksum_names(self) -> tuple[str, ...]:
+        """Empty: the objects have no checksums."""
+        return ()
+
+    @property
+    def managed_ledger(self) -> None:
+        """None: the names of objects do not contain it."""
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,6 +172,44 @@ class ShareName(_SegmentObjects):
 
     ledger_id: int
     """BookKeeper ledger id."""
+
+
+@dataclass(frozen=True, slots=True)
+class MapFileName:
+    """The folder of a MapFile, which holds one ledger (`FileSystemManagedLedgerOffloader`).
+
+    Example:
+        >>> from uuid import UUID
+        >>> MapFileName("public/default/persistent/a%3Ab", UUID(int=1), 42).index_name
+        'public/default/persistent/a%3Ab/42-00000000-0000-0000-0000-000000000001/index'
+    """
+
+    managed_ledger: str
+    """Name of the managed ledger."""
+    uuid: UUID
+    """Id of the offload attempt, `OffloadContext.uidMsb` and `uidLsb`."""
+    ledger_id: int
+    """BookKeeper ledger id."""
+
+    @property
+    def folder(self) -> str:
+        """Path of the folder."""
+        return f"{self.managed_ledger}/{self.ledger_id}-{self.uuid}"
+
+    @property
+    def data_name(self) -> str:
+        """Path of the data file."""
+        return f"{self.folder}/data"
+
+    @property
+    def index_name(self) -> str:
+        """Path of the index."""
+        return f"{self.folder}/index"
+
+    @property
+    def checksum_names(self) -> tuple[str, str]:
+        """Paths of the checksums of index and data file, which only local folders have."""
+        return f"{self.folder}/.index.crc", f"{self.folder}/.data.crc"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,6 +262,25 @@ def parse_object_name(name: str) -> ParsedName | None:
     if ledger_id is not None and ledger_id > MAX_LEDGER_ID:
         return None
     return ParsedName(UUID(match["uuid"]), ledger_id, match["index"] is not None)
+
+
+def parse_map_file_name(name: str) -> MapFileName | None:
+    """Parse the path of one of the four files in the folder of a MapFile, below the base.
+
+    Returns:
+        The folder, or None for the path of another file.
+
+    Example:
+        >>> path = "a/b/persistent/c/42-00000000-0000-0000-0000-000000000001/.index.crc"
+        >>> parse_map_file_name(path).ledger_id
+        42
+        >>> parse_map_file_name(path + ".bak") is None
+        True
+    """
+    match = _MAP_FILE.fullmatch(name)
+    if match is None or int(match["ledger_id"]) > MAX_LEDGER_ID:
+        return None
+    return MapFileName(match["managed_ledger"], UUID(match["uuid"]), int(match["ledger_id"]))
 
 
 def offload_uuid(uid_msb: int, uid_lsb: int) -> UUID:

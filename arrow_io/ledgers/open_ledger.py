@@ -100,10 +100,11 @@ class OpenLedger:
         """Sum of the lengths of its entries; 0 if it is not recorded."""
         return self.data.length_bytes
 
-    def user_metadata_problems(self) -> list[str]:
-        """Return the errors a broker would report in the user metadata of its data objects.
+    def broker_problems(self) -> list[str]:
+        """Return the errors a broker would report in what readers ignore.
 
-        Sends one request per object. Kinds of objects without Pulsar's user metadata override it.
+        These are errors in the user metadata of its data objects: one request per object. Kinds of
+        objects without Pulsar's user metadata override it.
         """
         names = dict.fromkeys(part.data_name for part in self.parts)
         problems = (_user_metadata_problem(self.location, name) for name in names)

@@ -42,6 +42,8 @@ class EntryRun:
         possible_flags: Flags that an entry may have, and `MIXED`; all flags until a scan narrows
             them. Never `ALONE`.
         is_verified: Whether checksums were compared.
+        scale: Bytes of the entries in the data object and in the buffer, if they differ: positions
+            in the object are then interpolated. None if the buffer is a part of the object.
         joined_payloads: Payloads of chunked messages by the id of their last entry: all chunks
             joined, decrypted and still compressed.
     """
@@ -56,6 +58,7 @@ class EntryRun:
     is_before_gap: bool = False
     possible_flags: int = -1
     is_verified: bool = False
+    scale: tuple[int, int] | None = None
     joined_payloads: dict[int, bytes] = field(default_factory=dict)
 
     def fields(self, index: int) -> list[int]:
@@ -91,12 +94,19 @@ class EntryRun:
     def entry_start(self, index: int) -> int:
         """Return the start of one entry's header in the data object, in bytes."""
         frame: int = self.table[index * layout.ENTRY_WIDTH + layout.FRAME]
-        return self.offset + (frame >> 32) - ENTRY_HEADER_BYTES
+        return self._in_object((frame >> 32) - ENTRY_HEADER_BYTES)
 
     def entry_stop(self, index: int) -> int:
         """Return the end of one entry in the data object, in bytes (exclusive)."""
         frame = self.number(index, layout.FRAME)
-        return self.offset + (frame >> 32) + (frame & 0xFFFFFFFF)
+        return self._in_object((frame >> 32) + (frame & 0xFFFFFFFF))
+
+    def _in_object(self, position: int) -> int:
+        """Return the position in the data object of a position in the buffer."""
+        if self.scale is not None:
+            stored_bytes, buffer_bytes = self.scale
+            position = position * stored_bytes // buffer_bytes
+        return self.offset + position
 
     def bytes_between(self, first: int, stop: int) -> int:
         """Return the data length of the entries `[first, stop)`, at least one, without headers."""
@@ -251,7 +261,7 @@ class EntryRun:
             object_key=self.object_key,
             ledger_id=self.ledger_id,
             entry_id=self.number(index, layout.ENTRY_ID),
-            offset=self.offset + (self.number(index, layout.FRAME) >> 32),
+            offset=self._in_object(self.number(index, layout.FRAME) >> 32),
         )
 
 

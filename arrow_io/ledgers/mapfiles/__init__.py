@@ -1,0 +1,1 @@
+"""Ledgers of Pulsar's filesystem driver: one Hadoop MapFile each."""

@@ -1,0 +1,478 @@
+"""Walks over the `data` file of a MapFile: its records and blocks, in storage order.
+
+An entry is one record, whose key is its id. The record with the key -1 comes first and holds the
+ledger's metadata. The bytes are described in `arrow_io.format.sequence_file`.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from array import array
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+from arrow_io.core import builds
+from arrow_io.core.memory import allocate
+from arrow_io.core.wording import counted
+from arrow_io.errors import CorruptBlockError, TruncatedObjectError
+from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
+from arrow_io.format.map_file_index import METADATA_KEY
+from arrow_io.format.sequence_file import (
+    ESCAPE,
+    ESCAPE_BYTES,
+    KEY_BYTES,
+    MAX_VINT_BYTES,
+    RECORD_HEADER_BYTES,
+    Compression,
+    inflate,
+    inflate_numbers,
+    max_record_count,
+    read_vint,
+)
+from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from arrow_io.format.sequence_file import SequenceFileHeader
+    from arrow_io.storage.range_stream import RangeStream
+
+_RECORD: Final = struct.Struct(">iiq")
+_LENGTH: Final = struct.Struct(">i")
+_KEY: Final = struct.Struct(">q")
+_CHUNK_BYTES: Final = 2 << 20
+"""Approximate size of a chunk in bytes: the size of a core's second-level cache."""
+_INFLATED_AT_ONCE: Final = 256 << 10
+"""Maximum bytes of a ZLIB stream that are passed to the library at once: it copies the rest."""
+_MAX_RECORDS: Final = 1 << 23
+"""Maximum number of records of a block."""
+_MAX_VALUE_BYTES: Final = MAX_MESSAGE_BYTES
+_PROBLEMS: Final = {
+    2: "found no record where one must begin",
+    3: "found another key than the expected one",
+    4: "the length of a value contradicts that of its record",
+}
+"""By status of `_records`."""
+
+
+class Group(NamedTuple):
+    """Records that can only be found together: one record, or one block."""
+
+    first_key: int
+    record_count: int
+    start: int
+    """Position of the group, or of the escape before it, in the file."""
+    stop: int
+    """End (exclusive)."""
+
+    @property
+    def last_key(self) -> int:
+        """Key of the last record (inclusive)."""
+        return self.first_key + self.record_count - 1
+
+
+class Chunk(NamedTuple):
+    """Consecutive entries, decompressed, in the frames of PIP-17's data blocks."""
+
+    first_key: int
+    record_count: int
+    frames: memoryview
+    start: int
+    """Position in the file; that of entries of one block is interpolated."""
+    stop: int
+    """End (exclusive)."""
+
+
+class _Block(NamedTuple):
+    """One block of a file in blocks; the first three ZLIB streams were read."""
+
+    record_count: int
+    """Number of its records."""
+    key_lengths: memoryview
+    keys: memoryview
+    value_lengths: memoryview
+    values_start: int
+    """Start of the ZLIB stream of values in the file."""
+    stop: int
+    """End of that stream and of the block (exclusive)."""
+
+
+class _Record(NamedTuple):
+    """One record of a file that is not in blocks; its value was not read."""
+
+    key: int
+    start: int
+    """Position of the record, or of the escape before it, in the file."""
+    value_start: int
+    """Start of its value in the file."""
+    stop: int
+    """End of its value (exclusive)."""
+
+
+class MapFileWalk:
+    """A walk over consecutive records of `data`; subclasses know how they are compressed.
+
+    Attributes:
+        position: Start of the next record or block, or of the escape before it.
+        key: Key of the next record; None until the first one was read.
+        resume_at: After an error, end of the damaged record or block; None if that is unknown.
+
+    Args:
+        stream: The bytes of the file.
+        header: Its header.
+        size_bytes: Its length.
+        position: Start of a record or block, or of the escape before it.
+        key: Key of its first record; None: any.
+    """
+
+    def __init__(
+        self,
+        stream: RangeStream,
+        header: SequenceFileHeader,
+        size_bytes: int,
+        position: int,
+        key: int | None = None,
+    ) -> None:
+        self._stream = stream
+        self._header = header
+        self._size_bytes = size_bytes
+        self.position = position
+        self.key = key
+        self.resume_at: int | None = None
+        self._result = array("q", bytes(8 * 5))
+
+    def chunks(self, last_key: int) -> Iterator[Chunk]:
+        """Decompress the records up to a key (inclusive), or to the end of the file.
+
+        The last chunk of a file in blocks may have greater keys.
+
+        Raises:
+            CorruptBlockError: A record or block is damaged, or its key is not the next one.
+            TruncatedObjectError: The file ends within a record or block.
+            MissingObjectError: The file is missing.
+            StorageError: The store denied access, requests failed until the deadline, or the file
+                was replaced.
+        """
+        while self.position < self._size_bytes and (self.key is None or self.key <= last_key):
+            self.resume_at = None
+            yield from self._next_chunks(last_key)
+
+    def groups(self) -> Iterator[Group]:
+        """Find all records or blocks up to the end of the file, without reading values.
+
+        Raises:
+            PulsarOffloadError: See `chunks`.
+        """
+        while self.position < self._size_bytes:
+            group = self._next_group()
+            if self.key not in {None, group.first_key}:
+                message = f"found the key {group.first_key} instead of {self.key}"
+                raise CorruptBlockError(message, offset=group.start)
+            self.position, self.key = group.stop, group.last_key + 1
+            yield group
+
+    def find_escape(self, position: int, stop: int) -> int | None:
+        """Return the position of the first escape with the sync marker from a position on.
+
+        The marker is random, so entries contain it only if someone wrote it there on purpose.
+        `stop` is the end of the positions that are searched (exclusive).
+        """
+        while position < min(stop, self._size_bytes - ESCAPE_BYTES + 1):
+            view, start = self._stream.at(position, ESCAPE_BYTES)
+            found = bytes(view[start:]).find(self._header.escape)
+            if found >= 0:
+                return position + found
+            position += len(view) - start - ESCAPE_BYTES + 1
+        return None
+
+    def _next_chunks(self, last_key: int) -> Iterator[Chunk]:
+        raise NotImplementedError
+
+    def _next_group(self) -> Group:
+        raise NotImplementedError
+
+    def _read(self, position: int, length: int) -> memoryview:
+        """Return bytes of the file; `length` was not checked."""
+        self._check_room(position, length)
+        view, start = self._stream.at(position, length)
+        return view[start : start + length]
+
+    def _check_room(self, position: int, length: int) -> None:
+        """Check that the file has bytes before they are read."""
+        if length > self._size_bytes - position:
+            message = (
+                f"the file has {counted(self._size_bytes - position, 'byte')} of a record or block"
+                f" that needs {length}"
+            )
+            raise TruncatedObjectError(message, offset=self._size_bytes)
+
+    def _check_status(self, status: int) -> None:
+        """Check why a function of the core stopped."""
+        if status in _PROBLEMS:
+            raise CorruptBlockError(_PROBLEMS[status], entry_id=self.key, offset=self.position)
+
+
+class _Records(MapFileWalk):
+    """A walk over records that are not compressed."""
+
+    def _next_chunks(self, last_key: int) -> Iterator[Chunk]:
+        key = self._next_record().key if self.key is None else self.key
+        needed = RECORD_HEADER_BYTES + _LENGTH.size
+        while True:
+            if needed > _MAX_VALUE_BYTES:
+                message = f"a record announces {counted(needed, 'byte')}"
+                raise CorruptBlockError(message, entry_id=self.key, offset=self.position)
+            self._check_room(self.position, needed)
+            view, start = self._stream.at(self.position, needed)
+            stop = min(len(view), start + _CHUNK_BYTES + needed)
+            target = memoryview(allocate(stop - start)).cast("B")
+            builds.in_use.records.frame_records(
+                view, start, stop, key, last_key, self._header.escape, target, self._result
+            )
+            count, end, status, needed, frames_stop = self._result
+            if count:
+                break
+            self._check_status(status)
+        first, self.position, self.key = self.position, self.position + end - start, key + count
+        yield Chunk(key, count, target[:frames_stop].toreadonly(), first, self.position)
+
+    def _next_record(self) -> _Record:
+        start = position = self.position
+        room = self._size_bytes - start
+        # In one read: the start may be in an earlier range than the end.
+        head = bytes(self._read(start, min(ESCAPE_BYTES + RECORD_HEADER_BYTES, room)))
+        if head[: len(ESCAPE)] == ESCAPE:
+            if head[:ESCAPE_BYTES] != self._header.escape:
+                message = "a sync marker differs from that of the file"
+                raise CorruptBlockError(message, entry_id=self.key, offset=start)
+            position, head = position + ESCAPE_BYTES, head[ESCAPE_BYTES:]
+        self._check_room(position, RECORD_HEADER_BYTES)
+        length, key_length, key = _RECORD.unpack_from(head)
+        if key_length != KEY_BYTES or length < KEY_BYTES:
+            raise CorruptBlockError(_PROBLEMS[2], entry_id=self.key, offset=start)
+        value_start = position + RECORD_HEADER_BYTES
+        self._check_room(value_start, length - KEY_BYTES)
+        return _Record(key, start, value_start, value_start + length - KEY_BYTES)
+
+    def _next_group(self) -> Group:
+        record = self._next_record()
+        return Group(record.key, 1, record.start, record.stop)
+
+
+class _CompressedRecords(_Records):
+    """A walk over records whose values are ZLIB streams."""
+
+    def _next_chunks(self, last_key: int) -> Iterator[Chunk]:
+        start, first = self.position, self.key
+        values: list[bytes] = []
+        size_bytes = 0
+        while (
+            size_bytes < _CHUNK_BYTES
+            and self.position < self._size_bytes
+            and (self.key is None or self.key <= last_key)
+        ):
+            try:
+                self.resume_at = None
+                record = self._next_record()
+                self.resume_at = record.stop
+                values.append(self._value(record))
+            except (CorruptBlockError, TruncatedObjectError):
+                if values:
+                    # The records before it come first; the next call raises again.
+                    break
+                raise
+            first = record.key if first is None else first
+            size_bytes += len(values[-1])
+            self.position, self.key = record.stop, record.key + 1
+        if values and first is not None:
+            yield self._chunk(first, values, start)
+
+    def _value(self, record: _Record) -> bytes:
+        if self.key not in {None, record.key}:
+            raise CorruptBlockError(_PROBLEMS[3], entry_id=self.key, offset=record.start)
+        length = record.stop - record.value_start
+        if length > _MAX_VALUE_BYTES:
+            message = f"a record announces {counted(length, 'byte')}"
+            raise CorruptBlockError(message, entry_id=record.key, offset=record.start)
+        value = inflate(self._read(record.value_start, length), _MAX_VALUE_BYTES, "value")
+        if len(value) < _LENGTH.size or _LENGTH.unpack_from(value)[0] != len(value) - _LENGTH.size:
+            raise CorruptBlockError(_PROBLEMS[4], entry_id=record.key, offset=record.start)
+        return value
+
+    def _chunk(self, first: int, values: list[bytes], start: int) -> Chunk:
+        count, lengths, joined = len(values), array("q", map(len, values)), b"".join(values)
+        keys = struct.pack(f">{count}q", *range(first, first + count))
+        target = memoryview(allocate(len(joined) + KEY_BYTES * count)).cast("B")
+        builds.in_use.records.frame_values(
+            joined, len(joined), lengths, keys, 0, first, target, self._result
+        )
+        self._check_status(self._result[2])
+        return Chunk(first, count, target.toreadonly(), start, self.position)
+
+
+class _Blocks(MapFileWalk):
+    """A walk over blocks of records that are compressed together."""
+
+    def _next_block(self) -> _Block:
+        start = self.position
+        # In one read: the start may be in an earlier range than the end.
+        room = self._size_bytes - start
+        head = bytes(self._read(start, min(ESCAPE_BYTES + MAX_VINT_BYTES, room)))
+        self._check_room(start, ESCAPE_BYTES + 1)
+        if head[:ESCAPE_BYTES] != self._header.escape:
+            message = "a block does not begin with the sync marker"
+            raise CorruptBlockError(message, entry_id=self.key, offset=start)
+        count, size = self._vint(head[ESCAPE_BYTES:])
+        position = start + ESCAPE_BYTES + size
+        streams = []
+        for _ in range(3):
+            position, length = self._stream_start(position)
+            streams.append(self._read(position, length))
+            position += length
+        key_lengths, keys, value_lengths = streams
+        position, length = self._stream_start(position)
+        if not 0 < count <= min(max_record_count(len(key_lengths)), _MAX_RECORDS):
+            message = f"the block announces {count} records"
+            raise CorruptBlockError(message, entry_id=self.key, offset=start)
+        return _Block(count, key_lengths, keys, value_lengths, position, position + length)
+
+    def _stream_start(self, position: int) -> tuple[int, int]:
+        """Return the start of a ZLIB stream, after its length, and the length."""
+        room = self._size_bytes - position
+        length, size = self._vint(self._read(position, min(MAX_VINT_BYTES, max(room, 1))))
+        if length < 0:
+            message = f"a ZLIB stream of the block has {length} bytes"
+            raise CorruptBlockError(message, entry_id=self.key, offset=position)
+        self._check_room(position + size, length)
+        return position + size, length
+
+    def _vint(self, data: bytes | memoryview) -> tuple[int, int]:
+        try:
+            return read_vint(data, 0)
+        except TruncatedObjectError as error:
+            raise error.located(offset=self._size_bytes) from None
+
+    def _keys(self, block: _Block) -> bytes:
+        key_lengths = inflate_numbers(block.key_lengths, block.record_count, "lengths of the keys")
+        encoded = inflate(block.keys, block.record_count * KEY_BYTES, "keys")
+        if set(key_lengths) != {KEY_BYTES} or len(encoded) != block.record_count * KEY_BYTES:
+            message = f"the keys of a block do not have {KEY_BYTES} bytes each"
+            raise CorruptBlockError(message, entry_id=self.key, offset=self.position)
+        return encoded
+
+    def _next_group(self) -> Group:
+        block = self._next_block()
+        keys = self._keys(block)
+        first, last = _KEY.unpack_from(keys)[0], _KEY.unpack_from(keys, len(keys) - KEY_BYTES)[0]
+        if last - first != block.record_count - 1:
+            message = f"the keys of a block are not consecutive: {first} … {last}"
+            raise CorruptBlockError(message, entry_id=self.key, offset=self.position)
+        return Group(first, block.record_count, self.position, block.stop)
+
+    def _next_chunks(self, last_key: int) -> Iterator[Chunk]:
+        del last_key  # a block is decompressed as a whole
+        block = self._next_block()
+        self.resume_at = block.stop
+        keys = self._keys(block)
+        sizes = inflate_numbers(block.value_lengths, block.record_count, "lengths of the values")
+        if max(sizes) > _MAX_VALUE_BYTES:
+            message = f"a value of {counted(max(sizes), 'byte')}"
+            raise CorruptBlockError(message, entry_id=self.key, offset=self.position)
+        lengths, size_bytes, stored_bytes = (
+            array("q", sizes),
+            max(sum(sizes), 1),
+            block.stop - self.position,
+        )
+        key = _KEY.unpack_from(keys)[0] if self.key is None else self.key
+        index = read_bytes = 0
+        rest = b""
+        for piece in self._values(block, sum(sizes)):
+            data = rest + piece if rest else piece
+            target = memoryview(
+                allocate(len(data) + KEY_BYTES * (block.record_count - index))
+            ).cast("B")
+            builds.in_use.records.frame_values(
+                data, len(data), lengths, keys, index, key, target, self._result
+            )
+            count, end, status, _, frames_stop = self._result
+            rest = data[end:]
+            if count:
+                start = self.position + stored_bytes * read_bytes // size_bytes
+                read_bytes += end
+                stop = self.position + stored_bytes * read_bytes // size_bytes
+                frames = target[:frames_stop].toreadonly()
+                chunk = Chunk(key, count, frames, start, stop)
+                index, key = index + count, key + count
+                self.key = key
+                yield chunk
+            self._check_status(status)
+        if index < block.record_count:
+            message = "a block ends before its last value"
+            raise CorruptBlockError(message, entry_id=key, offset=self.position)
+        self.position = block.stop
+
+    def _values(self, block: _Block, size_bytes: int) -> Iterator[bytes]:
+        """Decompress the values of a block, a piece at a time."""
+        what = "values"
+        start, stop = block.values_start, block.stop
+        if size_bytes <= _CHUNK_BYTES:
+            yield inflate(self._read(start, stop - start), size_bytes, what)
+            return
+        stream = zlib.decompressobj()
+        left_bytes = size_bytes
+        while start < stop and not stream.eof:
+            source: bytes | memoryview = self._read(start, min(_INFLATED_AT_ONCE, stop - start))
+            start += len(source)
+            while source and left_bytes >= 0:
+                try:
+                    piece = stream.decompress(source, min(_CHUNK_BYTES, left_bytes + 1))
+                except zlib.error as error:
+                    message = f"the {what} cannot be decompressed: {error}"
+                    raise CorruptBlockError(message, offset=self.position) from None
+                left_bytes -= len(piece)
+                source = stream.unconsumed_tail
+                if piece and left_bytes >= 0:
+                    yield piece
+        if left_bytes or not stream.eof or stream.unused_data or start < stop:
+            message = f"the {what} of a block do not have the announced lengths"
+            raise CorruptBlockError(message, offset=self.position)
+
+
+def walk_map_file(
+    stream: RangeStream,
+    header: SequenceFileHeader,
+    size_bytes: int,
+    position: int,
+    key: int | None = None,
+) -> MapFileWalk:
+    """Return a walk for the file's compression; see `MapFileWalk` for the arguments."""
+    classes = {
+        Compression.NONE: _Records,
+        Compression.RECORD: _CompressedRecords,
+        Compression.BLOCK: _Blocks,
+    }
+    return classes[header.compression](stream, header, size_bytes, position, key)
+
+
+def read_metadata_record(
+    stream: RangeStream, header: SequenceFileHeader, size_bytes: int, position: int
+) -> bytes:
+    """Return the value of the first record, the ledger's metadata.
+
+    Args:
+        stream: The bytes of the file.
+        header: Its header.
+        size_bytes: Its length.
+        position: End of the header.
+
+    Raises:
+        CorruptBlockError: The first record is damaged, or has another key than -1.
+        TruncatedObjectError: The file ends before its end.
+        PulsarOffloadError: See `MapFileWalk.chunks`.
+    """
+    walk = walk_map_file(stream, header, size_bytes, position, METADATA_KEY)
+    for chunk in walk.chunks(METADATA_KEY):
+        length = int.from_bytes(chunk.frames[:4], "big")
+        return bytes(chunk.frames[ENTRY_HEADER_BYTES : ENTRY_HEADER_BYTES + length])
+    message = "the file has no record: it holds no ledger"
+    raise TruncatedObjectError(message, offset=size_bytes)
