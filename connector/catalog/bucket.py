@@ -43,6 +43,12 @@ class UnfinishedOffload:
 
     name: PairName
     data: ObjectInfo
+    checksums: tuple[ObjectInfo, ...] = ()
+
+    @property
+    def objects(self) -> tuple[ObjectInfo, ...]:
+        """All of its objects."""
+        return (self.data, *self.checksums)
 
 
 @dataclass(frozen=True)
@@ -179,8 +185,11 @@ class Bucket:
     def unfinished(self) -> tuple[UnfinishedOffload, ...]:
         """Attempts that never completed, or whose index object was found to be deleted."""
         complete = self.listing.indexes.keys() - self._deleted
-        data = self.listing.data.items()
-        return tuple(UnfinishedOffload(*each) for each in data if each[0] not in complete)
+        return tuple(
+            UnfinishedOffload(name, info, self.listing.checksums_of(name))
+            for name, info in self.listing.data.items()
+            if name not in complete
+        )
 
     def look_again(self, names: Collection[PairName] | None) -> None:
         """Look once more for pairs that were not listed with both objects.
@@ -311,8 +320,13 @@ class Bucket:
         listing = self.listing
 
         def read(name: PairName) -> StoredPair:
-            index, data = listing.indexes[name], listing.data.get(name)
-            return kind_of(name).read(listing.location, name, index=index, data=data)
+            return kind_of(name).read(
+                listing.location,
+                name,
+                index=listing.indexes[name],
+                data=listing.data.get(name),
+                checksums=listing.checksums_of(name),
+            )
 
         with ThreadPoolExecutor(min(len(names), listing.location.max_connections)) as executor:
             return list(executor.map(read, names))

@@ -1,20 +1,22 @@
-"""The index and data objects of a bucket, found by one listing or by their names."""
+"""The objects of a bucket, found by a listing or by their names."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.errors import MissingObjectError
-from arrow_io.format.object_names import MAX_LEDGER_ID
+from arrow_io.format.object_names import MANAGED_LEDGER_DOMAINS, MAX_LEDGER_ID
 from connector.catalog.kinds.ledger_copy import age_rank
+from connector.catalog.kinds.object_kind import Part
 from connector.catalog.kinds.registry import parse_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from arrow_io.format.object_names import PairName
     from arrow_io.storage.location import Location
@@ -30,17 +32,20 @@ class BucketListing:
             first. Pairs whose names contain no ledger id come last.
         data: Data objects by the names of their pairs, in no order.
         foreign: Objects whose names no offloader of Pulsar writes.
+        checksums: Objects with the checksums of others, by the names of their pairs.
     """
 
     location: Location
     indexes: Mapping[PairName, ObjectInfo]
     data: Mapping[PairName, ObjectInfo]
     foreign: tuple[ObjectInfo, ...] = ()
+    checksums: Mapping[PairName, tuple[ObjectInfo, ...]] = field(default_factory=dict)
 
     @property
     def object_count(self) -> int:
         """The number of listed objects."""
-        return len(self.indexes) + len(self.data) + len(self.foreign)
+        checksums = sum(map(len, self.checksums.values()))
+        return len(self.indexes) + len(self.data) + len(self.foreign) + checksums
 
     def has_both(self, name: PairName) -> bool:
         """Return whether both objects of a pair were found."""
@@ -61,7 +66,12 @@ class BucketListing:
             self,
             indexes=_sort_indexes({**later.indexes, **self.indexes}),
             data={**later.data, **self.data},
+            checksums={**later.checksums, **self.checksums},
         )
+
+    def checksums_of(self, name: PairName) -> tuple[ObjectInfo, ...]:
+        """Return the objects with the checksums of a pair's objects."""
+        return self.checksums.get(name, ())
 
     @cached_property
     def positions(self) -> Mapping[PairName, int]:
@@ -81,20 +91,52 @@ class BucketListing:
 
 
 def list_bucket(location: Location) -> BucketListing:
-    """List a bucket: one request.
+    """List a bucket: one request, and those for MapFiles if the bucket has folders.
 
     Raises:
         MissingObjectError: There is no such folder, or no object below the prefix.
         StorageError: The bucket cannot be listed.
     """
-    objects = [(info, parse_name(info.name)) for info in location.list_objects()]
-    parsed_objects = [(info, parsed) for info, parsed in objects if parsed is not None]
-    return BucketListing(
-        location,
-        _sort_indexes({each.name: info for info, each in parsed_objects if each.is_index}),
-        {each.name: info for info, each in parsed_objects if not each.is_index},
-        tuple(info for info, parsed in objects if parsed is None),
-    )
+    listing = location.list_folder()
+    objects = [*listing.objects, *_managed_ledger_objects(location, listing.folders)]
+    indexes: dict[PairName, ObjectInfo] = {}
+    data: dict[PairName, ObjectInfo] = {}
+    checksums: dict[PairName, tuple[ObjectInfo, ...]] = {}
+    foreign = []
+    for info in objects:
+        parsed = parse_name(info.name)
+        if parsed is None:
+            foreign.append(info)
+        elif parsed.part is Part.CHECKSUMS:
+            checksums[parsed.name] = (*checksums.get(parsed.name, ()), info)
+        else:
+            (indexes if parsed.part is Part.INDEX else data)[parsed.name] = info
+    for name in checksums.keys() - indexes.keys() - data.keys():
+        foreign += checksums.pop(name)
+    return BucketListing(location, _sort_indexes(indexes), data, tuple(foreign), checksums)
+
+
+def _managed_ledger_objects(location: Location, folders: Sequence[str]) -> list[ObjectInfo]:
+    """Return all objects in the folders of managed ledgers, where the filesystem driver writes.
+
+    Their paths are `tenant/namespace/domain/…`. Other folders are listed two levels deep.
+    """
+
+    def list_folders(path: str) -> list[str]:
+        try:
+            return [f"{path}/{name}" for name in location.child(path).list_folders()]
+        except MissingObjectError:
+            # It was deleted after the folder above it was listed.
+            return []
+
+    if not folders:
+        return []
+    threads = location.max_connections if location.is_async else 1
+    with ThreadPoolExecutor(threads) as executor:
+        namespaces = chain.from_iterable(executor.map(list_folders, folders))
+        domains = chain.from_iterable(executor.map(list_folders, namespaces))
+        roots = (path for path in domains if path.rpartition("/")[2] in MANAGED_LEDGER_DOMAINS)
+        return list(chain.from_iterable(executor.map(location.list_tree, roots)))
 
 
 def list_again(location: Location) -> BucketListing:
@@ -110,7 +152,7 @@ def list_again(location: Location) -> BucketListing:
 
 
 def find_objects(location: Location, names: Collection[PairName]) -> BucketListing:
-    """Look up pairs by their names: up to three requests for each, several at once.
+    """Look up pairs by their names: a few requests for each, several at once.
 
     The data object of a pair is looked up only if its index object exists, because the index object
     is written last.
@@ -119,23 +161,35 @@ def find_objects(location: Location, names: Collection[PairName]) -> BucketListi
         StorageError: The store refused, or all attempts failed.
     """
 
-    def find(name: PairName) -> tuple[ObjectInfo | None, ObjectInfo | None]:
+    def find(name: PairName) -> _FoundPair:
         index = location.find(name.index_name)
         data = None if index is None else location.find(name.data_name)
         if index is not None and data is None:
             # Both may have been deleted after the first request.
             index = location.find(name.index_name)
-        return index, data
+        names = () if index is None else name.checksum_names
+        checksums = (location.find(each) for each in names)
+        return _FoundPair(index, data, tuple(each for each in checksums if each is not None))
 
-    found: dict[PairName, tuple[ObjectInfo | None, ObjectInfo | None]] = {}
+    found: dict[PairName, _FoundPair] = {}
     if names:
         with ThreadPoolExecutor(min(len(names), location.max_connections)) as executor:
             found = dict(zip(names, executor.map(find, names), strict=True))
     return BucketListing(
         location,
-        {name: index for name, (index, _) in found.items() if index is not None},
-        {name: data for name, (_, data) in found.items() if data is not None},
+        {name: each.index for name, each in found.items() if each.index is not None},
+        {name: each.data for name, each in found.items() if each.data is not None},
+        checksums={name: each.checksums for name, each in found.items() if each.checksums},
     )
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundPair:
+    """The objects of a pair, as far as they exist."""
+
+    index: ObjectInfo | None
+    data: ObjectInfo | None
+    checksums: tuple[ObjectInfo, ...]
 
 
 def _sort_indexes(indexes: Mapping[PairName, ObjectInfo]) -> dict[PairName, ObjectInfo]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.wording import counted
-from arrow_io.errors import PulsarOffloadError, UnsupportedFormatError
+from arrow_io.errors import PulsarOffloadError
 from connector.catalog.kinds.registry import kind_of
 from connector.display.text import printable
 
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 
 _SHOWN_NAMES: Final = 5
 _SHOWN_CHARACTERS: Final = 80
-_MAP_FILES: Final = "MapFiles of Pulsar's filesystem offloader"
-_MAP_FILE: Final = re.compile(r"\d{1,19}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-_DEEPEST: Final = 5
+_MAP_FILE: Final = re.compile(
+    r"(?P<base>.+)(?:/[^/]+){4}/\d{1,19}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+)
+_DEEPEST: Final = 6
 """Maximum number of slashes in a path that is searched for MapFiles."""
 _MAX_LISTINGS: Final = 16
 
@@ -51,9 +52,10 @@ def describe_contents(bucket: Bucket) -> str:
     except PulsarOffloadError:
         # The caller reports that a topic was not found, which is more useful than this error.
         folders = []
-    map_file = _map_file(listing.location, folders)
-    if map_file is not None:
-        parts.append(f"{_MAP_FILES} ({printable(map_file)})")
+    base = _map_file_base(listing.location, folders)
+    if base is not None:
+        what = "MapFiles of the filesystem driver"
+        parts.append(f"{what} in the folder {printable(base)}, whose URL finds them")
     elif folders:
         parts.append(f"{counted(len(folders), 'folder')} ({_some(folders)})")
     if not parts:
@@ -61,23 +63,10 @@ def describe_contents(bucket: Bucket) -> str:
     return f"{url} has no offloaded ledger, but {' and '.join(parts)}"
 
 
-def check_no_map_files(bucket: Bucket) -> None:
-    """Refuse a URL whose ledgers are MapFiles, because it would look empty.
+def _map_file_base(location: Location, folders: Sequence[str]) -> str | None:
+    """Return the path of a folder below which the filesystem driver wrote a ledger.
 
-    Raises:
-        UnsupportedFormatError: There are MapFiles.
-    """
-    text = describe_contents(bucket)
-    if _MAP_FILES in text:
-        message = f"{text}, which cannot be read yet"
-        raise UnsupportedFormatError(message)
-
-
-def _map_file(location: Location, folders: Sequence[str]) -> str | None:
-    """Return the path of a MapFile, the folder that the filesystem offloader makes for a ledger.
-
-    It is `<tenant>/<namespace>/persistent/<topic>/<ledgerId>-<uuid>`, or such a path in other
-    folders.
+    Managed ledgers directly at the location would be in the listing.
     """
     stack = [(location, "", name) for name in reversed(folders)]
     for _ in range(_MAX_LISTINGS):
@@ -85,8 +74,9 @@ def _map_file(location: Location, folders: Sequence[str]) -> str | None:
             return None
         parent, path, name = stack.pop()
         path += name
-        if _MAP_FILE.fullmatch(name):
-            return path
+        match = _MAP_FILE.fullmatch(path)
+        if match is not None:
+            return match["base"]
         if path.count("/") >= _DEEPEST:
             continue
         folder = parent.child(name)

@@ -30,7 +30,9 @@ class UnfinishedOffloads:
             MissingObjectError: The data object does not exist any more.
             StorageError: The store refused, or all attempts failed.
         """
-        managed_ledger = (self.user_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY)
+        managed_ledger = name.managed_ledger
+        if managed_ledger is None:
+            managed_ledger = (self.user_metadata(name) or {}).get(MANAGED_LEDGER_NAME_KEY)
         try:
             return managed_ledger_owner(managed_ledger) if managed_ledger else None
         except FormatError:

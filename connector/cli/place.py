@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
-from connector.catalog.bucket_summary import check_no_map_files, describe_contents
+from connector.catalog.bucket_summary import describe_contents
 from connector.catalog.opening import open_catalog
 from connector.catalog.snapshot.snapshot import is_snapshot
 from connector.cli.output import progress, say
@@ -23,13 +23,8 @@ if TYPE_CHECKING:
 
 
 def note_empty_location(catalog: Catalog) -> None:
-    """Print what a location without ledgers contains, since it may be the wrong one.
-
-    Raises:
-        UnsupportedFormatError: It contains MapFiles.
-    """
+    """Print what a location without ledgers contains, since it may be the wrong one."""
     if not catalog.bucket.copy_count:
-        check_no_map_files(catalog.bucket)
         say("note", describe_contents(catalog.bucket))
 
 

@@ -20,7 +20,7 @@ from arrow_io.ledgers.open_ledger import OpenLedger
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import EntryRun, int64_view
 from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, objects_of
-from connector.catalog.kinds.object_kind import NamedObject
+from connector.catalog.kinds.object_kind import NamedObject, Part
 from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
@@ -57,6 +57,16 @@ class BoxName:
     def index_name(self) -> str:
         """Name of its lid."""
         return f"box.{self.ledger_id}.{self.uuid}.lid"
+
+    @property
+    def checksum_names(self) -> tuple[str, ...]:
+        """Empty: boxes have no checksums."""
+        return ()
+
+    @property
+    def managed_ledger(self) -> None:
+        """None: the names do not contain it."""
+        return
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,6 +213,7 @@ class BoxCopy(LedgerCopy):
     error: PulsarOffloadError | None = None
 
     cut = None
+    index_error = None
     is_shared = False
     extra_bytes = 0
 
@@ -268,6 +279,7 @@ class Boxes:
 
     title = "the packers"
     unit = "carton"
+    driver: str | None = DRIVER
     snapshot_form = _SavedBoxes()
     name_type = BoxName
 
@@ -276,9 +288,8 @@ class Boxes:
         match = _NAME.fullmatch(object_name)
         if match is None:
             return None
-        return NamedObject(
-            BoxName(UUID(match["uuid"]), int(match["ledger_id"])), match["end"] == "lid"
-        )
+        name = BoxName(UUID(match["uuid"]), int(match["ledger_id"]))
+        return NamedObject(name, Part.INDEX if match["end"] == "lid" else Part.DATA)
 
     def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[BoxName]:
         """Return the name of the box of a ledger, if its driver makes boxes."""
@@ -289,9 +300,16 @@ class Boxes:
         return (BoxName(offload.uuid, info.ledger_id),)
 
     def read(
-        self, location: Location, name: BoxName, *, index: ObjectInfo, data: ObjectInfo | None
+        self,
+        location: Location,
+        name: BoxName,
+        *,
+        index: ObjectInfo,
+        data: ObjectInfo | None,
+        checksums: tuple[ObjectInfo, ...],
     ) -> BoxCopy:
         """Read a lid: one request."""
+        assert not checksums
         error: PulsarOffloadError
         try:
             lid = json.loads(location.read_object(name.index_name, max_bytes=1 << 20).data)

@@ -63,6 +63,10 @@ class StoredPair(StoredObjects, Protocol):
     def copies(self) -> Sequence[LedgerCopy]:
         """The pair's copy of each ledger; empty if the index object names no ledger."""
 
+    @property
+    def index_error(self) -> PulsarOffloadError | None:
+        """Why brokers cannot use the index object, although the pair can be read without it."""
+
     def is_unchanged(self, index: ObjectInfo, data: ObjectInfo | None) -> bool:
         """Return whether a later listing shows the same objects and they are sound."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -21,13 +22,21 @@ _Name_contra = TypeVar("_Name_contra", bound="PairName", contravariant=True)
 _Copy = TypeVar("_Copy", bound="LedgerCopy")
 
 
+class Part(StrEnum):
+    """The part of a pair that an object is."""
+
+    INDEX = "index"
+    DATA = "data"
+    CHECKSUMS = "checksums"
+    """Checksums of one of the others."""
+
+
 class NamedObject(NamedTuple):
     """The parts of an object's name."""
 
     name: PairName
     """Names of the pair that the object belongs to."""
-    is_index: bool
-    """Whether it is the index object; otherwise it is the data object."""
+    part: Part
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +72,13 @@ class ObjectKind(Protocol[_Name, _Copy]):
         title: The writer of its objects, for messages.
         unit: The noun for one pair of its objects, for messages.
         name_type: The class of the names of its pairs; no other kind uses it.
+        driver: The driver that writes objects of this kind and no other (`OffloadContext.driver`);
+            None for the kinds of all other drivers.
     """
 
     title: str
     unit: str
+    driver: str | None
     name_type: type[_Name]
 
     @property
@@ -80,9 +92,17 @@ class ObjectKind(Protocol[_Name, _Copy]):
         """Return the names of the pairs of this kind that metadata names for a ledger."""
 
     def read(
-        self, location: Location, name: _Name, *, index: ObjectInfo, data: ObjectInfo | None
+        self,
+        location: Location,
+        name: _Name,
+        *,
+        index: ObjectInfo,
+        data: ObjectInfo | None,
+        checksums: tuple[ObjectInfo, ...],
     ) -> StoredPair:
         """Read the index object of a pair and the copies that the pair has.
+
+        `checksums` are the pair's objects of `Part.CHECKSUMS`.
 
         Raises:
             StorageError: The store refused or failed to return an object.

@@ -21,7 +21,7 @@ from arrow_io.format.index_block import MANAGED_LEDGER_NAME_KEY, read_index_bloc
 from arrow_io.format.object_names import LedgerObjectName, parse_object_name
 from arrow_io.ledgers.reader import OffloadedLedger
 from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
-from connector.catalog.kinds.object_kind import NamedObject
+from connector.catalog.kinds.object_kind import NamedObject, Part
 from connector.catalog.kinds.snapshot_values import (
     base64_text,
     read_base64,
@@ -61,6 +61,7 @@ class OffloadedCopy(LedgerCopy):
     cut: OffloadedLedger | None = None
 
     is_shared = False
+    index_error = None
 
     @property
     def pairs(self) -> tuple[OffloadedCopy]:
@@ -160,6 +161,7 @@ class OffloadedObjects:
 
     title = "offload (PIP-17)"
     unit = "ledger"
+    driver: str | None = None
     snapshot_form = _OffloadedCopyForm()
     name_type = LedgerObjectName
 
@@ -168,7 +170,7 @@ class OffloadedObjects:
         parsed = parse_object_name(object_name)
         if parsed is None or parsed.is_streaming:
             return None
-        return NamedObject(parsed.ledger_object_name, parsed.is_index)
+        return NamedObject(parsed.ledger_object_name, Part.INDEX if parsed.is_index else Part.DATA)
 
     def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[LedgerObjectName]:
         """Return the names of the attempt that metadata names for a ledger."""
@@ -184,8 +186,10 @@ class OffloadedObjects:
         *,
         index: ObjectInfo,
         data: ObjectInfo | None,
+        checksums: tuple[ObjectInfo, ...],
     ) -> OffloadedCopy:
         """Read an index object: one request, and a HEAD if it does not name its topic."""
+        del checksums
         ledger = cut = None
         topic = None
         error: PulsarOffloadError | None = None

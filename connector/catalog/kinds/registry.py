@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import CorruptIndexError
+from connector.catalog.kinds.map_file_copy import MapFiles
 from connector.catalog.kinds.offloaded_copy import OffloadedObjects
 from connector.catalog.kinds.segment_copies import StreamedSegments
 
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.inputs.topic_names import TopicName
 
-KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (StreamedSegments(), OffloadedObjects())
-"""In the order in which they are asked for a ledger's pairs: the last accepts all others."""
+KINDS: Final[tuple[ObjectKind[Any, Any], ...]] = (
+    OffloadedObjects(),
+    MapFiles(),
+    StreamedSegments(),
+)
+"""The most frequent kind comes first."""
 
 
 def parse_name(object_name: str) -> NamedObject | None:
     """Parse the name of an object, relative to the bucket's URL; None if no kind has it."""
-    # Most objects are of the last kind.
-    for kind in reversed(KINDS):
+    for kind in KINDS:
         found: NamedObject | None = kind.parse(object_name)
         if found is not None:
             return found
@@ -37,9 +41,14 @@ def kind_of(name: PairName) -> ObjectKind[Any, Any]:
 
 
 def named_pairs(topic: TopicName, info: LedgerInfo) -> list[PairName]:
-    """Return the names of the pairs that metadata names for a ledger."""
-    found = (kind.named_pairs(topic, info) for kind in KINDS)
-    return next((list(names) for names in found if names), [])
+    """Return the names of the pairs that metadata names for a ledger.
+
+    If the metadata does not record the driver, there may be names of several kinds.
+    """
+    driver = info.offload.driver if info.offload else None
+    kinds = [kind for kind in KINDS if kind.driver is None or driver in {None, "", kind.driver}]
+    own_kinds = [kind for kind in kinds if driver and kind.driver == driver]
+    return [name for kind in own_kinds or kinds for name in kind.named_pairs(topic, info)]
 
 
 def unattributed_error(copy: LedgerCopy) -> CorruptIndexError:

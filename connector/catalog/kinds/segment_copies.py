@@ -23,7 +23,7 @@ from arrow_io.format.object_names import SegmentName, ShareName, parse_object_na
 from arrow_io.ledgers.segments.ledger import SegmentedLedger
 from arrow_io.ledgers.segments.reader import OffloadedSegment, SegmentedOffload
 from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
-from connector.catalog.kinds.object_kind import NamedObject
+from connector.catalog.kinds.object_kind import NamedObject, Part
 from connector.inputs.topic_names import managed_ledger_owner
 
 if TYPE_CHECKING:
@@ -53,6 +53,8 @@ class SegmentCopy:
     topic: AnyTopic | None
     segment: OffloadedSegment | None
     error: PulsarOffloadError | None = None
+
+    index_error = None
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
@@ -135,6 +137,7 @@ class StreamedSegments:
 
     title = "streaming offload (PIP-76)"
     unit = "segment"
+    driver: str | None = None
     snapshot_form = None
     name_type = SegmentName
 
@@ -143,7 +146,7 @@ class StreamedSegments:
         parsed = parse_object_name(object_name)
         if parsed is None or not parsed.is_streaming:
             return None
-        return NamedObject(SegmentName(parsed.uuid), parsed.is_index)
+        return NamedObject(SegmentName(parsed.uuid), Part.INDEX if parsed.is_index else Part.DATA)
 
     def named_pairs(self, topic: TopicName, info: LedgerInfo) -> Sequence[SegmentName]:
         """Return the names of the segments that metadata names for a ledger."""
@@ -151,9 +154,16 @@ class StreamedSegments:
         return [SegmentName(each.uuid) for each in _named_segments(info)]
 
     def read(
-        self, location: Location, name: SegmentName, *, index: ObjectInfo, data: ObjectInfo | None
+        self,
+        location: Location,
+        name: SegmentName,
+        *,
+        index: ObjectInfo,
+        data: ObjectInfo | None,
+        checksums: tuple[ObjectInfo, ...],
     ) -> SegmentCopy:
         """Read an index object: one request, plus those of `OffloadedSegment.open`."""
+        del checksums
         topic = segment = None
         error: PulsarOffloadError | None = None
         try:

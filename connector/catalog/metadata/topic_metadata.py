@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 MAX_METADATA_BYTES: Final = 32 << 20
 """Maximum size of one topic's metadata from any source, in bytes, uncompressed."""
+FILESYSTEM_DRIVER: Final = "filesystem"
+"""OffloadDriverMetadata.name of the driver that writes MapFiles."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

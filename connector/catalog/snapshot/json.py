@@ -12,7 +12,7 @@ from uuid import UUID
 
 from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
 from connector.catalog.bucket import BucketContents, UnfinishedOffload, sort_copies
-from connector.catalog.kinds.object_kind import SnapshotPair
+from connector.catalog.kinds.object_kind import Part, SnapshotPair
 from connector.catalog.kinds.registry import kind_of, parse_name
 from connector.catalog.kinds.snapshot_values import (
     error_json,
@@ -78,7 +78,7 @@ def contents_json(
     """
     return {
         "copies": [copy_json(copy, bucket) for copy in copies],
-        "unfinished": [info_json(each.data) for each in contents.unfinished],
+        "unfinished": [list(map(info_json, each.objects)) for each in contents.unfinished],
         "foreign": list(map(info_json, contents.foreign)),
     }
 
@@ -193,7 +193,7 @@ def read_ledger_json(
 def read_copy_json(value: dict[str, Any], location: Location) -> LedgerCopy:
     """Read the value that `copy_json` returned."""
     index = read_info(value["index"])
-    name = _read_name(index, is_index=True)
+    name = _read_name(index, Part.INDEX)
     data, error = value["data"], value["error"]
     pair = SnapshotPair(
         location,
@@ -214,17 +214,22 @@ def _form_of(name: PairName) -> SnapshotForm[Any, Any]:
     return form
 
 
-def _read_name(info: ObjectInfo, *, is_index: bool) -> PairName:
+def _read_name(info: ObjectInfo, part: Part) -> PairName:
     parsed = parse_name(info.name)
-    if parsed is None or parsed.is_index != is_index:
+    if parsed is None or parsed.part is not part:
         message = f"{info.name} does not name the expected object of a ledger"
         raise CorruptSnapshotError(message)
     return parsed.name
 
 
 def _read_unfinished(value: list[Any]) -> UnfinishedOffload:
-    data = read_info(value)
-    return UnfinishedOffload(_read_name(data, is_index=False), data)
+    data, *checksums = map(read_info, value)
+    name = _read_name(data, Part.DATA)
+    for each in checksums:
+        if each.name not in name.checksum_names:
+            message = f"{each.name} does not have checksums of {name.data_name}"
+            raise CorruptSnapshotError(message)
+    return UnfinishedOffload(name, data, tuple(checksums))
 
 
 def read_metadata_json(
