@@ -161,6 +161,7 @@ class _Auditor:
                 copies = (ledger.copy, *ledger.others)
             elif ledger.copy is not None:
                 yield from _report_extra_bytes(topic, ledger.copy)
+                yield from _report_index_error(topic, ledger.copy)
             # Segments are kept: they are shared with other ledgers, which may need them.
             for copy in (each for each in copies if not each.is_shared):
                 if is_unknown or (ledger.info is None and ledger.state.is_stray):
@@ -192,7 +193,12 @@ class _Auditor:
         else:
             kind = FindingKind.FORMAT_MISMATCH
         text = str(ledger.error)
-        if kind is FindingKind.FORMAT_MISMATCH and copy is not None and copy.data is not None:
+        is_index_damaged = (
+            copy is not None
+            and copy.data is not None
+            and getattr(ledger.error, "object_key", None) == copy.name.index_name
+        )
+        if kind is FindingKind.FORMAT_MISMATCH and is_index_damaged:
             text = f"{text}; {REPAIRABLE}"
         finding = _make_finding(kind, text, copy, topic.topic)
         return replace(finding, ledger_id=ledger.ledger_id, is_loss=True)
@@ -315,9 +321,9 @@ class _Auditor:
         finding = Finding(
             kind=FindingKind.DATA_WITHOUT_INDEX,
             text="the data object exists, but its index object is missing",
-            objects=(name.data_name,),
+            objects=tuple(each.name for each in offload.objects),
             ledger_id=name.ledger_id,
-            stored_bytes=offload.data.size_bytes,
+            stored_bytes=sum(each.size_bytes for each in offload.objects),
             modified=offload.data.modified,
         )
         try:
@@ -375,6 +381,14 @@ def _report_extra_bytes(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Findi
         text = f"{extra} after the end that the index object gives, which no reader uses"
         finding = _make_finding(FindingKind.EXTRA_BYTES, text, copy, topic.topic)
         yield replace(finding, objects=(copy.data.name,), stored_bytes=copy.extra_bytes)
+
+
+def _report_index_error(topic: TopicLedgers, copy: LedgerCopy) -> Iterator[Finding]:
+    """Report an index object that brokers need, although the ledger can be read without it."""
+    for pair in copy.pairs:
+        if pair.index_error is not None:
+            text = f"brokers cannot read the ledger: {pair.index_error}; {REPAIRABLE}"
+            yield _make_finding(FindingKind.FORMAT_MISMATCH, text, copy, topic.topic)
 
 
 def _make_finding(

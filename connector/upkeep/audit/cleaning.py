@@ -65,7 +65,8 @@ def _refusal(finding: Finding, now: datetime, safety_age: timedelta) -> str | No
 def clean(location: Location, plan: list[Deletion]) -> Iterator[Deletion]:
     """Carry out the plan of `plan_cleaning`, and yield each deletion when it is finished.
 
-    Index objects are deleted first: a reader must never find an index object without data.
+    Index objects are deleted first: a reader must never find an index object without data. Folders
+    of ledgers that become empty are deleted too.
 
     Raises:
         StorageError: The store refused, or kept failing.
@@ -79,4 +80,7 @@ def clean(location: Location, plan: list[Deletion]) -> Iterator[Deletion]:
         else:
             for name in finding.objects:
                 location.delete_objects([name])
+            for folder in dict.fromkeys(name.rpartition("/")[0] for name in finding.objects):
+                if folder:
+                    location.delete_folder(folder)
         yield each

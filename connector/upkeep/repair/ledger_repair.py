@@ -42,8 +42,8 @@ if TYPE_CHECKING:
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.format.ledger_metadata import LedgerMetadata
     from arrow_io.format.object_names import LedgerObjectName, PairName
-    from arrow_io.ledgers.data import LedgerData
     from arrow_io.ledgers.data_object_walk import WalkedObject
+    from arrow_io.ledgers.ledger import Ledger
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectContent, ObjectInfo
     from connector.catalog.metadata.topic_metadata import LedgerInfo
@@ -55,7 +55,7 @@ REBUILT: Final = "made anew"
 """The source of the ledger's metadata if it exists nowhere: see docs/command-line.md."""
 FROM_DAMAGED: Final = "the damaged index object"
 _FROM_METADATA: Final = "the metadata"
-_IS_SOUND: Final = "the index object matches the data object"
+IS_SOUND: Final = "the index object matches the data object"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -115,6 +115,8 @@ class Repair:
     Attributes:
         attempt: The attempt, and what is wrong with its index object.
         index: The index object to write. None if none is written.
+        checksums: The object with the checksums of the index object, to be written before it. None
+            if none is written.
         ledger: The ledger as found in the data object. None if it was not read.
         error: Why no index object can be rebuilt. None if one can, or need not be.
         refusal: Why no index object is written. None if one is.
@@ -125,6 +127,7 @@ class Repair:
     ledger: RebuiltLedger | None = None
     error: PulsarOffloadError | None = None
     refusal: str | None = None
+    checksums: IndexObject | None = None
 
 
 def plan_ledger_repair(
@@ -169,7 +172,7 @@ class _IndexRebuilder:
         ledger = RebuiltLedger(self._name.ledger_id, table.entry_count, table.block_count)
         self._check_counts()
         if self._is_sound():
-            return Repair(attempt, ledger=ledger, refusal=_IS_SOUND)
+            return Repair(attempt, ledger=ledger, refusal=IS_SOUND)
         metadata, source = self._metadata()
         data = IndexBlock(
             table.data_object_length_bytes,
@@ -305,23 +308,23 @@ class _IndexRebuilder:
         ledger = OffloadedLedger(self._location, name, index, versions=versions).data
         last_entry_id = ledger.last_entry_id
         if verify:
-            _check_entries(ledger, 0, last_entry_id, verify=True)
+            check_entries(ledger, 0, last_entry_id, verify=True)
             return
         ends = [-1]
         for block, position in enumerate(self._walk.last_positions):
             ends.append(ledger.table.block_last_entry_id(block))
             ledger.remember(ends[-1], position)
         for end in ends:
-            _check_entries(ledger, max(end, 0), min(end + 1, last_entry_id))
+            check_entries(ledger, max(end, 0), min(end + 1, last_entry_id))
 
 
-def _check_entries(
-    ledger: LedgerData, first_entry_id: int, last_entry_id: int, *, verify: bool = False
+def check_entries(
+    ledger: Ledger, first_entry_id: int, last_entry_id: int, *, verify: bool = False
 ) -> None:
     """Read entries up to the last (inclusive), and compare their checksums if `verify` is set.
 
     Raises:
-        PulsarOffloadError: See `LedgerData.entry_runs`; or an entry is damaged.
+        PulsarOffloadError: See `Ledger.entry_runs`; or an entry is damaged.
     """
     for run in ledger.entry_runs(first_entry_id, last_entry_id, Tally(), verify_checksums=verify):
         if verify:

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.core.prefetch import prefetch_units
 from arrow_io.errors import FormatError, MissingObjectError, ObjectChangedError
-from arrow_io.format.object_names import LedgerObjectName, has_ledger_id
+from arrow_io.format.object_names import LedgerObjectName, MapFileName, has_ledger_id
 from connector.catalog.kinds.registry import kind_of
 from connector.catalog.ledger_origin import ledger_metadata_of
 from connector.upkeep.repair.ledger_repair import Attempt, Repair, plan_ledger_repair
+from connector.upkeep.repair.map_file_repair import plan_map_file_repair
 
 if TYPE_CHECKING:
     from collections.abc import (
@@ -42,7 +43,10 @@ _NO_INDEX: Final = "there is no index object"
 _UNDER_WAY: Final = "the metadata says that this offload is under way, or failed"
 _NO_DATA: Final = "its data object is missing"
 _NOT_NAMED: Final = "the metadata of no topic names this offload"
-_PLANNERS: Final[Mapping[type, Callable[..., Repair]]] = {LedgerObjectName: plan_ledger_repair}
+_PLANNERS: Final[Mapping[type, Callable[..., Repair]]] = {
+    LedgerObjectName: plan_ledger_repair,
+    MapFileName: plan_map_file_repair,
+}
 """The function that rebuilds an index object, by the class of its name; other kinds have none."""
 
 
@@ -92,6 +96,9 @@ def repair(location: Location, plan: Iterable[Repair]) -> Iterator[Repair]:
     """
     for each in plan:
         if each.index is not None:
+            if each.checksums is not None:
+                # First: nobody can read the index that they do not match, before or after.
+                location.write_object(each.checksums.name, each.checksums.data, user_metadata={})
             _write(location, each.attempt, each.index)
         yield each
 
@@ -177,7 +184,7 @@ class _RecordedLedgers:
             if state.copy is not None and state.error is not None
         }
         for pair in self._contents.pairs:
-            error = pair.error or errors.get(pair.name)
+            error = pair.error or errors.get(pair.name) or pair.index_error
             yield self._attempt(
                 Attempt(
                     name=pair.name,

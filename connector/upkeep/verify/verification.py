@@ -1,8 +1,8 @@
 """Verification of whole ledgers: the id and checksum of every entry, which no index object has.
 
 Headers, entry ids and lengths are compared with the index object, checksums with the entries, and
-the user metadata of the data object with Pulsar's requirements. Damage is reported and skipped, so
-that all of it is found.
+what only brokers use (user metadata, `.crc` files) with Pulsar's requirements. Damage is reported
+and skipped, so that all of it is found.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ def _read(
 ) -> Generator[VerifiedLedger, None, None]:
     """Read ledgers, yield the results, and write the zones of those without statistics."""
     pairs: list[tuple[str, Ledger]] = [(topic, ledger.data) for topic, ledger in ledgers]
-    units = (ledger.user_metadata_problems for _, ledger in ledgers)
+    units = (ledger.broker_problems for _, ledger in ledgers)
     threads = max((ledger.location.max_connections for _, ledger in ledgers), default=1)
     with ExitStack() as stack:
         metadata = stack.enter_context(closing(prefetch_units(units, threads=threads)))
