@@ -1,4 +1,4 @@
-"""How to connect to a cluster's admin API or brokers: token, certificates, timeout."""
+"""How to connect to a cluster's servers: credentials, certificates, timeout."""
 
 from __future__ import annotations
 
@@ -12,22 +12,20 @@ from arrow_io.storage.hidden import HiddenBytes, HiddenText
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from ssl import SSLContext
+    from typing import NoReturn
 
 _MAX_TOKEN_BYTES: Final = 1 << 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterAccess:
-    """Credentials for a cluster, and how to verify its server.
+class ServerAccess:
+    """How to connect to a server, and how to verify it.
 
     Raises:
         OptionError: A value is not allowed, or two exclude each other.
     """
 
-    token: str | None = field(default=None, repr=False)
-    """Token of Pulsar's token authentication (a JSON Web Token)."""
-    token_file: str | None = None
-    """File that contains the token; read for each use, because tokens are renewed."""
     ca_file: str | None = None
     """PEM file of the certificate authorities that are trusted; by default those of the system."""
     cert_file: str | None = None
@@ -41,18 +39,68 @@ class ClusterAccess:
     """Longest time without an answer from the server, in seconds."""
 
     def __post_init__(self) -> None:
-        if self.token is not None and self.token_file is not None:
-            message = "both token and token_file are set: remove one of them"
-            raise OptionError(message)
-        if self.token is not None:
-            object.__setattr__(self, "token", HiddenText(self.token))
-            _check_token(self.token, "the token")
         if self.key_file is not None and self.cert_file is None:
             message = "key_file needs cert_file, the certificate of the key"
             raise OptionError(message)
         if not 0 < self.timeout_s < math.inf:
             message = f"timeout_s must be a number of seconds above 0, not {self.timeout_s}"
             raise OptionError(message)
+
+    @property
+    def has_tls_options(self) -> bool:
+        """Whether an option is set that only TLS uses."""
+        return bool(self.ca_file or self.cert_file or not self.verify_hostname)
+
+    def tls_context(self) -> SSLContext:
+        """Return a TLS context for clients.
+
+        Raises:
+            OptionError: A certificate file cannot be used.
+        """
+        # Importing it takes longer than all else here, and most processes need no TLS.
+        import ssl  # noqa: PLC0415
+
+        def no_password() -> NoReturn:
+            message = f"the private key in {self.key_file or self.cert_file} is encrypted"
+            raise OptionError(message)
+
+        what = f"the certificates of {self.ca_file}"
+        try:
+            context = ssl.create_default_context(cafile=self.ca_file)
+            if self.cert_file is not None:
+                what = f"the certificate and key of {self.cert_file}"
+                context.load_cert_chain(self.cert_file, self.key_file, no_password)
+        except OSError as error:
+            if isinstance(error, OptionError):
+                raise
+            message = f"{what} cannot be used: {error.strerror or type(error).__name__}"
+            raise OptionError(message) from None
+        context.check_hostname = self.verify_hostname
+        return context
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterAccess(ServerAccess):
+    """Credentials for a cluster, and how to verify its server.
+
+    Raises:
+        OptionError: A value is not allowed, or two exclude each other.
+    """
+
+    token: str | None = field(default=None, repr=False)
+    """Token of Pulsar's token authentication (a JSON Web Token)."""
+    token_file: str | None = None
+    """File that contains the token; read for each use, because tokens are renewed."""
+
+    def __post_init__(self) -> None:
+        # Without arguments, `super` would refer to the class that `slots` replaces.
+        super(ClusterAccess, self).__post_init__()
+        if self.token is not None and self.token_file is not None:
+            message = "both token and token_file are set: remove one of them"
+            raise OptionError(message)
+        if self.token is not None:
+            object.__setattr__(self, "token", HiddenText(self.token))
+            _check_token(self.token, "the token")
 
     def current_token(self) -> str | None:
         """Return the token, read from its file if there is one; None if none is configured.
@@ -74,7 +122,7 @@ class ClusterAccess:
         return token
 
 
-_AccessT = TypeVar("_AccessT", bound=ClusterAccess)
+_AccessT = TypeVar("_AccessT", bound=ServerAccess)
 
 
 def read_access(kind: type[_AccessT], option_kind: str, options: Mapping[str, object]) -> _AccessT:

@@ -396,7 +396,7 @@ class TestOptions:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"tokn": TOKEN}, "unknown metadata option 'tokn'; the options are token, token_file"),
+            ({"tokn": TOKEN}, "unknown metadata option 'tokn'; the options are ca_file, cert_file"),
             ({"token": TOKEN, "token_file": "file"}, "both token and token_file"),
             ({"token": 7}, "token must be text, not int"),
             ({"token": ""}, "not a token"),

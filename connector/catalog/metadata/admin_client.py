@@ -22,11 +22,10 @@ brokers answer 404 to `internalStats`, but 500 to `internal-info`.
 
 from __future__ import annotations
 
-import threading
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
-from typing import TYPE_CHECKING, Final, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from arrow_io.errors import (
@@ -44,11 +43,12 @@ from connector.catalog.metadata.admin_answers import (
     read_names,
 )
 from connector.catalog.metadata.admin_connection import AdminConnection, parse_options
+from connector.catalog.metadata.answer_cache import AnswerCache
 from connector.catalog.metadata.merge import merge_metadata
 from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Hashable, Mapping
+    from collections.abc import Callable, Collection, Mapping
     from uuid import UUID
 
     from connector.catalog.metadata.topic_metadata import TopicMetadata
@@ -57,7 +57,6 @@ _CONCURRENT_REQUESTS: Final = 8
 _CLUSTERS: Final = "/admin/v2/clusters"
 _TENANTS: Final = "/admin/v2/tenants"
 
-_Key = TypeVar("_Key", bound="Hashable")
 _Value = TypeVar("_Value")
 
 
@@ -72,11 +71,11 @@ class AdminApi:
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection
-        self._namespaces: _Cache[None, tuple[str, ...]] = _Cache()
-        self._topics: _Cache[str, list[TopicName]] = _Cache()
-        self._metadata: _Cache[TopicName, _TopicAnswer] = _Cache()
-        self._schemas: _Cache[TopicName, bytes | None] = _Cache()
-        self._is_admin_api: _Cache[None, bool] = _Cache()
+        self._namespaces: AnswerCache[None, tuple[str, ...]] = AnswerCache()
+        self._topics: AnswerCache[str, list[TopicName]] = AnswerCache()
+        self._metadata: AnswerCache[TopicName, _TopicAnswer] = AnswerCache()
+        self._schemas: AnswerCache[TopicName, bytes | None] = AnswerCache()
+        self._is_admin_api: AnswerCache[None, bool] = AnswerCache()
 
     @classmethod
     def from_options(cls, url: str, options: Mapping[str, object]) -> AdminApi:
@@ -294,37 +293,6 @@ class AdminApi:
 class _TopicAnswer(NamedTuple):
     metadata: TopicMetadata | None
     warnings: list[str]
-
-
-class _Cache(Generic[_Key, _Value]):
-    """Values by key. Each is computed once, by the first thread; errors are not cached."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._locks: dict[_Key, threading.Lock] = {}
-        self._values: dict[_Key, _Value] = {}
-
-    def get(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        with self._lock_of(key):
-            if key not in self._values:
-                self._values[key] = make()
-            return self._values[key]
-
-    def renew(self, key: _Key, make: Callable[[], _Value]) -> _Value:
-        """Compute a new value. One that another thread is computing already may be outdated."""
-        with self._lock_of(key):
-            self._values[key] = value = make()
-            return value
-
-    def _lock_of(self, key: _Key) -> threading.Lock:
-        with self._lock:
-            return self._locks.setdefault(key, threading.Lock())
-
-    def peek(self, key: _Key) -> _Value | None:
-        return self._values.get(key)
-
-    def values(self) -> list[_Value]:
-        return list(self._values.values())
 
 
 def _topic_path(topic: TopicName) -> str:

@@ -12,7 +12,6 @@ the values in it, and the values of all answers.
 
 from __future__ import annotations
 
-import ssl
 import threading
 import time
 from dataclasses import dataclass
@@ -33,7 +32,7 @@ from connector.inputs.cluster_access import ClusterAccess, read_access
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from socket import SocketIO, socket
-    from typing import NoReturn
+    from ssl import SSLContext
 
     from _typeshed import WriteableBuffer
 
@@ -115,10 +114,10 @@ class AdminConnection:
         self._received_values = 0
         self._lock = threading.Lock()
         self._server = _parse_url(url.rstrip("/"))
-        self._tls: ssl.SSLContext | None = None
+        self._tls: SSLContext | None = None
         if self._server.scheme == "https":
-            self._tls = _tls_context(options)
-        elif options.ca_file or options.cert_file or not options.verify_hostname:
+            self._tls = options.tls_context()
+        elif options.has_tls_options:
             message = f"{self.url} is not an https URL, but there are options for TLS"
             raise OptionError(message)
 
@@ -326,23 +325,3 @@ def _parse_url(url: str) -> SplitResult:
         message = f"credentials in the URL {shown!r}: give them as options (token)"
         raise OptionError(message)
     return split
-
-
-def _tls_context(options: AdminOptions) -> ssl.SSLContext:
-    def no_password() -> NoReturn:
-        message = f"the private key in {options.key_file or options.cert_file} is encrypted"
-        raise OptionError(message)
-
-    what = f"the certificates of {options.ca_file}"
-    try:
-        context = ssl.create_default_context(cafile=options.ca_file)
-        if options.cert_file is not None:
-            what = f"the certificate and key of {options.cert_file}"
-            context.load_cert_chain(options.cert_file, options.key_file, no_password)
-    except OSError as error:
-        if isinstance(error, OptionError):
-            raise
-        message = f"{what} cannot be used: {error.strerror or type(error).__name__}"
-        raise OptionError(message) from None
-    context.check_hostname = options.verify_hostname
-    return context
