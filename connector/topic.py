@@ -201,7 +201,9 @@ def _plan(inputs: _Inputs, opened: _OpenTopics) -> Scan:
     request, catalog = inputs.request, opened.catalog
     options = _read_options(inputs, opened.schema)
     if options.filterable.values is None and request.value != "raw":
-        _warn_if_undecoded(options, opened.schema)
+        source = catalog.source
+        has_unknown_schema = source is not None and not source.knows_schemas
+        _warn_if_undecoded(options, opened.schema, has_unknown_schema=has_unknown_schema)
     statistics = _open_statistics(request.statistics, catalog, inputs.storage_options)
     cluster = catalog.cluster(opened.topics)
     scan = Scan(tuple(opened.topics), options, cluster=cluster, statistics=statistics)
@@ -337,12 +339,16 @@ def _limits(values: ValueColumns | None, batch_rows: int, batch_bytes: int) -> B
     )
 
 
-def _warn_if_undecoded(options: ReadOptions, schema: TopicSchema | None) -> None:
+def _warn_if_undecoded(
+    options: ReadOptions, schema: TopicSchema | None, *, has_unknown_schema: bool
+) -> None:
     """Warn if values stay bytes although decoded values were requested."""
     [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
     if name not in dict(options.projection.columns):
         return
-    if schema is None:
+    if schema is None and has_unknown_schema:
+        reason = "the metadata store has no schemas, which brokers write to BookKeeper"
+    elif schema is None:
         reason = "there is no schema"
     elif schema.reader.type == "EXTERNAL":
         reason = "the schema is EXTERNAL, so it is stored in another registry than Pulsar's"

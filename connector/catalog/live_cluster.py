@@ -22,7 +22,7 @@ class LiveCluster:
     """A live cluster that is asked only about missing objects. Can be pickled.
 
     Attributes:
-        metadata: The URL of its admin API.
+        metadata: The URL of its admin API or metadata store.
         topics: Full names of the topics and partitions that it knew before.
     """
 

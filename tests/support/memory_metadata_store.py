@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from connector.inputs.topic_names import TopicName
+from tests.support.golden import golden_topics
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
@@ -32,6 +35,20 @@ class MemoryMetadataStore:
         prefix = f"{path}/"
         below = (each.removeprefix(prefix) for each in self.nodes if each.startswith(prefix))
         return sorted({each.partition("/")[0] for each in below})
+
+
+def golden_nodes(set_name: str) -> dict[str, bytes]:
+    """Return the nodes that a cluster has of the topics of a golden set."""
+    nodes = {}
+    for topic in golden_topics():
+        value = topic.folder / "managed-ledger-info.bin"
+        if topic.set_name == set_name and value.exists():
+            name = TopicName.parse(topic.name)
+            nodes[f"/managed-ledgers/{name.managed_ledger_name}"] = value.read_bytes()
+            if (topic.folder / "schemas-rest.json").exists():
+                local_name = name.base.managed_ledger_name.rpartition("/")[2]
+                nodes[f"/schemas/{name.full_namespace}/{local_name}"] = b"a locator"
+    return nodes
 
 
 def nodes_of_folder(folder: Path) -> dict[str, bytes]:

@@ -68,6 +68,7 @@ class AdminApi:
     """
 
     is_live = True
+    knows_schemas = True
 
     def __init__(self, connection: AdminConnection) -> None:
         self._connection = connection

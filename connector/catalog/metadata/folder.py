@@ -112,6 +112,7 @@ class MetadataFolder:
             raise OptionError(message)
 
     is_live = False
+    knows_schemas = True
 
     @property
     def warnings(self) -> list[str]:

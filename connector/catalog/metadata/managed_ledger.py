@@ -1,20 +1,23 @@
-"""A topic's ledgers in the metadata store (Pulsar's MetaStoreImpl, MLDataFormats.proto).
+"""A topic's nodes in the metadata store (Pulsar's MetaStoreImpl, MLDataFormats.proto).
 
-The value of `/managed-ledgers/<managed ledger name>` is a bare protobuf message. If the broker has
-`managedLedgerInfoCompressionType` set, it is compressed:
+The value of `/managed-ledgers/<managed ledger name>` is a bare protobuf message, the topic's
+ledgers. Nodes below it are its cursors. If the broker has `managedLedgerInfoCompressionType` or
+`managedCursorInfoCompressionType` set, the values are compressed:
 
 ======= ======= ========================== =====================================================
 Offset  Size    Field                      Value
 ======= ======= ========================== =====================================================
 0       2       magic                      `47 78`, with which no bare message can start
 2       4       size N, int32              big-endian
-6       N       ManagedLedgerInfoMetadata  {1 compressionType enum, 2 uncompressedSize int32}
+6       N       ManagedLedgerInfoMetadata  {1 compressionType enum, 2 uncompressedSize int32}; that
+                                           of a cursor has another name and the same fields
 6 + N   rest    compressed message         in the forms of `arrow_io.messages.codecs`
 ======= ======= ========================== =====================================================
 
 ManagedLedgerInfo (proto2): {1 repeated LedgerInfo, 2 terminatedPosition {1 ledgerId, 2 entryId}, 3
 properties}. `_MESSAGES` below has the fields of its parts. An absent flag is false. An absent time
-is written as 0 for the open ledger, which has neither entries nor size yet.
+is written as 0 for the open ledger, which has neither entries nor size yet. ManagedCursorInfo has
+further fields, about single messages.
 """
 
 from __future__ import annotations
@@ -54,6 +57,8 @@ _HALF_BITS: Final = 64
 _SIGN: Final = 1 << (_HALF_BITS - 1)
 _SHOWN_BYTES: Final = 64
 _LOAD_FACTOR: Final = 0.75
+_NO_LEDGER: Final = -1
+"""`cursorsLedgerId` of a cursor whose position is in the metadata store."""
 
 _MESSAGES: Final = {
     "KeyValue": """
@@ -99,6 +104,11 @@ _MESSAGES: Final = {
         2 terminatedPosition optional NestedPositionInfo
         3 properties repeated KeyValue
     """,
+    "ManagedCursorInfo": """
+        1 cursorsLedgerId required int64
+        2 markDeleteLedgerId optional int64
+        3 markDeleteEntryId optional int64
+    """,
     "ManagedLedgerInfoMetadata": """
         1 compressionType required int32
         2 uncompressedSize required int32
@@ -120,10 +130,7 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
         CorruptMetadataError: It is not such a value, is longer than `MAX_METADATA_BYTES`, or a
             topic cannot have its ledgers.
     """
-    _check_size(len(data))
-    if data.startswith(_MAGIC):
-        data = _decompress(memoryview(data)[len(_MAGIC) :])
-    message = _parse("ManagedLedgerInfo", data)
+    message = _parse("ManagedLedgerInfo", _bare_message(data))
     terminated = _optional(message, "terminatedPosition")
     return TopicMetadata(
         topic=topic,
@@ -135,6 +142,24 @@ def parse_managed_ledger_info(data: bytes, topic: TopicName) -> TopicMetadata:
         ),
         properties=_properties(message.properties),
     )
+
+
+def parse_managed_cursor_info(data: bytes) -> tuple[int, int] | None:
+    """Parse the metadata store's value of a cursor; return its mark-delete position.
+
+    The position is the ledger and entry id up to which the subscription has acknowledged everything
+    (inclusive); (-1, -1) before the first message. It is None while the cursor is open: then
+    BookKeeper has the current position, and the store none or an old one.
+
+    Raises:
+        CorruptMetadataError: It is not such a value, is longer than `MAX_METADATA_BYTES`, or a
+            topic cannot have the position.
+    """
+    message = _parse("ManagedCursorInfo", _bare_message(data))
+    if message.cursorsLedgerId != _NO_LEDGER or not message.HasField("markDeleteLedgerId"):
+        return None
+    ids = message.markDeleteLedgerId, message.markDeleteEntryId
+    return (-1, -1) if ids[0] < 0 else checked_position(*ids)
 
 
 def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
@@ -162,6 +187,12 @@ def serialize_managed_ledger_info(metadata: TopicMetadata) -> bytes:
         raise OptionError(text) from error
     data: bytes = message.SerializeToString()
     return data
+
+
+def _bare_message(data: bytes) -> bytes:
+    """Return a value without compression."""
+    _check_size(len(data))
+    return _decompress(memoryview(data)[len(_MAGIC) :]) if data.startswith(_MAGIC) else data
 
 
 def _decompress(data: memoryview) -> bytes:

@@ -405,6 +405,7 @@ class SnapshotSource:
     """The metadata in a snapshot (`MetadataSource`)."""
 
     is_live = False
+    knows_schemas = True
 
     def __init__(self, file: SnapshotFile) -> None:
         self.warnings = list(file.warnings)
