@@ -13,6 +13,7 @@ import errno
 import logging
 import re
 import socket
+import ssl
 import struct
 import threading
 import time
@@ -44,7 +45,6 @@ from connector.inputs.cluster_access import ServerAccess, read_access
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from ssl import SSLContext
 
 _SCHEME: Final = "zk://"
 _HOST: Final = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\])(?::(\d{1,5}))?", re.ASCII)
@@ -167,7 +167,10 @@ class ZooKeeper:
             except NoNodeError:
                 return None
             except _REFUSED as error:
-                message = f"{self.url} refuses {path}: {_name(error)}"
+                message = (
+                    f"{self.url} refuses {path}: {_name(error)}; check the options username,"
+                    " password and sasl"
+                )
                 raise StorageError(message) from None
             except KazooTimeoutError:
                 raise self._late_error(path) from None
@@ -237,7 +240,7 @@ class ZooKeeper:
 class _Session:
     """A session with one of the servers, which kazoo keeps up in threads of its own."""
 
-    def __init__(self, hosts: str, options: ZooKeeperOptions, tls: SSLContext | None) -> None:
+    def __init__(self, hosts: str, options: ZooKeeperOptions, tls: ssl.SSLContext | None) -> None:
         self._handler = _Handler(tls)
         self._end_lock = threading.Lock()
         names = {"username": options.username, "password": options.password}
@@ -289,7 +292,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
         is_settled: Set once there was a connection, or will be none.
     """
 
-    def __init__(self, tls: SSLContext | None) -> None:
+    def __init__(self, tls: ssl.SSLContext | None) -> None:
         super().__init__()
         self.failure: Exception | None = None
         self.is_settled = threading.Event()
@@ -333,7 +336,7 @@ class _Handler(SequentialThreadingHandler):  # type: ignore[misc]  # kazoo has n
 
 
 class _BoundedSocket:
-    """A connection that receives no answer longer than `_MAX_ANSWER_BYTES`.
+    """A connection that receives no answer longer than `_MAX_ANSWER_BYTES`, and notes why it ends.
 
     kazoo reads an answer with one call of `recv` for all bytes that are left of it.
     """
@@ -350,7 +353,16 @@ class _BoundedSocket:
             message = f"an answer of {size} bytes; {_MAX_ANSWER_BYTES} are allowed"
             self._handler.failure = CorruptMetadataError(message)
             raise OSError(errno.EMSGSIZE, message)
-        return self._connection.recv(size)
+        try:
+            data = self._connection.recv(size)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            raise
+        except OSError as error:
+            self._handler.failure = error
+            raise
+        if not data:
+            self._handler.failure = ConnectionError("the server closed the connection")
+        return data
 
 
 def _name(error: Exception) -> str:
