@@ -37,7 +37,12 @@ _ORDER_SECONDS: Final = 90
 _STOP_SECONDS: Final = 30
 _LOG_BYTES: Final = 8_000
 
-_CREDENTIALS: Final = {"AWS_ACCESS_KEY_ID": ACCESS_KEY, "AWS_SECRET_ACCESS_KEY": SECRET_KEY}
+_ENVIRONMENT: Final = {
+    "AWS_ACCESS_KEY_ID": ACCESS_KEY,
+    "AWS_SECRET_ACCESS_KEY": SECRET_KEY,
+    # Else a standalone Pulsar keeps its metadata in RocksDB, which no other process can read.
+    "PULSAR_STANDALONE_USE_ZOOKEEPER": "1",
+}
 
 # What Netty, BookKeeper and jclouds reach into; `bin/pulsar` opens the same and more.
 _OPENED: Final = (
@@ -64,19 +69,20 @@ class Ports:
     service: int
     web: int
     bookie: int
+    zookeeper: int
 
     @classmethod
     def free(cls) -> Ports:
         """Ask the system for ports; all at once, so that they differ."""
         with ExitStack() as stack:
-            sockets = [stack.enter_context(socket.socket()) for _ in range(3)]
+            sockets = [stack.enter_context(socket.socket()) for _ in range(4)]
             for each in sockets:
                 each.bind((LOOPBACK, 0))
             return cls(*(each.getsockname()[1] for each in sockets))
 
 
 class RunningBroker:
-    """Metadata store, bookie and broker in one process.
+    """ZooKeeper, bookie and broker in one process.
 
     Args:
         folder: Where it keeps its data and its log.
@@ -111,6 +117,11 @@ class RunningBroker:
         """Where its admin API is."""
         return f"http://{LOOPBACK}:{self._ports.web}"
 
+    @property
+    def metadata_store_url(self) -> str:
+        """Where its metadata store is, as our readers take it."""
+        return f"zk://{LOOPBACK}:{self._ports.zookeeper}"
+
     def start(self) -> None:
         """Start the process, and wait until it is ready.
 
@@ -121,7 +132,7 @@ class RunningBroker:
             self._process = subprocess.Popen(
                 self._command(),
                 cwd=self._folder,
-                env=os.environ | _CREDENTIALS,
+                env=os.environ | _ENVIRONMENT,
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -213,8 +224,10 @@ class RunningBroker:
             str(self._conf),
             "--no-functions-worker",
             "--no-stream-storage",
-            "--metadata-dir",
-            str(self._folder / "metadata"),
+            "--zookeeper-dir",
+            str(self._folder / "zookeeper"),
+            "--zookeeper-port",
+            str(self._ports.zookeeper),
             "--bookkeeper-dir",
             str(self._folder / "bookkeeper"),
             "--bookkeeper-port",
