@@ -35,6 +35,7 @@ from tests.support.moving_cluster import (
     many_moves,
     one_move,
 )
+from tests.support.oxia_server import running_oxia_server
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,8 +44,10 @@ if TYPE_CHECKING:
 
     from tests.support.admin_server import AdminServer
     from tests.support.grids import Grid
+    from tests.support.oxia_server import OxiaServer
 
     Door = Callable[["_Bucket"], None]
+    _Servers = tuple[AdminServer, OxiaServer]
 
 _COLUMNS = ["__ledger_id__", "__value__"]
 _THREADS = 4
@@ -199,21 +202,21 @@ _ORDERED_DOORS = tuple(each for each in _DOORS if each is not read_by_threads)
 
 
 @pytest.fixture(scope="module")
-def server() -> Iterator[AdminServer]:
-    """The cluster's admin API."""
-    with running_admin_server() as server:
-        yield server
+def servers() -> Iterator[_Servers]:
+    """The cluster's admin API, and its metadata store."""
+    with running_admin_server() as admin_api, running_oxia_server({}, shards=2) as store:
+        yield admin_api, store
 
 
 def _enter(
-    server: AdminServer,
+    servers: _Servers,
     tmp_path: Path,
     door: Door,
     moves: Iterator[Move | None],
     setting: Setting,
 ) -> MovingCluster:
     """Go through a door while the cluster moves; after an error that is true, once more."""
-    cluster = MovingCluster(server, setting)
+    cluster = MovingCluster(servers[setting.by_store], setting)
     try:
         with cluster.moving(moves), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -245,6 +248,9 @@ _SETTINGS = (
     Setting(label="slow steps", gap=5),
     Setting(label="slow steps, bucket alone", gap=5, by_metadata=False),
     Setting(label="slow steps, two buckets", gap=3, buckets=2, tells_uuids=False),
+    Setting(label="metadata store", by_store=True),
+    Setting(label="metadata store, segments", by_store=True, segments=2),
+    Setting(label="slow steps, metadata store, two buckets", by_store=True, gap=3, buckets=2),
 )
 
 
@@ -252,12 +258,12 @@ _SETTINGS = (
 @pytest.mark.parametrize("move", list(Move))
 @pytest.mark.parametrize("door", _ORDERED_DOORS, ids=lambda door: door.__name__)
 def test_one_move_before_each_request(
-    server: AdminServer, tmp_path: Path, *, grid: Grid, door: Door, move: Move, setting: Setting
+    servers: _Servers, tmp_path: Path, *, grid: Grid, door: Door, move: Move, setting: Setting
 ) -> None:
     """Before whichever request the cluster moves once, nothing is left out or called lost."""
     steps = grid.steps()
     for step in steps:
-        cluster = _enter(server, tmp_path, door, one_move(move, step - 1), setting)
+        cluster = _enter(servers, tmp_path, door, one_move(move, step - 1), setting)
         if move.value not in cluster.log:
             steps.passed()
 
@@ -265,8 +271,16 @@ def test_one_move_before_each_request(
 @pytest.mark.parametrize("setting", _SETTINGS, ids=str)
 @pytest.mark.parametrize("door", _DOORS, ids=lambda door: door.__name__)
 def test_many_moves(
-    server: AdminServer, tmp_path: Path, *, grid: Grid, door: Door, setting: Setting
+    servers: _Servers, tmp_path: Path, *, grid: Grid, door: Door, setting: Setting
 ) -> None:
     """However the cluster moves, nothing is left out or called lost."""
     for seed in grid.of(range(12), count=4):
-        _enter(server, tmp_path, door, many_moves(seed), setting)
+        _enter(servers, tmp_path, door, many_moves(seed), setting)
+
+
+@pytest.mark.parametrize("by_store", [False, True], ids=["admin API", "metadata store"])
+def test_cluster_at_rest_is_cleaned(servers: _Servers, tmp_path: Path, *, by_store: bool) -> None:
+    """Either source proves that a replaced copy is not needed, so `clean` deletes it."""
+    setting = Setting(label="at rest", by_store=by_store)
+    cluster = _enter(servers, tmp_path, look_into, iter(()), setting)
+    assert set(cluster.log) == {"request"}

@@ -15,7 +15,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from tests.support.cluster_model import ModelTopic, ModelWorld, Stage
-from tests.support.saved_metadata import answer_for
+from tests.support.oxia_server import OxiaServer
+from tests.support.saved_metadata import answer_for, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -54,6 +55,7 @@ class Setting:
     Attributes:
         label: How tests name it.
         by_metadata: Whether who reads its topics asks it.
+        by_store: Whether they ask its metadata store, and not its admin API.
         segments: In how many segments of streaming offload it writes a ledger; 0: by PIP-17.
         tells_uuids: Whether it answers with the uuids of offloads.
         buckets: How many buckets it offloads to by turns, one or two.
@@ -62,6 +64,7 @@ class Setting:
 
     label: str
     by_metadata: bool = True
+    by_store: bool = False
     segments: int = 0
     tells_uuids: bool = True
     buckets: int = 1
@@ -76,11 +79,11 @@ class MovingCluster:
     """A cluster with two topics, offloaded but for their last ledgers.
 
     Args:
-        server: Answers for it.
+        server: Answers for it: its admin API, or its metadata store.
         setting: How it offloads and answers.
     """
 
-    def __init__(self, server: AdminServer, setting: Setting) -> None:
+    def __init__(self, server: AdminServer | OxiaServer, setting: Setting) -> None:
         self.world = ModelWorld()
         self.world.first.segments = setting.segments
         self.setting = setting
@@ -127,7 +130,7 @@ class MovingCluster:
     def moving(self, moves: Iterator[Move | None]) -> Iterator[None]:
         """Take the next of some moves before each request; None: the cluster rests."""
 
-        def move() -> None:
+        def move(*_: object) -> None:
             with self._lock:
                 self.log.append("request")
                 if self._steps:
@@ -145,9 +148,12 @@ class MovingCluster:
         finally:
             for each in buckets:
                 each.before_request = lambda: None
-            self.server.before_answer = lambda: None
+            self.server.before_answer = lambda *_: None
 
     def _answer(self) -> None:
+        if isinstance(self.server, OxiaServer):
+            self.server.replace(nodes_of(self.world.first))
+            return
         answer_for(self.world.first, self.server, tells_uuids=self.setting.tells_uuids)
 
     def _then(self, step: Callable[[], object]) -> None:

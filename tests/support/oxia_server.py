@@ -118,7 +118,7 @@ class OxiaServer:
     address: str = ""
     namespace: str = "default"
     token: str | None = None
-    before_answer: Callable[[str, Any], object] = lambda *_: None
+    before_answer: Callable[..., object] = lambda *_: None
     leader: str | None = None
     unlisted_shards: frozenset[int] = frozenset()
     calls: list[str] = field(default_factory=list)
@@ -127,6 +127,12 @@ class OxiaServer:
     def url(self) -> str:
         """The URL of the namespace."""
         return f"oxia://{self.address}/{self.namespace}"
+
+    def replace(self, nodes: Mapping[str, bytes]) -> None:
+        """Store nodes instead of all others, at once."""
+        shards = self.shards
+        self.shards = [{} for _ in shards]
+        self.put(nodes)
 
     def put(self, nodes: Mapping[str, bytes]) -> None:
         """Store nodes as Pulsar's `OxiaMetadataStore` does, which adds empty records of parents."""

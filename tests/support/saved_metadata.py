@@ -253,6 +253,14 @@ def answer_for(owner: Owner, server: AdminServer, *, tells_uuids: bool = True) -
     server.answers = _answers(owner, tells_uuids=tells_uuids)
 
 
+def nodes_of(owner: Owner) -> dict[str, bytes]:
+    """What the metadata store of a cluster has now, by path."""
+    return {
+        f"/managed-ledgers/{topic.known.topic.managed_ledger_name}": Form.VALUE.content(topic.known)
+        for topic in owner.topics.values()
+    }
+
+
 def _answers(owner: Owner, *, tells_uuids: bool) -> dict[Parts, bytes]:
     answers: dict[Parts, bytes] = {("clusters",): b'["standalone"]'}
     namespaces: dict[str, set[str]] = {}
