@@ -40,21 +40,23 @@ def take_rows(
                 out[column * out_stride + i] = rows[column * stride + selection[i]]
 
 
-def version_stop(
+def same_bytes_stop(
     data: cython.const[cython.uchar][::1],
     table: cython.const[cython.longlong][::1],
+    field: cython.Py_ssize_t,
     entries: cython.const[cython.longlong][::1],
     first: cython.Py_ssize_t,
     stop: cython.Py_ssize_t,
 ) -> int:
-    """Return the end of the rows from `first` with the same schema version; at most `stop`.
+    """Return the end of the rows from `first` whose entries have the same bytes; at most `stop`.
 
+    `field` is the field of `table` with the position of the bytes: `SCHEMA_VERSION` or `SCHEMA_ID`.
     `entries` holds the index of each row's entry in `table`.
     """
     row: cython.Py_ssize_t = first
     entry: cython.longlong = entries[first]
-    first_version: cython.longlong = table[entry * layout.ENTRY_WIDTH + layout.SCHEMA_VERSION]
-    version: cython.longlong
+    first_where: cython.longlong = table[entry * layout.ENTRY_WIDTH + field]
+    where: cython.longlong
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
     else:
@@ -63,10 +65,10 @@ def version_stop(
         while row < stop:
             if entries[row] != entry:
                 entry = entries[row]
-                version = table[entry * layout.ENTRY_WIDTH + layout.SCHEMA_VERSION]
-                if (version < 0) != (first_version < 0):
+                where = table[entry * layout.ENTRY_WIDTH + field]
+                if (where < 0) != (first_where < 0):
                     break
-                if first_version >= 0 and not _same_bytes(p, version, first_version):
+                if first_where >= 0 and not _same_bytes(p, where, first_where):
                     break
             row += 1
     return row

@@ -35,7 +35,8 @@ cdef enum:
     CHUNK_TOTAL_SIZE = 28
     CHUNK_ID = 29
     BODY = 30
-    ENTRY_WIDTH = 31
+    SCHEMA_ID = 31
+    ENTRY_WIDTH = 32
     KEY_IS_BASE64 = 1
     NULL_VALUE = 2
     NULL_KEY = 4

@@ -115,6 +115,7 @@ def read_message_metadata(
     t[base + layout.CHUNK_COUNT] = 0
     t[base + layout.CHUNK_TOTAL_SIZE] = 0
     t[base + layout.CHUNK_ID] = 0
+    t[base + layout.SCHEMA_ID] = -1
     while i < stop:
         tag = p[i]
         if tag < 0x80:
@@ -193,6 +194,8 @@ def read_message_metadata(
                 t[base + layout.ORDERING_KEY] = where
             elif tag == 210:
                 t[base + layout.UUID] = where
+            elif tag == 258:
+                t[base + layout.SCHEMA_ID] = where
         else:
             i = skip(p, i, stop, tag)
             if i < 0:

@@ -61,7 +61,9 @@ CHUNK_TOTAL_SIZE = 28
 CHUNK_ID = 29
 BODY = 30
 """Position of the decompressed payload, in the buffer that several entries share."""
-ENTRY_WIDTH = 31
+SCHEMA_ID = 31
+"""Position of the id of the schema in an external registry (PIP-420)."""
+ENTRY_WIDTH = 32
 
 # Bits of FLAGS, in the entry table and (the first three) in the row table.
 KEY_IS_BASE64 = 1 << 0

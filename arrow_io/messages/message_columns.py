@@ -340,15 +340,22 @@ class MessageColumns:
 
     def version_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
         """Return spans of rows `[start, stop)` with the same schema version; None if absent."""
+        return self._byte_spans(layout.SCHEMA_VERSION)
+
+    def schema_id_spans(self) -> Iterator[tuple[int, int, bytes | None]]:
+        """Return spans of rows `[start, stop)` with the same schema id; None if absent."""
+        return self._byte_spans(layout.SCHEMA_ID)
+
+    def _byte_spans(self, field: int) -> Iterator[tuple[int, int, bytes | None]]:
         entries = self._column(layout.ROW_ENTRY)
         for start, stop, run in self._spans(lambda part: part.run):
             row = start
             while row < stop:
-                end = builds.in_use.columns.version_stop(run.data, run.table, entries, row, stop)
-                entry = entries[row]
-                is_absent = run.number(entry, layout.SCHEMA_VERSION) == layout.ABSENT
-                version = None if is_absent else bytes(run.view(entry, layout.SCHEMA_VERSION))
-                yield row, end, version
+                end = builds.in_use.columns.same_bytes_stop(
+                    run.data, run.table, field, entries, row, stop
+                )
+                is_absent = run.number(entries[row], field) == layout.ABSENT
+                yield row, end, None if is_absent else bytes(run.view(entries[row], field))
                 row = end
 
     def error(self, row: int, code: int) -> CorruptEntryError:

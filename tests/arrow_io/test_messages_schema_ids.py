@@ -1,0 +1,35 @@
+"""The id of a schema in an external registry, which metadata of an entry holds (PIP-420)."""
+
+from __future__ import annotations
+
+import pytest
+
+from arrow_io.messages.message_reader import MessageReader, Needs
+from arrow_io.read_metrics import Tally
+from tests.support.entries import Message, encode_entry
+from tests.support.runs import entry_run
+
+pytestmark = pytest.mark.usefixtures("build")
+
+
+def test_spans_of_schema_ids() -> None:
+    """Rows are split where the id changes, and nowhere else."""
+    messages = [Message(payload=b"a"), Message(payload=b"b")]
+    first, second = b"\xff\0\0\0\x2a", b"\xff\0\0\0\x2b"
+    entries = [
+        encode_entry(messages, batched=True, schema_id=first, schema_version=bytes(8)),
+        encode_entry(messages, batched=True, schema_id=first),
+        encode_entry(messages, batched=True),
+        encode_entry(messages[:1], batched=False, schema_id=second),
+        encode_entry(messages[:1], batched=False, schema_id=b""),
+    ]
+
+    (rows,) = MessageReader([entry_run(entries)], Needs(), Tally())
+
+    assert list(rows.schema_id_spans()) == [
+        (0, 4, first),
+        (4, 6, None),
+        (6, 7, second),
+        (7, 8, b""),
+    ]
+    assert list(rows.version_spans()) == [(0, 2, bytes(8)), (2, 8, None)]
