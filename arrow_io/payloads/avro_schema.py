@@ -28,6 +28,8 @@ PRIMITIVES: Final = frozenset(
 _NAMED: Final = frozenset({"record", "error", "enum", "fixed"})
 _MAX_PRECISION = 38
 _UUID_BYTES = 16
+JSON_TEXT: Final = "JSON text"
+"""Kind of values that stay JSON text. Only a JSON Schema has it."""
 MISSING: Final = object()
 """The `default` of a field without a default."""
 
@@ -37,7 +39,7 @@ class AvroType:
     """A type of an Avro schema. A named type is the same object wherever it is used."""
 
     kind: str
-    """A primitive type, `record`, `enum`, `fixed`, `array`, `map` or `union`."""
+    """A primitive type, `record`, `enum`, `fixed`, `array`, `map`, `union`, or `JSON_TEXT`."""
     name: str = ""
     """Full name of a named type; `aliases` are full names too."""
     aliases: tuple[str, ...] = ()
@@ -190,14 +192,15 @@ def _text(value: object, label: str) -> str:
     if not isinstance(value, str) or not value:
         message = f"the {label} is missing"
         raise SchemaError(message)
-    return _encodable(value)
+    return encodable(value)
 
 
-def _encodable(name: str) -> str:
+def encodable(name: str) -> str:
+    """Return a name of a schema; raise SchemaError if it has an unpaired surrogate."""
     try:
         name.encode()
     except UnicodeEncodeError:
-        message = f"a name of the Avro schema has an unpaired surrogate: {name[:100]!r}"
+        message = f"a name of the schema has an unpaired surrogate: {name[:100]!r}"
         raise SchemaError(message) from None
     return name
 
@@ -208,7 +211,7 @@ def _texts(value: object) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
         message = "symbols and aliases of an Avro schema must be lists of text"
         raise SchemaError(message)
-    return tuple(map(_encodable, value))
+    return tuple(map(encodable, value))
 
 
 _LOGICAL_KINDS: Final = {
@@ -269,6 +272,7 @@ _PRIMITIVE_TYPES: Final[dict[str, Callable[[], pa.DataType]]] = {
     "string": pa.string,
     "enum": pa.string,
     "fixed": pa.binary,
+    JSON_TEXT: pa.string,
 }
 
 

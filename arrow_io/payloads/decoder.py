@@ -22,7 +22,7 @@ from arrow_io.messages.gathering import as_text
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape
 from arrow_io.payloads.avro_schema import AvroType, parse_avro
-from arrow_io.payloads.json import json_program, json_shape
+from arrow_io.payloads.json import json_program, json_shape, parse_json_definition
 from arrow_io.payloads.primitive import PRIMITIVE_TYPES, primitive_program, primitive_shape
 from arrow_io.payloads.protobuf_native import protobuf_program, protobuf_shape
 from arrow_io.payloads.shredding import Shredding
@@ -106,7 +106,7 @@ class PayloadDecoder:
         if type_ == "AVRO":
             return avro_shape(self._avro_reader, unit)
         if type_ == "JSON":
-            return json_shape(self._avro_reader, unit)
+            return json_shape(parse_json_definition(data), unit)
         if type_ in {"PROTOBUF", "PROTOBUF_NATIVE"}:
             return protobuf_shape(data, unit)
         message = f"payloads of the schema type {type_} cannot be decoded"

@@ -1,5 +1,7 @@
 """JSON: programs that read JSON text by the Avro schema that Pulsar stores for it.
 
+A JSON Schema takes its place in other registries, and in topics of old clients.
+
 As in Pulsar's Java client, fields that the schema lacks are ignored, missing ones are null, and of
 two fields with the same name the last one counts. Bytes are Base64 text, as Jackson writes them.
 Integers and decimals are read exactly, or raise an error. Floating-point numbers are rounded to the
@@ -15,7 +17,8 @@ import pyarrow as pa
 
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import time_scale
-from arrow_io.payloads.avro_schema import avro_type_shape
+from arrow_io.payloads.avro_schema import JSON_TEXT, avro_type_shape, parse_avro
+from arrow_io.payloads.json_schema import is_json_schema, parse_json_schema
 from arrow_io.payloads.program import Program, ProgramBuilder
 
 if TYPE_CHECKING:
@@ -41,6 +44,15 @@ _TOKENS: Final = {
 """Kinds of branches that can hold a token; the first of these that a union has is used."""
 
 
+def parse_json_definition(text: str) -> AvroType:
+    """Parse the definition of a JSON schema: an Avro schema or a JSON Schema, as JSON text.
+
+    Raises:
+        SchemaError: It is neither.
+    """
+    return parse_json_schema(text) if is_json_schema(text) else parse_avro(text)
+
+
 def json_shape(reader: AvroType, time_unit: str) -> Shape:
     """Return the shape of values read with a schema; a recursive type becomes its JSON text.
 
@@ -61,6 +73,8 @@ def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     origin: AvroType = shape.origin
     if origin.kind == "union":
         return _union(builder, shape, node, op)
+    if origin.kind == JSON_TEXT:
+        return builder.set(op, tables.JSON_RAW, node)
     if origin.kind == "record":
         if pa.types.is_string(shape.type):
             return builder.set(op, tables.JSON_RAW, node)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final
 import pyarrow as pa
 
 from arrow_io.core.wording import counted
-from arrow_io.errors import OptionError
+from arrow_io.errors import OptionError, SchemaError
 from arrow_io.payloads.arrow_values import (
     cast_to_unit,
     check_present,
@@ -28,6 +28,7 @@ from arrow_io.payloads.arrow_values import (
 )
 from arrow_io.payloads.avro_schema import LOGICAL_UNITS, parse_avro
 from arrow_io.payloads.json import json_shape
+from arrow_io.payloads.json_schema import is_json_schema
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -49,6 +50,9 @@ class JsonEncoder:
     """A payload that is read as null."""
 
     def __init__(self, schema_data: str) -> None:
+        if is_json_schema(schema_data):
+            message = "values are only read with a JSON Schema: write them with an Avro schema"
+            raise SchemaError(message)
         self.shape: Final = json_shape(parse_avro(schema_data), "ns")
 
     def may_be_null(self, field: Shape) -> bool:  # noqa: ARG002
