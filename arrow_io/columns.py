@@ -87,8 +87,8 @@ from arrow_io.messages.column_names import DEFAULT_COLUMNS, NAMINGS
 from arrow_io.messages.gathering import PROPERTIES, Gathered, Gathering
 from arrow_io.messages.message_columns import TIMESTAMP
 from arrow_io.messages.message_reader import Needs
-from arrow_io.payloads.decoder import version_number
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
+from arrow_io.payloads.writer_schemas import version_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -124,6 +124,42 @@ def split_key_values(
     return stop
 
 
+def strip_prefix(
+    data: cython.const[cython.uchar][::1],
+    payloads: cython.const[cython.longlong][::1],
+    first: cython.Py_ssize_t,
+    stop: cython.Py_ssize_t,
+    prefix: cython.const[cython.uchar][::1],
+    is_present: cython.bint,
+    values: cython.longlong[::1],
+) -> int:
+    """Find what follows a prefix in the payloads `[first, stop)` that all have it, or all lack it.
+
+    `payloads` holds positions in `data`, and `values` receives positions; −1 for null. Returns the
+    index of the first payload for which `is_present` is wrong, or `stop`.
+    """
+    row: cython.Py_ssize_t = first
+    i: cython.Py_ssize_t
+    k: cython.Py_ssize_t
+    length: cython.longlong
+    size: cython.Py_ssize_t = prefix.shape[0] if cython.compiled else len(prefix)
+    with cython.nogil:
+        while row < stop:
+            values[row] = payloads[row]
+            if payloads[row] >= 0:
+                i = payloads[row] >> 32
+                length = payloads[row] & wire.MASK32
+                k = 0
+                while k < size and k < length and data[i + k] == prefix[k]:
+                    k += 1
+                if (k == size) != is_present:
+                    break
+                if is_present:
+                    values[row] = pack_position(i + size, length - size)
+            row += 1
+    return row
+
+
 def is_ascii(data: cython.const[cython.uchar][::1]) -> bool:
     """Return whether all bytes are below 128, so that any slice of them is valid UTF-8."""
     i: cython.Py_ssize_t

@@ -6,8 +6,7 @@ A `PayloadDecoder` reads one kind of payload, keys or values; `value_columns` co
 from __future__ import annotations
 
 from copy import copy
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -29,25 +28,15 @@ from arrow_io.payloads.shredding import Shredding
 from arrow_io.read_metrics import Unit
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable
 
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.payloads.shape import Shape
+    from arrow_io.payloads.sources import Source
+    from arrow_io.payloads.writer_schemas import WriterSchemas
     from arrow_io.read_metrics import ReadMetrics, Tally
-
-_VERSION_BYTES = 8
-
-
-def version_number(version: bytes | None) -> int | None:
-    """Return a schema version as a number: 8 bytes, big-endian (`LongSchemaVersion`).
-
-    Versions of other lengths come from other registries and are opaque: the result is None.
-    """
-    if version is None or len(version) != _VERSION_BYTES:
-        return None
-    return int.from_bytes(version, signed=True)
 
 
 def is_decodable(schema: TopicSchema) -> bool:
@@ -55,9 +44,17 @@ def is_decodable(schema: TopicSchema) -> bool:
 
     EXTERNAL never does, and PROTOBUF only if a descriptor came with it.
     """
-    info = schema.reader
+    return all(_has_description(each) for each in _parts(schema.reader))
+
+
+def is_external(info: SchemaInfo) -> bool:
+    """Return whether a schema, or that of its key or value, is in another registry."""
+    return any(each.type == "EXTERNAL" for each in _parts(info))
+
+
+def _parts(info: SchemaInfo) -> list[SchemaInfo]:
     parts = (info.key, info.value) if info.type == "KEY_VALUE" else (info,)
-    return all(each is None or _has_description(each) for each in parts)
+    return [each for each in parts if each is not None]
 
 
 def _has_description(info: SchemaInfo) -> bool:
@@ -71,25 +68,16 @@ class PayloadDecoder:
 
     Args:
         reader: The schema that defines the columns. Not a `KEY_VALUE`, but one of its parts.
-        versions: The schema of each version; empty if all payloads were written with `reader`.
+        writers: The schemas that payloads were written with.
         time_unit: `ns` or `us`: unit of columns whose schema type counts nanoseconds.
-        foreign: Error texts of the versions that this schema cannot read, because one of the two is
-            a KEY_VALUE and the other is not.
 
     Raises:
         SchemaError: The reader's schema cannot be read.
     """
 
-    def __init__(
-        self,
-        reader: SchemaInfo,
-        versions: Mapping[int, SchemaInfo],
-        time_unit: str,
-        foreign: Mapping[int, str] = MappingProxyType({}),
-    ) -> None:
+    def __init__(self, reader: SchemaInfo, writers: WriterSchemas, time_unit: str) -> None:
         self._reader = reader
-        self._versions = versions
-        self._foreign = foreign
+        self._writers = writers
         self._time_unit = time_unit
         self._programs: dict[tuple[int | None, tuple[str, ...] | None], Program] = {}
 
@@ -128,18 +116,19 @@ class PayloadDecoder:
     def _avro_reader(self) -> AvroType:
         return parse_avro(self._reader.data)
 
-    def program(self, version: bytes | None, fields: tuple[str, ...] | None) -> Program:
-        """Return the program for payloads of a schema version.
+    def program(self, schema_name: bytes | None, fields: tuple[str, ...] | None) -> Program:
+        """Return the program for payloads of a schema.
 
         Args:
-            version: The version, as stored in the entry.
+            schema_name: What the messages name it by (`Source`).
             fields: Requested fields of the record; None for all, or if it is not a record.
 
         Raises:
-            UnknownSchemaVersionError: Other versions are available, but not this one.
-            SchemaError: The version's schema has another type, or cannot be read.
+            UnknownSchemaVersionError: Other schemas are available, but not this one.
+            SchemaError: The schema has another type, or cannot be read.
+            StorageError: The registry cannot be asked for the schema.
         """
-        number = self._resolve_version(version)
+        number = self._writers.resolve(schema_name)
         # Only Avro needs the writer's schema to read a payload.
         key = (number if self._reader.type == "AVRO" else None, fields)
         program = self._programs.get(key)
@@ -149,27 +138,7 @@ class PayloadDecoder:
             program = self._programs.setdefault(key, self._compile(key[0], shape))
         return program
 
-    def _resolve_version(self, version: bytes | None) -> int | None:
-        if not version or not (self._versions or self._foreign):
-            return None
-        number = version_number(version)
-        if number is not None and number in self._foreign:
-            raise SchemaError(self._foreign[number])
-        if number is None or number not in self._versions:
-            label = f"0x{version.hex()}" if number is None else number
-            available = ", ".join(map(str, sorted({*self._versions, *self._foreign})))
-            message = (
-                f"the schema version {label} is missing, available are: {available};"
-                " add it to the versions in schema"
-            )
-            raise UnknownSchemaVersionError(message)
-        writer_type = self._versions[number].type
-        if writer_type.removesuffix("_NATIVE") != self._reader.type.removesuffix("_NATIVE"):
-            message = f"schema version {number} is of type {writer_type}, not {self._reader.type}"
-            raise SchemaError(message)
-        return number
-
-    def _compile(self, version: int | None, shape: Shape) -> Program:
+    def _compile(self, number: int | None, shape: Shape) -> Program:
         type_ = self._reader.type
         if type_ in PRIMITIVE_TYPES:
             return primitive_program(shape)
@@ -177,7 +146,9 @@ class PayloadDecoder:
             return json_program(shape)
         if type_ != "AVRO":
             return protobuf_program(shape)
-        writer = self._avro_reader if version is None else parse_avro(self._versions[version].data)
+        writer = (
+            self._avro_reader if number is None else parse_avro(self._writers.schema(number).data)
+        )
         return avro_program(writer, shape)
 
     def texts(self, values: pa.Array, tally: Tally) -> pa.Array:
@@ -212,33 +183,6 @@ def _recode(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.Bi
     return pa.array(encoded, pa.binary())
 
 
-class Source(NamedTuple):
-    """Rows `[start, stop)` whose payloads are in one buffer and have one schema version."""
-
-    start: int
-    stop: int
-    data: memoryview
-    positions: memoryview
-    """Positions of the payloads of all rows in `data`; −1: no payload."""
-    version: bytes | None
-    """As stored in the entry; None: no version."""
-
-
-def value_sources(rows: MessageColumns) -> Iterator[Source]:
-    """Yield the sources of the values of all rows."""
-    positions = rows.payloads()
-    versions = rows.version_spans()
-    stop, version = 0, None
-    for start, end, data in rows.payload_spans():
-        row = start
-        while row < end:
-            if row >= stop:
-                _, stop, version = next(versions)
-            source_stop = min(end, stop)
-            yield Source(row, source_stop, data, positions, version)
-            row = source_stop
-
-
 def decode(
     decoder: PayloadDecoder,
     sources: Iterable[Source],
@@ -268,8 +212,9 @@ def decode(
     Raises:
         PayloadDecodeError: A payload does not fit its schema. When salvaging, its value is null.
         UnknownSchemaVersionError: The schema of a payload is missing. Salvaging as above.
-        SchemaError: The schema of a version cannot be read (salvaging as above), or one row with
+        SchemaError: The schema of a payload cannot be read (salvaging as above), or one row with
             all its fields takes too much memory.
+        StorageError: The registry cannot be asked for the schema of a payload.
     """
     any_program = decoder.program(None, fields)
     payload_bytes = rows.size_bytes * (stop - first) // rows.count
@@ -279,7 +224,7 @@ def decode(
         if row >= end:
             continue
         try:
-            program = decoder.program(source.version, fields)
+            program = decoder.program(source.schema_name, fields)
         except (UnknownSchemaVersionError, SchemaError) as schema_error:
             fitting = min(end, row + shredding.room)
             undecoded = [n for n in range(row, fitting) if source.positions[n] != tables.ABSENT]

@@ -26,7 +26,7 @@ from google.protobuf.message import DecodeError
 from arrow_io.errors import SchemaError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from google.protobuf.descriptor import Descriptor, FieldDescriptor
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
@@ -63,6 +63,26 @@ def root_message(schema_data: str) -> Descriptor:
     """
     message, _ = _read_descriptor(schema_data)
     return message
+
+
+def message_at(schema_data: str, indexes: Sequence[int]) -> str | None:
+    """Return the full name of a message by its path in the file of the outermost message.
+
+    `indexes` are the positions of the message and of those that contain it, outermost first. The
+    entries of maps do not count. Returns None if there is no such message.
+
+    Raises:
+        SchemaError: See `root_message`.
+    """
+    file = descriptor_pb2.FileDescriptorProto()
+    root_message(schema_data).file.CopyToProto(file)
+    names, level = [file.package] if file.package else [], list(file.message_type)
+    for index in indexes:
+        if not 0 <= index < len(level):
+            return None
+        names.append(level[index].name)
+        level = [each for each in level[index].nested_type if not each.options.map_entry]
+    return ".".join(names)
 
 
 def proto_files(schema_data: str) -> tuple[DescriptorPool, list[FileDescriptorProto]]:

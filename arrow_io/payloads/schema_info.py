@@ -6,6 +6,7 @@ Schemas are not among the offloaded objects; callers provide them.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Protocol
 
 SCHEMA_TYPES = {
     "NONE": 0,
@@ -62,6 +63,18 @@ class SchemaInfo:
     is_separated: bool = False
 
 
+class SchemaRegistry(Protocol):
+    """A registry other than Pulsar's. Hashable, picklable and thread-safe; `str` names it."""
+
+    def schema(self, schema_id: int) -> SchemaInfo | None:
+        """Return the schema of an id; None if the registry has none.
+
+        Raises:
+            SchemaError: The schema cannot be read.
+            StorageError: The registry cannot be asked.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class TopicSchema:
     """The schemas that a topic's messages were written with, and the one that reads them.
@@ -70,9 +83,12 @@ class TopicSchema:
         reader: The schema whose fields become columns.
         versions: Pairs of a version in Pulsar's schema registry and its schema, ascending. Empty if
             no versions are available: all messages then count as written with `reader`.
+        registry: The registry whose schema ids the messages have, instead of versions; None for
+            Pulsar's.
     """
 
     reader: SchemaInfo
     # Not hashed: a topic may have a thousand versions, and columns are looked up by their schema
     # for each record batch.
     versions: tuple[tuple[int, SchemaInfo], ...] = field(default=(), hash=False)
+    registry: SchemaRegistry | None = None

@@ -18,19 +18,16 @@ from arrow_io.core.lazy import cached_property
 from arrow_io.errors import PayloadDecodeError, SchemaError
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import int64_view
-from arrow_io.payloads.decoder import (
-    PayloadDecoder,
-    Source,
-    decode,
-    lose_values,
-    value_sources,
-    version_number,
-)
+from arrow_io.payloads.decoder import PayloadDecoder, decode, lose_values
+from arrow_io.payloads.frames import framed_sources
 from arrow_io.payloads.shape import make_distinct
+from arrow_io.payloads.sources import Source, value_sources
+from arrow_io.payloads.writer_schemas import PulsarVersions, RegistryIds, version_number
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from arrow_io.errors import PulsarOffloadError
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
     from arrow_io.read_metrics import Tally
@@ -142,19 +139,18 @@ class SelectedValues:
             UnknownSchemaVersionError: The schema of a payload is missing.
             SchemaError: The schema of a payload or its character set cannot be used, or one row
                 takes too much memory.
+            StorageError: The registry cannot be asked for the schema of a payload.
         """
-        is_pair = self._schema.reader.type == "KEY_VALUE"
-        pairs = _KeyValueSources(self._schema, rows, tally) if is_pair else None
+        all_sources = self._sources(rows, tally)
         first = 0
         while first < rows.count:
             stop = rows.count
             decoded: list[pa.Array] = []
             for is_key, decoder, names in self._parts:
-                sources = value_sources(rows) if pairs is None else pairs.sources(is_key=is_key)
                 decoded.append(
                     decode(
                         decoder,
-                        sources,
+                        all_sources(is_key=is_key),
                         names,
                         rows,
                         tally,
@@ -167,6 +163,21 @@ class SelectedValues:
             yield self._select_fields([each.slice(0, stop - first) for each in decoded], tally)
             del decoded
             first = stop
+
+    def _sources(self, rows: MessageColumns, tally: Tally) -> Callable[..., Iterable[Source]]:
+        """Return a function that returns the sources of keys or of values (`is_key`)."""
+        reader, registry = self._schema.reader, self._schema.registry
+        if reader.type == "KEY_VALUE":
+            return _KeyValueSources(self._schema, rows, tally).sources
+        if registry is None:
+            return lambda *, is_key: value_sources(rows)  # noqa: ARG005
+
+        def lose(row: int, error: PulsarOffloadError) -> None:
+            lose_values(rows, [row], error, tally)
+
+        has_indexes = reader.type == "PROTOBUF_NATIVE"
+        framed = list(framed_sources(rows, lose, has_indexes=has_indexes))
+        return lambda *, is_key: framed  # noqa: ARG005
 
     def _select_fields(self, decoded: Sequence[pa.Array], tally: Tally) -> list[pa.Array]:
         """Return the arrays of the fields, in order, from the decoded key and value."""
@@ -209,6 +220,8 @@ def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDec
     if reader is None:
         message = "the KEY_VALUE schema lacks the schema of its key or value"
         raise SchemaError(message)
+    if schema.registry is not None:
+        return PayloadDecoder(reader, RegistryIds(reader, schema.registry), time_unit)
     versions: dict[int, SchemaInfo] = {}
     foreign: dict[int, str] = {}
     for number, info in schema.versions:
@@ -219,7 +232,7 @@ def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDec
             foreign[number] = (
                 f"schema version {number} is of type {info.type}, not {schema.reader.type}"
             )
-    return PayloadDecoder(reader, versions, time_unit, foreign)
+    return PayloadDecoder(reader, PulsarVersions(reader, versions, foreign), time_unit)
 
 
 class _KeyValueSources:
@@ -247,7 +260,7 @@ class _KeyValueSources:
                 yield source
 
     def _separates(self, source: Source) -> bool:
-        number = version_number(source.version)
+        number = version_number(source.schema_name)
         return self._is_separated.get(number, self._is_separated[None])
 
     @cached_property

@@ -5,12 +5,10 @@ Each case is written by hand, byte by byte, and read by both builds.
 
 from __future__ import annotations
 
-import io
 import json
 from decimal import Decimal
 from typing import TYPE_CHECKING, Final
 
-import fastavro
 import pytest
 from fastavro.schema import SchemaParseException
 from hypothesis import given
@@ -32,13 +30,14 @@ from tests.support.avro_payloads import (
     time_of,
     value_of,
 )
-from tests.support.avro_schemas import NoPlaceError, Reading, schemas, without_logical
+from tests.support.avro_schemas import NoPlaceError, schemas
+from tests.support.fastavro_oracle import REFUSALS, read_datum, reading_of, write_datum
 from tests.support.golden import golden_topic, row_payload
 from tests.support.golden_values import golden_schema
 from tests.support.payloads import avro, record, shredded_alike
 
 if TYPE_CHECKING:
-    from tests.support.avro_schemas import Datum, Schema
+    from tests.support.avro_schemas import Schema
 
 
 _UUID = "d9b84546-44ef-7007-601a-1e2082c668e2"
@@ -265,37 +264,6 @@ def test_items_without_bytes_are_believed_to_a_bound() -> None:
 # Any schema
 
 
-_REFUSALS: Final = (
-    fastavro.read.SchemaResolutionError,
-    EOFError,
-    IndexError,
-    NoPlaceError,
-    UnicodeDecodeError,
-    ValueError,
-)
-
-
-def _write(schema: Schema, datum: Datum) -> bytes:
-    file = io.BytesIO()
-    fastavro.schemaless_writer(file, fastavro.parse_schema(without_logical(schema)), datum)
-    return file.getvalue()
-
-
-def _read(writer: Schema, payload: bytes, reader: Schema = None) -> Datum:
-    """The datum by fastavro, which must take all of the payload."""
-    parsed = fastavro.parse_schema(without_logical(writer))
-    read = None if reader is None else fastavro.parse_schema(without_logical(reader))
-    file = io.BytesIO(payload)
-    datum = fastavro.schemaless_reader(file, parsed, read)
-    if file.tell() != len(payload):
-        raise EOFError
-    return datum
-
-
-def _reading(schema: Schema, time_unit: str = "ns") -> Reading:
-    return Reading(fastavro.parse_schema(schema), time_unit)
-
-
 _UNITS: Final = st.sampled_from(("ns", "us"))
 
 
@@ -303,7 +271,7 @@ _UNITS: Final = st.sampled_from(("ns", "us"))
 def test_what_fastavro_writes(data: st.DataObject, time_unit: str) -> None:
     """Data of any schema are read as what was written, or do not fit their columns."""
     schema = data.draw(schemas())
-    reading = _reading(schema, time_unit)
+    reading = reading_of(schema, time_unit)
     datums = data.draw(st.lists(reading.datums(reading.schema), min_size=1, max_size=3))
     expected = []
     for datum in datums:
@@ -313,7 +281,7 @@ def test_what_fastavro_writes(data: st.DataObject, time_unit: str) -> None:
             expected.append(None)
 
     found = shredded_alike(
-        avro(schema, time_unit=time_unit), [_write(schema, datum) for datum in datums]
+        avro(schema, time_unit=time_unit), [write_datum(schema, datum) for datum in datums]
     )
 
     assert found.rows == expected
@@ -332,17 +300,17 @@ def test_evolved_schemas(data: st.DataObject) -> None:
         reader = record(("only", reader), name="Whole")
         writer = record(("only", writer), name="Whole")
     try:
-        reading = _reading(reader)
+        reading = reading_of(reader)
     except SchemaParseException:
         pytest.fail("the strategy gives schemas that are none")
-    written = _reading(writer)
+    written = reading_of(writer)
     datums = data.draw(st.lists(written.datums(written.schema), min_size=1, max_size=3))
-    payloads = [_write(writer, datum) for datum in datums]
+    payloads = [write_datum(writer, datum) for datum in datums]
     expected = []
     for payload in payloads:
         try:
-            expected.append(reading.as_arrow(_read(writer, payload, reader)))
-        except _REFUSALS:
+            expected.append(reading.as_arrow(read_datum(writer, payload, reader)))
+        except REFUSALS:
             expected.append(None)
 
     found = shredded_alike(avro(writer, reader), payloads)
@@ -370,12 +338,12 @@ def _mutations(payload: bytes) -> list[bytes]:
 
 def _check_as_the_oracle(schema: Schema, payloads: list[bytes]) -> None:
     """What we take of any bytes, fastavro takes for the same."""
-    reading = _reading(schema)
+    reading = reading_of(schema)
     found = shredded_alike(avro(schema), payloads)
     refused = {misfit.row for misfit in found.misfits}
     for row, payload in enumerate(payloads):
         if row not in refused:
-            assert found.rows[row] == reading.as_arrow(_read(schema, payload)), payload
+            assert found.rows[row] == reading.as_arrow(read_datum(schema, payload)), payload
     for misfit in found.misfits:
         assert misfit.code in tables.REASONS
         assert 0 <= misfit.offset <= len(payloads[misfit.row])
@@ -385,8 +353,8 @@ def _check_as_the_oracle(schema: Schema, payloads: list[bytes]) -> None:
 def test_changed_bytes(data: st.DataObject) -> None:
     """Each cut and each changed byte is refused, or gives what fastavro gives."""
     schema = data.draw(schemas(max_depth=2, plain=True))
-    reading = _reading(schema)
-    payload = _write(schema, data.draw(reading.datums(reading.schema)))
+    reading = reading_of(schema)
+    payload = write_datum(schema, data.draw(reading.datums(reading.schema)))
 
     _check_as_the_oracle(schema, _mutations(payload[:60]))
 

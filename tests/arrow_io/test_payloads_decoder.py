@@ -11,8 +11,9 @@ import pytest
 from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
 from arrow_io.errors import PayloadDecodeError, SchemaError, UnknownSchemaVersionError
-from arrow_io.payloads.decoder import PayloadDecoder, is_decodable, version_number
+from arrow_io.payloads.decoder import PayloadDecoder, is_decodable
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo, TopicSchema
+from arrow_io.payloads.writer_schemas import PulsarVersions, version_number
 from arrow_io.read_metrics import Tally, Unit
 from tests.support.payload_rows import messages, rows_of, values_of, version_bytes
 from tests.support.payloads import record
@@ -320,12 +321,17 @@ def test_types_of_schemas() -> None:
         "KEY_VALUE",
         "EXTERNAL",
     }:
-        assert isinstance(PayloadDecoder(SchemaInfo(name), {}, "ns").arrow_type, pa.DataType)
+        assert isinstance(
+            PayloadDecoder(SchemaInfo(name), PulsarVersions(SchemaInfo(name)), "ns").arrow_type,
+            pa.DataType,
+        )
     for name in ("KEY_VALUE", "NONE", "EXTERNAL", "AUTO_CONSUME"):
         with pytest.raises(SchemaError, match=name):
-            _ = PayloadDecoder(SchemaInfo(name), {}, "ns").arrow_type
+            _ = PayloadDecoder(SchemaInfo(name), PulsarVersions(SchemaInfo(name)), "ns").arrow_type
     with pytest.raises(SchemaError):
-        _ = PayloadDecoder(SchemaInfo("AVRO", "5"), {}, "ns").arrow_type
+        _ = PayloadDecoder(
+            SchemaInfo("AVRO", "5"), PulsarVersions(SchemaInfo("AVRO", "5")), "ns"
+        ).arrow_type
 
 
 def test_what_can_be_decoded() -> None:
@@ -341,7 +347,7 @@ def test_what_can_be_decoded() -> None:
 
 def test_programs_are_kept() -> None:
     """A program is made once for each version and selection of fields."""
-    decoder = PayloadDecoder(_READER, dict(_SCHEMA.versions), "ns")
+    decoder = PayloadDecoder(_READER, PulsarVersions(_READER, dict(_SCHEMA.versions)), "ns")
 
     first = decoder.program(version_bytes(0), ("a",))
     assert decoder.program(version_bytes(0), ("a",)) is first
@@ -352,7 +358,7 @@ def test_programs_are_kept() -> None:
 
 def test_programs_made_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two that are made for the same, as by two threads, both have one, which is kept."""
-    decoder = PayloadDecoder(_READER, dict(_SCHEMA.versions), "ns")
+    decoder = PayloadDecoder(_READER, PulsarVersions(_READER, dict(_SCHEMA.versions)), "ns")
     compile_ = PayloadDecoder._compile
     others: list[Program] = []
 
