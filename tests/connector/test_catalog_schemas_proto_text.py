@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-import grpc_tools
 import pytest
 from google.protobuf.descriptor_pb2 import (
     DESCRIPTOR,
     EDITION_2023,
     DescriptorProto,
     FileDescriptorProto,
-    FileDescriptorSet,
 )
 from google.protobuf.descriptor_pool import DescriptorPool
-from grpc_tools import protoc
 from hypothesis import given
 
 from arrow_io.errors import SchemaError
@@ -25,28 +21,15 @@ from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
 from connector.catalog.schemas.files import schema_files
 from connector.catalog.schemas.proto_text import proto_text
-from tests.support.proto_sources import SOURCES
+from tests.support.proto_sources import SOURCES, compiled
 from tests.support.protobuf_payloads import schema_data
 from tests.support.protobuf_strategies import schemas
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
+    from pathlib import Path
 
     from tests.support.protobuf_strategies import Schema
-
-_LIBRARY = Path(grpc_tools.__file__).parent / "_proto"
-
-
-def _compiled(sources: Mapping[str, str], folder: Path) -> dict[str, FileDescriptorProto]:
-    """What protoc makes of sources and all that they import, by the names of the files."""
-    for name, text in sources.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, encoding="utf-8")
-    out = folder / "out.desc"
-    paths = [f"-I{folder}", f"-I{_LIBRARY}"]
-    arguments = ["protoc", *paths, "--include_imports", f"--descriptor_set_out={out}", *sources]
-    assert protoc.main(arguments) == 0
-    return {each.name: each for each in FileDescriptorSet.FromString(out.read_bytes()).file}
 
 
 def _texts(files: Iterable[FileDescriptorProto], pool: DescriptorPool) -> dict[str, str]:
@@ -71,13 +54,13 @@ def _comparable(file: FileDescriptorProto) -> FileDescriptorProto:
 @pytest.mark.parametrize("name", SOURCES)
 def test_all_that_the_language_has(name: str, tmp_path: Path) -> None:
     """Options, defaults, groups, extensions, reserved names, services: all comes back."""
-    found = _compiled({"a/file.proto": SOURCES[name]}, tmp_path / "given")
+    found = compiled({"a/file.proto": SOURCES[name]}, tmp_path / "given")
     pool = DescriptorPool()
     for each in found.values():
         pool.Add(each)
     file = found["a/file.proto"]
 
-    again = _compiled(_texts([file], pool), tmp_path / "written")
+    again = compiled(_texts([file], pool), tmp_path / "written")
 
     assert _comparable(again["a/file.proto"]) == _comparable(file)
 
@@ -86,13 +69,13 @@ def test_all_that_the_language_has(name: str, tmp_path: Path) -> None:
 def test_any_schema(schema: Schema, tmp_path_factory: pytest.TempPathFactory) -> None:
     """Of all types, labels, oneofs, maps and features."""
     pool, files = proto_files(schema.data)
-    again = _compiled(_texts(files, pool), tmp_path_factory.mktemp("written"))
+    again = compiled(_texts(files, pool), tmp_path_factory.mktemp("written"))
     for file in files:
-        compiled = again[file.name]
-        for message in _messages(compiled.message_type):
+        copy = again[file.name]
+        for message in _messages(copy.message_type):
             for field in message.field:
                 field.ClearField("json_name")
-        assert _comparable(compiled) == _comparable(file)
+        assert _comparable(copy) == _comparable(file)
 
 
 def _messages(messages: Iterable[DescriptorProto]) -> Iterable[DescriptorProto]:
@@ -220,7 +203,7 @@ def test_files_that_import_each_other_are_all_written(tmp_path: Path) -> None:
             " message O { b.I inner = 1; google.protobuf.Any any = 2; }"
         ),
     }
-    given = _compiled(sources, tmp_path / "given")
+    given = compiled(sources, tmp_path / "given")
     info = SchemaInfo("PROTOBUF_NATIVE", schema_data(given.values(), "O", "outer.proto"))
 
     files = schema_files(TopicSchema(info, ((3, info),)))
@@ -228,4 +211,4 @@ def test_files_that_import_each_other_are_all_written(tmp_path: Path) -> None:
     assert sorted(files) == ["schemas-rest.json", "v3.desc", "v3/b/inner.proto", "v3/outer.proto"]
     assert json.loads(files["schemas-rest.json"])
     texts = {name: files[f"v3/{name}"].decode() for name in sources}
-    assert _compiled(texts, tmp_path / "written") == given
+    assert compiled(texts, tmp_path / "written") == given

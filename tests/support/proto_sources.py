@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+import grpc_tools
+from google.protobuf.descriptor_pb2 import FileDescriptorProto, FileDescriptorSet
+from grpc_tools import protoc
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 SOURCES: Final = {
     "proto2": r"""
@@ -187,3 +195,17 @@ local message L {}
 """,
 }
 """By syntax or edition."""
+
+_LIBRARY = Path(grpc_tools.__file__).parent / "_proto"
+
+
+def compiled(sources: Mapping[str, str], folder: Path) -> dict[str, FileDescriptorProto]:
+    """What protoc makes of sources and all that they import, by the names of the files."""
+    for name, text in sources.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, encoding="utf-8")
+    out = folder / "out.desc"
+    paths = [f"-I{folder}", f"-I{_LIBRARY}"]
+    arguments = ["protoc", *paths, "--include_imports", f"--descriptor_set_out={out}", *sources]
+    assert protoc.main(arguments) == 0
+    return {each.name: each for each in FileDescriptorSet.FromString(out.read_bytes()).file}
