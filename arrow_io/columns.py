@@ -105,11 +105,13 @@ class Origin:
     Attributes:
         topic: Full topic name, with `-partition-N`.
         partition: Partition number; −1 if the topic is not partitioned.
+        segment_id: Id of the segment of a scalable topic; None if the topic is no segment.
         unknown: Names of columns whose values are not available, so they are null.
     """
 
     topic: str = ""
     partition: int = -1
+    segment_id: int | None = None
     unknown: frozenset[str] = frozenset()
 
 
@@ -193,6 +195,10 @@ def _txn_id(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.Array:
     return pc.if_else(present, _join_numbers(most, least), pa.scalar(None, pa.string()))
 
 
+def _segment_id(rows: MessageColumns, origin: Origin, _tally: Tally) -> pa.Array:
+    return pa.repeat(pa.scalar(origin.segment_id, pa.int64()), rows.count)
+
+
 def _null_value(rows: MessageColumns, _origin: Origin, _tally: Tally) -> pa.BooleanArray:
     return _has_flag(rows.row_numbers(layout.ROW_FLAGS), layout.NULL_VALUE)
 
@@ -248,7 +254,7 @@ ALL_COLUMNS: tuple[Column, ...] = (
            doc="(ledger,entry,batch); batch -1 if not batched",
            build=_message_id),
     Column("__topic__", pa.string(), needs=_POSITION, default=False,
-           doc="full topic name, with its partition",
+           doc="full topic name, with its partition or segment",
            build=lambda rows, origin, _: _repeat_text(origin.topic, rows.count)),
     Column("__key_bytes__", pa.binary(), needs=_MEMBER, default=False,
            doc="the key as bytes, decoded if it is Base64",
@@ -277,6 +283,9 @@ ALL_COLUMNS: tuple[Column, ...] = (
     Column("__txn_id__", pa.string(), needs=_ENTRY, default=False,
            doc="(most,least) bits of its transaction; null if none",
            build=_txn_id),
+    Column("__segment_id__", pa.int64(), needs=_POSITION, default=False,
+           doc="segment of a scalable topic; null if its topic is not scalable",
+           build=_segment_id),
 )  # fmt: skip
 """Every column, cheapest first: an engine that counts rows reads the first one."""
 

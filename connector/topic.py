@@ -77,6 +77,7 @@ def open_topic(  # noqa: D417 - the decorator describes the options
     clock_slack: str | None = None,
     view: Literal["all", "latest"] = "all",
     view_bytes: int = 200 << 20,
+    segments: Literal["current", "all"] = "current",
     live: str | None = None,
     live_options: Mapping[str, object] | None = None,
     trace: RequestTrace | None = None,
@@ -95,8 +96,9 @@ def open_topic(  # noqa: D417 - the decorator describes the options
     Args:
         url: Bucket, prefix or folder: a local path, `memory://`, `s3://bucket/prefix` or any other
             URL that fsspec supports.
-        topic: A short name (`orders`), a full one (`persistent://tenant/ns/orders`), a glob
-            (`sales-*`), or a list of these. A partitioned topic is one dataset.
+        topic: A short name (`orders`), a full one (`persistent://tenant/ns/orders`,
+            `topic://tenant/ns/orders`), a glob (`sales-*`), or a list of these. A partitioned or
+            scalable topic is one dataset.
 
     Raises:
         OptionError: An option has a value that is not allowed.
@@ -208,6 +210,7 @@ def _plan(inputs: _Inputs, opened: _OpenTopics) -> Scan:
     cluster = catalog.cluster(opened.topics)
     scan = Scan(tuple(opened.topics), options, cluster=cluster, statistics=statistics)
     if inputs.brokers is not None:
+        _check_live(opened.topics)
         tails = live_tails(inputs.brokers, opened.topics, options.filterable.values)
         scan = replace(scan, tails=tails)
     if request.view == "latest":
@@ -240,6 +243,7 @@ def _select(
             salvage=request.on_corruption == "salvage",
             first_ledger_id=bounds.first_ledger_id,
             last_ledger_id=bounds.last_ledger_id,
+            segments=request.segments,
             more_partitions=None if brokers is None else partial(partitions_of_brokers, brokers),
         )
     except TopicNotFoundError as not_found:
@@ -252,6 +256,16 @@ def _select(
     for option, bound in (("start", request.start), ("end", request.end)):
         _check_partition(option, bound, topics)
     return topics
+
+
+def _check_live(topics: Sequence[TopicLedgers]) -> None:
+    scalable = next((each.topic for each in topics if each.topic.is_scalable), None)
+    if scalable is not None:
+        message = (
+            f"{option_name('live')} cannot be combined with scalable topics, such as"
+            f" {scalable.base}: only its offloaded ledgers can be read"
+        )
+        raise OptionError(message)
 
 
 def brokers_from_request(request: TopicRequest) -> Brokers | None:

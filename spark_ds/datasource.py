@@ -25,7 +25,6 @@ from connector.filters.where import where_expression
 from connector.increments.increment import Increments, Limits
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.inputs.bounds import Bounds
-from connector.inputs.topic_names import matching_topics
 from connector.options.option import help_text
 from connector.topic import open_request
 from spark_ds.batch_reader import TopicBatchReader
@@ -326,7 +325,7 @@ def _topic_patterns(options: SourceOptions, catalog: Catalog) -> Sequence[str]:
     topics = options.topics
     if not isinstance(topics, re.Pattern):
         return topics
-    return sorted({str(topic.base) for topic in matching_topics(topics, catalog.topics())})
+    return sorted({str(topic.base) for topic in catalog.select_names(topics)})
 
 
 def _select_columns(table: pa.Table, schema: StructType) -> pa.Table:

@@ -27,6 +27,7 @@ COLUMN_NAMES: Final = (
     "__deliver_at__",
     "__replicated_from__",
     "__txn_id__",
+    "__segment_id__",
 )
 """Names of `arrow_io.columns.ALL_COLUMNS`, in the same order."""
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from functools import partial
+from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -27,6 +29,7 @@ from connector.catalog.live_cluster import LiveCluster, explain_missing, explain
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.read_gaps import count_read_gaps
+from connector.catalog.scalable_topics import ScalableTopics
 from connector.catalog.schemas.loading import load_schema
 from connector.catalog.snapshot.json import Snapshot
 from connector.catalog.snapshot.snapshot import save_snapshot
@@ -35,7 +38,12 @@ from connector.catalog.topic_ledgers import topic_with_ledger
 from connector.catalog.topic_lookup import TopicLookup
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.display.topic_metrics import TopicMetrics
-from connector.inputs.topic_names import TopicName, namespaces_of, select_topics
+from connector.inputs.topic_names import (
+    TopicName,
+    matching_topics,
+    namespaces_of,
+    select_topics,
+)
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
 from connector.statistics.store import open_existing_statistics, open_statistics
 
@@ -50,6 +58,7 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.inputs.topic_names import SegmentSelection
     from connector.statistics.analysis import Analyzer
 
     MorePartitions: TypeAlias = Callable[
@@ -105,12 +114,19 @@ class Catalog:
         self._ledgers: dict[TopicName, TopicLedgers] = {}
 
     @cached_property
+    def scalable_topics(self) -> ScalableTopics:
+        """The scalable topics of the metadata."""
+        return ScalableTopics(self.source)
+
+    @cached_property
     def _copies(self) -> TopicCopies:
-        return TopicCopies(self.bucket, self.source)
+        return TopicCopies(self.bucket, self.source, self.scalable_topics)
 
     @cached_property
     def _lookup(self) -> TopicLookup:
-        return TopicLookup(self.bucket, self.source, self._copies, self._other_buckets)
+        return TopicLookup(
+            self.bucket, self.source, self._copies, self.scalable_topics, self._other_buckets
+        )
 
     def __repr__(self) -> str:
         """Return the URL and the number of topics and ledgers; sends no request."""
@@ -223,7 +239,7 @@ class Catalog:
         if source is not None:
             for error in (each.metadata_error for each in found if each.metadata_error is not None):
                 raise error
-            bases = {each.topic.base for each in found if each.metadata is not None}
+            bases = {each.topic.classic for each in found if each.metadata or each.node}
             answers = {base: source.schema_source(base) for base in bases}
             schemas = {base: answer for base, answer in answers.items() if answer is not None}
         snapshot = Snapshot(
@@ -232,6 +248,7 @@ class Catalog:
             found,
             source is not None,
             schemas,
+            self.scalable_topics.every(),
             tuple(source.warnings) if source is not None else (),
             self.listed_at,
             statistics_location,
@@ -239,7 +256,7 @@ class Catalog:
         save_snapshot(snapshot, path, storage_options)
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
-        """Return the topics, each partition separately, sorted by name and partition number.
+        """Return the topics, each partition and segment separately, sorted (`TopicName.order`).
 
         Args:
             namespaces: Namespaces whose topics are needed (`TopicName.full_namespace`); the result
@@ -248,12 +265,44 @@ class Catalog:
         Raises:
             PulsarOffloadError: The metadata or an index object cannot be read.
         """
-        topics = self._topics(namespaces)
-        return sorted(topics, key=lambda topic: (str(topic.base), topic.partition))
+        return sorted(self._topics(namespaces), key=attrgetter("order"))
 
     def _topics(self, namespaces: Collection[str] | None) -> set[TopicName]:
         known = self.source.topics(namespaces) if self.source else ()
-        return {*known, *self._copies.stray_topics(namespaces)}
+        segments = self.scalable_topics.topics(namespaces)
+        return {*known, *segments, *self._copies.stray_topics(namespaces)}
+
+    def select_names(
+        self,
+        patterns: str | Sequence[str] | re.Pattern[str],
+        additional: Collection[TopicName] = (),
+        *,
+        segments: SegmentSelection = "current",
+    ) -> list[TopicName]:
+        """Return the topics that names, globs or a regular expression select, in order.
+
+        See `select_topics` and `matching_topics`.
+
+        Args:
+            patterns: Names or globs, or a regular expression that full names have to match.
+            additional: Topics that exist too, even segments that the metadata does not name.
+            segments: `all` adds segments in the bucket that the metadata does not name.
+
+        Raises:
+            OptionError: A name is not a topic name.
+            TopicNotFoundError: A name or glob selects no topic.
+            PulsarOffloadError: The metadata or an index object cannot be read.
+        """
+        namespaces = None if isinstance(patterns, re.Pattern) else namespaces_of(patterns)
+        known = self._topics(namespaces) | {*additional}
+
+        def members(topic: TopicName) -> list[TopicName]:
+            found = self.scalable_topics.members(topic, known, include_pruned=segments == "all")
+            return [*found, *(each for each in additional if each.base == topic)]
+
+        if isinstance(patterns, re.Pattern):
+            return matching_topics(patterns, known, members)
+        return select_topics(patterns, known, members)
 
     def every_ledger(self) -> list[TopicLedgers]:
         """Return the ledgers of all topics; reads every index object.
@@ -359,7 +408,8 @@ class Catalog:
             return None
         schemas: dict[bytes | None, TopicSchema | None] = {None: None}
         topics_by_schema: dict[TopicSchema | None, TopicName] = {}
-        for base in sorted({topic.base for topic in topics}, key=str):
+        # Pulsar has one schema for a scalable topic and the topic that was migrated to it.
+        for base in sorted({topic.classic for topic in topics}, key=str):
             answer = self.source.schema_source(base)
             if answer not in schemas:
                 # Answers with equal schemas may differ in the time of registration.
@@ -386,9 +436,10 @@ class Catalog:
         salvage: bool = False,
         first_ledger_id: int = 0,
         last_ledger_id: int = MAX_LEDGER_ID,
+        segments: SegmentSelection = "current",
         more_partitions: MorePartitions | None = None,
     ) -> list[TopicLedgers]:
-        """Return the topics that names or globs select, each partition separately.
+        """Return the topics that names or globs select, each partition and segment separately.
 
         Args:
             wanted: Short or full names, or globs.
@@ -396,6 +447,7 @@ class Catalog:
             salvage: Whether ledgers that cannot be read are counted instead of raised.
             first_ledger_id: Id of the first requested ledger; faults of other ledgers are ignored.
             last_ledger_id: Id of the last requested ledger (inclusive).
+            segments: See `select_names`.
             more_partitions: Returns additional partitions, given `wanted` and the known topics. It
                 is set if brokers serve later ledgers (`TopicLedgers.without_broker_ledgers`).
 
@@ -406,11 +458,19 @@ class Catalog:
             PulsarOffloadError: The metadata cannot be read; or a ledger of these topics, or one
                 whose topic is unknown, is unsound.
         """
+        whole_topics: set[TopicName] = set()
+
+        def members(topic: TopicName) -> list[TopicName]:
+            whole_topics.add(topic)
+            return self.scalable_topics.members(
+                topic, known, include_pruned=segments == "all", salvage=salvage
+            )
+
         try:
             known = self._topics(namespaces_of(wanted))
             if more_partitions is not None:
                 known |= set(more_partitions(wanted, known))
-            topics = select_topics(wanted, known)
+            topics = select_topics(wanted, known, members)
             ledgers = self.ledgers_of(topics)
         except TopicNotFoundError as not_found:
             not_found.message += f"; {describe_contents(self.bucket)}"
@@ -437,6 +497,7 @@ class Catalog:
             unattributed_errors=self.unattributed_errors,
             salvage=salvage,
         )
+        self.scalable_topics.count_gaps(whole_topics, topics, known, counted)
         return ledgers
 
     def analyze(

@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 
 def catalog_repr(bucket: Bucket, *, has_metadata: bool) -> str:
     """Return the URL and the number of topics and ledgers, as far as index objects were read."""
-    bases = {copy.topic.base for copy in bucket.opened_copies if isinstance(copy.topic, TopicName)}
+    bases = {
+        copy.topic.classic for copy in bucket.opened_copies if isinstance(copy.topic, TopicName)
+    }
     return counts_repr(
         bucket.listing.location,
         topics=len(bases) if bucket.is_fully_opened else None,

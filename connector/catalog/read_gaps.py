@@ -64,10 +64,17 @@ def count_read_gaps(
         metrics.pending_entries += sum(ledger.entries or 0 for ledger in pending)
         unlisted = [ledger for ledger in each.unknown if ledger.ledger_id in requested_ids]
         metrics.unlisted_ledgers += len(unlisted)
-    segment_ledgers = {each.topic.base: each.segment_ledgers for each in topics}
+    scalable = {each.topic.base for each in topics if each.topic.is_scalable}
+    segment_ledgers = {
+        each.topic.base: each.segment_ledgers
+        for each in topics
+        if each.topic.scalable not in scalable
+    }
     metrics.segment_ledgers += sum(segment_ledgers.values())
     if source is not None:
-        metrics.unknown_topics += len(without_metadata)
+        by_bucket = sum(each.node is not None for each in without_metadata)
+        metrics.segments_by_bucket += by_bucket
+        metrics.unknown_topics += len(without_metadata) - by_bucket
         metrics.doubts += _doubts(source, topics)
 
 

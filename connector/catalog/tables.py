@@ -12,7 +12,7 @@ from arrow_io.errors import UnusedStatisticsWarning
 from arrow_io.format.index_block import CLUSTER_NAME_KEY
 from connector.display.warnings import warn_of_read
 from connector.inputs.times import time_of
-from connector.inputs.topic_names import TopicName, select_topics
+from connector.inputs.topic_names import TopicName
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.store import UNUSABLE, open_existing_statistics
 from connector.statistics.zones import ZONE_SCHEMA
@@ -42,6 +42,7 @@ TOPIC_SCHEMA = pa.schema(
     | dict.fromkeys(
         (
             "partitions",
+            "segments",
             "ledgers",
             "entries",
             "bytes",
@@ -54,15 +55,17 @@ TOPIC_SCHEMA = pa.schema(
     )
     | {"problems": TEXTS}
 )
-"""One row per topic, all partitions together. `ledgers`, `entries` and `bytes` (of data objects)
-count the readable ledgers. Pending ledgers follow those and are in BookKeeper only. Unlisted
-ledgers are in the bucket, but the metadata, which may be older, does not have them as offloaded.
-Both are null without metadata. `unsound` counts what cannot be read, and `problems` say why."""
+"""One row per topic, all partitions or segments together. `ledgers`, `entries` and `bytes` (of data
+objects) count the readable ledgers. Pending ledgers follow those and are in BookKeeper only.
+Unlisted ledgers are in the bucket, but the metadata, which may be older, does not have them as
+offloaded. Both are null without metadata. `unsound` counts what cannot be read, and `problems` say
+why."""
 
 LEDGER_SCHEMA = pa.schema(
     {
         "topic": pa.string(),
         "partition": _INTEGER,
+        "segment_id": _INTEGER,
         "ledger_id": _INTEGER,
         "state": pa.string(),
         "entries": _INTEGER,
@@ -93,6 +96,7 @@ BLOCK_SCHEMA = pa.schema(
     {
         "topic": pa.string(),
         "partition": _INTEGER,
+        "segment_id": _INTEGER,
         "ledger_id": _INTEGER,
         "block": _INTEGER,
         "first_entry_id": _INTEGER,
@@ -111,6 +115,7 @@ OBJECT_SCHEMA = pa.schema(
         "kind": pa.string(),
         "topic": pa.string(),
         "partition": _INTEGER,
+        "segment_id": _INTEGER,
         "ledger_id": _INTEGER,
         "uuid": pa.string(),
         "bytes": _INTEGER,
@@ -131,7 +136,9 @@ were recorded from the object that is in the bucket now; reads ignore other zone
 
 
 def counted_topics(topics: Iterable[TopicName]) -> str:
-    """Return the number of topics and partitions in words; a partitioned topic counts once.
+    """Return the number of topics, partitions and segments in words.
+
+    A partitioned or scalable topic counts once, and so does one that was migrated.
 
     Example:
         >>> counted_topics(map(TopicName.parse, ["a", "b-partition-0", "b-partition-1"]))
@@ -139,8 +146,11 @@ def counted_topics(topics: Iterable[TopicName]) -> str:
     """
     each = set(topics)
     partitions = sum(topic.partition >= 0 for topic in each)
-    text = counted(len({topic.base for topic in each}), "topic")
-    return f"{text} with {counted(partitions, 'partition')}" if partitions else text
+    segments = sum(topic.segment is not None for topic in each)
+    text = counted(len({topic.classic for topic in each}), "topic")
+    parts = [counted(partitions, "partition")] if partitions else []
+    parts += [counted(segments, "segment")] if segments else []
+    return f"{text} with {' and '.join(parts)}" if parts else text
 
 
 def topics_table(catalog: Catalog, topic: str | Sequence[str] | None = None) -> pa.Table:
@@ -180,7 +190,7 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
 
     With `topic`, only objects of ledgers of these topics.
     """
-    selected = None if topic is None else set(select_topics(topic, catalog.topics()))
+    selected = None if topic is None else set(catalog.select_names(topic, segments="all"))
     contents = catalog.contents
     rows = [row for pair in contents.pairs for row in _object_rows(pair)]
     rows += [
@@ -260,7 +270,7 @@ def _encodable(value: Any) -> Any:  # noqa: ANN401 - whatever a column holds
 def _select(catalog: Catalog, topic: str | Sequence[str] | None) -> list[TopicLedgers]:
     if topic is None:
         return catalog.every_ledger()
-    return catalog.ledgers_of(select_topics(topic, catalog.topics()))
+    return catalog.ledgers_of(catalog.select_names(topic, segments="all"))
 
 
 def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
@@ -271,6 +281,7 @@ def _topic_row(name: str, parts: Sequence[TopicLedgers]) -> Row:
     return {
         "topic": name,
         "partitions": sum(part.topic.partition >= 0 for part in parts),
+        "segments": sum(part.topic.segment is not None for part in parts),
         "ledgers": len(ledgers),
         "entries": _storable(sum(ledger.entry_count for ledger in ledgers)),
         "bytes": _storable(sum(ledger.data.stored_bytes for ledger in ledgers)),
@@ -312,6 +323,7 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
     row: Row = {
         "topic": str(topic.topic),
         "partition": topic.topic.partition,
+        "segment_id": topic.topic.segment_id,
         "ledger_id": ledger.ledger_id,
         "state": ledger.state.value,
         "entries": None if ledger.entries is None else _storable(ledger.entries),
@@ -369,6 +381,7 @@ def _block_rows(topic: TopicLedgers, ledger: OpenLedger) -> Iterable[Row]:
         yield {
             "topic": str(topic.topic),
             "partition": topic.topic.partition,
+            "segment_id": topic.topic.segment_id,
             "ledger_id": ledger.ledger_id,
             "block": number,
             "first_entry_id": block.first_entry_id,
@@ -382,8 +395,9 @@ def _block_rows(topic: TopicLedgers, ledger: OpenLedger) -> Iterable[Row]:
 def _object_rows(pair: StoredPair) -> Iterator[Row]:
     owner: Row = {"uuid": str(pair.name.uuid), "ledger_id": pair.name.ledger_id}
     if pair.topic is not None:
-        partition = pair.topic.partition if isinstance(pair.topic, TopicName) else None
-        owner |= {"topic": str(pair.topic), "partition": partition}
+        owner["topic"] = str(pair.topic)
+    if isinstance(pair.topic, TopicName):
+        owner |= {"partition": pair.topic.partition, "segment_id": pair.topic.segment_id}
     for info, kind in ((pair.index, "index"), (pair.data, "data")):
         if info is not None:
             yield _object_row(info, kind) | owner
@@ -397,6 +411,7 @@ def _object_row(
         "kind": kind,
         "topic": None,
         "partition": None,
+        "segment_id": None,
         "ledger_id": ledger_id,
         "uuid": uuid,
         "bytes": info.size_bytes,

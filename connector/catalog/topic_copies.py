@@ -9,11 +9,12 @@ objects name the topic of a ledger, so all of them are read.
 from __future__ import annotations
 
 import threading
-from collections import Counter, defaultdict
+from collections import defaultdict
+from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import PulsarOffloadError
-from connector.inputs.topic_names import AnyTopic, ForeignTopic, TopicName
+from arrow_io.errors import FormatError, MissingObjectError, PulsarOffloadError
+from connector.inputs.topic_names import AnyTopic, TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.metadata.source import MetadataSource
     from connector.catalog.metadata.topic_metadata import TopicMetadata
+    from connector.catalog.scalable_topics import ScalableTopics
 
     CopiesByTopic = Mapping[AnyTopic | None, list[LedgerCopy]]
 
@@ -33,15 +35,17 @@ because that is cheaper."""
 class TopicCopies:
     """The copies of each topic in a bucket as it was listed. Safe to use from several threads."""
 
-    def __init__(self, bucket: Bucket, source: MetadataSource | None) -> None:
+    def __init__(
+        self, bucket: Bucket, source: MetadataSource | None, scalable_topics: ScalableTopics
+    ) -> None:
         self._bucket = bucket
         self._source = source
+        self._scalable_topics = scalable_topics
         self._lock = threading.Lock()
         self._namespaces: set[str] = set()
         self._is_narrowed = False
         self._strays = bucket.names
         self._stray_copies: tuple[Collection[object], CopiesByTopic] = ((), {})
-        self._segment_ledgers: tuple[object, Counter[TopicName]] = (None, Counter())
         self._bucket_copies: tuple[object, CopiesByTopic] = (None, {})
 
     def find_by_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
@@ -106,24 +110,40 @@ class TopicCopies:
         """
         return self._copies_of_strays().get(None, [])
 
-    def segment_ledgers(self, topic: TopicName) -> int:
-        """Return the number of ledgers of a topic's scalable successor (Pulsar 5.0).
+    def segment_ledgers(self, topic: TopicName, metadata: TopicMetadata | None) -> int:
+        """Return the number of ledgers in the bucket of the scalable topic that continues a topic.
 
-        A successor stores its messages in segments, whose ledgers no metadata names: they are
-        strays.
+        The metadata of the scalable topic is read only if the topic may have been migrated, for
+        which its cluster terminates it.
 
         Raises:
-            StorageError: The store refused or failed to return an index object.
+            StorageError: The store refused or failed to return an index object, or the metadata
+                cannot be read.
         """
-        strays = self._copies_of_strays()
-        counted_strays, counts = self._segment_ledgers
-        if counted_strays is not strays:
-            counts = Counter()
-            for owner, copies in strays.items():
-                if isinstance(owner, ForeignTopic) and owner.migrated_topic is not None:
-                    counts[owner.migrated_topic] += len({copy.name.ledger_id for copy in copies})
-            self._segment_ledgers = strays, counts
-        return counts[topic.base]
+        if topic.is_scalable:
+            return 0
+        ids = {
+            copy.name.ledger_id
+            for owner, copies in self._copies_of_strays().items()
+            if isinstance(owner, TopicName) and owner.segment and owner.scalable == topic.scalable
+            for copy in copies
+        }
+        if metadata is not None and metadata.terminated_position is not None:
+            ids |= self._recorded_segment_ledgers(topic.scalable)
+        return len(ids)
+
+    def _recorded_segment_ledgers(self, topic: TopicName) -> set[int]:
+        """Return the ids of offloaded ledgers of a scalable topic, as far as metadata has them."""
+        ids: set[int] = set()
+        if self._source is None:
+            return ids
+        with suppress(FormatError, MissingObjectError):
+            graph = self._scalable_topics.find(topic)
+            for each in () if graph is None else graph.members:
+                metadata = self._source.topic_metadata(each) if each.segment else None
+                ledgers = () if metadata is None else metadata.ledgers
+                ids.update(info.ledger_id for info in ledgers if info.is_offloaded)
+        return ids
 
     def treat_all_as_strays(self) -> bool:
         """Treat every copy as a stray from now on; return whether this adds strays.

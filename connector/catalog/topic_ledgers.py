@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.ledgers.open_ledger import OpenLedger
     from connector.catalog.kinds.ledger_copy import LedgerCopy
+    from connector.catalog.metadata.scalable import SegmentNode
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.inputs.topic_names import TopicName
 
@@ -125,6 +126,8 @@ class TopicLedgers:
         metadata_error: Why the metadata cannot be read, if it exists.
         segment_ledgers: The number of ledgers in the bucket of the scalable topic that continues
             this topic since Pulsar 5.0.
+        node: The segment in the graph of its scalable topic; None if the metadata does not name it,
+            or the topic is no segment.
     """
 
     topic: TopicName
@@ -136,6 +139,7 @@ class TopicLedgers:
     metadata: TopicMetadata | None = None
     metadata_error: PulsarOffloadError | None = None
     segment_ledgers: int = 0
+    node: SegmentNode | None = None
 
     def __getstate__(self) -> dict[str, Any]:
         """Return the fields to pickle, without `data`, which follows from them."""

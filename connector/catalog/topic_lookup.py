@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 
 from arrow_io.errors import FormatError, StorageError
 from connector.catalog.kinds.registry import named_pairs
+from connector.catalog.metadata.topic_metadata import TopicMetadata
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 
 if TYPE_CHECKING:
@@ -21,8 +22,9 @@ if TYPE_CHECKING:
 
     from connector.catalog.bucket import Bucket
     from connector.catalog.metadata.source import MetadataSource
-    from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
+    from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.catalog.other_buckets import OtherBuckets
+    from connector.catalog.scalable_topics import ScalableTopics
     from connector.catalog.topic_copies import TopicCopies
     from connector.inputs.topic_names import TopicName
 
@@ -42,11 +44,13 @@ class TopicLookup:
         bucket: Bucket,
         source: MetadataSource | None,
         copies: TopicCopies,
+        scalable_topics: ScalableTopics,
         other_buckets: OtherBuckets,
     ) -> None:
         self._bucket = bucket
         self._source = source
         self._copies = copies
+        self._scalable_topics = scalable_topics
         self._other_buckets = other_buckets
 
     def find(self, topics: Sequence[TopicName]) -> list[TopicLedgers]:
@@ -102,7 +106,12 @@ class TopicLookup:
             found = from_metadata(
                 metadata, copies, partial(self._other_buckets.find, metadata.topic)
             )
-        return replace(found, segment_ledgers=self._copies.segment_ledgers(topic))
+        known = metadata if isinstance(metadata, TopicMetadata) else None
+        return replace(
+            found,
+            segment_ledgers=self._copies.segment_ledgers(topic, known),
+            node=self._scalable_topics.node(topic),
+        )
 
     def _changed(
         self, executor: ThreadPoolExecutor, compared: dict[TopicName, TopicLedgers]

@@ -334,10 +334,10 @@ def _print_findings(findings: list[Finding], form: Form) -> None:
 
 
 def _summary(catalog: Catalog, findings: list[Finding], audit: Audit) -> str:
-    ledgers = len(catalog.contents.copies) - audit.segment_ledgers
+    ledgers = len(catalog.contents.copies) - audit.foreign_ledgers
     text = f"{counted_topics(catalog.topics())}, {counted(ledgers, 'ledger')}"
-    if audit.segment_ledgers:
-        text += f" (and {audit.segment_ledgers} of scalable topics, which cannot be read yet)"
+    if audit.foreign_ledgers:
+        text += f" (and {audit.foreign_ledgers} of topics that Pulsar does not offload)"
     if not findings:
         return f"{text}: nothing found"
     wasted = size_text(sum(each.stored_bytes for each in findings if each.deletable))

@@ -25,7 +25,6 @@ from connector.cli.sql import bound_topics
 from connector.display.text import printable, size_text
 from connector.filters.where import where_expression
 from connector.inputs.times import milliseconds_of
-from connector.inputs.topic_names import select_topics
 from connector.scan.execution import warn_incomplete
 from connector.topic import open_request
 from connector.upkeep.forecast.cost import (
@@ -180,7 +179,7 @@ def policy(
     trace = RequestTrace()
     catalog = catalog_at(url, place, trace)
     with progress(trace):
-        names = select_topics(topic, catalog.topics())
+        names = catalog.select_names(topic)
         topics_metadata = [(name, catalog.metadata(name)) for name in names]
     position = _position(consumed_to, names)
     if defaults:

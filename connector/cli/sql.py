@@ -20,7 +20,7 @@ from arrow_io.errors import (
 )
 from arrow_io.messages.column_names import COLUMN_NAMES
 from connector.engines.duckdb_functions import register_duckdb
-from connector.inputs.topic_names import TopicName, select_topics
+from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -300,7 +300,7 @@ def _name_in(text: str, affixes: Sequence[tuple[str, str]]) -> str | None:
 
 def _no_table(name: str, catalog: Catalog) -> PulsarOffloadError:
     try:
-        select_topics(name, catalog.topics())
+        catalog.select_names(name)
     except TopicNotFoundError as error:
         return error
     except OptionError as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from arrow_io.core.option_names import option_name
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.read_metrics import ReadMetrics
 
@@ -25,6 +26,12 @@ class TopicMetrics(ReadMetrics):
             list them as offloaded. Retention does not explain them: the metadata may be older.
         segment_ledgers: Ledgers in the bucket of the scalable topics (Pulsar 5.0) that continue
             these topics; they were not read.
+        segments_by_bucket: Segments of scalable topics whose ledgers the metadata does not have;
+            they were read by the bucket alone.
+        unnamed_segments: Segments of these scalable topics in the bucket that were not read,
+            because the metadata does not name them.
+        absent_segments: Ids of segments of these scalable topics that are below the id of a segment
+            in the bucket, while nothing says what became of these segments.
         skipped_zones: Pruned zones: by statistics, they hold no matching row.
         skipped_bytes: Size of the pruned zones in the data objects.
         unknown_ledgers: Ledgers without statistics for the version that was read; counted only if
@@ -40,6 +47,9 @@ class TopicMetrics(ReadMetrics):
     unknown_topics: int = 0
     unlisted_ledgers: int = 0
     segment_ledgers: int = 0
+    segments_by_bucket: int = 0
+    unnamed_segments: int = 0
+    absent_segments: int = 0
     skipped_zones: int = 0
     skipped_bytes: int = 0
     unknown_ledgers: int = 0
@@ -87,7 +97,30 @@ class TopicMetrics(ReadMetrics):
             notices.append(
                 "the topic was migrated to a scalable topic of Pulsar 5.0, where its history"
                 f" continues: {counted(self.segment_ledgers, 'ledger')} of its segments"
-                f" {agreeing(self.segment_ledgers, 'is', 'are')} in the bucket, and cannot be read"
-                " yet"
+                f" {agreeing(self.segment_ledgers, 'is', 'are')} in the bucket; read the topic by"
+                " its topic:// name to have both"
+            )
+        if self.segments_by_bucket:
+            notices.append(
+                f"the metadata has no ledgers of {counted(self.segments_by_bucket, 'segment')}:"
+                f" {agreeing(self.segments_by_bucket, 'it was', 'they were')} read by the bucket"
+                " alone, so ledgers may be missing"
+            )
+        if self.unnamed_segments:
+            notices.append(
+                f"the metadata does not name {counted(self.unnamed_segments, 'segment')} in the"
+                f" bucket, so {agreeing(self.unnamed_segments, 'it was', 'they were')} not read:"
+                f" {agreeing(self.unnamed_segments, 'it was', 'they were')} pruned, or"
+                f" {agreeing(self.unnamed_segments, 'is', 'are')} newer than the metadata;"
+                f" {option_name('segments', 'all')} reads"
+                f" {agreeing(self.unnamed_segments, 'it', 'them')} too"
+            )
+        if self.absent_segments:
+            notices.append(
+                f"{counted(self.absent_segments, 'segment')} before others"
+                f" {agreeing(self.absent_segments, 'is', 'are')} not in the bucket:"
+                f" {agreeing(self.absent_segments, 'it was', 'they were')} pruned, or nothing of"
+                f" {agreeing(self.absent_segments, 'it', 'them')} is offloaded; only metadata can"
+                " say which"
             )
         return notices

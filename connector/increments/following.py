@@ -88,7 +88,7 @@ class _FollowedTopic:
         self, topic: TopicLedgers, tail: LiveTail | None, scan: Scan, reader: BrokerReader
     ) -> None:
         self._topic = str(topic.topic)
-        origin = Origin(self._topic, topic.topic.partition, UNAVAILABLE_COLUMNS)
+        origin = Origin(self._topic, topic.topic.partition, unknown=UNAVAILABLE_COLUMNS)
         self._builder = RecordBatchBuilder.from_read(TopicRead(origin, (), (), scan.options))
         self._reader = reader
         self._until = EntryId(-1, -1) if tail is None else tail.last

@@ -8,7 +8,6 @@ consecutive increments together have the rows of one batch read, each exactly on
 from __future__ import annotations
 
 import heapq
-import re
 from bisect import bisect_left
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -21,7 +20,6 @@ from arrow_io.read_metrics import ReadMetrics
 from connector.increments.due import due_ledgers, lost_ledger_error, unfinished_ledgers
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.increments.settled import OpenTransactions, position_after, probe_all
-from connector.inputs.topic_names import matching_topics, namespaces_of, select_topics
 from connector.scan.execution import execute
 from connector.scan.outcomes import add_outcomes
 from connector.scan.pruning import topic_read
@@ -29,6 +27,7 @@ from connector.scan.topic_read import EntryRange
 from connector.statistics.transactions import RecordedTransactions
 
 if TYPE_CHECKING:
+    import re
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     import pyarrow as pa
@@ -254,12 +253,8 @@ class Increments:
 
     def _topics(self, before: Progress) -> list[TopicLedgers]:
         """Return the matching topics, including those that exist only in the progress."""
-        patterns = self._patterns
-        namespaces = None if isinstance(patterns, re.Pattern) else namespaces_of(patterns)
-        available = {*self.catalog.topics(namespaces), *before.topics}
-        if isinstance(patterns, re.Pattern):
-            return self.catalog.ledgers_of(matching_topics(patterns, available))
-        return self.catalog.ledgers_of(select_topics(patterns, available))
+        names = self.catalog.select_names(self._patterns, before.topics.keys())
+        return self.catalog.ledgers_of(names)
 
     def _due_ledgers(self, before: Progress) -> list[DueLedgers]:
         topics = self._topics(before)

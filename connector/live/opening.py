@@ -65,12 +65,14 @@ def partitions_of_brokers(
     bases: set[TopicName] = set()
     for name in topic_names(patterns):
         try:
-            bases |= {each.base for each in select_topics(name, available)}
+            selected = select_topics(name, available)
+            bases |= {each.base for each in selected if not each.is_scalable}
         except TopicNotFoundError:
             # It has no offloaded ledger. Some brokers create a topic when they are asked about it,
             # so they are not asked about a glob.
-            if namespaces_of(name) is not None:
-                bases.add(TopicName.parse(name).base)
+            topic = TopicName.parse(name)
+            if namespaces_of(name) is not None and not topic.is_scalable:
+                bases.add(topic.base)
     with brokers.connect() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
         partitions = [name for names in executor.map(client.partitions, bases) for name in names]
     return [each for each in partitions if each.partition >= 0]

@@ -14,6 +14,7 @@ from arrow_io.core.option_values import BATCH_BYTES, BATCH_ROWS
 from arrow_io.errors import OptionError
 from arrow_io.messages.column_names import COLUMN_NAMES, Naming
 from arrow_io.storage.store_kinds import store_kind
+from connector.inputs.topic_names import SegmentSelection
 from connector.options import kinds
 from connector.options.option import STORAGE_OPTIONS, TRACE, option_metadata, options_of
 
@@ -233,7 +234,8 @@ class TopicRequest:
         metadata=option_metadata(
             kinds.one_of(Rows),
             "Which messages are read: all; or latest, the last message within the bounds for each"
-            " key of a topic partition, as after Pulsar's compaction. Filters are applied to those."
+            " key of a topic partition or scalable topic, as after Pulsar's compaction. Filters are"
+            " applied to those."
             " The first read then reads the keys of all messages.",
         ),
     )
@@ -243,6 +245,15 @@ class TopicRequest:
             kinds.COUNT,
             "Maximum memory for the keys of the latest messages; the rest goes to temporary files.",
             unit="bytes",
+        ),
+    )
+    segments: SegmentSelection = field(
+        default="current",
+        metadata=option_metadata(
+            kinds.one_of(SegmentSelection),
+            "Which segments of scalable topics are read: current, those that the metadata names;"
+            " all, also those in the bucket that it does not name, because the cluster pruned them."
+            " Without metadata, all.",
         ),
     )
     live: str | None = field(

@@ -17,7 +17,6 @@ import pyarrow as pa
 
 from connector.catalog.tables import ledgers_table, topics_table
 from connector.catalog.topic_ledgers import LedgerState
-from connector.inputs.topic_names import select_topics
 from connector.report.publish_times import PublishTimes, WriteSpan, read_publish_times
 
 if TYPE_CHECKING:
@@ -115,7 +114,7 @@ def report_data(
     ledgers = ledgers_table(catalog, topic)
     findings = audit.findings
     if topic is not None:
-        selected = set(select_topics(topic, catalog.topics()))
+        selected = set(catalog.select_names(topic, segments="all"))
         findings = tuple(each for each in findings if each.topic in selected)
     return ReportData(
         topics=topics_table(catalog, topic),

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from connector.inputs.topic_names import select_topics
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.lookup import Answer, answers, keys_of
 from connector.statistics.store import open_existing_statistics
@@ -89,7 +88,7 @@ def read_publish_times(
     if topic is None:
         topics = catalog.every_ledger()
     else:
-        topics = catalog.ledgers_of(select_topics(topic, catalog.topics()))
+        topics = catalog.ledgers_of(catalog.select_names(topic, segments="all"))
     location = catalog.location
     folder = open_existing_statistics(statistics, location.storage_options, trace=location.trace)
     data = {(str(each.topic), ledger.ledger_id): ledger for each in topics for ledger in each.data}

@@ -16,7 +16,6 @@ from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.snapshot.snapshot_file import SnapshotSource
 from connector.catalog.topic_ledgers import LedgerState
 from connector.display.text import size_text
-from connector.inputs.topic_names import select_topics
 from connector.report.axes import duration_text, time_text
 from connector.report.charts import (
     STATE_TEXTS,
@@ -93,7 +92,7 @@ def render_report(
         PulsarOffloadError: The metadata or the statistics cannot be read.
     """
     data = report_data(catalog, audit, topic, statistics)
-    selected = None if topic is None else set(select_topics(topic, catalog.topics()))
+    selected = None if topic is None else set(catalog.select_names(topic, segments="all"))
     scale = TimeScale.from_spans(data.spans)
     bucket = str(catalog.location)
     names = data.topics["topic"].to_pylist()

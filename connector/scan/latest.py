@@ -3,6 +3,10 @@
 As in Pulsar's compaction (`TwoPhaseCompactor`), messages without a key are left out, and so are
 keys whose last value is null or empty. "Last" is decided by position in the partition, not by time.
 
+A key of a scalable topic moves from a segment to those that it is split or merged into. So all
+segments are grouped together, and a greater segment id is later than any ledger id. Partitions of a
+topic that was migrated precede all segments.
+
 Topics are read twice. The first pass reads keys and positions of all messages within the bounds.
 DuckDB groups them, and spills to files if they exceed the memory limit. The second pass reads only
 the entries with latest messages. Filters apply to the latest messages, so only the second pass uses
@@ -29,13 +33,15 @@ from arrow_io.errors import OptionError, StorageError, UnsupportedFormatError
 from arrow_io.read_metrics import ReadMetrics
 from connector.display.topic_metrics import TopicMetrics
 from connector.filters.row_filters import BothFilters
+from connector.inputs.topic_names import owning_topics
 from connector.scan.scan_units import prefetch_rows
 from connector.scan.topic_read import EntryRange
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Generator, Iterator, Mapping, Sequence
 
+    from connector.inputs.topic_names import TopicName
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import TopicRead
     from connector.scan.topic_scan import Scan
@@ -50,7 +56,8 @@ _GAP_BYTES: Final = 2 << 20
 """Entries that are not needed are read anyway if they take fewer bytes: a second request costs
 more."""
 _KEYED_SCHEMA: Final = pa.schema({"ledger": pa.int64(), "low": pa.int64(), "key": pa.string()})
-"""`low` is twice the code of the position in the ledger (`_codes`), plus 1 if there is a value."""
+"""`ledger` is the ledger id, or the number of the ledger in a scalable topic (`_LedgerNumbers`).
+`low` is twice the code of the position in the ledger (`_codes`), plus 1 if there is a value."""
 _LEAST_BYTES: Final = 16 << 20
 """Memory that DuckDB needs to group a million keys when it spills rows to files."""
 _LATEST: Final = """
@@ -120,21 +127,88 @@ class LatestView:
         with self._lock:
             if self._topics is None:
                 metrics = TopicMetrics()
-                self._topics = [
-                    self._read_keys(reads, metrics) for reads in self._scan.reads_by_topic()
-                ]
+                reads = self._scan.reads_by_topic()
+                found: dict[int, _LatestMessages] = {}
+                for numbers in self._groups():
+                    each = self._read_keys([reads[number] for number in numbers], metrics)
+                    found |= zip(numbers, each, strict=True)
+                self._topics = [found[number] for number in range(len(reads))]
                 self._metrics = metrics
             return self._topics
 
-    def _read_keys(self, reads: Sequence[TopicRead], metrics: TopicMetrics) -> _LatestMessages:
-        if not reads:
-            return _LatestMessages({})
+    def _groups(self) -> list[list[int]]:
+        """Return the numbers of the scan's topics, those of one scalable topic together."""
+        names = [each.topic for each in self._scan.topics]
+        owners = owning_topics(names)
+        groups: dict[TopicName, list[int]] = {}
+        for number, name in enumerate(names):
+            owner = owners[name] if owners[name].is_scalable else name
+            groups.setdefault(owner, []).append(number)
+        return list(groups.values())
+
+    def _read_keys(
+        self, reads_by_topic: Sequence[Sequence[TopicRead]], metrics: TopicMetrics
+    ) -> list[_LatestMessages]:
+        """Return the latest messages of partitions or segments that share their keys."""
+        numbers = _LedgerNumbers(reads_by_topic) if len(reads_by_topic) > 1 else None
         reading = ReadMetrics()
-        tasks = [task for read in reads for task in read.tasks(DEFAULT_TASK_BYTES)]
-        with closing(prefetch_rows(tasks, reading)) as batches:
-            latest = _latest((_select_keyed(each, metrics) for each in batches), self._memory_bytes)
+
+        def keyed_batches() -> Generator[pa.RecordBatch]:
+            for topic, reads in enumerate(reads_by_topic):
+                tasks = [task for read in reads for task in read.tasks(DEFAULT_TASK_BYTES)]
+                with closing(prefetch_rows(tasks, reading)) as batches:
+                    for each in batches:
+                        keyed = _select_keyed(each, metrics)
+                        yield keyed if numbers is None else numbers.assign(topic, keyed)
+
+        if not any(reads_by_topic):
+            return [_LatestMessages({})] * len(reads_by_topic)
+        with closing(keyed_batches()) as batches:
+            codes = _codes_by_ledger(_latest(batches, self._memory_bytes))
         metrics.add(replace(reading, rows=0))
-        return _LatestMessages(_codes_by_ledger(latest), reaches_tail=reading.ended_beyond > 0)
+        if numbers is None:
+            return [_LatestMessages(codes, reaches_tail=reading.ended_beyond > 0)]
+        return [_LatestMessages(each) for each in numbers.split(codes)]
+
+
+class _LedgerNumbers:
+    """Numbers of the ledgers of a scalable topic, in the order of its rows.
+
+    Partitions of a migrated topic are in the order of their ledger ids: nothing else orders them.
+
+    Args:
+        reads_by_topic: The reads of each partition and segment.
+    """
+
+    def __init__(self, reads_by_topic: Sequence[Sequence[TopicRead]]) -> None:
+        places = [
+            (-1 if read.origin.segment_id is None else read.origin.segment_id, ledger_id, topic)
+            for topic, reads in enumerate(reads_by_topic)
+            for read in reads
+            for ledger_id in sorted({each.ledger_id for each in read.ledgers})
+        ]
+        self._topics = len(reads_by_topic)
+        self._places = sorted(places)
+        ids: list[list[int]] = [[] for _ in reads_by_topic]
+        numbers: list[list[int]] = [[] for _ in reads_by_topic]
+        for number, (_, ledger_id, topic) in enumerate(self._places):
+            ids[topic].append(ledger_id)
+            numbers[topic].append(number)
+        self._ids = [pa.array(each, pa.int64()) for each in ids]
+        self._numbers = [pa.array(each, pa.int64()) for each in numbers]
+
+    def assign(self, topic: int, keyed: pa.RecordBatch) -> pa.RecordBatch:
+        """Return messages of a topic, in `_KEYED_SCHEMA`, with numbers instead of ledger ids."""
+        indices = pc.index_in(keyed.column("ledger"), value_set=self._ids[topic])
+        return keyed.set_column(0, "ledger", self._numbers[topic].take(indices))
+
+    def split(self, codes: Mapping[int, pa.Int64Array]) -> list[dict[int, pa.Int64Array]]:
+        """Return the codes by ledger number as codes by ledger id, for each topic."""
+        parts: list[dict[int, pa.Int64Array]] = [{} for _ in range(self._topics)]
+        for number, each in codes.items():
+            _, ledger_id, topic = self._places[number]
+            parts[topic][ledger_id] = each
+        return parts
 
 
 @dataclass(frozen=True, slots=True)

@@ -46,7 +46,7 @@ def topic_read(
     Raises:
         StorageError: Statistics cannot be read.
     """
-    origin = Origin(str(topic.topic), topic.topic.partition)
+    origin = Origin(str(topic.topic), topic.topic.partition, topic.topic.segment_id)
     combinations = _combinations(origin, options)
     ranges = [
         each for ledger in topic.data for each in _ranges(ledger, options.bounds, combinations)
@@ -73,8 +73,11 @@ def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
         return _EVERYTHING
     names = {own: name for name, own in options.filterable.columns}
     own_names = {name: own for own, name in names.items()}
-    guarantee = (pc.field(names["__partition__"]) == origin.partition) & (
-        pc.field(names["__topic__"]) == origin.topic
+    segment = pc.field(names["__segment_id__"])
+    guarantee = (
+        (pc.field(names["__partition__"]) == origin.partition)
+        & (pc.field(names["__topic__"]) == origin.topic)
+        & (segment.is_null() if origin.segment_id is None else segment == origin.segment_id)
     )
     combinations = matching_combinations(
         options.row_filter,

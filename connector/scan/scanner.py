@@ -176,7 +176,10 @@ class TopicScanner:
             self.metrics.add(counts.value_metrics(self.metrics))
 
     def _warn(self) -> None:
-        warn_incomplete(self.metrics, ", ".join(str(each.topic) for each in self.scan.topics))
+        # A scalable topic may have hundreds of segments, so it is named as a whole.
+        names = (each.topic for each in self.scan.topics)
+        texts = dict.fromkeys(str(each.base if each.segment else each) for each in names)
+        warn_incomplete(self.metrics, ", ".join(texts))
 
 
 def _last_rows(

@@ -79,6 +79,7 @@ _TYPES: Final = {
     "__deliver_at__": pa.timestamp("us", "UTC"),
     "__replicated_from__": pa.string(),
     "__txn_id__": pa.string(),
+    "__segment_id__": pa.int64(),
 }
 
 

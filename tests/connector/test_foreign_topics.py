@@ -1,4 +1,4 @@
-"""Buckets that also have ledgers of scalable topics (Pulsar 5.0), which are not read yet."""
+"""Classic topics in buckets that also have ledgers of scalable topics (Pulsar 5.0)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import pytest
 
 from arrow_io.errors import (
     IncompleteReadWarning,
-    OptionError,
+    MissingObjectError,
     UndecodedValuesWarning,
 )
 from connector import open_catalog, open_topic
 from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.findings import FindingKind
 from connector.upkeep.repair.repair import plan_repair
 from tests.support.command_line import run
 from tests.support.golden import GOLDEN, SCALABLE_SET, golden_topic, golden_topics
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 SCALABLE: Final = GOLDEN / SCALABLE_SET
 OBJECTS: Final = SCALABLE / "objects"
 ORDERS: Final = golden_topic("json-orders")
+SEGMENT: Final = "segment://public/default/orders/0000-ffff-0"
 LEGACY: Final = ("migrated-partition-0", "migrated-partition-1")
 
 
@@ -60,31 +62,36 @@ def test_classic_topic_is_read_beside_a_segment(
     assert not dataset.metrics.lost
 
 
-def test_segments_are_no_topics(mixed: Path) -> None:
-    """A catalog lists the classic topic alone, and the objects with what they are of."""
+def test_segments_are_listed_beside_topics(mixed: Path) -> None:
+    """A catalog lists the classic topic, and the segment as a part of its scalable topic."""
     catalog = open_catalog(str(mixed))
-    assert list(map(str, catalog.topics())) == [ORDERS.name]
+    assert list(map(str, catalog.topics())) == [ORDERS.name, SEGMENT]
     assert not catalog.unattributed_errors()
-    assert "segment://public/default/orders/0000-ffff-0" in catalog._repr_html_()
+    assert "topic://public/default/orders" in catalog._repr_html_()
+    assert "2 topics" in repr(catalog)
 
 
 @pytest.mark.parametrize("has_metadata", [True, False])
-def test_nothing_is_found_among_segments(has_metadata: bool) -> None:
-    """An audit finds nothing wrong with a sound bucket of an upgraded cluster."""
+def test_nothing_is_deletable_among_segments(has_metadata: bool) -> None:
+    """Metadata of classic topics alone shows of no segment that it is not needed."""
     for topic in {each.set_name: each for each in golden_topics()}.values():
         metadata = topic.folder.parent if has_metadata else None
-        found = audit(open_catalog(str(topic.objects_folder), metadata=metadata))
-        assert not found.findings
-        assert found.segment_ledgers == 28
+        catalog = open_catalog(str(topic.objects_folder), metadata=metadata)
+        found = audit(catalog, is_one_cluster=True)
+        assert not found.losses
+        assert {each.kind for each in found.findings} <= {FindingKind.ORPHAN}
+        assert len(found.findings) == (28 if has_metadata else 0)
+        for each in found.findings:
+            assert str(each.topic).startswith("segment://")
+            assert not each.deletable
+            assert "does not name it yet" in str(each.doubt)
 
 
-def test_audit_on_the_command_line_counts_segments_apart(mixed: Path) -> None:
-    """The summary tells ledgers of scalable topics from those that were compared."""
+def test_audit_on_the_command_line_counts_segments(mixed: Path) -> None:
+    """The summary counts a segment as a part of a topic."""
     result = run("audit", str(mixed))
     assert result.exit_code == 0
-    assert result.stdout.endswith(
-        "1 topic, 1 ledger (and 1 of scalable topics, which cannot be read yet): nothing found\n"
-    )
+    assert result.stdout.endswith("2 topics with 1 segment, 2 ledgers: nothing found\n")
 
 
 def test_damaged_index_object_of_a_segment_is_damage(mixed: Path) -> None:
@@ -96,7 +103,7 @@ def test_damaged_index_object_of_a_segment_is_damage(mixed: Path) -> None:
     (finding,) = audit(catalog).findings
     assert finding.ledger_id == 17
     (repair,) = [each for each in plan_repair(catalog) if each.index is not None]
-    assert str(repair.attempt.topic) == "segment://public/default/orders/0000-ffff-0"
+    assert str(repair.attempt.topic) == SEGMENT
     assert repair.index is not None
     assert repair.index.data == whole
 
@@ -106,9 +113,9 @@ def test_snapshot_keeps_segments(mixed: Path, tmp_path: Path) -> None:
     path = str(tmp_path / "saved.json.gz")
     open_catalog(str(mixed)).save(path)
     saved = open_catalog(str(mixed), metadata=path)
-    assert list(map(str, saved.topics())) == [ORDERS.name]
+    assert list(map(str, saved.topics())) == [ORDERS.name, SEGMENT]
     names = {str(each.topic) for each in saved.contents.copies}
-    assert names == {ORDERS.name, "segment://public/default/orders/0000-ffff-0"}
+    assert names == {ORDERS.name, SEGMENT}
     assert open_topic(str(mixed), "json-orders", catalog=saved, value="raw").count_rows()
 
 
@@ -146,20 +153,17 @@ def test_topic_of_which_no_segment_is_there_says_nothing(tmp_path: Path) -> None
 
 
 def test_topics_json_may_list_scalable_topics(tmp_path: Path) -> None:
-    """Metadata of classic topics is read from a folder that has that of scalable topics too."""
+    """Classic topics are read although the folder of a scalable topic is missing."""
     listed = {"topic://public/default/orders": {"dir": "orders", "segments": []}}
     for name, folder in _metadata_of_legacy().items():
         shutil.copytree(folder, tmp_path / folder.name)
         listed[name] = {"dir": folder.name}
     (tmp_path / "topics.json").write_text(json.dumps(listed))
     catalog = open_catalog(str(OBJECTS), metadata=str(tmp_path))
-    assert [each.local_name for each in catalog.topics()] == list(LEGACY)
-
-
-def test_topics_json_of_scalable_topics_alone_is_refused_by_name() -> None:
-    """Metadata that has no classic topic says so, instead of looking empty."""
-    with pytest.raises(OptionError, match=r"only scalable topics of Pulsar 5\.0"):
-        open_catalog(str(OBJECTS), metadata=str(SCALABLE)).topics()
+    with pytest.warns(IncompleteReadWarning, match="where its history continues"):
+        assert open_topic(str(OBJECTS), "migrated", catalog=catalog, value="raw").count_rows()
+    with pytest.raises(MissingObjectError, match="no such folder"):
+        open_topic(str(OBJECTS), "topic://public/default/orders", catalog=catalog)
 
 
 def test_external_schema_gives_bytes(mixed: Path) -> None:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import re
+from dataclasses import replace
+from operator import attrgetter
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,8 +13,10 @@ from hypothesis import strategies as st
 from arrow_io.errors import FormatError, OptionError, TopicNotFoundError
 from connector.inputs.topic_names import (
     ForeignTopic,
+    Segment,
     TopicName,
     managed_ledger_owner,
+    matching_topics,
     namespaces_of,
     select_topics,
 )
@@ -52,7 +58,7 @@ class TestParse:
     def test_other_domains_are_refused(self) -> None:
         """Topics that are not persistent are never offloaded, and the error says so."""
         for name in ("non-persistent://public/default/orders", "http://a/b/c", "://a/b/c"):
-            with pytest.raises(OptionError, match="only persistent:// topics"):
+            with pytest.raises(OptionError, match="only persistent:// and topic:// topics"):
                 TopicName.parse(name)
 
     @pytest.mark.parametrize(
@@ -149,7 +155,7 @@ class TestManagedLedgerName:
             "public/default/persistent/~",
             "public/default/persistent/\ud800",
             "public/default/persistent/\x00",
-            "public/default/segment/persistent/0000-ffff-0",
+            "public/default/topic/orders",
         ],
     )
     def test_other_names_are_refused(self, name: str) -> None:
@@ -171,8 +177,8 @@ class TestManagedLedgerName:
         assert TopicName("a", "b", "\ud800").managed_ledger_name == "a/b/persistent/%3F"
 
 
-class TestForeignTopic:
-    """Topics of other domains than persistent."""
+class TestScalableTopics:
+    """Names of scalable topics and of their segments."""
 
     @pytest.mark.parametrize(
         ("managed_ledger", "name"),
@@ -186,16 +192,142 @@ class TestForeignTopic:
                 "segment://t/n/odd été:2026/0000-ffff-0",
             ),
             ("t/n/segment/persistent/8000-ffff-12", "segment://t/n/persistent/8000-ffff-12"),
+            (
+                "t/n/segment/x/0000-ffff-9223372036854775807",
+                "segment://t/n/x/0000-ffff-9223372036854775807",
+            ),
+        ],
+    )
+    def test_managed_ledgers_of_segments(self, managed_ledger: str, name: str) -> None:
+        """A segment has a name in five parts, which comes back from either form."""
+        owner = managed_ledger_owner(managed_ledger)
+        assert isinstance(owner, TopicName)
+        assert str(owner) == name
+        assert owner.managed_ledger_name == managed_ledger
+        assert TopicName.parse(name) == owner
+
+    @pytest.mark.parametrize(
+        ("managed_ledger", "name"),
+        [
             ("t/n/topic/orders", "topic://t/n/orders"),
+            ("t/n/segment/orders", "segment://t/n/orders"),
             ("t/n/non-persistent/orders", "non-persistent://t/n/orders"),
         ],
     )
-    def test_managed_ledgers_of_other_domains(self, managed_ledger: str, name: str) -> None:
-        """A well-formed name of another domain is that of a foreign topic, and comes back."""
+    def test_managed_ledgers_of_no_topic(self, managed_ledger: str, name: str) -> None:
+        """A well-formed name that Pulsar offloads nothing for is that of a foreign topic."""
         owner = managed_ledger_owner(managed_ledger)
         assert isinstance(owner, ForeignTopic)
         assert str(owner) == name
         assert owner.managed_ledger_name == managed_ledger
+
+    @given(TOPICS, st.integers(0, 2**63 - 1), st.integers(0, 65535), st.integers(0, 65535))
+    def test_names_of_segments_come_back(
+        self, topic: TopicName, number: int, one: int, other: int
+    ) -> None:
+        """Every segment survives the way to either name and back, and knows its topic."""
+        segment = Segment(number, min(one, other), max(one, other))
+        name = TopicName(topic.tenant, topic.namespace, topic.local_name.replace("/", "_"))
+        unit = replace(name, domain="segment", segment=segment)
+        assert TopicName.parse(str(unit)) == unit
+        assert TopicName.from_managed_ledger_name(unit.managed_ledger_name) == unit
+        assert str(unit.base) == f"topic://{name.full_namespace}/{name.local_name}"
+        assert TopicName.parse(str(unit.base)) == unit.base == unit.base.base
+        assert unit.base.partition == unit.partition == -1
+        assert unit.base.classic == name.base
+
+    @pytest.mark.parametrize(
+        "name",
+        [
+            "topic://public/default",
+            "topic://t/c/n/x",
+            "topic://t/n/",
+            "segment://t/n/x",
+            "segment://t/n/x/0000-7fff",
+            "segment://t/n/x/0000-7fff-01",
+            "segment://t/n/x/0000-7fff-9223372036854775808",
+            "segment://t/n/x/8000-7fff-1",
+            "segment://t/n/x/0000-7fff-1/more",
+        ],
+    )
+    def test_malformed_names(self, name: str) -> None:
+        """A name that no scalable topic can have is refused."""
+        with pytest.raises(OptionError):
+            TopicName.parse(name)
+
+    def test_partitions_are_of_persistent_topics(self) -> None:
+        """A scalable topic whose name ends like a partition's is no partition."""
+        topic = TopicName.parse("topic://t/n/x-partition-3")
+        assert (topic.partition, topic.base) == (-1, topic)
+
+    def test_what_needs_a_persistent_topic_refuses_others(self) -> None:
+        """A purpose that only persistent topics serve is named in the error."""
+        assert TopicName.parse_persistent("x", "a write") == TopicName("public", "default", "x")
+        with pytest.raises(OptionError, match=r"a write needs a persistent:// topic"):
+            TopicName.parse_persistent("topic://t/n/x", "a write")
+
+    def test_order(self) -> None:
+        """Partitions precede segments, which are in the order of their ids."""
+        names = [
+            "persistent://t/n/x-partition-0",
+            "persistent://t/n/x-partition-10",
+            "segment://t/n/x/8000-ffff-2",
+            "segment://t/n/x/0000-7fff-11",
+            "persistent://t/n/y",
+        ]
+        assert (
+            list(map(str, sorted(map(TopicName.parse, reversed(names)), key=attrgetter("order"))))
+            == names
+        )
+
+    @pytest.mark.parametrize(
+        ("wanted", "found"),
+        [
+            ("only", ["topic://only"]),
+            ("both", ["persistent://both"]),
+            ("topic://public/default/both", ["topic://both"]),
+            ("persistent://public/default/both", ["persistent://both"]),
+            ("both*", ["persistent://both", "topic://both"]),
+            ("topic://public/default/*o*", ["topic://both", "topic://only"]),
+            ("persistent://public/default/*o*", ["persistent://both"]),
+            ("segment://public/default/only/0000-ffff-0", ["topic://only"]),
+        ],
+    )
+    def test_selection(self, wanted: str, found: list[str]) -> None:
+        """A short name is that of a persistent topic, or else of a scalable one."""
+        names = [
+            "persistent://public/default/both",
+            "segment://public/default/both/0000-ffff-1",
+            "segment://public/default/only/0000-ffff-0",
+        ]
+        topics = select_topics(wanted, map(TopicName.parse, names))
+        assert [f"{each.base.domain}://{each.local_name}" for each in topics] == found
+
+    @pytest.mark.parametrize("wanted", ["persistent://public/default/only", "only-partition-0"])
+    def test_a_persistent_name_finds_no_scalable_topic(self, wanted: str) -> None:
+        """A name that a scalable topic cannot have does not select it; it is suggested."""
+        segment = TopicName.parse("segment://public/default/only/0000-ffff-0")
+        with pytest.raises(TopicNotFoundError, match="'topic://public/default/only'"):
+            select_topics(wanted, [segment])
+
+    def test_members_replace_segments(self) -> None:
+        """A scalable topic is what its members are, unless a segment is named."""
+        old, new = (TopicName.parse(f"segment://public/default/x/0000-ffff-{n}") for n in (0, 1))
+        legacy = TopicName.parse("x")
+
+        def members(topic: TopicName) -> list[TopicName]:
+            assert topic == old.base
+            return [legacy, new]
+
+        def found(wanted: str) -> list[TopicName]:
+            return select_topics(wanted, [old, new], members)
+
+        assert found("x") == found("topic://public/default/x") == found("*") == [legacy, new]
+        assert found(str(old)) == [old]
+        pattern = re.compile("topic://.*")
+        assert matching_topics(pattern, [old, new], members) == [legacy, new]
+        with pytest.raises(TopicNotFoundError):
+            select_topics("x", [old], lambda _: [])
 
     @pytest.mark.parametrize(
         "name",
@@ -227,14 +359,6 @@ class TestForeignTopic:
         except FormatError:
             return
         assert owner.managed_ledger_name == name
-
-    @pytest.mark.parametrize(
-        "name", ["topic://public/default/orders", "segment://public/default/orders/0000-7fff-1"]
-    )
-    def test_names_are_refused_by_name(self, name: str) -> None:
-        """Who asks for a scalable topic learns that it is one."""
-        with pytest.raises(OptionError, match=r"scalable topics of Pulsar 5\.0"):
-            TopicName.parse(name)
 
 
 class TestPartition:

@@ -238,6 +238,7 @@ def test_all_kinds_of_objects(bucket: OwnedBucket) -> None:
         "kind": "foreign",
         "topic": None,
         "partition": None,
+        "segment_id": None,
         "ledger_id": None,
         "uuid": None,
         "bytes": 5,

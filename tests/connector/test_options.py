@@ -58,6 +58,7 @@ _RIGHT: Final[dict[str, tuple[str, object]]] = {
     "clock_slack": ("10m", "10m"),
     "view": ("latest", "latest"),
     "view_bytes": ("1000", 1000),
+    "segments": ("all", "all"),
     "live": ("pulsar://broker:6650", "pulsar://broker:6650"),
     "live_options": ('{"timeout_s": 5}', {"timeout_s": 5}),
 }

@@ -73,6 +73,7 @@ def _expected_row(message: ReferenceMessage, topic: str, partition: int) -> Row:
         "__deliver_at__": _optional_time(message.deliver_at_ms),
         "__replicated_from__": message.replicated_from,
         "__txn_id__": None if message.txn_id is None else "({},{})".format(*message.txn_id),
+        "__segment_id__": None,
     }
 
 

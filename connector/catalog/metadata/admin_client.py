@@ -12,12 +12,15 @@ Path                                                            Answer
 `/admin/v2/schemas/{tenant}/{namespace}/{topic}/schemas`        all versions of the schema
 `/admin/v2/namespaces/{tenant}/{namespace}`                     policies of a namespace
 `/admin/v2/brokers/configuration/runtime`                       settings of the brokers
+`/admin/v2/scalable/{tenant}/{namespace}`                       names of scalable topics
+`/admin/v2/scalable/{tenant}/{namespace}/{topic}`               the segments of one
 =============================================================== =================================
 
 Topics whose names have a cluster, as in Pulsar's first version, are below `/admin/persistent`. A
 cluster answers 404 for unknown resources, but so does any other web server. So after the first 404,
 the server must prove to be a cluster by its answer to `/admin/v2/clusters`. For an unknown topic,
-brokers answer 404 to `internalStats`, but 500 to `internal-info`.
+brokers answer 404 to `internalStats`, but 500 to `internal-info`. Only clusters of Pulsar 5.0 have
+scalable topics; no answer has the ledgers of their segments.
 """
 
 from __future__ import annotations
@@ -25,6 +28,7 @@ from __future__ import annotations
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -45,17 +49,21 @@ from connector.catalog.metadata.admin_answers import (
 from connector.catalog.metadata.admin_connection import AdminConnection, parse_options
 from connector.catalog.metadata.answer_cache import AnswerCache
 from connector.catalog.metadata.merge import merge_metadata
+from connector.catalog.metadata.scalable import parse_scalable_topic
 from connector.inputs.topic_names import TopicName
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from uuid import UUID
 
+    from connector.catalog.metadata.scalable import ScalableTopic
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
 _CONCURRENT_REQUESTS: Final = 8
 _CLUSTERS: Final = "/admin/v2/clusters"
 _TENANTS: Final = "/admin/v2/tenants"
+_SCALABLE: Final = "/admin/v2/scalable"
+_SCALABLE_NAMESPACE_PARTS: Final = 2
 
 _Value = TypeVar("_Value")
 
@@ -75,6 +83,9 @@ class AdminApi:
         self._namespaces: AnswerCache[None, tuple[str, ...]] = AnswerCache()
         self._topics: AnswerCache[str, list[TopicName]] = AnswerCache()
         self._metadata: AnswerCache[TopicName, _TopicAnswer] = AnswerCache()
+        self._scalable_topics: AnswerCache[str, list[TopicName]] = AnswerCache()
+        self._segments: AnswerCache[TopicName, ScalableTopic | None] = AnswerCache()
+        self._lacks_scalable_topics = False
         self._schemas: AnswerCache[TopicName, bytes | None] = AnswerCache()
         self._is_admin_api: AnswerCache[None, bool] = AnswerCache()
 
@@ -112,11 +123,36 @@ class AdminApi:
             StorageError: The cluster cannot be reached, or refuses; no admin API answers at the
                 URL; or the cluster does not know a namespace of the option `namespaces`.
         """
+        return self._list(self._topics_of, namespaces)
+
+    def scalable_topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """Return the scalable topics of namespaces, by name; see `topics`.
+
+        Raises:
+            CorruptMetadataError: An answer is malformed.
+            StorageError: The cluster cannot be reached, or refuses; or no admin API answers at the
+                URL.
+        """
+        return self._list(self._scalable_topics_of, namespaces)
+
+    def scalable_topic(self, topic: TopicName) -> ScalableTopic | None:
+        """Return the segments of a scalable topic; None if the cluster does not know it.
+
+        Raises:
+            CorruptMetadataError: The answer is malformed.
+            StorageError: The cluster cannot be reached, or refuses, or no admin API answers at the
+                URL.
+        """
+        return self._segments.get(topic, lambda: self._fetch_segments(topic))
+
+    def _list(
+        self, list_topics: Callable[[str], list[TopicName]], namespaces: Collection[str] | None
+    ) -> list[TopicName]:
         if namespaces is None:
             namespaces = self._namespaces.get(None, self._all_namespaces)
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-            found = set(chain.from_iterable(executor.map(self._topics_of, set(namespaces))))
-        return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
+            found = set(chain.from_iterable(executor.map(list_topics, set(namespaces))))
+        return sorted(found, key=attrgetter("order"))
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """Return the ledgers of one topic or partition; see `MetadataSource`.
@@ -126,6 +162,8 @@ class AdminApi:
             StorageError: The cluster cannot be reached, or refuses, or no admin API answers at the
                 URL.
         """
+        if topic.is_scalable:
+            return None
         find = self._metadata.renew if again else self._metadata.get
         return find(topic, lambda: self._fetch_topic(topic)).metadata
 
@@ -191,7 +229,7 @@ class AdminApi:
             StorageError: The cluster cannot be reached, or refuses, or no admin API answers at the
                 URL.
         """
-        return self._schemas.get(topic.base, lambda: self._fetch_schemas(topic.base))
+        return self._schemas.get(topic.classic, lambda: self._fetch_schemas(topic.classic))
 
     def _all_namespaces(self) -> tuple[str, ...]:
         namespaces = self._connection.options.namespaces
@@ -221,9 +259,37 @@ class AdminApi:
             )
             raise StorageError(message)
         try:
-            return [TopicName.parse(name) for name in names or ()]
+            return [TopicName.parse_persistent(name, "the answer") for name in names or ()]
         except OptionError as error:
             raise CorruptMetadataError(error.message) from error
+
+    def _scalable_topics_of(self, namespace: str) -> list[TopicName]:
+        return self._scalable_topics.get(namespace, lambda: self._fetch_scalable_topics(namespace))
+
+    def _fetch_scalable_topics(self, namespace: str) -> list[TopicName]:
+        parts = namespace.split("/")
+        if self._lacks_scalable_topics or len(parts) > _SCALABLE_NAMESPACE_PARTS:
+            return []
+        path = f"{_SCALABLE}/{'/'.join(map(_encoded, parts))}"
+        names = self._get(path, read_names)
+        # An older cluster knows the namespace, but not the path.
+        if names is None and self._topics.peek(namespace):
+            self._lacks_scalable_topics = True
+        try:
+            found = [TopicName.parse(name) for name in names or ()]
+        except OptionError as error:
+            raise CorruptMetadataError(error.message) from error
+        for topic in found:
+            if topic.domain != "topic" or topic.full_namespace != namespace:
+                message = f"an answer about scalable topics of {namespace} has {str(topic)!r}"
+                raise CorruptMetadataError(message)
+        return found
+
+    def _fetch_segments(self, topic: TopicName) -> ScalableTopic | None:
+        if self._lacks_scalable_topics:
+            return None
+        path = f"{_SCALABLE}/{'/'.join(map(_encoded, _parts(topic)))}"
+        return self._get(path, lambda data: parse_scalable_topic(data, topic))
 
     def _fetch_topic(self, topic: TopicName) -> _TopicAnswer:
         path = _topic_path(topic)

@@ -8,7 +8,11 @@ File in a topic's folder   Content
 `internal-stats.json`      the answer to `pulsar-admin topics stats-internal`
 `schemas-rest.json`        the answer to `GET /admin/v2/schemas/<topic>/schemas`
 `manifest.json`            the topic's name, and a checksum of each file (module `manifest`)
+`scalable-metadata.json`   the segments of a scalable topic (module `scalable`)
 ========================== ======================================================================
+
+The folder of a scalable topic has one folder for the ledgers of each segment, `segment-<id>`, and
+of each partition that was migrated, `legacy-<encoded name>`; any of them may be missing.
 
 Any of the first three is enough; `connector.catalog.metadata.merge` merges several. The topic of a
 folder is determined by the first of these that exists:
@@ -31,6 +35,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.lazy import cached_property
@@ -52,13 +57,20 @@ from connector.catalog.metadata.admin_answers import (
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.catalog.metadata.manifest import MANIFEST_FILE, Manifest, read_manifest
 from connector.catalog.metadata.merge import merge_metadata
+from connector.catalog.metadata.scalable import (
+    LEGACY_FOLDER,
+    SCALABLE_FILE,
+    SEGMENT_FOLDER,
+    parse_scalable_topic,
+)
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
-from connector.inputs.topic_names import TopicName, is_scalable
+from connector.inputs.topic_names import TopicName, encode_local_name
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
     from uuid import UUID
 
+    from connector.catalog.metadata.scalable import ScalableTopic
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
 VALUE_FILE: Final = "managed-ledger-info.bin"
@@ -97,6 +109,7 @@ class MetadataFolder:
     ) -> None:
         self._lock = threading.Lock()
         self._by_name: dict[TopicName, _TopicFolder] = {}
+        self._scalable: dict[TopicName, _ScalableFolder] = {}
         if isinstance(source, str):
             self._source: Location | dict[TopicName, Location] = Location(source, storage_options)
             return
@@ -117,7 +130,8 @@ class MetadataFolder:
     @property
     def warnings(self) -> list[str]:
         """Doubts about the files read so far, and contradictions between them."""
-        folders = dict.fromkeys(self._by_name.values())
+        parts = (each.opened_parts.values() for each in self._scalable.values())
+        folders = dict.fromkeys(chain(self._by_name.values(), *parts))
         return [warning for folder in folders for warning in folder.warnings]
 
     def topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
@@ -135,12 +149,12 @@ class MetadataFolder:
         ]
         with ThreadPoolExecutor(_connections(folders)) as executor:
             found = set(chain.from_iterable(executor.map(_topics_of, folders)))
-        if folders and not any(folder.has_files for folder in folders):
+        if folders and not self._scalable and not any(folder.has_files for folder in folders):
             message = (
                 f"neither {folders[0].location} nor another folder of the metadata has {_ANY_FILE}"
             )
             raise OptionError(message)
-        return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
+        return sorted(found, key=attrgetter("order"))
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """Return the ledgers of one topic or partition; None if it has no folder.
@@ -153,8 +167,45 @@ class MetadataFolder:
             StorageError: The files cannot be read.
         """
         del again
-        folder = self._folders.get(topic) or self._folders.get(topic.base)
+        folder = (
+            self._folders.get(topic)
+            or self._folders.get(topic.base)
+            or self._part_of_scalable_topic(topic)
+        )
         return None if folder is None else folder.metadata.get(topic)
+
+    def scalable_topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """Return the scalable topics that have a folder, sorted by name.
+
+        Raises:
+            OptionError: Nothing names the topic of a folder.
+            StorageError: The files cannot be read.
+        """
+        found = [
+            topic
+            for topic in self._scalable_folders
+            if namespaces is None or topic.full_namespace in namespaces
+        ]
+        return sorted(found, key=attrgetter("order"))
+
+    def scalable_topic(self, topic: TopicName) -> ScalableTopic | None:
+        """Return the segments of a scalable topic; None if it has no folder.
+
+        Raises:
+            CorruptMetadataError: Its file is malformed.
+            MissingObjectError: Its folder, which the user or `topics.json` names, has no such file.
+            StorageError: The file cannot be read.
+        """
+        folder = self._scalable_folders.get(topic)
+        return None if folder is None else folder.scalable_topic
+
+    def _part_of_scalable_topic(self, topic: TopicName) -> _TopicFolder | None:
+        folder = self._scalable_folders.get(topic.scalable)
+        if folder is None:
+            return None
+        with suppress(FormatError, MissingObjectError):
+            return folder.parts.get(topic)
+        return None
 
     def named_attempts(
         self,
@@ -167,36 +218,63 @@ class MetadataFolder:
         Raises:
             PulsarOffloadError: The folders cannot be listed.
         """
-        with ThreadPoolExecutor(_connections(self._folders.values())) as executor:
-            return set(chain.from_iterable(executor.map(_attempts_of, set(self._folders.values()))))
+        folders = set(self._folders.values())
+        for each in self._scalable_folders.values():
+            with suppress(FormatError, MissingObjectError):
+                folders.update(each.parts.values())
+        with ThreadPoolExecutor(_connections(folders)) as executor:
+            return set(chain.from_iterable(executor.map(_attempts_of, folders)))
 
     def schema_source(self, topic: TopicName) -> bytes | None:
-        """Return the schemas of a topic, from its own folder, its base's or another partition's.
+        """Return the schemas of a topic, from its own folder or a related one.
+
+        Related are other partitions, and the scalable topic that continues it.
 
         Raises:
             CorruptMetadataError: The file is not a JSON object.
             StorageError: The file cannot be read.
         """
-        relatives = [each for each in self._folders if each.base == topic.base]
-        relatives.sort(key=lambda each: (each != topic, each.partition))
-        answers = (self._folders[each].schemas for each in relatives)
+        relatives = [each for each in self._folders if each.classic == topic.classic]
+        relatives.sort(key=lambda each: (each != topic, each.order))
+        folders = [self._folders[each] for each in relatives]
+        scalable = self._scalable_folders.get(topic.scalable)
+        folders += [] if scalable is None else [scalable]
+        answers = (each.schemas for each in folders)
         return next((answer for answer in answers if answer is not None), None)
 
     @property
     def _folders(self) -> dict[TopicName, _TopicFolder]:
+        """The folders of topics, partitions and single segments."""
         with self._lock:
-            self._by_name = self._by_name or self._find()
+            if not self._by_name and not self._scalable:
+                self._by_name, self._scalable = self._find()
             return self._by_name
 
-    def _find(self) -> dict[TopicName, _TopicFolder]:
-        if not isinstance(self._source, Location):
-            return {topic: _TopicFolder(where, topic) for topic, where in self._source.items()}
-        if self._source.exists(TOPICS_FILE):
-            locations = _locations_by_file(self._source)
-            found = {topic: _TopicFolder(where, topic) for topic, where in locations.items()}
+    @property
+    def _scalable_folders(self) -> dict[TopicName, _ScalableFolder]:
+        """The folders of scalable topics."""
+        return self._scalable if self._folders or self._scalable else {}
+
+    def _find(self) -> tuple[dict[TopicName, _TopicFolder], dict[TopicName, _ScalableFolder]]:
+        if isinstance(self._source, Location) and not self._source.exists(TOPICS_FILE):
+            folders, scalable_folders = _discover(self._source)
+            found = _by_topic(folders), _by_scalable_topic(scalable_folders)
         else:
-            found = _by_topic(_discover(self._source))
-        if not found:
+            locations = (
+                _locations_by_file(self._source)
+                if isinstance(self._source, Location)
+                else self._source
+            )
+            scalable = {topic for topic in locations if topic.domain == "topic"}
+            found = (
+                {
+                    topic: _TopicFolder(location, topic)
+                    for topic, location in locations.items()
+                    if topic not in scalable
+                },
+                {topic: _ScalableFolder(locations[topic], topic) for topic in scalable},
+            )
+        if not any(found):
             message = (
                 f"there is no metadata of any topic in {self._source}: neither it nor a folder"
                 f" below it has {_ANY_FILE}"
@@ -298,11 +376,7 @@ class _TopicFolder:
         topic = self.declared_topic
         recorded = [each for each in (in_manifest, in_stats) if each is not None]
         if topic is None:
-            message = (
-                f"nothing names the topic of {self.location}: pass the folders by topic name, or"
-                f" write {TOPICS_FILE} beside them"
-            )
-            raise OptionError(message)
+            raise OptionError(_nameless(self.location))
         warnings.extend(
             f"{self.location} is used for {topic}, but belongs to {each}"
             for each in recorded
@@ -378,6 +452,90 @@ class _TopicFolder:
             raise
 
 
+class _ScalableFolder(_TopicFolder):
+    """The files of a scalable topic, and the folders of its segments."""
+
+    @property
+    def declared_topic(self) -> TopicName | None:
+        """The topic, if the user, the manifest or the names of nested folders name it."""
+        if self._known_topic is not None:
+            return self._known_topic
+        with suppress(FormatError, MissingObjectError):
+            topic = self._topic_in_manifest()
+            if topic is not None:
+                return topic
+        match self._names:
+            case [tenant, namespace, local_name]:
+                return TopicName(tenant, namespace, local_name).scalable
+        return None
+
+    @cached_property
+    def scalable_topic(self) -> ScalableTopic:
+        """The segments of the topic.
+
+        Raises:
+            CorruptMetadataError: The file is malformed, or does not match the manifest.
+            MissingObjectError: There is no folder, or it has no such file.
+            StorageError: The file cannot be read.
+        """
+        topic = self.declared_topic
+        with self._name_in_errors(SCALABLE_FILE):
+            data = self._content(SCALABLE_FILE)
+            if topic is None or data is None:
+                message = f"{self.location} has no {SCALABLE_FILE}"
+                raise MissingObjectError(message)
+            return parse_scalable_topic(data, topic)
+
+    @cached_property
+    def parts(self) -> Mapping[TopicName, _TopicFolder]:
+        """The folders of segments and migrated partitions that exist.
+
+        Raises:
+            CorruptMetadataError: See `scalable_topic`.
+            MissingObjectError: See `scalable_topic`.
+            StorageError: The files cannot be read.
+        """
+        names = {each: _part_folder(each) for each in self.scalable_topic.members}
+        existing = set(self.location.list_folders())
+        return {
+            topic: _TopicFolder(self.location.child(name), topic)
+            for topic, name in names.items()
+            if name in existing
+        }
+
+    @property
+    def opened_parts(self) -> Mapping[TopicName, _TopicFolder]:
+        """Those of `parts` that were looked up so far; sends no request."""
+        parts: Mapping[TopicName, _TopicFolder] = vars(self).get("parts", {})
+        return parts
+
+
+def _part_folder(topic: TopicName) -> str:
+    if topic.segment is not None:
+        return f"{SEGMENT_FOLDER}{topic.segment.id}"
+    return f"{LEGACY_FOLDER}{encode_local_name(topic.local_name)}"
+
+
+def _by_scalable_topic(folders: Iterable[_ScalableFolder]) -> dict[TopicName, _ScalableFolder]:
+    found: dict[TopicName, _ScalableFolder] = {}
+    for folder in folders:
+        topic = folder.declared_topic
+        if topic is None:
+            raise OptionError(_nameless(folder.location))
+        if topic in found:
+            message = f"{folder.location} and {found[topic].location} both belong to {topic}"
+            raise CorruptMetadataError(message)
+        found[topic] = folder
+    return found
+
+
+def _nameless(location: Location) -> str:
+    return (
+        f"nothing names the topic of {location}: pass the folders by topic name, or write"
+        f" {TOPICS_FILE} beside them"
+    )
+
+
 def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
     found: dict[TopicName, _TopicFolder] = {}
     with ThreadPoolExecutor(_connections(folders)) as executor:
@@ -418,9 +576,6 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
     answer = read_answer(root.read_object(TOPICS_FILE, max_bytes=MAX_METADATA_BYTES).data)
     found: dict[TopicName, Location] = {}
     for name, each in answer.items():
-        if is_scalable(name):
-            # A cluster of Pulsar 5.0 lists scalable topics too.
-            continue
         folder = each.get("dir") if isinstance(each, Mapping) else None
         if not isinstance(folder, str) or {"", ".", ".."}.intersection(folder.split("/")):
             message = (
@@ -428,32 +583,30 @@ def _locations_by_file(root: Location) -> dict[TopicName, Location]:
             )
             raise CorruptMetadataError(message)
         found[TopicName.parse(name)] = root.child(folder)
-    if answer and not found:
-        message = (
-            f"{root}/{TOPICS_FILE} lists only scalable topics of Pulsar 5.0, which cannot be read"
-            " yet"
-        )
-        raise OptionError(message)
     return found
 
 
-def _discover(root: Location) -> list[_TopicFolder]:
+def _discover(root: Location) -> tuple[list[_TopicFolder], list[_ScalableFolder]]:
     found: list[_TopicFolder] = []
+    scalable: list[_ScalableFolder] = []
     level: list[tuple[Location, tuple[str, ...]]] = [(root, ())]
     with ThreadPoolExecutor(root.max_connections) as executor:
         for _ in range(_MAX_DEPTH + 1):
             below: list[tuple[Location, tuple[str, ...]]] = []
             listings = list(executor.map(_listing, [location for location, _ in level]))
             for (location, names), (files, folders) in zip(level, listings, strict=True):
-                if any(name in files for name in _METADATA_FILES):
+                has_ledgers = any(name in files for name in _METADATA_FILES)
+                if has_ledgers:
                     found.append(_TopicFolder(location, names=names))
-                else:
+                if SCALABLE_FILE in files:
+                    scalable.append(_ScalableFolder(location, names=names))
+                elif not has_ledgers:
                     below.extend((location.child(name), (*names, name)) for name in folders)
             if len(below) > _MAX_FOLDERS:
                 message = f"{root} has more than {_MAX_FOLDERS} folders, too many for metadata"
                 raise OptionError(message)
             level = below
-    return found
+    return found, scalable
 
 
 def _listing(location: Location) -> tuple[list[str], list[str]]:

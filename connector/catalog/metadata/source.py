@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from uuid import UUID
 
     from connector.catalog.metadata.metadata_store import MetadataStore
+    from connector.catalog.metadata.scalable import ScalableTopic
     from connector.catalog.metadata.topic_metadata import TopicMetadata
     from connector.inputs.topic_names import TopicName
 
@@ -69,12 +70,31 @@ class MetadataSource(Protocol):
         """
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
-        """Return the ledgers of one topic or partition; None if the source does not know it.
+        """Return the ledgers of one topic, partition or segment; None if the source lacks them.
 
         With `again`, a live source is asked anew, and the new answer replaces the cached one.
 
         Raises:
             CorruptMetadataError: The answer is malformed, or contradicts itself.
+            MissingObjectError: The user named a path for the topic, and nothing exists there.
+            StorageError: The source cannot be read.
+        """
+
+    def scalable_topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """Return the scalable topics, sorted by name; `topics` has none of their segments.
+
+        Args:
+            namespaces: As for `topics`.
+
+        Raises:
+            PulsarOffloadError: The source cannot be read.
+        """
+
+    def scalable_topic(self, topic: TopicName) -> ScalableTopic | None:
+        """Return the segments of a scalable topic; None if the source does not know it.
+
+        Raises:
+            CorruptMetadataError: The answer is malformed.
             MissingObjectError: The user named a path for the topic, and nothing exists there.
             StorageError: The source cannot be read.
         """
@@ -99,6 +119,8 @@ class MetadataSource(Protocol):
 
     def schema_source(self, topic: TopicName) -> bytes | None:
         """Return the schemas of a topic, or of the topic of a partition, for `load_schema`.
+
+        A scalable topic has those of the persistent topic of its name.
 
         They are the admin API's unchanged answer with all versions; None if there are no schemas.
 

@@ -28,7 +28,7 @@ from arrow_io.errors import OptionError
 from arrow_io.payloads.schema_info import SCHEMA_TYPES, SchemaInfo
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Sequence
 
 MAX_SCHEMA_BYTES: Final = 16 << 20
 """Maximum length of one schema's definition, in bytes of its JSON text in UTF-8."""
@@ -80,23 +80,27 @@ def error_prefix(what: str) -> Iterator[None]:
         raise OptionError(message) from None
 
 
-def parse_json(text: str | bytes) -> object:
-    """Parse JSON text.
+def parse_json(text: str | bytes, *, allow_repeated_names: bool = True) -> object:
+    """Parse JSON text; if a name is repeated in an object, its last value counts.
 
     Raises:
-        OptionError: It is longer than `MAX_SOURCE_BYTES`, not UTF-8, or not JSON. The message has
-            the position of the error, and nothing of the text.
+        OptionError: It is longer than `MAX_SOURCE_BYTES`, not UTF-8, or not JSON; or a name is
+            repeated and that is not allowed. The message has the position of the error, and nothing
+            of the text.
     """
     if len(text) > MAX_SOURCE_BYTES:
         message = f"longer than the {MAX_SOURCE_BYTES} bytes allowed"
         raise OptionError(message)
     try:
         decoded = text.decode("utf-8-sig") if isinstance(text, bytes) else text
-        value: object = json.loads(decoded)
+        pairs_hook = None if allow_repeated_names else _object_with_unique_names
+        value: object = json.loads(decoded, object_pairs_hook=pairs_hook)
     except UnicodeDecodeError as error:
         message = f"not UTF-8 at byte {error.start}"
     except json.JSONDecodeError as error:
         message = f"malformed JSON at line {error.lineno}, column {error.colno}: {error.msg}"
+    except OptionError as error:
+        message = error.message
     except ValueError:
         message = "malformed JSON: a number has too many digits"
     except RecursionError:
@@ -104,6 +108,14 @@ def parse_json(text: str | bytes) -> object:
     else:
         return value
     raise OptionError(message)
+
+
+def _object_with_unique_names(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        message = "malformed JSON: a name is repeated in an object"
+        raise OptionError(message)
+    return fields
 
 
 def holds_schemas(value: object) -> bool:

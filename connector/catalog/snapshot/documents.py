@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 FORMAT = "pulsar-offload catalog"
-VERSION = 5
+VERSION = 6
 """Version 1 had neither cursors nor `proven_to`; version 2 was one document; version 3 had segments
-of streaming offload (PIP-76)."""
+of streaming offload (PIP-76); version 5 had no scalable topics."""
 MAX_SNAPSHOT_BYTES = 256 << 20
 """Maximum size of a snapshot that is written, and of one document that is read, uncompressed
 (inclusive): some hundred thousand ledgers."""

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.kinds.ledger_copy import LedgerCopy
     from connector.catalog.kinds.object_kind import SnapshotForm
+    from connector.catalog.metadata.scalable import ScalableTopic
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.inputs.topic_names import TopicName
 
@@ -54,6 +55,7 @@ class Snapshot:
         contents: The contents of the bucket.
         other_buckets: The contents of other buckets, by their names in the metadata.
         schemas: The admin API's answer with all versions of a schema, by topic without partition.
+        scalable_topics: The graphs of scalable topics, as far as they are sound.
         warnings: Doubts about the metadata, as sentences.
         listed_at: When the bucket was listed.
         statistics: The location of the topics' statistics; None if it is not saved.
@@ -64,6 +66,7 @@ class Snapshot:
     topics: Sequence[TopicLedgers] = ()
     has_metadata: bool = False
     schemas: Mapping[TopicName, bytes] = field(default_factory=dict)
+    scalable_topics: Sequence[ScalableTopic] = ()
     warnings: tuple[str, ...] = ()
     listed_at: datetime = field(default_factory=lambda: datetime.now(UTC))
     statistics: str | None = None

@@ -25,6 +25,7 @@ from connector.catalog.bucket_listing import BucketListing
 from connector.catalog.kinds.registry import kind_of, named_pairs
 from connector.catalog.kinds.snapshot_values import base64_text, read_base64, read_text, read_time
 from connector.catalog.ledger_pages import LedgerPages, MappedLedgers
+from connector.catalog.metadata.scalable import read_scalable_topic, scalable_topic_json
 from connector.catalog.snapshot.documents import DocumentWriter
 from connector.catalog.snapshot.json import (
     contents_json,
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
     from arrow_io.format.object_names import PairName
     from arrow_io.ledgers.open_ledger import OpenLedger
     from connector.catalog.kinds.ledger_copy import LedgerCopy, StoredPair
+    from connector.catalog.metadata.scalable import ScalableTopic, SegmentNode
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.catalog.snapshot.documents import Documents
     from connector.catalog.snapshot.json import Snapshot
@@ -87,7 +89,7 @@ def serialize_snapshot(snapshot: Snapshot) -> bytes:
     schemas = dict(snapshot.schemas)
     topics = []
     for topic in snapshot.topics:
-        schema = schemas.pop(topic.topic.base, None)
+        schema = schemas.pop(topic.topic.classic, None)
         position = _add_topic(writer, topic, schema, find_bucket)
         topics.append([str(topic.topic), topic.metadata is not None, position])
     copies = snapshot.contents.copies
@@ -103,9 +105,12 @@ def serialize_snapshot(snapshot: Snapshot) -> bytes:
             "copies": len(copies),
             "ledgers": len({copy.name.ledger_id for copy in copies}),
             "offloaded_topics": len(
-                {copy.topic.base for copy in copies if isinstance(copy.topic, TopicName)}
+                {copy.topic.classic for copy in copies if isinstance(copy.topic, TopicName)}
             ),
             "topics": topics,
+            "scalable_topics": {
+                str(each.topic): scalable_topic_json(each) for each in snapshot.scalable_topics
+            },
         }
     )
 
@@ -186,6 +191,10 @@ class SnapshotFile:
                 for name, url in head["elsewhere"].items()
             }
             self._locations[None] = location
+            self.scalable_topics: dict[TopicName, ScalableTopic] = {}
+            for name, graph in head["scalable_topics"].items():
+                topic = TopicName.parse(name)
+                self.scalable_topics[topic] = read_scalable_topic(graph, topic)
             self._positions: dict[TopicName, int] = {}
             self.topics_with_metadata: list[TopicName] = []
             for name, has_metadata, position in head["topics"]:
@@ -201,15 +210,15 @@ class SnapshotFile:
 
     @cached_property
     def _first_of_base(self) -> dict[TopicName, TopicName]:
-        return {topic.base: topic for topic in reversed(self._positions)}
+        return {topic.classic: topic for topic in reversed(self._positions)}
 
-    def schema(self, base: TopicName) -> bytes | None:
-        """Return the admin API's answer for the schemas of a topic without partition."""
-        topic = self._first_of_base.get(base)
-        if topic is None:
+    def schema(self, topic: TopicName) -> bytes | None:
+        """Return the admin API's answer for the schemas of a topic, or of one of its partitions."""
+        first = self._first_of_base.get(topic.classic)
+        if first is None:
             return None
         with self._documents.corruption_errors():
-            answer = self._documents.read(self._positions[topic])["schema"]
+            answer = self._documents.read(self._positions[first])["schema"]
             return None if answer is None else read_base64(answer)
 
     def ledgers(self, topic: TopicName) -> TopicLedgers:
@@ -242,12 +251,18 @@ class SnapshotFile:
         found = replace(
             build_topic(topic, ledgers, pages, pages.pin(unread)),
             segment_ledgers=_count(value["segment_ledgers"]),
+            node=self._node(topic),
         )
         if value["metadata"] is None:
             return found
         infos = MappedLedgers(pages, unlisted, _info_of)
         metadata = read_metadata_json(value["metadata"], topic, infos)
         return replace(found, metadata=metadata)
+
+    def _node(self, topic: TopicName) -> SegmentNode | None:
+        graph = self.scalable_topics.get(topic.base)
+        node = None if graph is None or not topic.segment else graph.node(topic.segment.id)
+        return node if node is not None and node.segment == topic.segment else None
 
     def _read_page(
         self, position: int, firsts: Sequence[int], count: int, number: int
@@ -420,6 +435,18 @@ class SnapshotSource:
             if namespaces is None or topic.full_namespace in namespaces
         ]
 
+    def scalable_topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """Return the scalable topics with metadata."""
+        return [
+            topic
+            for topic in self._file.scalable_topics
+            if namespaces is None or topic.full_namespace in namespaces
+        ]
+
+    def scalable_topic(self, topic: TopicName) -> ScalableTopic | None:
+        """Return the saved segments of a scalable topic; None if there were none."""
+        return self._file.scalable_topics.get(topic)
+
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """Return the saved metadata of a topic; None if there was none."""
         del again
@@ -437,7 +464,7 @@ class SnapshotSource:
 
     def schema_source(self, topic: TopicName) -> bytes | None:
         """Return the admin API's answer for the topic's schemas."""
-        return self._file.schema(topic.base)
+        return self._file.schema(topic)
 
 
 def _offloaded_of(ledger: TopicLedger) -> OpenLedger:

@@ -49,8 +49,8 @@ class Audit:
     Attributes:
         findings: Sorted by topic and ledger. Findings without a topic are last.
         has_metadata: Whether the bucket was compared with metadata.
-        segment_ledgers: Number of ledgers of scalable topics (Pulsar 5.0), which are not compared
-            with anything.
+        foreign_ledgers: Number of ledgers that name a topic of which Pulsar offloads nothing, such
+            as a non-persistent one; they are not compared with anything.
         streaming_ledgers: Number of ledgers in segments of streaming offload (PIP-76), whose
             objects are always kept.
     """
@@ -58,7 +58,7 @@ class Audit:
     findings: tuple[Finding, ...]
     has_metadata: bool
     listed_at: datetime
-    segment_ledgers: int = 0
+    foreign_ledgers: int = 0
     streaming_ledgers: int = 0
 
     @property
@@ -93,6 +93,7 @@ def audit(
     topics = catalog.every_ledger()
     auditor = _Auditor(catalog, topics, deletion_lag, is_one_cluster=is_one_cluster)
     findings = [finding for topic in topics for finding in auditor.report_topic(topic)]
+    findings += auditor.report_scalable_topics()
     findings += auditor.report_unowned(open_uploads)
     findings += [auditor.report_unfinished(each) for each in catalog.contents.unfinished]
     findings += [auditor.report_upload(each) for each in open_uploads]
@@ -118,12 +119,14 @@ def _keep_objects_of_lossy_topics(findings: list[Finding]) -> list[Finding]:
     The objects may be the only means of repair.
     """
     lossy = {
-        each.topic.base for each in findings if each.is_loss and isinstance(each.topic, TopicName)
+        each.topic.classic
+        for each in findings
+        if each.is_loss and isinstance(each.topic, TopicName)
     }
     doubt = "messages of the topic cannot be read, which the audit reports too"
     return [
         mark_doubtful(each, doubt)
-        if each.deletable and isinstance(each.topic, TopicName) and each.topic.base in lossy
+        if each.deletable and isinstance(each.topic, TopicName) and each.topic.classic in lossy
         else each
         for each in findings
     ]
@@ -152,7 +155,9 @@ class _Auditor:
                 is_loss=True,
             )
             return
-        is_unknown = topic.metadata is None and self._catalog.source is not None
+        # The graph of a scalable topic may name a segment whose ledgers the metadata lacks.
+        is_named = topic.metadata is not None or topic.node is not None
+        is_unknown = not is_named and self._catalog.source is not None
         for ledger in topic.states:
             copies = ledger.others
             if ledger.error is not None and not is_unknown:
@@ -268,6 +273,19 @@ class _Auditor:
             ledger_id=ledger.ledger_id,
         )
 
+    def report_scalable_topics(self) -> Iterator[Finding]:
+        """Report scalable topics whose segments the metadata does not tell."""
+        source = self._catalog.source
+        for topic in () if source is None else source.scalable_topics():
+            error = self._catalog.scalable_topics.error(topic)
+            if error is not None:
+                yield Finding(
+                    kind=FindingKind.METADATA,
+                    text=f"the metadata of the scalable topic cannot be read: {error}",
+                    topic=topic,
+                    is_loss=True,
+                )
+
     def report_unowned(self, uploads: Sequence[UnfinishedUpload]) -> Iterator[Finding]:
         """Report objects that cannot be assigned to a topic."""
         listed = {
@@ -338,7 +356,7 @@ class _Auditor:
         finding = replace(finding, topic=topic)
         topic_ledgers = self._topics.get(topic) if isinstance(topic, TopicName) else None
         if isinstance(topic, ForeignTopic):
-            return mark_doubtful(finding, "it belongs to a scalable topic (Pulsar 5.0)")
+            return mark_doubtful(finding, f"Pulsar offloads no topic of the domain {topic.domain!r}")
         if topic_ledgers is None:
             return finding if self._catalog.source is None else mark_doubtful(finding, NO_TOPIC)
         repairable = replace(finding, text=f"{finding.text}; {REPAIRABLE}")

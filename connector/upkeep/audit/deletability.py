@@ -110,6 +110,9 @@ class Deletability:
 
     def _doubt_of_deletion(self, topic: TopicName) -> str | None:
         """Return why the cluster may have a topic that its metadata lacks."""
+        doubt = self._doubt_of_segment(topic)
+        if doubt is not None:
+            return doubt
         source = self._catalog.source
         if not self._is_one_cluster:
             return "the topic may be another cluster's"
@@ -119,6 +122,21 @@ class Deletability:
             )
         if topic in source.topics([topic.full_namespace]):
             return "the cluster lists the topic"
+        return None
+
+    def _doubt_of_segment(self, topic: TopicName) -> str | None:
+        """Return why a scalable topic may have a segment or partition; None if it cannot.
+
+        A broker creates the ledgers of a segment before the graph names it (`SegmentLayout`).
+        """
+        scalable_topics = self._catalog.scalable_topics
+        if scalable_topics.error(topic.scalable) is not None:
+            return "the metadata of the scalable topic cannot be read"
+        graph = scalable_topics.find(topic.scalable)
+        if graph is not None and topic in graph.members:
+            return "the scalable topic names it"
+        if graph is not None or topic.is_scalable:
+            return "it may be part of a scalable topic that does not name it yet, or any more"
         return None
 
     def _metadata_time(self, ledgers: Iterable[TopicLedger]) -> datetime | None:

@@ -1,0 +1,290 @@
+"""Scalable topics (Pulsar 5.0): their rows are those that Pulsar's client read of them."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import TYPE_CHECKING, Any, Final
+
+import duckdb
+import polars as pl
+import pyarrow.compute as pc
+import pytest
+
+from arrow_io.errors import CorruptMetadataError, IncompleteReadWarning, OptionError
+from connector import open_catalog, open_topic
+from connector.catalog.tables import ledgers_table, topics_table
+from connector.upkeep.audit.audit import audit
+from connector.upkeep.audit.findings import FindingKind
+from tests.support.admin_server import running_admin_server
+from tests.support.command_line import lines_of, run
+from tests.support.expected import rows_of
+from tests.support.golden_datasets import as_the_client_tells
+from tests.support.golden_scalable import (
+    EXTERNAL,
+    FOLDER,
+    MIGRATED,
+    NAMES,
+    OBJECTS,
+    ODD,
+    ORDERS,
+    PAYMENTS,
+    golden_scalable_topic,
+    scalable_answers,
+)
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+    from pathlib import Path
+
+    import pyarrow as pa
+
+    from connector import Catalog
+    from tests.support.admin_server import AdminServer
+    from tests.support.expected import Row
+
+EXTRA: Final = ("*", "__topic__", "__segment_id__", "__message_id__", "__txn_id__")
+COMPARED: Final = (
+    "__topic__",
+    "__segment_id__",
+    "__partition__",
+    "__ledger_id__",
+    "__entry_id__",
+    "__batch_index__",
+    "__publish_time__",
+    "__event_time__",
+    "__sequence_id__",
+    "__producer_name__",
+    "__key__",
+    "__properties__",
+    "__value__",
+)
+
+
+@pytest.fixture
+def server() -> Iterator[AdminServer]:
+    """The admin API of the cluster, which lists no ledgers of segments."""
+    with running_admin_server() as server:
+        server.answers.update(scalable_answers())
+        yield server
+
+
+@pytest.fixture(params=["bucket", "folder", "snapshot", "admin API"])
+def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
+    """The golden bucket, with metadata from each source."""
+    if request.param == "bucket":
+        return open_catalog(str(OBJECTS))
+    if request.param == "admin API":
+        url = request.getfixturevalue("server").url
+        return open_catalog(str(OBJECTS), metadata=url)
+    if request.param == "folder":
+        return open_catalog(str(OBJECTS), metadata=str(FOLDER))
+    path = str(tmp_path / "saved.json.gz")
+    open_catalog(str(OBJECTS), metadata=str(FOLDER)).save(path)
+    return open_catalog(str(OBJECTS), metadata=path)
+
+
+def _expected(name: str, columns: Sequence[str] = COMPARED) -> list[Row]:
+    return [{each: row[each] for each in columns} for row in golden_scalable_topic(name).rows]
+
+
+def _comparable(rows: list[Row], columns: Sequence[str] = COMPARED) -> list[Row]:
+    return as_the_client_tells(rows, [dict.fromkeys(columns)])
+
+
+def _open(name: str, catalog: Catalog, **options: Any) -> Any:  # noqa: ANN401
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IncompleteReadWarning)
+        return open_topic(
+            str(OBJECTS), name, catalog=catalog, **{"value": "raw", "columns": EXTRA, **options}
+        )
+
+
+@pytest.mark.parametrize("name", [each for each in NAMES if each != PAYMENTS])
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
+def test_rows_are_those_of_the_client(catalog: Catalog, name: str) -> None:
+    """Each row is there once, in the order of migrated partitions and then of segments."""
+    dataset = _open(name, catalog)
+    assert _comparable(rows_of(dataset.to_table())) == _expected(name)
+    assert dataset.count_rows() == len(_expected(name))
+    assert not dataset.metrics.lost
+
+
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
+def test_rows_without_transactions_of_a_topic_with_them(catalog: Catalog) -> None:
+    """What the client read outside of transactions is read, whatever became of these."""
+    in_transactions = _open(PAYMENTS, catalog, transactions="all").to_table(
+        columns=["__message_id__", "__txn_id__"]
+    )
+    ids = {each["__message_id__"] for each in in_transactions.to_pylist() if each["__txn_id__"]}
+    assert len(ids) > 50
+    rows = [
+        row
+        for row in rows_of(_open(PAYMENTS, catalog).to_table())
+        if row["__message_id__"] not in ids
+    ]
+    expected = [
+        {each: row[each] for each in COMPARED}
+        for row in golden_scalable_topic(PAYMENTS).rows
+        if row["__message_id__"] not in ids
+    ]
+    assert _comparable(rows) == expected
+
+
+@pytest.mark.parametrize("name", [ORDERS, MIGRATED, ODD, EXTERNAL])
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
+def test_latest_of_each_key(catalog: Catalog, name: str) -> None:
+    """The latest message of a key is in the last segment that has the key."""
+    latest: dict[str, Row] = {}
+    for row in _expected(name):
+        if row["__key__"] is not None:
+            latest[row["__key__"]] = row
+    rows = _comparable(rows_of(_open(name, catalog, view="latest").to_table()))
+    assert len(rows) == len(latest)
+    assert {row["__key__"]: row for row in rows} == latest
+
+
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
+def test_typed_columns(catalog: Catalog) -> None:
+    """A scalable topic has one schema for all segments and migrated partitions."""
+    if catalog.source is None:
+        pytest.skip("the schema is in the metadata")
+    for name in (ORDERS, MIGRATED):
+        table = _open(name, catalog, value="flat", columns=["orderId", "__segment_id__"]).to_table()
+        rows = golden_scalable_topic(name).rows
+        assert table["__segment_id__"].to_pylist() == [row["__segment_id__"] for row in rows]
+        assert table["orderId"].null_count == 0
+
+
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
+def test_engines_give_the_same_rows() -> None:
+    """DuckDB, Polars and pandas read a scalable topic like any other."""
+    catalog = open_catalog(str(OBJECTS), metadata=str(FOLDER))
+    for name in (ORDERS, MIGRATED):
+        dataset = _open(name, catalog)
+        expected = _expected(name)
+        with duckdb.connect() as connection:
+            connection.execute("set timezone = 'UTC'")
+            connection.register("ds", dataset)
+            found: pa.Table = connection.sql("from ds").to_arrow_table().cast(dataset.schema)
+        assert _comparable(rows_of(found)) == expected
+        frame = dataset.to_pandas(arrow_types=True)
+        assert frame["__segment_id__"].isna().sum() == sum(
+            row["__segment_id__"] is None for row in expected
+        )
+        assert frame["__entry_id__"].tolist() == [row["__entry_id__"] for row in expected]
+        ids = dataset.scan_polars().filter(pl.col("__segment_id__") > 2).collect()
+        assert ids["__message_id__"].to_list() == [
+            row["__message_id__"]
+            for row in golden_scalable_topic(name).rows
+            if (row["__segment_id__"] or 0) > 2
+        ]
+
+
+def test_sql_functions_of_duckdb() -> None:
+    """`read_pulsar` takes the name of a scalable topic, and the option `segments`."""
+    result = run(
+        "query",
+        str(OBJECTS),
+        "select __segment_id__ as segment, count(*) as n from"
+        " read_pulsar('topic://public/default/orders', columns := ['__segment_id__'],"
+        " value := 'raw', segments := 'all') group by all",
+        "--metadata",
+        str(FOLDER),
+        "--json",
+    )
+    counts = {row["segment"]: row["n"] for row in map(json.loads, result.stdout.splitlines())}
+    expected = [row["__segment_id__"] for row in golden_scalable_topic(ORDERS).rows]
+    assert counts == {each: expected.count(each) for each in set(expected)}
+
+
+def test_command_line() -> None:
+    """Commands name scalable topics in full, and find them by their short name too."""
+    rows = lines_of("head", str(OBJECTS), "orders", "-n", "1000", "--columns", "__entry_id__")
+    assert [row["__entry_id__"] for row in rows] == [
+        row["__entry_id__"] for row in golden_scalable_topic(ORDERS).rows
+    ]
+    listed = {row["topic"]: row for row in lines_of("topics", str(OBJECTS))}
+    assert listed[ORDERS]["segments"] == 6
+    assert listed[MIGRATED]["segments"] == 2
+    assert listed["persistent://public/default/migrated"]["partitions"] == 2
+    ledgers = lines_of("ledgers", str(OBJECTS), MIGRATED)
+    assert [(row["segment_id"], row["partition"]) for row in ledgers] == [
+        *([(None, 0)] * len([row for row in ledgers if row["partition"] == 0])),
+        *([(None, 1)] * len([row for row in ledgers if row["partition"] == 1])),
+        *([(2, -1)] * 2),
+        *([(3, -1)] * 1),
+    ]
+
+
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_segment_is_a_topic(has_metadata: bool) -> None:
+    """One segment is read by its own name."""
+    catalog = open_catalog(str(OBJECTS), metadata=str(FOLDER) if has_metadata else None)
+    name = "segment://public/default/orders/0000-bfff-5"
+    rows = _comparable(rows_of(_open(name, catalog).to_table()))
+    assert rows == [row for row in _expected(ORDERS) if row["__segment_id__"] == 5]
+    assert topics_table(catalog, name).num_rows == 1
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_last_ledger_of_a_sealed_segment_is_offloaded(name: str) -> None:
+    """Only a segment that gets messages has an open ledger; a sealed one is in the bucket."""
+    catalog = open_catalog(str(OBJECTS), metadata=str(FOLDER))
+    states = {each["topic"]: each["state"] for each in ledgers_table(catalog, name).to_pylist()}
+    graph = golden_scalable_topic(name).graph
+    for node, member in zip(graph.nodes, graph.members, strict=True):
+        assert states[str(member)] == ("both" if node.is_sealed else "open"), member
+
+
+def test_filters_on_segments_prune_segments() -> None:
+    """A filter on the id of the segment reads the ledgers of that segment alone."""
+    catalog = open_catalog(str(OBJECTS), metadata=str(FOLDER))
+    dataset = _open(MIGRATED, catalog)
+    narrowed = dataset.filter(pc.field("__segment_id__") == 3)
+    assert set(narrowed.to_table()["__segment_id__"].to_pylist()) == {3}
+    assert [each.origin.segment_id for each in narrowed.scan.reads()] == [3]
+
+
+def test_sound_bucket_has_no_findings(catalog: Catalog) -> None:
+    """An audit compares segments like topics, and finds nothing wrong."""
+    found = audit(catalog)
+    assert not found.losses
+    assert not [each for each in found.findings if each.kind is not FindingKind.ORPHAN]
+    assert not any(each.deletable for each in found.findings)
+    assert not [each for each in found.findings if str(each.topic).startswith("segment://")]
+
+
+def test_segments_whose_ledgers_are_unknown(server: AdminServer) -> None:
+    """The admin API has no ledgers of segments, so a reader learns that some may be missing."""
+    dataset = open_topic(str(OBJECTS), ORDERS, metadata=server.url, value="raw")
+    with pytest.warns(IncompleteReadWarning, match="has no ledgers of 6 segments"):
+        assert dataset.count_rows() == len(_expected(ORDERS))
+    assert dataset.metrics.segments_by_bucket == 6
+
+
+def test_brokers_cannot_be_asked() -> None:
+    """The clients of older brokers read no segment, so the live tail is refused."""
+    with pytest.raises(OptionError, match=r"live cannot be combined with scalable topics"):
+        open_topic(
+            str(OBJECTS), ORDERS, metadata=str(FOLDER), live="pulsar://127.0.0.1:1", value="raw"
+        )
+
+
+def test_malformed_graph(tmp_path: Path) -> None:
+    """A graph that cannot be read is an error of its topic alone; salvage reads the bucket."""
+    folder = tmp_path / "orders"
+    folder.mkdir()
+    (folder / "scalable-metadata.json").write_bytes(b'{"nextSegmentId": 0, "segments": {"0": 1}}')
+    catalog = open_catalog(str(OBJECTS), metadata={ORDERS: str(folder)})
+    with pytest.raises(CorruptMetadataError, match="a segment is not a JSON object") as error:
+        open_topic(str(OBJECTS), ORDERS, catalog=catalog)
+    assert str(error.value.object_key).endswith("orders/scalable-metadata.json")
+    dataset = _open(ORDERS, catalog, on_corruption="salvage")
+    with pytest.warns(IncompleteReadWarning) as caught:
+        assert dataset.count_rows() == len(_expected(ORDERS))
+    assert any("taken from the bucket alone" in str(each.message) for each in caught)
+    found = audit(catalog, is_one_cluster=True)
+    (loss,) = found.losses
+    assert (loss.kind, str(loss.topic)) == (FindingKind.METADATA, ORDERS)
+    assert not any(each.deletable for each in found.findings)
