@@ -181,6 +181,7 @@ class PulsarOffloadDataSource(DataSource):
                 salvage=options.request.on_corruption == "salvage",
             ),
             dataset.scan.statistics,
+            segments=options.request.segments,
         )
         begin = partial(_starting_progress, increments, options.offsets, start.start_id)
         limits = Limits(options.max_bytes, options.max_ledgers)

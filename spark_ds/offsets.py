@@ -64,7 +64,7 @@ class StartingOffsets:
         progress_by_topic = {}
         # A partition's own start takes precedence over that of its topic.
         for name, start in sorted(self.starts.items(), key=lambda each: each[0] != each[0].base):
-            topics = [each for each in latest.topics if name in (each, each.base)]
+            topics = [each for each in latest.topics if name in (each, each.base, each.scalable)]
             if not topics:
                 topic_names = ", ".join(map(str, latest.topics))
                 message = (

@@ -278,6 +278,7 @@ class Catalog:
         additional: Collection[TopicName] = (),
         *,
         segments: SegmentSelection = "current",
+        salvage: bool = False,
     ) -> list[TopicName]:
         """Return the topics that names, globs or a regular expression select, in order.
 
@@ -287,6 +288,7 @@ class Catalog:
             patterns: Names or globs, or a regular expression that full names have to match.
             additional: Topics that exist too, even segments that the metadata does not name.
             segments: `all` adds segments in the bucket that the metadata does not name.
+            salvage: Whether the bucket decides for scalable topics whose metadata is malformed.
 
         Raises:
             OptionError: A name is not a topic name.
@@ -297,7 +299,9 @@ class Catalog:
         known = self._topics(namespaces) | {*additional}
 
         def members(topic: TopicName) -> list[TopicName]:
-            found = self.scalable_topics.members(topic, known, include_pruned=segments == "all")
+            found = self.scalable_topics.members(
+                topic, known, include_pruned=segments == "all", salvage=salvage
+            )
             return [*found, *(each for each in additional if each.base == topic)]
 
         if isinstance(patterns, re.Pattern):

@@ -283,6 +283,17 @@ class TopicLedgers:
         )
 
     @property
+    def may_grow(self) -> bool:
+        """Whether the metadata shows that more of the topic may be offloaded.
+
+        False without metadata, which alone could show it.
+        """
+        if self.metadata is None:
+            return False
+        is_terminated = self.metadata.terminated_position is not None
+        return not is_terminated or bool(self.pending or self.unknown)
+
+    @property
     def unknown(self) -> tuple[TopicLedger, ...]:
         """Ledgers in the bucket that the metadata, which may be older, does not have as offloaded.
 

@@ -210,7 +210,7 @@ def _follow(
 ) -> Iterator[NewRows]:
     brokers = brokers_from_request(request)
     if brokers is None:
-        yield new_in_bucket(catalog, [topic], dataset.scan)
+        yield new_in_bucket(catalog, [topic], dataset.scan, segments=request.segments)
         return
     with new_from_brokers(brokers, dataset.scan) as new_rows:
         yield new_rows

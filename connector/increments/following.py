@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from arrow_io.read_metrics import ReadMetrics
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.inputs.topic_names import SegmentSelection
     from connector.live.broker import BrokerReader, Brokers
     from connector.live.tail import LiveTail
     from connector.scan.topic_scan import Scan
@@ -36,16 +37,23 @@ _MAX_AT_ONCE: Final = 100_000
 """Maximum number of messages of a topic per turn, because a busy topic may never run out."""
 
 
-def new_in_bucket(catalog: Catalog, patterns: Sequence[str], scan: Scan) -> NewRows:
+def new_in_bucket(
+    catalog: Catalog,
+    patterns: Sequence[str],
+    scan: Scan,
+    *,
+    segments: SegmentSelection = "current",
+) -> NewRows:
     """Return a function that yields the rows offloaded since its last call.
 
-    The current contents of the catalog count as read. `patterns` are names and globs of topics.
+    The current contents of the catalog count as read. `patterns` are names and globs of topics;
+    `segments` is as for `Increments`.
 
     Raises:
         OptionError: The scan has an end.
         PulsarOffloadError: The topics cannot be found.
     """
-    increments = Increments(catalog, patterns, scan.options, scan.statistics)
+    increments = Increments(catalog, patterns, scan.options, scan.statistics, segments=segments)
     progress = increments.latest()
 
     def new_rows(metrics: ReadMetrics) -> Iterator[pa.RecordBatch]:

@@ -3,12 +3,16 @@
 An increment has exactly the rows of a batch read whose position is in `[before, after)` of their
 topic partition. Where a message began does not matter, nor where increments are split. So
 consecutive increments together have the rows of one batch read, each exactly once.
+
+A segment of a scalable topic is read only after those before it that may have the same keys, like
+a consumer of Pulsar does (`SubscriptionCoordinator`). So the rows of a key stay in order.
 """
 
 from __future__ import annotations
 
 import heapq
 from bisect import bisect_left
+from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import chain
 from operator import attrgetter
@@ -36,7 +40,7 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.due import DueLedgers
-    from connector.inputs.topic_names import TopicName
+    from connector.inputs.topic_names import SegmentSelection, TopicName
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TopicRead
     from connector.statistics.ledger_parts import ZoneGatherer
@@ -148,6 +152,7 @@ class Increments:
         statistics: Recorded zones, used to find transactions and to prune; None to do without.
         may_end: Whether the bounds may have an end. Rows after it are then skipped as if they had
             been read.
+        segments: Whether segments are read that the metadata of their topic does not name: `all`.
 
     Raises:
         OptionError: The bounds have an end, and `may_end` is false.
@@ -161,6 +166,7 @@ class Increments:
         statistics: Statistics | None = None,
         *,
         may_end: bool = False,
+        segments: SegmentSelection = "current",
     ) -> None:
         bounds = options.bounds
         if not may_end and (bounds.end_id is not None or bounds.end_ms is not None):
@@ -171,6 +177,7 @@ class Increments:
         self.options = options
         self.statistics = statistics
         self._patterns = patterns
+        self._segments: SegmentSelection = segments
         self._transactions: dict[TopicName, OpenTransactions] = {}
 
     def refresh(self) -> None:
@@ -210,6 +217,7 @@ class Increments:
             _TopicPart(each, self._open_transactions(each.topic.topic), self._plan_read)
             for each in due
         ]
+        self._connect(parts)
         if not self.options.uncommitted:
             probe_all(chain.from_iterable(each.unprobed() for each in parts))
         amount = _advance_in_turn(parts, limits or Limits(), settle=not self.options.uncommitted)
@@ -235,7 +243,7 @@ class Increments:
         """
         topics = [
             each.salvaged() if self.options.salvage else each
-            for each in self.catalog.ledgers_of(list(after.topics))
+            for each in self.catalog.ledgers_of(sorted(after.topics, key=attrgetter("order")))
         ]
         notices = []
         for each in topics:
@@ -253,8 +261,34 @@ class Increments:
 
     def _topics(self, before: Progress) -> list[TopicLedgers]:
         """Return the matching topics, including those that exist only in the progress."""
-        names = self.catalog.select_names(self._patterns, before.topics.keys())
+        names = self.catalog.select_names(
+            self._patterns,
+            before.topics.keys(),
+            segments=self._segments,
+            salvage=self.options.salvage,
+        )
         return self.catalog.ledgers_of(names)
+
+    def _connect(self, parts: Sequence[_TopicPart]) -> None:
+        """Tell each segment which partitions and segments have to be read before it."""
+        by_topic: dict[TopicName, list[_TopicPart]] = defaultdict(list)
+        for each in parts:
+            by_topic[each.topic.scalable].append(each)
+        for topic, relatives in by_topic.items():
+            segments = [each for each in relatives if each.topic.segment is not None]
+            if not segments:
+                continue
+            names = [each.topic for each in relatives]
+            members = set(
+                self.catalog.scalable_topics.members(topic, names, salvage=self.options.salvage)
+            )
+            for each in segments:
+                for other in relatives:
+                    if other.topic.precedes(each.topic) and (
+                        other.topic.is_scalable or other.topic in members
+                    ):
+                        each.predecessors.append(other)
+                        other.successors.append(each)
 
     def _due_ledgers(self, before: Progress) -> list[DueLedgers]:
         topics = self._topics(before)
@@ -337,6 +371,8 @@ class _TopicPart:
 
     Attributes:
         step: The next step, or None at the end.
+        predecessors: Parts whose topics have to be read before it; empty unless it is a segment.
+        successors: The parts of which it is a predecessor.
     """
 
     def __init__(
@@ -351,6 +387,19 @@ class _TopicPart:
         self._steps = self._all_steps()
         self.step = next(self._steps, None)
         self._open_since: Position | None = None
+        self.predecessors: list[_TopicPart] = []
+        self.successors: list[_TopicPart] = []
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the topics before it have been read."""
+        return all(each.is_drained for each in self.predecessors)
+
+    @property
+    def is_drained(self) -> bool:
+        """Whether the topic has been read, and nothing more of it is known to be offloaded."""
+        is_read = self.step is None and next(self._remaining_ledgers(), None) is None
+        return is_read and not self.due.topic.may_grow
 
     @property
     def topic(self) -> TopicName:
@@ -421,6 +470,12 @@ class _TopicPart:
         yield from self.due.notices
         yield from self._problems
         yield from self._transactions.problems
+        if self.step is not None and not self.is_ready:
+            first = next(each for each in self.predecessors if not each.is_drained)
+            yield (
+                f"{self.topic}: nothing is read before all messages of {first.topic} are offloaded"
+                " and read, because they precede it"
+            )
         if self._open_since is not None:
             ledger, entry = self._open_since
             yield (
@@ -457,14 +512,18 @@ def _advance_in_turn(parts: Sequence[_TopicPart], limits: Limits, *, settle: boo
     """Advance topics in turn, least bytes first, until a limit is reached; return the total.
 
     Among equals, the topic with the lowest ledger id goes first. Ids only grow, so a topic that
-    gets no step now gets one in a later increment.
+    gets no step now gets one in a later increment. Segments join when they are ready.
     """
-    turns = [
-        (0, each.step.ledger_id, number, each.step)
-        for number, each in enumerate(parts)
-        if each.step is not None
-    ]
-    heapq.heapify(turns)
+    turns: list[tuple[int, int, int, _Step]] = []
+    numbers = {id(each): number for number, each in enumerate(parts)}
+
+    def join(part: _TopicPart) -> None:
+        if part.step is not None and part.is_ready:
+            turn = (part.data_bytes, part.step.ledger_id, numbers[id(part)], part.step)
+            heapq.heappush(turns, turn)
+
+    for each in parts:
+        join(each)
     data_bytes, ledgers = 0, set[tuple[int, int]]()
     while turns:
         _, _, number, step = heapq.heappop(turns)
@@ -480,6 +539,8 @@ def _advance_in_turn(parts: Sequence[_TopicPart], limits: Limits, *, settle: boo
         if step.is_read:
             ledgers.add(ledger)
         part.advance(position, step)
-        if part.step is not None:
-            heapq.heappush(turns, (part.data_bytes, part.step.ledger_id, number, part.step))
+        join(part)
+        if part.successors and part.is_drained:
+            for each in part.successors:
+                join(each)
     return Amount(data_bytes, len(ledgers))

@@ -276,6 +276,18 @@ class TopicName:
             return str(self.classic), True, self.segment.id, self.segment.first_hash
         return str(self.classic), self.is_scalable, self.partition, 0
 
+    def precedes(self, segment: TopicName) -> bool:
+        """Return whether a key's messages in this topic come before those in a segment.
+
+        They do in a partition that the topic was migrated from, and in each segment with a lower id
+        that may have the same keys: at any time, one segment has a key.
+        """
+        if segment.segment is None or self.scalable != segment.base:
+            return False
+        if self.segment is None:
+            return not self.is_scalable
+        return self.segment.id < segment.segment.id and self.segment.overlaps(segment.segment)
+
     def _split_partition(self) -> tuple[str, int]:
         match = None if self.is_scalable else _PARTITION.fullmatch(self.local_name)
         if match is None or int(match["number"]) > _MAX_PARTITION:

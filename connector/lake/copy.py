@@ -17,11 +17,11 @@ from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
-from connector.inputs.topic_names import TopicName, topic_names
+from connector.inputs.topic_names import TopicName, owning_topics, topic_names
 from connector.lake.copy_analysis import CopyAnalysis
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.executors import run_in_threads
-from connector.lake.replacement import STAGED_COLUMNS, LatestPerKey
+from connector.lake.replacement import SEGMENT_STAGED_COLUMNS, STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import TableCopy
 from connector.lake.table_kinds import open_table
 from connector.options.option import selected_options, takes_options
@@ -242,10 +242,11 @@ class CopyRequest:
         check_with_catalog(self.url, request)
         catalog = request.catalog or open_catalog(self.url, **request.catalog_options())
         matches = catalog.select(names)
-        bases = list(dict.fromkeys(each.topic.base for each in matches))
+        bases = list(dict.fromkeys(owning_topics(each.topic for each in matches).values()))
         if not any(each in self.target for each in _PLACEHOLDERS):
             # A pattern may match more topics later, when the table's columns can no longer change.
-            is_shared = len(names) > 1 or bases != [TopicName.parse(names[0]).base]
+            classic = {each.classic for each in bases}
+            is_shared = len(names) > 1 or classic != {TopicName.parse(names[0]).classic}
             yield self._defer_copy(catalog, request, names, self.target, is_shared=is_shared)
             return
         targets: dict[str, TopicName] = {}
@@ -304,17 +305,24 @@ class CopyRequest:
             raise OptionError(message)
         # If several topics share a table, `__topic__` includes the partition.
         scope = "__topic__" if is_shared else None
-        if self.latest_per_key and scope is None:
-            is_partitioned = any(each.topic.partition >= 0 for each in catalog.select(topics))
+        is_scalable = any(each.topic.is_scalable for each in dataset.scan.topics)
+        if self.latest_per_key and scope is None and not is_scalable:
+            is_partitioned = any(each.topic.partition >= 0 for each in dataset.scan.topics)
             scope = "__partition__" if is_partitioned else None
+        if self.latest_per_key and is_shared and is_scalable:
+            message = (
+                "latest_per_key of a scalable topic, whose keys move between segments, needs a"
+                " table of its own: name one topic, or put {topic} into the target"
+            )
+            raise OptionError(message)
         if request.columns is None:
             options = _add_default_columns(options, scope)
         table = self._table(catalog, target)
         latest = None
         if self.latest_per_key:
-            latest, options = _latest_per_key(table, options, scope)
+            latest, options = _latest_per_key(table, options, scope, is_scalable=is_scalable)
         return TableCopy(
-            increments=Increments(catalog, topics, options, statistics),
+            increments=Increments(catalog, topics, options, statistics, segments=request.segments),
             kind=self.format,
             table=table,
             latest=latest,
@@ -345,7 +353,7 @@ def _raise_first(failures: Mapping[str, PulsarOffloadError], copied_tables: int)
 
 
 def _latest_per_key(
-    table: LakeTable, options: ReadOptions, scope: str | None
+    table: LakeTable, options: ReadOptions, scope: str | None, *, is_scalable: bool
 ) -> tuple[LatestPerKey, ReadOptions]:
     """Return how a table keeps the latest row of each key, and how its staged rows are read."""
     column_names = {own: name for name, own in options.projection.columns}
@@ -356,14 +364,16 @@ def _latest_per_key(
             f" {' and '.join(missing)}"
         )
         raise OptionError(message)
-    only_staged = tuple(each for each in STAGED_COLUMNS if each not in column_names)
+    staged_columns = SEGMENT_STAGED_COLUMNS if is_scalable else STAGED_COLUMNS
+    only_staged = tuple(each for each in staged_columns if each not in column_names)
     names = [*(name for name, _ in options.projection.columns), *only_staged]
     staged = replace(options, projection=options.filterable.select(names))
     # The caller has refused plain Parquet, whose files cannot be rewritten.
     rewritable = cast("RewritableTable", table)
     key = column_names["__key__"]
     if scope is None:
-        return LatestPerKey(rewritable, key, None, only_staged), staged
+        latest = LatestPerKey(rewritable, key, None, only_staged, is_scalable=is_scalable)
+        return latest, staged
     to_scope = _SCOPES[scope]
     return LatestPerKey(rewritable, key, column_names[scope], only_staged, to_scope), staged
 

@@ -1,8 +1,11 @@
 """The latest row of each key in an increment, and the files of a table that may have older ones.
 
 As in Pulsar's compaction, a key belongs to one topic partition, and the row with the greatest
-position is the latest. All keys of an increment are held in memory, with the location of their
-latest row. Rows are held for one file at a time.
+position is the latest. A key of a scalable topic moves to segments with greater ids, so the segment
+id precedes the position there.
+
+All keys of an increment are held in memory, with the location of their latest row. Rows are held
+for one file at a time.
 """
 
 from __future__ import annotations
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
 
 NULL_VALUE: Final = "__null_value__"
 """The column that marks rows which delete their key."""
+SEGMENT_ID: Final = "__segment_id__"
 _TEXT: Final = pa.large_string()
 """Type of identities. Those of an increment may exceed 2 GiB, so strings must be large."""
 _END: Final = "\n"
@@ -100,19 +104,24 @@ class Identity:
 class LatestRows:
     """The latest row of each key among staged rows.
 
+    Args:
+        identity: Computes the identities of rows.
+        has_segments: Whether the rows are those of a scalable topic.
+
     Attributes:
         keyless: Number of rows without a key, which are left out.
     """
 
-    def __init__(self, identity: Identity) -> None:
+    def __init__(self, identity: Identity, *, has_segments: bool = False) -> None:
         self._identity = identity
+        self._order = (SEGMENT_ID, *POSITION_COLUMNS) if has_segments else POSITION_COLUMNS
         self._tables: list[pa.Table] = []
         self.keyless = 0
 
     @property
     def staged_columns(self) -> list[str]:
         """Columns of the rows that `add_file` takes."""
-        return [*dict.fromkeys([*self._identity.columns, *POSITION_COLUMNS, NULL_VALUE])]
+        return [*dict.fromkeys([*self._identity.columns, *self._order, NULL_VALUE])]
 
     def add_file(self, file: int, rows: pa.Table) -> None:
         """Add the rows of the file with a number: their `staged_columns`, in order."""
@@ -120,13 +129,13 @@ class LatestRows:
         identities = self._identity.identify(rows)
         self.keyless += identities.null_count
         columns = {"#identity": identities}
-        columns |= {each: rows.column(each) for each in POSITION_COLUMNS}
-        columns["__batch_index__"] = pc.fill_null(columns["__batch_index__"], -1)
+        # Single messages have no batch index, and rows of migrated partitions no segment.
+        columns |= {each: pc.fill_null(rows.column(each), -1) for each in self._order}
         columns[NULL_VALUE] = rows.column(NULL_VALUE)
         columns["#file"] = pa.repeat(pa.scalar(file, pa.int32()), len(rows))
         columns["#row"] = _count_up(len(rows))
         table = pa.table(columns)
-        self._tables.append(_keep_latest(table.filter(pc.is_valid(table.column("#identity")))))
+        self._tables.append(self._keep_latest(table.filter(pc.is_valid(table.column("#identity")))))
         # Merging only when the size has doubled bounds how often a row is sorted.
         first, *rest = self._tables
         if sum(map(len, rest)) >= len(first):
@@ -135,8 +144,18 @@ class LatestRows:
     def _merge(self) -> pa.Table:
         """Merge all tables into one and return it. There must be at least one."""
         if len(self._tables) > 1:
-            self._tables = [_keep_latest(pa.concat_tables(self._tables))]
+            self._tables = [self._keep_latest(pa.concat_tables(self._tables))]
         return self._tables[0]
+
+    def _keep_latest(self, rows: pa.Table) -> pa.Table:
+        """Return the last row in order for each identity, sorted by identity."""
+        order = [(each, "ascending") for each in ("#identity", *self._order)]
+        ordered = rows.sort_by(order).combine_chunks()
+        identities = ordered.column("#identity")
+        if len(identities) < 2:  # noqa: PLR2004 - nothing to compare
+            return ordered
+        is_last = pc.not_equal(identities[:-1], identities[1:]).combine_chunks()
+        return ordered.filter(pa.concat_arrays([is_last, pa.array([True])]))
 
     def select_rows(self, file: int, rows: int) -> pa.BooleanArray:
         """Return a mask of the rows of a file that are the latest of a key that is not deleted."""
@@ -209,14 +228,3 @@ class KeySet:
 
 def _count_up(count: int) -> pa.Int64Array:
     return pc.cumulative_sum(pa.repeat(pa.scalar(1, pa.int64()), count), start=-1)
-
-
-def _keep_latest(rows: pa.Table) -> pa.Table:
-    """Return the row with the greatest position for each identity, sorted by identity."""
-    order = [(each, "ascending") for each in ("#identity", *POSITION_COLUMNS)]
-    ordered = rows.sort_by(order).combine_chunks()
-    identities = ordered.column("#identity")
-    if len(identities) < 2:  # noqa: PLR2004 - nothing to compare
-        return ordered
-    is_last = pc.not_equal(identities[:-1], identities[1:]).combine_chunks()
-    return ordered.filter(pa.concat_arrays([is_last, pa.array([True])]))

@@ -3,7 +3,7 @@
 Tasks first write all rows to staged files, which no table lists. Only the latest row of each key is
 then copied to files of the table. Files of the table that have an older row of such a key are
 rewritten without it. Every row of the table is older than the rows of the increment, because
-increments of a topic partition are in order.
+increments of a topic partition are in order, and so are those of a scalable topic.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from arrow_io.errors import OptionError
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
 from connector.lake.file_reader import read_rows
 from connector.lake.file_writer import FileWriter, delete_files
-from connector.lake.latest_rows import NULL_VALUE, Identity, LatestRows
+from connector.lake.latest_rows import NULL_VALUE, SEGMENT_ID, Identity, LatestRows
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
@@ -32,6 +32,17 @@ if TYPE_CHECKING:
 
 STAGED_COLUMNS = (*POSITION_COLUMNS, NULL_VALUE)
 """Columns that staged files have in addition to the table's."""
+SEGMENT_STAGED_COLUMNS = (SEGMENT_ID, *STAGED_COLUMNS)
+"""The same for rows of a scalable topic."""
+
+
+_STAGED_SCHEMA = pa.schema(
+    [
+        pa.field(SEGMENT_ID, pa.int64()),
+        *(DEAD_LETTERS_SCHEMA.field(each) for each in POSITION_COLUMNS),
+        pa.field(NULL_VALUE, pa.bool_()),
+    ]
+)
 
 
 def _one_scope(_topic: TopicName) -> object:
@@ -48,6 +59,7 @@ class LatestPerKey:
             None: the table has a single topic partition.
         only_staged: Those of `STAGED_COLUMNS` that the table lacks.
         to_scope: Returns the value of the column `scope` for a topic or partition.
+        is_scalable: Whether the rows are those of one scalable topic, whose segments share keys.
     """
 
     table: RewritableTable
@@ -55,6 +67,7 @@ class LatestPerKey:
     scope: str | None = None
     only_staged: tuple[str, ...] = STAGED_COLUMNS
     to_scope: Callable[[TopicName], object] = _one_scope
+    is_scalable: bool = False
 
     def check_topics(self, topics: Iterable[TopicName]) -> None:
         """Check that the table can distinguish the keys of all topics that it has or gets rows of.
@@ -64,8 +77,9 @@ class LatestPerKey:
         """
         topics_by_scope: dict[object, TopicName] = {}
         for topic in topics:
-            other = topics_by_scope.setdefault(self.to_scope(topic), topic)
-            if other != topic:
+            owner = topic.scalable if self.is_scalable else topic
+            other = topics_by_scope.setdefault(self.to_scope(topic), owner)
+            if other != owner:
                 message = (
                     f"{self.table.location} cannot distinguish keys of {topic} from those of"
                     f" {other}: copy one of them to another table, or both in one copy to a new one"
@@ -84,11 +98,10 @@ class LatestPerKey:
     def staging(self, settings: FileSettings) -> FileSettings:
         """Return how rows are staged, from how files of the table are written."""
         schema = settings.schema
-        for each in STAGED_COLUMNS:
+        for each in SEGMENT_STAGED_COLUMNS if self.is_scalable else STAGED_COLUMNS:
             # An existing table may already have one of these columns.
             if each not in schema.names:
-                type_ = pa.bool_() if each == NULL_VALUE else DEAD_LETTERS_SCHEMA.field(each).type
-                schema = schema.append(pa.field(each, type_))
+                schema = schema.append(_STAGED_SCHEMA.field(each))
         return replace(settings, schema=schema, partitioning=Partitioning())
 
     def write_replacement(
@@ -121,7 +134,7 @@ class LatestPerKey:
         return Replacement(files, rows, removed, sum(n for _, n in replaced), latest.keyless)
 
     def _latest(self, staged: Iterable[DataFile], settings: FileSettings) -> LatestRows:
-        latest = LatestRows(self._identity)
+        latest = LatestRows(self._identity, has_segments=self.is_scalable)
         for number, file in enumerate(staged):
             columns = latest.staged_columns
             batches = read_rows(settings.location, file.path, file.size_bytes, columns)

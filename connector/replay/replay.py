@@ -10,7 +10,7 @@ from arrow_io.core.option_values import check_flag, check_one_of
 from arrow_io.errors import OptionError
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
-from connector.inputs.topic_names import TopicName
+from connector.inputs.topic_names import TopicName, owning_topics
 from connector.live.broker import Brokers
 from connector.options.option import selected_options, takes_options
 from connector.options.topic_request import (
@@ -24,7 +24,7 @@ from connector.options.write_request import Compression
 from connector.replay.in_flight import InFlight
 from connector.replay.outgoing import check_carried, sent_columns
 from connector.replay.pace import Pace
-from connector.replay.partition_replay import PartitionReplay
+from connector.replay.partition_replay import PartitionReplay, ReplaySummary
 from connector.replay.producer_schemas import ProducerSchemas
 from connector.replay.routes import Routes
 from connector.replay.sender import SenderContext
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from arrow_io.payloads.schema_info import TopicSchema
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.replay.partition_replay import ReplaySummary
 
 _DEFAULT_ID: Final = "pulsar-offload"
 _ID_TEXT: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
@@ -174,7 +173,9 @@ class ReplayRequest:
         check_flag("keep_batches", self.keep_batches)
         check_one_of(get_args(Compression), "compression", self.compression)
         carried, pace, replay_id = check_carried(self.carry), Pace(self.rate), self._checked_id()
-        target = None if self.to_topic is None else TopicName.parse(self.to_topic)
+        target = (
+            None if self.to_topic is None else TopicName.parse_persistent(self.to_topic, "a replay")
+        )
         brokers = Brokers.from_options(self.to, self.to_options or {})
         source = _Source.open(self.url, self.topic, self.topic_options)
         schemas = ProducerSchemas(source.schema())
@@ -193,7 +194,15 @@ class ReplayRequest:
             )
             # Check all partitions before anything is sent.
             targets = [routes.targets_for(each.topic) for each in source.partitions]
+            unfinished: list[TopicLedgers] = []
             for each, chosen in zip(source.partitions, targets, strict=True):
+                first = next((one for one in unfinished if one.topic.precedes(each.topic)), None)
+                if first is not None:
+                    summary = _skipped(each, chosen, first)
+                    summaries.append(summary)
+                    on_partition(summary)
+                    unfinished.append(each)
+                    continue
                 one = PartitionReplay(
                     topic=each,
                     increments=source.increments(each, sent_columns(carried)),
@@ -203,6 +212,8 @@ class ReplayRequest:
                 )
                 summary = one.replay(context, on_progress)
                 summary.notices += schemas.notices()
+                if each.may_grow or summary.lag_bytes:
+                    unfinished.append(each)
                 summaries.append(summary)
                 on_partition(summary)
                 warn_incomplete(summary.metrics, summary.topic)
@@ -243,16 +254,19 @@ class _Source:
         request = TopicRequest(**options)
         check_with_catalog(url, request)
         catalog = request.catalog or open_catalog(url, **request.catalog_options())
-        matches = catalog.select(topic, salvage=request.on_corruption == "salvage")
-        bases = list(dict.fromkeys(str(each.topic.base) for each in matches))
+        matches = catalog.select(
+            topic, salvage=request.on_corruption == "salvage", segments=request.segments
+        )
+        bases = dict.fromkeys(owning_topics(each.topic for each in matches).values())
         if len(bases) > 1:
-            message = f"one topic is replayed at a time, and {topic!r} selects {', '.join(bases)}"
+            names = ", ".join(map(str, bases))
+            message = f"one topic is replayed at a time, and {topic!r} selects {names}"
             raise OptionError(message)
         return cls(catalog, url, request, matches)
 
     @property
     def base(self) -> TopicName:
-        return self.partitions[0].topic.base
+        return self.partitions[0].topic.classic
 
     def schema(self) -> TopicSchema | None:
         """Return the topic's schemas, or None if none is available."""
@@ -268,6 +282,14 @@ class _Source:
         name = str(partition.topic)
         scan = open_request(self.url, name, request).scan
         return Increments(self.catalog, [name], scan.options, scan.statistics, may_end=True)
+
+
+def _skipped(
+    topic: TopicLedgers, targets: Sequence[TopicName], first: TopicLedgers
+) -> ReplaySummary:
+    """Return the summary of a segment that has to wait for one before it."""
+    notice = f"nothing is sent before all messages of {first.topic} are offloaded and sent"
+    return ReplaySummary(str(topic.topic), tuple(map(str, targets)), notices=[notice])
 
 
 def _ignore(_: object) -> None:

@@ -83,8 +83,11 @@ def check_attachment(catalog: Catalog, name: str, cluster: AdminApi, *, now_ms: 
     # `salvage` only makes `select` tolerant: the ledgers are read without it.
     topics = catalog.ledgers_of([each.topic for each in catalog.select(name, salvage=True)])
     bases = {each.topic.base for each in topics}
-    if len(bases) > 1 or any(each.metadata is None for each in topics):
-        message = f"{name} must select one topic, with the metadata that was written with it"
+    is_refused = any(each.metadata is None or each.topic.is_scalable for each in topics)
+    if len(bases) > 1 or is_refused:
+        message = (
+            f"{name} must select one persistent topic, with the metadata that was written with it"
+        )
         raise OptionError(message)
     (base,) = bases
     schema = catalog.schema([base])

@@ -59,7 +59,7 @@ class WriteTarget:
         if not isinstance(topic, str):
             message = f"the name of a topic must be text, not {type(topic).__name__}"
             raise OptionError(message)
-        target = cls(url, TopicName.parse(topic), request)
+        target = cls(url, TopicName.parse_persistent(topic, "a write"), request)
         if request.partitions is not None and target.topic.partition >= 0:
             message = f"{target.topic} is a partition, so it cannot have partitions"
             raise OptionError(message)
