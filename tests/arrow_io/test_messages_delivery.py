@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from array import array
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import given
@@ -15,7 +16,7 @@ from arrow_io.messages import committed, layout
 from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader, Needs
-from arrow_io.messages.transactions import Outcome, TransactionLookahead
+from arrow_io.messages.transactions import Outcome, RecordedOutcome, TransactionLookahead
 from arrow_io.read_metrics import Tally
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
 from tests.support.runs import entry_run, runs_of
@@ -345,3 +346,58 @@ def test_bound_counts_what_is_kept_at_once() -> None:
 
     assert topic.reopened_behind == []
     assert _ids(entries) == [6, 7]
+
+
+def test_gap_that_is_skipped_makes_room() -> None:
+    """Where a run of the next range is buffered already, there is no gap to skip."""
+    pieces = [(_SINGLE, _marker(_COMMIT, 0, number)) for number in range(3)]
+    topic = _Topic(*(entry for each in pieces for entry in each))
+    runs = list(topic.runs())
+    runs[1].is_in_range = False
+    skips: list[str] = []
+    skip_gap = partial(skips.append, "gap")
+    most = runs[0].held_bytes
+    lookahead = TransactionLookahead(iter(runs), topic.reopen, skip_gap, max_buffered_bytes=most)
+    entries = iter(lookahead)
+    next(entries)
+
+    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
+    lookahead.skip_gap()
+    assert skips == ["gap"]
+    assert lookahead.outcome(0, 2, 0) is Outcome.COMMITTED
+    lookahead.skip_gap()
+    assert skips == ["gap"]
+
+    assert _ids(entries) == [4, 5]
+    assert topic.reopened_behind == []
+
+
+@pytest.mark.parametrize(
+    ("ledger_id", "outcome"),
+    [(2, Outcome.COMMITTED), (3, Outcome.ABORTED), (5, Outcome.ABORTED), (6, Outcome.COMMITTED)],
+)
+def test_recorded_outcome_is_that_of_its_ledgers(ledger_id: int, outcome: Outcome) -> None:
+    """In other ledgers the marker decides, and in all ledgers once it was read."""
+    topic = _Topic(_SINGLE, _marker(_COMMIT, 1, 2))
+    recorded = {"(1,2)": RecordedOutcome(3, 5, Outcome.ABORTED)}
+    lookahead = TransactionLookahead(topic.runs(), topic.reopen, recorded=recorded)
+
+    assert lookahead.outcome(1, 2, ledger_id) is outcome
+    assert lookahead.outcome(1, 3, ledger_id) is Outcome.OPEN
+    assert lookahead.outcome(1, 2, ledger_id) is Outcome.COMMITTED
+
+
+@pytest.mark.parametrize("is_read_before", [False, True])
+@pytest.mark.parametrize("options", [{}, {"verify": True}], ids=str)
+def test_checksums_are_compared_only_on_request(
+    options: dict[str, Any], *, is_read_before: bool
+) -> None:
+    """A marker whose checksum is wrong is then damage; runs without markers are not verified."""
+    marker = encode_marker(_COMMIT, txn_id=(0, 1), payload=b"a")
+    topic = _Topic(_SINGLE, _SINGLE, marker[:-1] + b"b")
+    lookahead = TransactionLookahead(topic.runs(), topic.reopen, **options)
+
+    if is_read_before:
+        assert [run.is_verified for run in lookahead] == [False, bool(options)]
+    assert lookahead.outcome(0, 1, 0) is (Outcome.OPEN if options else Outcome.COMMITTED)
+    assert (lookahead.damage is not None) == bool(options)
