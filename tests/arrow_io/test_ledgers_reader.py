@@ -287,15 +287,23 @@ def test_ledger_is_sound_before_it_is_damaged(damaged: Damaged) -> None:
     assert damaged.salvage() == (_ALL, ReadMetrics(rows=5, entries=5))
 
 
-def test_missing_data_object_is_an_error(damaged: Damaged) -> None:
-    """It is told when it is needed; the index can be looked at without it."""
+@pytest.mark.parametrize(
+    ("is_index_deleted", "message"),
+    [(False, "but its index object exists"), (True, "both objects of the ledger were deleted")],
+)
+def test_missing_data_object_is_an_error(
+    damaged: Damaged, message: str, *, is_index_deleted: bool
+) -> None:
+    """A read raises it, not opening; the message tells whether the index object exists."""
     ledger = damaged.open()
     damaged.bucket.delete(damaged.name.data_name)
+    if is_index_deleted:
+        damaged.bucket.delete(damaged.name.index_name)
 
-    with pytest.raises(MissingObjectError) as caught:
+    with pytest.raises(MissingObjectError, match=message) as caught:
         list(ledger.read_entries(0, 4))
 
-    assert caught.value.object_key == damaged.name.data_name
+    assert (caught.value.object_key, caught.value.ledger_id) == (damaged.name.data_name, 7)
 
 
 def test_missing_index_object_is_an_error(damaged: Damaged) -> None:

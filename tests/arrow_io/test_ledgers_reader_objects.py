@@ -31,6 +31,7 @@ from arrow_io.messages import layout
 from arrow_io.read_metrics import Tally, Unit
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
+from arrow_io.storage.trace import RequestTrace
 from tests.support.buckets import (
     MANAGED_LEDGER,
     memory_bucket,
@@ -316,6 +317,37 @@ def test_lost_entries_have_no_block() -> None:
     assert data.last_entry_id == 7
     assert [block.first_entry_id for block in data.blocks(3, 7)] == [3, 4]
     assert data.blocks(5, 7) == []
+    assert data.extents(5, 7) == []
+
+
+def test_extents_are_whole_blocks_unless_positions_are_remembered() -> None:
+    """An extent that begins at the first entry of a block includes the block's header."""
+    name = object_name(7)
+    with memory_bucket(offload_ledger(name, _FIVE, block_bytes=352)) as bucket:
+        data = OffloadedLedger.open(Location(bucket.url), name).data
+    ranges = [(0, 4), (1, 2), (2, 3), (3, 3)]
+
+    assert [data.extents(*each) for each in ranges] == [
+        [(0, 944)], [(0, 704)], [(352, 704)], [(352, 704)],
+    ]  # fmt: skip
+    for entry_id, position in [(1, 240), (2, 480), (3, 592), (4, 832)]:
+        data.remember(entry_id, position)
+    assert [data.extents(*each) for each in ranges] == [
+        [(0, 944)], [(240, 592)], [(352, 704)], [(592, 704)],
+    ]  # fmt: skip
+
+
+def test_another_size_of_requests_gives_the_same_entries(bucket: MemoryBucket) -> None:
+    """A block of 160 bytes takes two requests of 80 bytes."""
+    trace = RequestTrace()
+    data = OffloadedLedger.open(Location(bucket.url, trace=trace), _NAME).data
+
+    (whole,) = data.entry_runs(0, 1, Tally())
+    requests = trace.counts.range_requests
+    runs = list(data.with_range_bytes(80).entry_runs(0, 1, Tally()))
+
+    assert (requests, trace.counts.range_requests - requests) == (1, 2)
+    assert sum(run.count for run in runs) == whole.count
 
 
 def test_blocks_of_a_cut_object_end_where_it_does() -> None:
