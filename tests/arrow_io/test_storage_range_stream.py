@@ -397,22 +397,21 @@ class TestPrefetch:
 
         assert still_waiting
 
-    def test_a_closed_stream_holds_nothing(self) -> None:
-        """Neither what was read nor what was prefetched, though somebody keeps the stream."""
+    @pytest.mark.parametrize("is_alone", [False, True])
+    def test_a_closed_stream_holds_nothing(self, *, is_alone: bool) -> None:
+        """Neither ranges that were read nor prefetched ones, even if its prefetcher is shared."""
         script = FaultScript({NAME: DATA})
 
-        with RangeStream(self._reader(script).span(0, 1000)) as stream:
-            for position in (0, 10, 20):
-                stream.at(position, 10)
-            script.wait_for_requests(4)
+        with RangePrefetcher() as prefetcher:
+            span = self._reader(script).span(0, 1000)
+            with RangeStream(span, None if is_alone else prefetcher) as stream:
+                for position in (0, 10, 20):
+                    stream.at(position, 10)
+                script.wait_for_requests(4)
+            used = stream._prefetcher
+            assert (len(stream._ranges), len(stream._current)) == (0, 0)
+            assert (used._count, used._bytes, len(used._planned_spans)) == (0, 0, 0)
         _join_prefetch_threads()
-
-        assert (len(stream._ranges), len(stream._current)) == (0, 0)
-        assert (
-            stream._prefetcher._count,
-            stream._prefetcher._bytes,
-            len(stream._prefetcher._planned_spans),
-        ) == (0, 0, 0)
 
     def test_an_abandoned_consumer_holds_a_bounded_number_of_ranges(self) -> None:
         """For four connections at most five are requested; two more may be held to be joined."""
