@@ -20,8 +20,9 @@ from connector.statistics.store import open_statistics
 from connector.upkeep.verify import verification
 from connector.upkeep.verify.journal import VerificationJournal
 from connector.upkeep.verify.verification import verify
-from tests.support.buckets import memory_bucket
+from tests.support.buckets import memory_bucket, offload
 from tests.support.damage import Part, flipped, regions, woven_objects
+from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, GOLDEN_SETS, golden_topic, golden_topics
 from tests.support.large_bucket import LargeBucket
 from tests.support.owned_bucket import SMALL, OwnedBucket
@@ -145,9 +146,33 @@ def test_object_that_is_deleted_meanwhile_is_a_problem(bucket: OwnedBucket, whic
 
     assert len(found) == 29
     gone = found.pop(CHUNKED.ledgers[0].data_object.name)
-    # The index object was read before, and is not needed again.
-    assert bool(gone.problems) == (which == "data_object")
+    if which == "data_object":
+        [problem] = gone.problems
+        assert "the data object is missing, but its index object exists" in problem
+    else:
+        # It was read before, and is not needed again.
+        assert gone.problems == ()
     assert not any(each.problems for each in found.values())
+
+
+@pytest.mark.parametrize(
+    ("lost", "problem"), [(1, "1 entry of 3 was not found"), (2, "2 entries of 3 were not found")]
+)
+def test_entries_that_no_error_accounts_for_are_a_problem(
+    lost: int, problem: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A reader that drops entries without an error is found by their number."""
+    entry_runs = LedgerData.entry_runs
+
+    def dropping(ledger: LedgerData, first: int, last: int, *args: Any, **options: Any) -> Any:  # noqa: ANN401
+        return entry_runs(ledger, first, last - lost, *args, **options)
+
+    monkeypatch.setattr(LedgerData, "entry_runs", dropping)
+    entry = encode_entry([Message()], batched=False)
+    with memory_bucket(offload([(7, [entry] * 3)])) as memory:
+        (found,) = _verified(open_catalog(memory.url))
+
+    assert (found.entries, found.problems) == (3 - lost, (problem,))
 
 
 @pytest.mark.s3
