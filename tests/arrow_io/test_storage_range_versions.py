@@ -14,7 +14,7 @@ from arrow_io.storage.object_version import ETag
 from arrow_io.storage.range_stream import RangeStream
 from arrow_io.storage.ranges import RangeReader
 from arrow_io.storage.trace import RequestTrace
-from tests.support.changing_buckets import changing_bucket
+from tests.support.changing_buckets import Meddler, changing_bucket
 from tests.support.faulty_storage import FakeBody, FakeS3, FaultScript, ToldByHead, cut_to
 
 if TYPE_CHECKING:
@@ -148,6 +148,15 @@ def test_version_that_was_listed_is_the_only_one(bucket: ChangingBucket) -> None
     assert replace(reader, version=None).read(0, 10) == DATA[::-1][:10]
 
 
+def test_requests_for_one_range_are_of_one_version(bucket: ChangingBucket) -> None:
+    """That of the first answer, if no version was listed."""
+    trace = Meddler(1, lambda: bucket.write(NAME, DATA[::-1], ""))
+    reader = RangeReader(Location(bucket.url, range_bytes=10, trace=trace), NAME, 100)
+
+    with pytest.raises(ObjectChangedError):
+        reader.read(0, 20)
+
+
 def test_first_answer_is_told(bucket: ChangingBucket) -> None:
     """What it says of the object, without the bytes; nothing before it came."""
     reader = _listed(bucket)
@@ -165,9 +174,20 @@ def test_range_in_pieces_tells_what_the_first_piece_told() -> None:
     """An empty range, of which nothing was asked, is of the version that the reader is of."""
     script = FaultScript({NAME: DATA}, [cut_to(3)])
     reader = RangeReader(script.location(), NAME, 100, version=FIRST)
-
     assert reader.read_content(0, 10).data == DATA[:10]
     assert reader.read_content(0, 0).version == FIRST
+
+    answers = [
+        {
+            "Body": FakeBody(DATA[start : start + 10]),
+            "ContentRange": f"bytes {start}-/20",
+            "Metadata": {"start": str(start)},
+        }
+        for start in (0, 10)
+    ]
+    location = replace(FakeS3(*answers).location(), range_bytes=10)
+    content = RangeReader(location, NAME, 20).read_content(0, 20)
+    assert (content.data, content.user_metadata) == (DATA[:20], {"start": "0"})
 
 
 def test_ranges_asked_for_before_the_first_answer_are_compared_with_it() -> None:
