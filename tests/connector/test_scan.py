@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 import pytest
 
 from arrow_io.columns import Origin
-from arrow_io.errors import IncompleteReadWarning
+from arrow_io.errors import IncompleteReadWarning, MissingObjectError, TrimmedEntriesError
 from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_topic
@@ -25,8 +25,11 @@ from tests.support.golden import golden_topic
 from tests.support.golden_datasets import open_golden
 from tests.support.large_ledgers import large_ledgers
 from tests.support.reading import block_table, read
+from tests.support.trimmed_topic import trimmed_topic
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from connector import TopicDataset
     from connector.scan.topic_scan import Scan
 
@@ -295,6 +298,18 @@ def test_select_and_where_return_copies() -> None:
     assert pickle.dumps(scan) == before
     assert narrowed.options.projection.schema.names == ["__key__"]
     assert read(narrowed.select(["__ledger_id__"]))["__ledger_id__"].to_pylist() == [16, 17, 17, 17]
+
+
+def test_ledger_that_the_cluster_trims_is_no_damage(tmp_path: Path) -> None:
+    """The error tells to open the topic again; a ledger whose objects are lost is missing."""
+    with trimmed_topic(tmp_path / "bucket") as topic:
+        dataset = open_topic(topic.url, TOPIC, metadata=topic.metadata, value="raw")
+        topic.lose()
+        with pytest.raises(MissingObjectError):
+            dataset.to_table()
+        topic.trim()
+        with pytest.raises(TrimmedEntriesError, match="open it again"):
+            dataset.to_table()
 
 
 def test_scan_without_columns_gives_the_number_of_rows() -> None:
