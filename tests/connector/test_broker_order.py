@@ -65,13 +65,31 @@ def test_what_goes_back_is_an_error(
         salvaging = open_topic(bucket.url, TOPIC, on_corruption="salvage")
         with pytest.warns(UserWarning, match="the broker gave index"):
             rows = salvaging.to_table().num_rows
-        problems = [each.problems for each in verify(open_catalog(bucket.url).every_ledger())]
+        verified = list(verify(open_catalog(bucket.url).every_ledger()))
 
     message = str(caught.value)
     assert all(word in message for word in ("swapped", "deleted", "metadata", "start"))
     assert (caught.value.ledger_id, caught.value.entry_id) == place
     assert rows == sum(map(len, ledgers))
-    assert [bool(each) for each in problems] == [n == place[0] for n in range(len(ledgers))]
+    assert [n for n, each in enumerate(verified) if each.problems] == [place[0]]
+    [problem] = verified[place[0]].problems
+    assert problem.partition(" (")[0] == message.partition(" (")[0]
+    assert f"(object {verified[place[0]].object}, ledger {place[0]}" in problem
+
+
+@pytest.mark.parametrize("zone_bytes", [1, 1 << 20])
+def test_what_goes_back_in_a_ledger_has_its_entry(
+    zone_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whether one thread reads both entries, or each is in a zone of its own."""
+    monkeypatch.setattr("connector.statistics.whole_ledgers.ZONE_BYTES", zone_bytes)
+    with memory_bucket(_objects([5, 4, 6])) as bucket:
+        (verified,) = verify(open_catalog(bucket.url).every_ledger())
+
+    [problem] = verified.problems
+    assert "gave index 4 after 5" in problem
+    assert "ledger 0, entry 1, offset" in problem
+    assert (verified.entries, verified.first_index, verified.last_index) == (3, 5, 6)
 
 
 def test_what_goes_back_behind_a_task_is_told_once() -> None:
