@@ -167,13 +167,21 @@ def test_wrong_offset_is_forgotten(
 
     with RangePrefetcher(iter(ledger.data.byte_spans(3, 4))) as prefetcher:
         runs = ledger.data.entry_runs(
-            3, 4, Tally(metrics, salvage=True), prefetcher=prefetcher if has_prefetcher else None
+            3,
+            4,
+            Tally(metrics, salvage=True),
+            verify_checksums=True,
+            prefetcher=prefetcher if has_prefetcher else None,
         )
-        found = [bytes(each.view(n, layout.FRAME)) for each in runs for n in range(each.count)]
+        found = [
+            (each.is_in_range, each.is_verified, bytes(each.view(n, layout.FRAME)))
+            for each in runs
+            for n in range(each.count)
+        ]
 
     # What cannot be is not looked at.
     assert (memory.floor(key, 2) is None) == (offset not in {0, -(10**15)})
-    assert found == entries[3:5]
+    assert found == [(True, True, entry) for entry in entries[3:5]]
     assert not metrics.lost
 
 

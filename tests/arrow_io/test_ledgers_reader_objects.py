@@ -337,6 +337,8 @@ def test_extents_are_whole_blocks_unless_positions_are_remembered() -> None:
     assert [data.extents(*each) for each in ranges] == [
         [(0, 944)], [(240, 592)], [(352, 704)], [(592, 704)],
     ]  # fmt: skip
+    (span,) = data.byte_spans(1, 2)
+    assert (span.start, span.sure_stop, span.stop) == (240, 592, 704)
 
 
 def test_another_size_of_requests_gives_the_same_entries(bucket: MemoryBucket) -> None:
