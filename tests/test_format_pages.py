@@ -164,6 +164,7 @@ def _normal(type_name: str) -> str:
         ("metadata.md", "# ManagedLedgerInfo\n", managed_ledger._MESSAGES, "ManagedLedgerInfo"),
         ("metadata.md", "# LedgerInfo\n", managed_ledger._MESSAGES, "LedgerInfo"),
         ("metadata.md", "# OffloadContext\n", managed_ledger._MESSAGES, "OffloadContext"),
+        ("metadata.md", "# ManagedCursorInfo\n", managed_ledger._MESSAGES, "ManagedCursorInfo"),
         ("metadata.md", "\n`OffloadDriver", managed_ledger._MESSAGES, "OffloadDriverMetadata"),
         ("metadata.md", "\n`OffloadSegment` (R", managed_ledger._MESSAGES, "OffloadSegment"),
     ],

@@ -130,6 +130,8 @@ def save(
     catalog = catalog_at(url, place)
     storage_options = place.storage_options if "://" in file else None
     catalog.save(file, statistics=statistics, storage_options=storage_options)
+    for warning in catalog.source.warnings if catalog.source else ():
+        say("note", warning)
     topics, ledgers = catalog.topics(), catalog.bucket.copy_count
     if as_json:
         bases = len({topic.base for topic in topics})

@@ -191,6 +191,8 @@ def policy(
         each = bucket_metadata(catalog.ledgers(name)) if metadata is None else metadata
         rows = apply_policy(each, offload_policy, at_ms=at_ms, consumed_to=position)
         fates += [(name, fate) for fate in rows]
+    for warning in catalog.source.warnings if catalog.source else ():
+        say("note", warning)
     batches = pa.Table.from_pylist([_fate_row(*each) for each in fates], _FATE_SCHEMA).to_batches()
     print_rows(_FATE_SCHEMA, batches, form)
     if form != "table":

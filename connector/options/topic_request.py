@@ -61,8 +61,10 @@ class TopicRequest:
         metadata=option_metadata(
             kinds.SOURCE,
             "Source of the cluster's metadata: URL of its admin API (https://broker:8443), whose"
-            " brokers load the topics that they are asked about; a folder with a folder for each"
-            " topic (managed-ledger-info.bin, or internal-info.json and internal-stats.json;"
+            " brokers load the topics that they are asked about; URL of its metadata store"
+            " (zk://host:2181,other:2181/chroot or oxia://host:6648/namespace), which needs no"
+            " broker and has no schemas; a folder with a folder for each topic"
+            " (managed-ledger-info.bin, or internal-info.json and internal-stats.json;"
             " schemas-rest.json); or a catalog snapshot (….json.gz). It determines which ledgers a"
             " topic has, and contains the schema. By default, only the bucket is read.",
             scope="place",
@@ -73,8 +75,10 @@ class TopicRequest:
         metadata=option_metadata(
             kinds.BY_NAME,
             "Options of the source of metadata. Of an admin API: token, token_file, ca_file,"
-            " cert_file, key_file, verify_hostname, namespaces and timeout_s. Of folders and"
-            " catalog snapshots: those of their fsspec file system.",
+            " cert_file, key_file, verify_hostname, namespaces and timeout_s. Of ZooKeeper:"
+            " username, password, sasl, tls, ca_file, cert_file, key_file, verify_hostname and"
+            " timeout_s. Of Oxia: token, token_file, tls, ca_file, cert_file, key_file and"
+            " timeout_s. Of folders and catalog snapshots: those of their fsspec file system.",
             scope="place",
             is_secret=True,
         ),

@@ -7,6 +7,7 @@ import urllib.error
 import urllib.request
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import quote
 
 from tests.support.waiting import wait_until
 
@@ -67,7 +68,7 @@ class AdminApi:
         Raises:
             AdminError: It refused.
         """
-        return self.ask(method, f"persistent/{NAMESPACE}/{topic}/{path}", body)
+        return self.ask(method, f"persistent/{NAMESPACE}/{quote(topic)}/{path}", body)
 
     def post_schema(self, topic: str, kind: str, definition: object) -> None:
         """Give a topic a schema.

@@ -258,6 +258,11 @@ class RunningBroker:
             "managedLedgerCacheSizeMB": 32,
             "managedLedgerMinLedgerRolloverTimeMinutes": 0,
             "managedLedgerMaxEntriesPerLedger": MAX_LEDGER_ENTRIES,
+            # Golden sets have the uncompressed form.
+            "managedLedgerInfoCompressionType": "LZ4",
+            "managedLedgerInfoCompressionThresholdInBytes": 0,
+            "managedCursorInfoCompressionType": "ZSTD",
+            "managedCursorInfoCompressionThresholdInBytes": 0,
             "offloadersDirectory": LIBRARIES / "offloaders",
             "narExtractionDirectory": LIBRARIES / "unpacked",
             "managedLedgerOffloadDriver": "aws-s3",

@@ -157,9 +157,9 @@ def test_long_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     with running_oxia_server(nodes) as server:
         store = open_store(server.url, {})
         assert store.get("/a") == bytes(100)
-        with pytest.raises(CorruptMetadataError, match="101 bytes; 100 are allowed"):
+        with pytest.raises(CorruptMetadataError, match="longer than the 100 bytes allowed"):
             store.get("/b")
-        with pytest.raises(CorruptMetadataError, match="105 bytes; 100 are allowed"):
+        with pytest.raises(CorruptMetadataError, match="longer than the 100 bytes allowed"):
             store.children("/c")
 
 
@@ -171,7 +171,7 @@ def test_endless_answers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
         store = open_store(server.url, {})
         with pytest.raises(CorruptMetadataError, match="too long"):
             store.get("/a")
-        with pytest.raises(CorruptMetadataError, match="1000 are allowed"):
+        with pytest.raises(CorruptMetadataError, match="longer than the 1000 bytes allowed"):
             store.children("/b")
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import gc
 import logging
+import shlex
 import socket
 import struct
 import threading
 import time
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -21,18 +23,21 @@ from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.metadata.zookeeper_store import ZooKeeperOptions, open_store
 from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import Certificates
+from tests.support.command_line import run
 from tests.support.golden import GOLDEN, golden_topics
 from tests.support.memory_metadata_store import MemoryMetadataStore, golden_nodes
+from tests.support.snippets import snippets_of
 from tests.support.waiting import PATIENCE_S
 from tests.support.zookeeper_server import SASL_USER, ZooKeeperServer, running_zookeeper
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
 pytestmark = pytest.mark.spark
 
+ROOT: Final = Path(__file__).parents[2]
 SMALL: Final = "pulsar-4.0.7-small"
+_PAGE_URL: Final = "zk://zk-0:2181,zk-1:2181"
 PASSWORD: Final = "secret-password"  # noqa: S105 - invented
 OWNER: Final = ("me", PASSWORD)
 _CONNECTED: Final = struct.pack(">iiiqi16s?", 37, 0, 30_000, 1, 16, bytes(16), False)  # noqa: FBT003
@@ -286,9 +291,9 @@ class TestFailures:
         zookeeper.put({"/long/a": bytes(100), "/long/b": bytes(101), f"/long/{'n' * 99}": b""})
         store = open_store(zookeeper.url, {})
         assert store.get("/long/a") == bytes(100)
-        with pytest.raises(CorruptMetadataError, match="101 bytes; 100 are allowed"):
+        with pytest.raises(CorruptMetadataError, match="longer than the 100 bytes allowed"):
             store.get("/long/b")
-        with pytest.raises(CorruptMetadataError, match="101 bytes; 100 are allowed"):
+        with pytest.raises(CorruptMetadataError, match="longer than the 100 bytes allowed"):
             store.children("/long")
 
     def test_endless_answer(self) -> None:
@@ -296,7 +301,7 @@ class TestFailures:
         length = struct.pack(">i", zookeeper_store._MAX_ANSWER_BYTES + 1) + b"x"
         with (
             _scripted_server(_CONNECTED, length) as url,
-            pytest.raises(CorruptMetadataError, match="are allowed"),
+            pytest.raises(CorruptMetadataError, match="bytes allowed"),
         ):
             open_store(url, {}).get("/a")
 
@@ -342,3 +347,17 @@ def test_catalog_equals_that_of_a_folder(zookeeper: ZooKeeperServer) -> None:
         assert [(each.ledger_id, each.state) for each in own.states] == [
             (each.ledger_id, each.state) for each in other.states
         ]
+
+
+def test_commands_of_the_page(
+    zookeeper: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The commands that the recipe shows print what is below them."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "golden").symlink_to(GOLDEN / "pulsar-4.0.7")
+    page = (ROOT / "docs" / "recipes" / "operating.md").read_text("utf-8")
+    [block] = [each for each in snippets_of(page) if _PAGE_URL in each.text]
+    for arguments, expected in block.commands:
+        result = run(*shlex.split(arguments.replace(_PAGE_URL, zookeeper.url)))
+        assert result.stdout.strip() == expected.strip()
+        assert ("lacks the schemas of" in result.stderr) == arguments.startswith("save ")

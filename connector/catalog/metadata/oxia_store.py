@@ -196,7 +196,7 @@ class Oxia:
 
     def _check_size(self, path: str, size_bytes: int) -> None:
         if size_bytes > MAX_METADATA_BYTES:
-            text = f"the answer has {size_bytes} bytes; {MAX_METADATA_BYTES} are allowed"
+            text = f"the answer is longer than the {MAX_METADATA_BYTES} bytes allowed"
             raise self._corrupt(path, text)
 
     def _ask_shards(
@@ -356,7 +356,7 @@ def _received(stream: Iterable[Any]) -> list[Any]:
         for answer in stream:
             size_bytes += answer.ByteSize()
             if size_bytes > _MAX_ANSWER_BYTES:
-                text = f"an answer of {size_bytes} bytes; {_MAX_ANSWER_BYTES} are allowed"
+                text = f"the answer is longer than the {_MAX_ANSWER_BYTES} bytes allowed"
                 raise _LongAnswerError(text)
             yield answer
 

@@ -153,7 +153,7 @@ class ZooKeeper:
 
     def _check_size(self, path: str, size_bytes: int) -> None:
         if size_bytes > MAX_METADATA_BYTES:
-            message = f"the answer has {size_bytes} bytes; {MAX_METADATA_BYTES} are allowed"
+            message = f"the answer is longer than the {MAX_METADATA_BYTES} bytes allowed"
             raise CorruptMetadataError(message, object_key=f"{self.url}{path}")
 
     def _ask(self, path: str, send: Callable[[KazooClient], Any]) -> Any:  # noqa: ANN401 - kazoo's
@@ -350,7 +350,7 @@ class _BoundedSocket:
 
     def recv(self, size: int) -> bytes:
         if size > _MAX_ANSWER_BYTES:
-            message = f"an answer of {size} bytes; {_MAX_ANSWER_BYTES} are allowed"
+            message = f"the answer is longer than the {_MAX_ANSWER_BYTES} bytes allowed"
             self._handler.failure = CorruptMetadataError(message)
             raise OSError(errno.EMSGSIZE, message)
         try:
