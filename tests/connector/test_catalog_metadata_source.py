@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Final
 
 import pytest
@@ -11,6 +12,7 @@ from arrow_io.errors import OptionError
 from connector.catalog.metadata.admin_client import AdminApi
 from connector.catalog.metadata.folder import MetadataFolder
 from connector.catalog.metadata.source import open_metadata_source
+from connector.catalog.metadata.store_source import StoreSource
 from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import running_admin_server
 from tests.support.golden import GOLDEN
@@ -39,6 +41,8 @@ def test_options_are_those_of_the_source() -> None:
     [
         ("https://host:8443", AdminApi),
         ("HTTP://host", AdminApi),
+        ("zk://a,b:2181/chroot", StoreSource),
+        ("OXIA://host:6648", StoreSource),
         ("folder", MetadataFolder),
         ("s3://bucket/folder", MetadataFolder),
         ({"orders": "folder"}, MetadataFolder),
@@ -60,3 +64,31 @@ def test_topics_must_be_names() -> None:
     """A key that is no topic's name must be an error."""
     with pytest.raises(OptionError, match="non-persistent"):
         open_metadata_source({"non-persistent://a/b/c": "folder"})
+
+
+@pytest.mark.parametrize(
+    ("url", "library", "extra"),
+    [("zk://host", "kazoo", "zookeeper"), ("oxia://host:6648", "grpc", "oxia")],
+)
+def test_missing_library_is_named(
+    monkeypatch: pytest.MonkeyPatch, url: str, library: str, extra: str
+) -> None:
+    """The error says which extra to install."""
+    for name in [each for each in sys.modules if each.split(".")[0] == library]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delitem(sys.modules, f"connector.catalog.metadata.{extra}_store", raising=False)
+    monkeypatch.setattr(sys, "meta_path", [_Without(library), *sys.meta_path])
+    with pytest.raises(OptionError, match=rf"needs {library}: pip install .*\[{extra}\]"):
+        open_metadata_source(url)
+
+
+class _Without:
+    """An importer that finds no module of a library."""
+
+    def __init__(self, library: str) -> None:
+        self.library = library
+
+    def find_spec(self, name: str, *_: object) -> None:
+        """Raise an error if the library is imported."""
+        if name.split(".", maxsplit=1)[0] == self.library:
+            raise ModuleNotFoundError(name=name)

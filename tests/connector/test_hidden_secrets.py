@@ -114,6 +114,27 @@ CALLS: Final[dict[str, Callable[[], object]]] = {
     "metadata with password": lambda: open_topic(
         _URL, _TOPIC, metadata=f"http://me:{_SECRET}@127.0.0.1:1"
     ),
+    "ZooKeeper with password": lambda: open_topic(
+        _URL, _TOPIC, metadata=f"zk://me:{_SECRET}@127.0.0.1:1"
+    ),
+    "no ZooKeeper": lambda: open_topic(
+        _URL,
+        _TOPIC,
+        metadata="zk://127.0.0.1:1",
+        metadata_options={"username": "me", "password": _SECRET},
+    ),
+    "no SASL": lambda: open_topic(
+        _URL,
+        _TOPIC,
+        metadata="zk://127.0.0.1:1",
+        metadata_options={"username": "me", "password": _SECRET, "sasl": True},
+    ),
+    "Oxia with password": lambda: open_topic(
+        _URL, _TOPIC, metadata=f"oxia://me:{_SECRET}@127.0.0.1:1"
+    ),
+    "no Oxia": lambda: open_topic(
+        _URL, _TOPIC, metadata="oxia://127.0.0.1:1", metadata_options=_TOKEN | {"tls": True}
+    ),
     "statistics with password": lambda: open_topic(_URL, _TOPIC, statistics=_WITH_PASSWORD),
     "brokers with password": lambda: open_topic(_URL, _TOPIC, live=_WITH_PASSWORD),
     "schema with password": lambda: load_schema(_WITH_PASSWORD),
