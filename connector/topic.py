@@ -10,16 +10,18 @@ from arrow_io.columns import every_column, projection
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, TopicNotFoundError, UndecodedValuesWarning
 from arrow_io.messages.message_reader import BatchLimits
-from arrow_io.payloads.decoder import is_decodable
+from arrow_io.payloads.decoder import is_decodable, is_external
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.storage.hidden import hidden, hidden_url
 from connector.catalog.opening import open_catalog
+from connector.catalog.registry.registry import RegistryPlace, registry_schema
 from connector.catalog.schemas.loading import load_schema
 from connector.dataset import TopicDataset
 from connector.display.topic_metrics import TopicMetrics
 from connector.display.warnings import warn_of_read
 from connector.inputs.bounds import Bounds
+from connector.inputs.cluster_access import REGISTRY_PREFIX
 from connector.inputs.decryption_keys import read_decryption_keys
 from connector.inputs.message_ids import MessageId
 from connector.inputs.times import duration
@@ -62,6 +64,7 @@ def open_topic(  # noqa: D417 - the decorator describes the options
     end: Bound | None = None,
     columns: Sequence[str] | None = None,
     schema: SchemaSource | TopicSchema | None = None,
+    schema_options: Mapping[str, object] | None = None,
     schema_version: int | None = None,
     value: Literal["flat", "struct", "raw"] = "flat",
     time_unit: Literal["ns", "us"] = "ns",
@@ -168,7 +171,9 @@ def _resolve(request: TopicRequest) -> _Inputs:
     storage_options = (
         request.storage_options if catalog is None else catalog.location.storage_options
     )
-    schema = read_schema(request.schema, request.schema_version, storage_options)
+    schema = read_schema(
+        request.schema, request.schema_version, storage_options, request.schema_options
+    )
     inputs = _Inputs(
         request=request,
         storage_options=storage_options,
@@ -319,6 +324,7 @@ def read_schema(
     schema: SchemaSource | TopicSchema | None,
     schema_version: int | None,
     storage_options: Mapping[str, object] | None,
+    schema_options: Mapping[str, object] | None = None,
 ) -> TopicSchema | None:
     """Return the schema for the `schema` option of `open_topic`; None if that is None.
 
@@ -327,10 +333,22 @@ def read_schema(
 
     Raises:
         OptionError: The schema does not exist or is malformed; or `schema_version` is combined with
-            a `TopicSchema`.
+            a `TopicSchema`, or there are `schema_options` without a schema.
         StorageError: The schema cannot be read.
     """
     schema, storage_options = hidden_url(schema), hidden(storage_options)
+    schema_options = hidden(schema_options)
+    place = RegistryPlace.parse(schema)
+    if place is not None:
+        return registry_schema(
+            place,
+            schema_version=schema_version,
+            storage_options=storage_options,
+            schema_options=schema_options,
+        )
+    if schema_options and schema is None:
+        message = f"{option_name('schema_options')} need a registry as {option_name('schema')}"
+        raise OptionError(message)
     if schema is not None and not isinstance(schema, TopicSchema):
         return load_schema(schema, schema_version=schema_version, storage_options=storage_options)
     if schema is not None and schema_version is not None:
@@ -360,17 +378,19 @@ def _warn_if_undecoded(
     [name] = (name for name, own in options.filterable.columns if own == VALUE_COLUMN)
     if name not in dict(options.projection.columns):
         return
+    option = option_name("schema")
     if schema is None and has_unknown_schema:
         reason = "the metadata store has no schemas, which brokers write to BookKeeper"
     elif schema is None:
         reason = "there is no schema"
-    elif schema.reader.type == "EXTERNAL":
+    elif is_external(schema.reader):
         reason = "the schema is EXTERNAL, so it is stored in another registry than Pulsar's"
+        option = option_name("schema", f"{REGISTRY_PREFIX}URL#SUBJECT")
     else:
         reason = "decoding needs a descriptor set, which a PROTOBUF schema does not contain"
     warn_of_read(
-        f"values stay bytes, in {name}: {reason}; give {option_name('schema')} for typed columns,"
-        f" or {option_name('value', 'raw')} for bytes",
+        f"values stay bytes, in {name}: {reason}; give {option} for typed columns, or"
+        f" {option_name('value', 'raw')} for bytes",
         UndecodedValuesWarning,
     )
 

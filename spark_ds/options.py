@@ -297,7 +297,7 @@ _SPARK_OPTIONS: Final[Mapping[str, tuple[str, Parser, str]]] = {
     ),
     **{
         f"secret.{name}": (name, option_parser(OPTIONS[name]), f"The same as {name}.")
-        for name in ("metadata_options", "live_options")
+        for name in ("metadata_options", "schema_options", "live_options")
     },
     "table": ("table", _read_table_name, f"{_MESSAGES}, or a listing: {', '.join(TABLES)}."),
     "where": ("where", read_text, "SQL condition that rows must match."),
@@ -361,6 +361,7 @@ OWN_HELP: Final = LOCATION_HELP | {name: text for name, (_, _, text) in _SPARK_O
 """Help of options for reading that only Spark has."""
 NOTES: Final = {
     "metadata_options": "As a JSON object.",
+    "schema_options": "As a JSON object.",
     "live_options": "As a JSON object.",
     "buckets": "As a JSON object.",
     "columns": "Separated by commas.",

@@ -65,24 +65,31 @@ def root_message(schema_data: str) -> Descriptor:
     return message
 
 
-def message_at(schema_data: str, indexes: Sequence[int]) -> str | None:
-    """Return the full name of a message by its path in the file of the outermost message.
+def messages_at(schema_data: str, indexes: Sequence[int]) -> set[str]:
+    """Return the full names of the messages at a path in the file of the outermost message.
 
     `indexes` are the positions of the message and of those that contain it, outermost first. The
-    entries of maps do not count. Returns None if there is no such message.
+    entries of maps are messages too, which Confluent's clients for Python and Go count, and the one
+    for Java does not. So a path may lead to no message, or to two.
 
     Raises:
         SchemaError: See `root_message`.
     """
     file = descriptor_pb2.FileDescriptorProto()
     root_message(schema_data).file.CopyToProto(file)
-    names, level = [file.package] if file.package else [], list(file.message_type)
-    for index in indexes:
-        if not 0 <= index < len(level):
-            return None
-        names.append(level[index].name)
-        level = [each for each in level[index].nested_type if not each.options.map_entry]
-    return ".".join(names)
+    found = set()
+    for counts_entries in (True, False):
+        names, level = [file.package] if file.package else [], list(file.message_type)
+        for index in indexes:
+            message = level[index] if 0 <= index < len(level) else None
+            if message is None or message.options.map_entry:
+                break
+            names.append(message.name)
+            nested = message.nested_type
+            level = [each for each in nested if counts_entries or not each.options.map_entry]
+        else:
+            found.add(".".join(names))
+    return found
 
 
 def proto_files(schema_data: str) -> tuple[DescriptorPool, list[FileDescriptorProto]]:

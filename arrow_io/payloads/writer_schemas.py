@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from arrow_io.errors import SchemaError, UnknownSchemaVersionError
 from arrow_io.payloads.frames import Frame
-from arrow_io.payloads.protobuf_schema import message_at, root_message
+from arrow_io.payloads.protobuf_schema import messages_at, root_message
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -130,10 +130,13 @@ class RegistryIds:
     def _check_message(self, info: SchemaInfo, frame: Frame) -> None:
         if frame.indexes is None:
             return
-        own, name = root_message(self._reader.data).full_name, message_at(info.data, frame.indexes)
-        if name != own:
-            found = f"the message {name}" if name else f"no message at {list(frame.indexes)}"
-            message = f"the schema id {frame.schema_id} has {found}, not {own}"
+        own = root_message(self._reader.data).full_name
+        found = messages_at(info.data, frame.indexes)
+        if found != {own}:
+            message = (
+                f"the schema id {frame.schema_id} has {' or '.join(sorted(found)) or 'no message'}"
+                f" at {list(frame.indexes)}, not {own}"
+            )
             raise SchemaError(message)
 
 

@@ -99,6 +99,8 @@ Listing: TypeAlias = Annotated[TopicRequest, OptionGroup((*_PLACE, "on_corruptio
 """Options that locate topics, and choose whether damage is an error."""
 Bucket: TypeAlias = Annotated[TopicRequest, OptionGroup(("storage_options",))]
 """Options for access to a bucket only."""
+Registry: TypeAlias = Annotated[TopicRequest, OptionGroup(("schema_options",))]
+"""Options for access to a schema registry only."""
 _WRITING = tuple(name for name, each in WRITE_OPTIONS.items() if each.in_python_only is None)
 Writing: TypeAlias = Annotated[WriteRequest, OptionGroup(_WRITING, WRITE_OPTIONS, WriteRequest)]
 """All options of `write_messages`."""

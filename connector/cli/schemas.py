@@ -1,4 +1,4 @@
-"""The commands `schema show` and `schema export`."""
+"""The commands `schema show`, `schema export` and `schema save`."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from arrow_io.payloads.value_columns import ValueColumns
 from connector.catalog.schemas.answers import registered_versions
 from connector.catalog.schemas.files import schema_files
 from connector.cli.app import command, group
-from connector.cli.options import AsJson, Place, Printing, Topic, Url  # noqa: TC001 - typer reads annotations
+from connector.cli.options import AsJson, Place, Printing, Registry, Topic, Url  # noqa: TC001 - typer reads annotations
 from connector.cli.output import print_rows
 from connector.cli.place import catalog_at
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from arrow_io.payloads.schema_info import SchemaInfo
     from connector.options.topic_request import TopicRequest
 
@@ -73,18 +75,49 @@ def export(
     files for protobuf. schemas-rest.json has all versions, and can be passed to --schema.
     """
     files = schema_files(_read_schema(url, topic, place))
-    try:
-        for name, data in files.items():
-            path = to / name
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_bytes(data)
-    except OSError as error:
-        message = f"files cannot be written to {to}: {error.strerror}"
-        raise OptionError(message) from None
+    _write({to / name: data for name, data in files.items()})
     if as_json:
         typer.echo(json.dumps({"folder": str(to), "files": sorted(files)}))
         return
     typer.echo(f"{counted(len(files), 'file')} written to {to}")
+
+
+@command("--to registry.json", url="confluent:http://localhost:8081#orders-value", parent=schema)
+def save(
+    registry: Annotated[
+        str,
+        typer.Argument(help="As the option --schema: confluent:URL, or confluent:URL#SUBJECT."),
+    ],
+    *,
+    to: Annotated[Path, typer.Option(metavar="FILE", help="File to write, which is replaced.")],
+    access: Registry,
+) -> None:
+    """Save the schemas of a Confluent schema registry, to read messages without it.
+
+    The file has every version of the subject, or of all subjects, and the schemas that these refer
+    to. It takes the place of the URL: --schema confluent:FILE#SUBJECT.
+    """
+    # Parsing schemas of a registry takes libraries that other commands do not need.
+    from connector.catalog.registry.registry import RegistryPlace, saved_answers  # noqa: PLC0415
+
+    place = RegistryPlace.parse(registry)
+    if place is None:
+        message = f"{registry!r} is not a registry: write confluent: before its URL"
+        raise OptionError(message)
+    answers = saved_answers(place.open(None, access.schema_options), place.subject)
+    _write({to: answers})
+    typer.echo(f"{counted(answers.count(b'schemaType'), 'schema')} written to {to}")
+
+
+def _write(files: Mapping[Path, bytes]) -> None:
+    """Write files, with their folders."""
+    try:
+        for path, data in files.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(data)
+    except OSError as error:
+        message = f"{error.filename} cannot be written: {error.strerror}"
+        raise OptionError(message) from None
 
 
 def _read_schema(url: str, topic: str, place: TopicRequest) -> TopicSchema:

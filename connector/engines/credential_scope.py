@@ -10,7 +10,8 @@ URLs share credentials if they have the same origin:
 | … with an account, `abfs://container@account…` | the kind of store and the account |
 | a local path, `file`, `memory` | none: no request leaves the machine |
 
-In a chained URL such as `zip::https://host`, every link counts.
+In a chained URL such as `zip::https://host`, every link counts. A registry, `confluent:https://host`,
+has the origin of its URL.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from typing import Final, TypeAlias
 from urllib.parse import urlsplit
 
 from arrow_io.storage.store_kinds import StoreKind, store_kind
+from connector.inputs.cluster_access import REGISTRY_PREFIX
 
 Origin: TypeAlias = tuple[str, str, int | None]
 """Scheme or kind of store, host or account, port."""
@@ -50,6 +52,8 @@ def origins(location: object) -> frozenset[Origin]:
         location = os.fspath(location)
     if isinstance(location, str):
         text = location.strip()
+        if text.lower().startswith(REGISTRY_PREFIX):
+            text = text[len(REGISTRY_PREFIX) :]
         return _list_origins(text) if text.startswith("[") else _url_origins(text)
     if isinstance(location, Mapping):
         location = location.values()

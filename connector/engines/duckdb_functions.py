@@ -62,7 +62,11 @@ _LIST_ZONES = "pulsar_zones"
 _STATISTICS = "statistics"
 LISTINGS = ("pulsar_topics", "pulsar_ledgers", "pulsar_blocks", "pulsar_objects")
 """Table functions for `connector.catalog.tables.TABLES`."""
-_CREDENTIALS = {"storage_options": ("url", "buckets"), "metadata_options": ("metadata",)}
+_CREDENTIALS = {
+    "storage_options": ("url", "buckets"),
+    "metadata_options": ("metadata",),
+    "schema_options": ("schema",),
+}
 """By option that holds credentials, the options that name the locations they are for."""
 _READ_PARAMETERS = (
     "url",
@@ -387,7 +391,7 @@ class _Binder:
             return request
         from connector.topic import read_schema  # noqa: PLC0415
 
-        read = read_schema(request.schema, request.schema_version, None)
+        read = read_schema(request.schema, request.schema_version, None, request.schema_options)
         return replace(request, schema=read, schema_version=None)
 
     def _request(self, arguments: dict[str, object]) -> tuple[str, TopicRequest]:

@@ -1,11 +1,12 @@
-"""How to connect to a cluster's servers: credentials, certificates, timeout."""
+"""How to connect to a server: an admin API, brokers, a metadata store, a schema registry."""
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import HiddenBytes, HiddenText
@@ -15,7 +16,22 @@ if TYPE_CHECKING:
     from ssl import SSLContext
     from typing import NoReturn
 
+REGISTRY_PREFIX: Final = "confluent:"
+"""Start of a value of the option `schema` that names a registry."""
+
 _MAX_TOKEN_BYTES: Final = 1 << 16
+
+
+class Authorization(NamedTuple):
+    """Credentials of an HTTP request.
+
+    Attributes:
+        header: Value of the header `Authorization`.
+        secrets: Secrets that no message may show, by the names that replace them.
+    """
+
+    header: str
+    secrets: Mapping[str, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +118,17 @@ class ClusterAccess(ServerAccess):
             object.__setattr__(self, "token", HiddenText(self.token))
             _check_token(self.token, "the token")
 
+    def authorization(self) -> Authorization | None:
+        """Return the credentials for an HTTP request now; None if none are configured.
+
+        Raises:
+            OptionError: See `current_token`.
+        """
+        token = self.current_token()
+        if token is None:
+            return None
+        return Authorization(HiddenText(f"Bearer {token}"), {"token": HiddenText(token)})
+
     def current_token(self) -> str | None:
         """Return the token, read from its file if there is one; None if none is configured.
 
@@ -120,6 +147,45 @@ class ClusterAccess(ServerAccess):
             raise OptionError(message) from None
         _check_token(token, f"the content of the token file {file}")
         return token
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RegistryAccess(ClusterAccess):
+    """Credentials for a schema registry, and how to verify its server.
+
+    Raises:
+        OptionError: A value is not allowed, or two exclude each other.
+    """
+
+    username: str | None = None
+    """Name for basic authentication."""
+    password: str | None = field(default=None, repr=False)
+    """Password for basic authentication."""
+
+    def __post_init__(self) -> None:
+        # Without arguments, `super` would refer to the class that `slots` replaces.
+        super(RegistryAccess, self).__post_init__()
+        if (self.username is None) != (self.password is None):
+            message = "username and password need each other"
+            raise OptionError(message)
+        if self.username is not None and (self.token or self.token_file) is not None:
+            message = "both a password and a token are set: remove one of them"
+            raise OptionError(message)
+        if ":" in (self.username or ""):
+            message = "the username has a colon, which basic authentication does not allow"
+            raise OptionError(message)
+        if self.password is not None:
+            object.__setattr__(self, "password", HiddenText(self.password))
+
+    def authorization(self) -> Authorization | None:
+        """Return the credentials for an HTTP request; see `ClusterAccess.authorization`."""
+        if self.username is None or self.password is None:
+            return super(RegistryAccess, self).authorization()
+        encoded = HiddenText(
+            base64.b64encode(f"{self.username}:{self.password!s}".encode()).decode()
+        )
+        secrets = {"password": self.password, "authorization": encoded}
+        return Authorization(HiddenText(f"Basic {encoded}"), secrets)
 
 
 _AccessT = TypeVar("_AccessT", bound=ServerAccess)

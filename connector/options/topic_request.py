@@ -121,16 +121,27 @@ class TopicRequest:
             kinds.SOURCE,
             "Schema that values are decoded with: a file or folder with responses of Pulsar's admin"
             " API or CLI, an Avro schema, a protobuf descriptor set (FILE#Message), JSON text, or"
-            " the name of a type (STRING). By default, the schema in the metadata. Without a"
-            " schema, values are bytes.",
+            " the name of a type (STRING). Or confluent:URL#SUBJECT, if messages have ids of a"
+            " Confluent schema registry; its saved answers, in a file or folder, may take the place"
+            " of the URL. By default, the schema in the metadata. Without a schema, values are"
+            " bytes.",
+        ),
+    )
+    schema_options: Mapping[str, object] | None = field(
+        default=None,
+        metadata=option_metadata(
+            kinds.BY_NAME,
+            "Options of the schema registry: username and password, or token or token_file; and"
+            " ca_file, cert_file, key_file, verify_hostname and timeout_s.",
+            is_secret=True,
         ),
     )
     schema_version: int | None = field(
         default=None,
         metadata=option_metadata(
             kinds.VERSION,
-            "Version of the schema that defines the columns; values of other versions are resolved"
-            " to it. By default, the newest.",
+            "Version of the schema, or of the registry's subject, that defines the columns; values"
+            " of other versions are resolved to it. By default, the newest.",
         ),
     )
     value: ValueShape = field(
@@ -312,6 +323,7 @@ OPTIONS: Final = options_of(TopicRequest)
 
 FIXED_BY_REPLAY: Final = (
     "columns",
+    "schema_options",
     "value",
     "time_unit",
     "naming",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, get_args
 from arrow_io.core.option_values import check_flag, check_one_of
 from arrow_io.errors import OptionError
 from connector.catalog.opening import open_catalog
+from connector.catalog.registry.registry import RegistryPlace
 from connector.increments.increment import Increments
 from connector.inputs.topic_names import TopicName, owning_topics
 from connector.live.broker import Brokers
@@ -271,6 +272,9 @@ class _Source:
     def schema(self) -> TopicSchema | None:
         """Return the topic's schemas, or None if none is available."""
         options = self.catalog.location.storage_options
+        if RegistryPlace.parse(self.request.schema) is not None:
+            message = "messages cannot be replayed with schemas of a registry: leave out schema"
+            raise OptionError(message)
         schema = read_schema(self.request.schema, self.request.schema_version, options)
         if schema is None:
             schema = self.catalog.schema([self.base], self.request.schema_version)

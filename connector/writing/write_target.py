@@ -10,6 +10,7 @@ from arrow_io.core.option_values import path_or_url
 from arrow_io.errors import OptionError
 from arrow_io.messages.entry_writer import DEFAULT_BATCH_MESSAGES, EntryOptions
 from arrow_io.storage.location import Location
+from connector.catalog.registry.registry import RegistryPlace
 from connector.inputs.topic_names import TopicName
 from connector.topic import read_schema
 from connector.writing.commit_record import CommitRecordFile
@@ -146,6 +147,9 @@ class WriteTarget:
             StorageError: The store refused a request, or retries were exhausted.
         """
         request = self.request
+        if RegistryPlace.parse(request.schema) is not None:
+            message = "messages cannot be written with schemas of a registry: pass their bytes"
+            raise OptionError(message)
         return read_schema(request.schema, request.schema_version, request.storage_options)
 
     def commit_record_file(

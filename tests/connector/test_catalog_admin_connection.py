@@ -73,7 +73,7 @@ def _dripping(beginning: bytes, permits: threading.Semaphore) -> Iterator[str]:
             thread.join()
 
 
-def _connection(url: str, **options: object) -> tuple[AdminConnection, list[float]]:
+def _connection(url: str, **options: object) -> tuple[AdminConnection[AdminOptions], list[float]]:
     """A connection, and the pauses that it makes, which take no time."""
     pauses_s: list[float] = []
     retry = RetryPolicy(attempts=3, sleep=pauses_s.append, jitter=whole)

@@ -56,6 +56,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
     from uuid import UUID
 
+    from connector.catalog.metadata.admin_connection import AdminOptions
     from connector.catalog.metadata.scalable import ScalableTopic
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
@@ -78,7 +79,7 @@ class AdminApi:
     is_live = True
     knows_schemas = True
 
-    def __init__(self, connection: AdminConnection) -> None:
+    def __init__(self, connection: AdminConnection[AdminOptions]) -> None:
         self._connection = connection
         self._namespaces: AnswerCache[None, tuple[str, ...]] = AnswerCache()
         self._topics: AnswerCache[str, list[TopicName]] = AnswerCache()

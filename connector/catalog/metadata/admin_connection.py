@@ -1,4 +1,4 @@
-"""GET requests to the admin API of a live cluster, with a token or a client certificate.
+"""GET requests to the admin API of a live cluster, with credentials or a client certificate.
 
 Brokers answer for the topics they own and redirect to the owner for others. With a redirect, the
 token is sent on only to the port that the user named: over https to any host, because the host's
@@ -17,14 +17,13 @@ import time
 from dataclasses import dataclass
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection, IncompleteRead
 from io import BufferedReader, RawIOBase
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Generic, TypeVar
 from urllib.parse import SplitResult, urljoin, urlsplit
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import FormatError, OptionError, StorageError
 from arrow_io.storage.attempts import DEFAULT_ATTEMPTS, RetryPolicy
 from arrow_io.storage.failures import http_status, is_transient
-from arrow_io.storage.hidden import HiddenText
 from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
 from connector.inputs.cluster_access import ClusterAccess, read_access
@@ -35,6 +34,8 @@ if TYPE_CHECKING:
     from ssl import SSLContext
 
     from _typeshed import WriteableBuffer
+
+    from connector.inputs.cluster_access import Authorization
 
 _MAX_REDIRECTS: Final = 5
 _REDIRECTS: Final = frozenset({301, 302, 303, 307, 308})
@@ -56,6 +57,9 @@ MAX_ANSWER_VALUES: Final = 2_000_000
 take three bytes of text and a hundred of memory."""
 MAX_ALL_VALUES: Final = 20_000_000
 """Maximum number of values in all answers to one `AdminConnection`: about three million ledgers."""
+
+
+_AccessT = TypeVar("_AccessT", bound=ClusterAccess)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,8 +93,10 @@ def parse_options(options: Mapping[str, object]) -> AdminOptions:
     return read_access(AdminOptions, "metadata option", options)
 
 
-class AdminConnection:
+class AdminConnection(Generic[_AccessT]):
     """An HTTP client for one admin API, with a new connection for each request. Thread-safe.
+
+    It also serves other REST APIs, such as a schema registry's.
 
     `url` is that of a broker or a proxy, such as `https://pulsar.example:8443`. `clock` returns
     seconds.
@@ -103,7 +109,7 @@ class AdminConnection:
     def __init__(
         self,
         url: str,
-        options: AdminOptions,
+        options: _AccessT,
         retry: RetryPolicy | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -134,44 +140,44 @@ class AdminConnection:
             FormatError: The answer is longer than `MAX_METADATA_BYTES`, has more values than
                 `MAX_ANSWER_VALUES`, or all answers together have more than `MAX_ALL_VALUES`.
         """
-        token = self.options.current_token()
+        authorization = self.options.authorization()
         try:
-            return self._retry.call(lambda: self._get_with_redirects(path, token))
+            return self._retry.call(lambda: self._get_with_redirects(path, authorization))
         except (OSError, HTTPException, UnicodeError) as error:
             # Looking up a malformed host name raises UnicodeError.
             if isinstance(error, StorageError):
                 raise
             if http_status(error) == _NOT_FOUND:
                 return None
-            failure = StorageError(self._failure(path, error, token))
+            failure = StorageError(self._failure(path, error, authorization))
         # Raised outside `except`, so that it does not carry an error whose frames hold the token.
         raise failure
 
-    def _get_with_redirects(self, path: str, token: str | None) -> bytes:
+    def _get_with_redirects(self, path: str, authorization: Authorization | None) -> bytes:
         url = urlsplit(f"{self._server.geturl()}{path}")
         for _ in range(_MAX_REDIRECTS + 1):
-            answer = self._answer(url, token if self._may_have_token(url) else None)
+            answer = self._answer(url, authorization if self._is_trusted(url) else None)
             if isinstance(answer, bytes):
                 return answer
             url = answer
         message = f"{self.url}{path} is redirected more than {_MAX_REDIRECTS} times"
         raise StorageError(message)
 
-    def _may_have_token(self, url: SplitResult) -> bool:
+    def _is_trusted(self, url: SplitResult) -> bool:
         if _port(url) != _port(self._server):
             return False
         is_checked = url.scheme == "https" and self.options.verify_hostname
         return is_checked or url.hostname == self._server.hostname
 
-    def _answer(self, url: SplitResult, token: str | None) -> bytes | SplitResult:
+    def _answer(self, url: SplitResult, authorization: Authorization | None) -> bytes | SplitResult:
         """Return the body, or the URL that the request is redirected to."""
         connection = self._connection(url)
         try:
             connection.connect()
             connection.sock = _TimedSocket(connection.sock, self._deadline_check())
             headers = {"Accept": "application/json", "Connection": "close"}
-            if token is not None:
-                headers["Authorization"] = HiddenText(f"Bearer {token}")
+            if authorization is not None:
+                headers["Authorization"] = authorization.header
             target = f"{url.path}?{url.query}" if url.query else url.path
             connection.request("GET", target or "/", headers=headers)
             with connection.getresponse() as response:
@@ -179,7 +185,7 @@ class AdminConnection:
                     return self._redirect_target(url, response.getheader("Location"))
                 if response.status != _OK:
                     reason = _reason(response.read(_MAX_REASON_BYTES))
-                    raise _StatusError(response.status, reason, had_token=token is not None)
+                    raise _StatusError(response.status, reason, had_token=authorization is not None)
                 return self._check_values(_body(response))
         finally:
             connection.close()
@@ -234,7 +240,7 @@ class AdminConnection:
             raise StorageError(message)
         return target
 
-    def _failure(self, path: str, error: Exception, token: str | None) -> str:
+    def _failure(self, path: str, error: Exception, authorization: Authorization | None) -> str:
         what = f"request to {self.url}{path} failed"
         if is_transient(error):
             what = f"{what}, after {counted(self._retry.most_failures, 'attempt')}"
@@ -243,9 +249,9 @@ class AdminConnection:
             message = f"{what}: {error}"
             if error.status in {_UNAUTHORIZED, _FORBIDDEN}:
                 message = f"the cluster refuses {self.url}{path}: {error}"
-            if error.status == _UNAUTHORIZED and token is not None and not error.had_token:
+            if error.status == _UNAUTHORIZED and authorization is not None and not error.had_token:
                 message += "; the token was not sent on with a redirect to another host or port"
-        return redacted(message, {"token": token})
+        return redacted(message, {} if authorization is None else authorization.secrets)
 
 
 class _StatusError(OSError):

@@ -1,0 +1,1 @@
+"""Schemas of a registry outside Pulsar, with the REST API of Confluent's Schema Registry."""
