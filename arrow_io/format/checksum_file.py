@@ -23,7 +23,7 @@ from arrow_io.errors import ChecksumError, UnknownFormatError
 
 CHUNK_BYTES: Final = 512
 """Hadoop's default of `file.bytes-per-checksum`."""
-MAX_CHECKSUM_FILE_BYTES: Final = 1 << 30
+_MAX_CHUNK_BYTES: Final = 16 << 20
 _MAGIC: Final = b"crc\0"
 _HEADER: Final = struct.Struct(">4si")
 _CHECKSUM: Final = struct.Struct(">I")
@@ -50,7 +50,7 @@ def chunk_bytes(data: bytes) -> int:
     """
     if len(data) >= HEADER_BYTES:
         magic, length = _HEADER.unpack_from(data)
-        if magic == _MAGIC and length > 0:
+        if magic == _MAGIC and 0 < length <= _MAX_CHUNK_BYTES:
             return int(length)
     message = f"not a checksum file of Hadoop: it begins with {bytes(data[:HEADER_BYTES])!r}"
     raise UnknownFormatError(message, offset=0)

@@ -29,8 +29,8 @@ from arrow_io.format.sequence_file import (
     LONG_CLASS,
     Compression,
     SequenceFileHeader,
+    check_key_lengths,
     inflate,
-    inflate_numbers,
     max_record_count,
     parse_header,
     read_vint,
@@ -162,9 +162,7 @@ def _read_streams(
 
 def _numbers(count: int, lengths: memoryview, numbers: memoryview, what: str) -> array[int]:
     """Return the keys or values of a block, whose ZLIB streams are their lengths and themselves."""
-    if set(inflate_numbers(lengths, count, f"lengths of the {what}")) != {KEY_BYTES}:
-        message = f"the {what} of the index do not have {KEY_BYTES} bytes each"
-        raise CorruptBlockError(message)
+    check_key_lengths(lengths, count)
     encoded = inflate(numbers, count * KEY_BYTES, what)
     if len(encoded) != count * KEY_BYTES:
         message = f"the {what} of the index are not {counted(count, 'number')}"

@@ -252,31 +252,28 @@ def inflate(data: bytes | memoryview, max_bytes: int, what: str) -> bytes:
     return result
 
 
-def inflate_numbers(data: bytes | memoryview, count: int, what: str) -> list[int]:
-    """Decompress a ZLIB stream of `count` VInts, each at least 0.
+def check_key_lengths(data: bytes | memoryview, count: int) -> None:
+    """Check the ZLIB stream with the lengths of the keys of a block.
 
     Raises:
-        CorruptBlockError: The stream is damaged or holds something else.
+        CorruptBlockError: The stream is damaged, or is not `count` times `KEY_BYTES`.
     """
-    encoded = inflate(data, count * MAX_VINT_BYTES, what)
-    if len(encoded) == count and max(encoded, default=0) <= _MAX_ONE_BYTE:
-        return list(encoded)
-    numbers, position = [], 0
-    try:
-        for _ in range(count):
-            number, position = read_vint(encoded, position)
-            numbers.append(number)
-    except TruncatedObjectError:
-        position = -1
-    if position != len(encoded) or min(numbers, default=0) < 0:
-        message = f"the {what} are not {counted(count, 'number')}"
+    if inflate(data, count, "lengths of the keys") != vint_bytes(KEY_BYTES) * count:
+        message = f"the keys of a block are not {count} of {KEY_BYTES} bytes each"
         raise CorruptBlockError(message)
-    return numbers
 
 
 def max_record_count(key_length_bytes: int) -> int:
     """Return the maximum number of records in a block, by the length of its first ZLIB stream."""
     return key_length_bytes * _MAX_RATIO
+
+
+def max_stream_bytes(size_bytes: int) -> int:
+    """Return the maximum length of a ZLIB stream, by the length of what it becomes.
+
+    Streams are a little longer than data that cannot be compressed (zlib's `compressBound`).
+    """
+    return size_bytes + size_bytes // 1000 + 64
 
 
 def serialize_block(

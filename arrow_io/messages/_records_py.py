@@ -33,6 +33,11 @@ _RECORD_HEADER = cython.declare(cython.Py_ssize_t, 16)
 _VALUE_HEADER = cython.declare(cython.Py_ssize_t, 4)
 _FRAME_HEADER = cython.declare(cython.Py_ssize_t, 12)
 _ESCAPE = cython.declare(cython.Py_ssize_t, 20)
+# First bytes of VInts, unsigned: up to 127 and from 144 on, they are a number, or a negative one.
+# From 128 to 135 they precede the bytes of a negative number, and between, of a positive one.
+_MAX_ONE_BYTE = cython.declare(cython.longlong, 127)
+_PRECEDE_NEGATIVE = cython.declare(cython.longlong, 135)
+_NEGATIVE = cython.declare(cython.longlong, 144)
 
 
 def frame_records(
@@ -51,14 +56,16 @@ def frame_records(
         data: Bytes of the file.
         start: Position in `data` of a record, or of the escape before it.
         stop: End (exclusive) of the bytes that may be read; at most `len(data)`.
-        key: Key that the first record must have; each later record must have the next key.
+        key: Key that the first record must have, below 2**62; each later record must have the next
+            key.
         last_key: Last key to copy (inclusive).
         escape: The 20 bytes of an escape with this file's sync marker.
         target: Receives the frames; at least `stop - start` long.
-        result: Receives `[count, position, status, needed, end]`: number of copied entries; end of
-            the last record in `data`; why the copy stopped; for `CUT`, the number of bytes from
-            there that the next record needs, as far as they are known; end of the frames in
-            `target`.
+        result: Receives `[count, position, status, needed, end, escapes]`: number of copied
+            entries; end of the last record in `data`; why the copy stopped; for `CUT`, the number
+            of bytes from there that the next record needs, as far as they are known, and for
+            `WRONG_KEY`, its length; end of the frames in `target`; number of escapes before the
+            copied records.
     """
     count: cython.longlong = 0
     i: cython.Py_ssize_t = start
@@ -69,6 +76,8 @@ def frame_records(
     high: cython.longlong
     status: cython.longlong = _COMPLETE
     needed: cython.longlong = 0
+    escapes: cython.longlong = 0
+    is_escaped: cython.bint = False
     if cython.compiled:
         p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
         e: cython.pointer[cython.const[cython.uchar]] = cython.address(escape[0])
@@ -79,6 +88,7 @@ def frame_records(
     with cython.nogil:
         while key <= last_key:
             at = i
+            is_escaped = False
             needed = _RECORD_HEADER + _VALUE_HEADER
             if stop - at < 4:
                 status = _CUT
@@ -97,6 +107,7 @@ def frame_records(
                     status = _WRONG_RECORD
                     break
                 at += _ESCAPE
+                is_escaped = True
             if stop - at < _RECORD_HEADER + _VALUE_HEADER:
                 status = _CUT
                 break
@@ -111,6 +122,7 @@ def frame_records(
                 high -= wire.TWO32
             if high * wire.TWO32 + uint32_be(p, at + 12) != key:
                 status = _WRONG_KEY
+                needed = at + _RECORD_HEADER + _VALUE_HEADER - i + size
                 break
             at += _RECORD_HEADER + _VALUE_HEADER
             if size > stop - at:
@@ -128,6 +140,7 @@ def frame_records(
                 q[o + 12 : o + 12 + size] = p[at : at + size]
             o += _FRAME_HEADER + size
             i = at + size
+            escapes += is_escaped
             count += 1
             key += 1
     result[0] = count
@@ -135,6 +148,75 @@ def frame_records(
     result[2] = status
     result[3] = needed
     result[4] = o
+    result[5] = escapes
+
+
+def read_lengths(
+    data: cython.const[cython.uchar][::1],
+    stop: cython.Py_ssize_t,
+    lengths: cython.longlong[::1],
+    count: cython.Py_ssize_t,
+    longest: cython.longlong,
+    result: cython.longlong[::1],
+) -> None:
+    """Decode VInts, which are lengths of values.
+
+    Args:
+        data: The encoded numbers.
+        stop: Their end (exclusive) in it; at most `len(data)`.
+        lengths: Receives the numbers; at least `count` long.
+        count: Number of them.
+        longest: Maximum of a number, below 2**32.
+        result: Receives `[count, position, status, longest, sum]`: number of decoded numbers; end
+            of the last one in `data`; why the loop stopped, `CUT` if the numbers are not complete,
+            `WRONG_LENGTH` if one is negative or exceeds the maximum; the greatest; their sum.
+    """
+    index: cython.Py_ssize_t = 0
+    i: cython.Py_ssize_t = 0
+    size: cython.Py_ssize_t
+    number: cython.longlong
+    total: cython.longlong = 0
+    greatest: cython.longlong = 0
+    status: cython.longlong = _COMPLETE
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+        n: cython.pointer[cython.longlong] = cython.address(lengths[0])
+    else:
+        p = data
+        n = lengths
+    with cython.nogil:
+        while index < count:
+            if i >= stop:
+                status = _CUT
+                break
+            number = p[i]
+            i += 1
+            if number > _MAX_ONE_BYTE:
+                # A first byte of -112 … -1 is the number itself, -128 … -121 precede negative ones.
+                if number >= _NEGATIVE or number <= _PRECEDE_NEGATIVE:
+                    status = _WRONG_LENGTH
+                    break
+                size = _NEGATIVE - number
+                if size > stop - i:
+                    status = _CUT
+                    break
+                number = 0
+                while size > 0 and number <= longest:
+                    number = number * 256 + p[i]
+                    i += 1
+                    size -= 1
+            if number > longest:
+                status = _WRONG_LENGTH
+                break
+            n[index] = number
+            total += number
+            greatest = max(greatest, number)
+            index += 1
+    result[0] = index
+    result[1] = i
+    result[2] = status
+    result[3] = greatest
+    result[4] = total
 
 
 def frame_values(
@@ -143,6 +225,7 @@ def frame_values(
     lengths: cython.const[cython.longlong][::1],
     keys: cython.const[cython.uchar][::1],
     first: cython.Py_ssize_t,
+    count: cython.Py_ssize_t,
     key: cython.longlong,
     target: cython.uchar[::1],
     result: cython.longlong[::1],
@@ -152,16 +235,16 @@ def frame_values(
     Args:
         values: Serialized values (i32 length, data) from the value `first` on.
         stop: End (exclusive) of the values in it; at most `len(values)`.
-        lengths: Lengths of all serialized values of the block; each at least 4.
+        lengths: Lengths of all serialized values of the block.
         keys: Serialized keys of all records of the block.
         first: Index of the first value.
-        key: Key that it must have; each later record must have the next key.
+        count: Number of records of the block.
+        key: Key that it must have, below 2**62; each later record must have the next key.
         target: Receives the frames; at least `stop` and 8 bytes for each value in it long.
         result: Receives `[count, position, status, 0, end]`: number of copied entries; end of the
             last one in `values`; why the copy stopped, `CUT` if a value is not complete; end of the
             frames in `target`.
     """
-    count: cython.Py_ssize_t = lengths.shape[0]
     index: cython.Py_ssize_t = first
     i: cython.Py_ssize_t = 0
     o: cython.Py_ssize_t = 0
@@ -181,10 +264,13 @@ def frame_values(
     with cython.nogil:
         while index < count:
             length = n[index]
+            if length < _VALUE_HEADER:
+                status = _WRONG_LENGTH
+                break
             if length > stop - i:
                 status = _CUT
                 break
-            if length < _VALUE_HEADER or uint32_be(p, i) != length - _VALUE_HEADER:
+            if uint32_be(p, i) != length - _VALUE_HEADER:
                 status = _WRONG_LENGTH
                 break
             high = uint32_be(k, index * 8)

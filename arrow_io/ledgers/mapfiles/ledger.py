@@ -5,7 +5,7 @@ from __future__ import annotations
 from array import array
 from bisect import bisect_right
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Self
 
 from arrow_io.core import builds
@@ -47,6 +47,8 @@ _BLOCK_BYTES: Final = 16 << 20
 """Approximate size of the parts that tasks are made of."""
 _MAX_TABLE_ENTRIES: Final = 4096
 _RUN_BYTES: Final = 2 << 20
+_TRIAL_BYTES: Final = 1 << 20
+"""Maximum bytes of entries that are held back until a sync marker follows."""
 _SHORT: Final = "the data file ends before the last entry of the ledger"
 
 
@@ -278,64 +280,86 @@ class _EntryRead:
         self._tally = tally
         self._prefetcher = prefetcher
         self._result = array("q", bytes(8 * 4))
+        self._is_trial = False  # whether the position of the index may still prove wrong
+        self._is_aligned = False
+        self._error = _gap_error()  # what the next entries are lost to, if they are
 
     def runs(self) -> Iterator[EntryRun]:
         """Read from the position before the first entry; if that is wrong, from the start."""
-        ledger, number = self._ledger, self._ledger.table.floor(self._next)
-        is_misled = False
-        if number:
-            is_in_blocks = ledger.header.compression is Compression.BLOCK
-            key = None if is_in_blocks else ledger.table.entry_ids[number]
-            runs = self._runs(ledger.table.positions[number], key, is_trial=True)
-            try:
-                yield next(runs)
-            except (CorruptBlockError, TruncatedObjectError):
-                # Only a pass from the start shows whether the index or the data is wrong.
-                is_misled = True
-            else:
-                yield from runs
-                return
+        ledger, first = self._ledger, self._next
+        number = ledger.table.floor(first)
+        trial = self._trial(number) if number else None
+        if trial is not None:
+            yield from trial
+            return
+        # Only a pass from the start shows whether the index or the data is wrong.
+        is_misled, self._next = number > 0, first
         for run in self._runs(ledger.table.positions[0], METADATA_KEY):
-            if is_misled:
-                is_misled = False
+            if is_misled and run.number(0, layout.ENTRY_ID) == first:
                 self._tally.metrics.doubts.append(
                     f"{ledger.name.index_name} has wrong positions: the data file of ledger"
                     f" {ledger.ledger_id} was read from its start"
                 )
+            is_misled = False
             yield run
 
-    def _runs(
-        self, position: int, key: int | None, *, is_trial: bool = False
-    ) -> Iterator[EntryRun]:
-        """Read from a position on; after damage, resume at the next intact record if salvaging.
+    def _trial(self, number: int) -> Iterator[EntryRun] | None:
+        """Read from a position of the index; return None if no record is there.
 
-        A trial raises any error before its first run.
+        What looks like a record may be the data of an entry, until a sync marker follows.
         """
-        ledger, error = self._ledger, _gap_error()
+        ledger = self._ledger
+        is_in_blocks = ledger.header.compression is Compression.BLOCK
+        key = None if is_in_blocks else ledger.table.entry_ids[number]
+        runs = self._runs(ledger.table.positions[number], key)
+        held, held_bytes = list[EntryRun](), 0
+        self._is_trial = True
+        try:
+            for run in runs:
+                held.append(run)
+                held_bytes += run.frame_bytes
+                if self._is_aligned or held_bytes >= _TRIAL_BYTES:
+                    break
+        except (CorruptBlockError, TruncatedObjectError):
+            return None
+        finally:
+            self._is_trial = False
+        return chain(held, runs)
+
+    def _runs(self, position: int, key: int | None) -> Iterator[EntryRun]:
+        """Read from a position on; after damage, resume at the next intact record if salvaging."""
+        ledger = self._ledger
         while self._next <= self._last:
             with RangeStream(ledger.span(position, self._last), self._prefetcher) as stream:
                 walk = walk_map_file(stream, ledger.header, ledger.data_stop, position, key)
                 try:
-                    for chunk in walk.chunks(self._last):
-                        if chunk.first_key > self._next:
-                            if is_trial:
-                                raise error
-                            self._lose(error, chunk.first_key)
-                        for run in self._chunk_runs(chunk):
-                            is_trial, error = False, _gap_error()
-                            yield run
-                    error = TruncatedObjectError(_SHORT, offset=ledger.data_stop)
+                    yield from self._walked_runs(walk)
+                    self._error = TruncatedObjectError(_SHORT, offset=ledger.data_stop)
                 except (CorruptBlockError, TruncatedObjectError) as damage:
-                    error = damage
+                    self._error = damage
+                    if self._is_trial:
+                        raise
             if self._next > self._last:
                 return
-            if is_trial or not self._tally.salvage:
-                raise ledger.locate(error, self._next)
+            if self._is_trial or not self._tally.salvage:
+                raise ledger.locate(self._error, self._next)
             next_position = self._resume_position(walk)
             if next_position is None:
-                self._lose(error, self._last + 1)
+                self._lose(self._last + 1)
                 return
             position, key = next_position, None
+
+    def _walked_runs(self, walk: MapFileWalk) -> Iterator[EntryRun]:
+        """Yield the entries of a walk, whose first key may be greater than that of the next."""
+        for chunk in walk.chunks(self._last):
+            self._is_aligned = walk.is_aligned
+            if chunk.first_key > self._next:
+                self._lose(chunk.first_key)
+            for run in self._chunk_runs(chunk):
+                self._error = _gap_error()
+                yield run
+        if self._is_trial:
+            _confirm(walk, self._ledger.data_stop)
 
     def _resume_position(self, walk: MapFileWalk) -> int | None:
         """Return where a read resumes after the damage at which a walk ended."""
@@ -352,10 +376,12 @@ class _EntryRead:
         found += [] if escape is None else [escape]
         return min(found, default=None)
 
-    def _lose(self, error: PulsarOffloadError, key: int) -> None:
-        """Count the entries before a key as lost."""
+    def _lose(self, key: int) -> None:
+        """Count the entries before a key as lost to the last damage."""
+        if self._is_trial:
+            raise self._error
         stop = min(key, self._last + 1)
-        located = self._ledger.locate(error, self._next)
+        located = self._ledger.locate(self._error, self._next)
         self._tally.lose(Unit.ENTRY, located, count=stop - self._next)
         self._next = stop
 
@@ -388,6 +414,18 @@ class _EntryRead:
                 count - skip_count,
                 scale=(chunk.stop - chunk.start, len(frames)),
             )
+
+
+def _confirm(walk: MapFileWalk, data_stop: int) -> None:
+    """Walk until a sync marker or the end of the file shows that the records before are records.
+
+    Raises:
+        CorruptBlockError: They are not.
+        TruncatedObjectError: The file ends in what follows them.
+    """
+    stop = min(walk.position + _TRIAL_BYTES, data_stop)
+    while not walk.is_aligned and walk.position < stop and walk.key is not None:
+        next(walk.chunks(walk.key), None)
 
 
 def _gap_error() -> PulsarOffloadError:

@@ -95,9 +95,10 @@ class OffloadedMapFile(OpenLedger):
         has_checksums: bool = False,
         versions: ObjectVersions = UNKNOWN_VERSIONS,
     ) -> Self:
-        """Read the index, and the start and the end of the data file, with three requests.
+        """Read the index, and the start and the end of the data file.
 
-        If the index cannot be used, the data file is walked from start to end.
+        Three requests suffice if the end, from the last position of the index on, is short. If the
+        index cannot be used, the data file is walked from start to end.
 
         Args:
             location: Location of the files.

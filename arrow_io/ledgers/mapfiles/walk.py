@@ -24,9 +24,10 @@ from arrow_io.format.sequence_file import (
     MAX_VINT_BYTES,
     RECORD_HEADER_BYTES,
     Compression,
+    check_key_lengths,
     inflate,
-    inflate_numbers,
     max_record_count,
+    max_stream_bytes,
     read_vint,
 )
 from arrow_io.messages.codecs import MAX_MESSAGE_BYTES
@@ -44,15 +45,23 @@ _CHUNK_BYTES: Final = 2 << 20
 """Approximate size of a chunk in bytes: the size of a core's second-level cache."""
 _INFLATED_AT_ONCE: Final = 256 << 10
 """Maximum bytes of a ZLIB stream that are passed to the library at once: it copies the rest."""
+_METADATA_BYTES: Final = 4 << 10
+"""Size of the pieces in which a block is decompressed for its first value, in bytes."""
 _MAX_RECORDS: Final = 1 << 23
 """Maximum number of records of a block."""
+_MAX_KEY: Final = 1 << 62
+"""Keys are smaller, so that the core can count on from each."""
 _MAX_VALUE_BYTES: Final = MAX_MESSAGE_BYTES
+_WRONG_KEY: Final = 3
 _PROBLEMS: Final = {
     2: "found no record where one must begin",
-    3: "found another key than the expected one",
+    _WRONG_KEY: "found another key than the expected one",
     4: "the length of a value contradicts that of its record",
 }
 """By status of `_records`."""
+
+
+_WRONG_VALUES: Final = "the values of a block do not have the announced lengths"
 
 
 class Group(NamedTuple):
@@ -116,6 +125,9 @@ class MapFileWalk:
         position: Start of the next record or block, or of the escape before it.
         key: Key of the next record; None until the first one was read.
         resume_at: After an error, end of the damaged record or block; None if that is unknown.
+        piece_bytes: Values of blocks that become longer are decompressed in pieces of this size.
+        is_aligned: Whether a sync marker was found where one may be. The first position may be
+            wrong, and entries may look like records, but they do not contain the marker.
 
     Args:
         stream: The bytes of the file.
@@ -139,7 +151,9 @@ class MapFileWalk:
         self.position = position
         self.key = key
         self.resume_at: int | None = None
-        self._result = array("q", bytes(8 * 5))
+        self.is_aligned = False
+        self.piece_bytes = _CHUNK_BYTES
+        self._result = array("q", bytes(8 * 6))
 
     def chunks(self, last_key: int) -> Iterator[Chunk]:
         """Decompress the records up to a key (inclusive), or to the end of the file.
@@ -206,6 +220,12 @@ class MapFileWalk:
             )
             raise TruncatedObjectError(message, offset=self._size_bytes)
 
+    def _check_key(self, key: int, start: int) -> int:
+        """Check the key of the first record that is read, and return it."""
+        if self.key not in {None, key} or not METADATA_KEY <= key < _MAX_KEY:
+            raise CorruptBlockError(_PROBLEMS[_WRONG_KEY], entry_id=self.key, offset=start)
+        return key
+
     def _check_status(self, status: int) -> None:
         """Check why a function of the core stopped."""
         if status in _PROBLEMS:
@@ -227,13 +247,25 @@ class _Records(MapFileWalk):
             stop = min(len(view), start + _CHUNK_BYTES + needed)
             target = memoryview(allocate(stop - start)).cast("B")
             builds.in_use.records.frame_records(
-                view, start, stop, key, last_key, self._header.escape, target, self._result
+                view,
+                start,
+                stop,
+                key,
+                # The first record of a resumed walk may have a greater key, which its reader needs.
+                max(key, last_key),
+                self._header.escape,
+                target,
+                self._result,
             )
-            count, end, status, needed, frames_stop = self._result
+            count, end, status, needed, frames_stop, escapes = self._result
             if count:
                 break
+            if status == _WRONG_KEY:
+                # The lengths of the record agree, so only its key is damaged.
+                self.resume_at = self.position + needed
             self._check_status(status)
         first, self.position, self.key = self.position, self.position + end - start, key + count
+        self.is_aligned |= escapes > 0
         yield Chunk(key, count, target[:frames_stop].toreadonly(), first, self.position)
 
     def _next_record(self) -> _Record:
@@ -245,6 +277,7 @@ class _Records(MapFileWalk):
             if head[:ESCAPE_BYTES] != self._header.escape:
                 message = "a sync marker differs from that of the file"
                 raise CorruptBlockError(message, entry_id=self.key, offset=start)
+            self.is_aligned = True
             position, head = position + ESCAPE_BYTES, head[ESCAPE_BYTES:]
         self._check_room(position, RECORD_HEADER_BYTES)
         length, key_length, key = _RECORD.unpack_from(head)
@@ -252,7 +285,8 @@ class _Records(MapFileWalk):
             raise CorruptBlockError(_PROBLEMS[2], entry_id=self.key, offset=start)
         value_start = position + RECORD_HEADER_BYTES
         self._check_room(value_start, length - KEY_BYTES)
-        return _Record(key, start, value_start, value_start + length - KEY_BYTES)
+        self.resume_at = value_start + length - KEY_BYTES
+        return _Record(self._check_key(key, start), start, value_start, self.resume_at)
 
     def _next_group(self) -> Group:
         record = self._next_record()
@@ -266,30 +300,28 @@ class _CompressedRecords(_Records):
         start, first = self.position, self.key
         values: list[bytes] = []
         size_bytes = 0
+        error: CorruptBlockError | TruncatedObjectError | None = None
         while (
             size_bytes < _CHUNK_BYTES
             and self.position < self._size_bytes
             and (self.key is None or self.key <= last_key)
         ):
+            self.resume_at = None
             try:
-                self.resume_at = None
                 record = self._next_record()
-                self.resume_at = record.stop
                 values.append(self._value(record))
-            except (CorruptBlockError, TruncatedObjectError):
-                if values:
-                    # The records before it come first; the next call raises again.
-                    break
-                raise
+            except (CorruptBlockError, TruncatedObjectError) as damage:
+                error = damage
+                break
             first = record.key if first is None else first
             size_bytes += len(values[-1])
             self.position, self.key = record.stop, record.key + 1
         if values and first is not None:
             yield self._chunk(first, values, start)
+        if error is not None:
+            raise error
 
     def _value(self, record: _Record) -> bytes:
-        if self.key not in {None, record.key}:
-            raise CorruptBlockError(_PROBLEMS[3], entry_id=self.key, offset=record.start)
         length = record.stop - record.value_start
         if length > _MAX_VALUE_BYTES:
             message = f"a record announces {counted(length, 'byte')}"
@@ -304,7 +336,7 @@ class _CompressedRecords(_Records):
         keys = struct.pack(f">{count}q", *range(first, first + count))
         target = memoryview(allocate(len(joined) + KEY_BYTES * count)).cast("B")
         builds.in_use.records.frame_values(
-            joined, len(joined), lengths, keys, 0, first, target, self._result
+            joined, len(joined), lengths, keys, 0, count, first, target, self._result
         )
         self._check_status(self._result[2])
         return Chunk(first, count, target.toreadonly(), start, self.position)
@@ -322,25 +354,32 @@ class _Blocks(MapFileWalk):
         if head[:ESCAPE_BYTES] != self._header.escape:
             message = "a block does not begin with the sync marker"
             raise CorruptBlockError(message, entry_id=self.key, offset=start)
+        self.is_aligned = True
         count, size = self._vint(head[ESCAPE_BYTES:])
+        if not 0 < count <= _MAX_RECORDS:
+            message = f"the block announces {count} records"
+            raise CorruptBlockError(message, entry_id=self.key, offset=start)
         position = start + ESCAPE_BYTES + size
         streams = []
-        for _ in range(3):
-            position, length = self._stream_start(position)
+        for max_bytes in (count, count * KEY_BYTES, count * MAX_VINT_BYTES):
+            position, length = self._stream_start(position, max_bytes)
             streams.append(self._read(position, length))
             position += length
         key_lengths, keys, value_lengths = streams
-        position, length = self._stream_start(position)
-        if not 0 < count <= min(max_record_count(len(key_lengths)), _MAX_RECORDS):
+        if count > max_record_count(len(key_lengths)):
             message = f"the block announces {count} records"
             raise CorruptBlockError(message, entry_id=self.key, offset=start)
+        position, length = self._stream_start(position)
         return _Block(count, key_lengths, keys, value_lengths, position, position + length)
 
-    def _stream_start(self, position: int) -> tuple[int, int]:
-        """Return the start of a ZLIB stream, after its length, and the length."""
+    def _stream_start(self, position: int, max_bytes: int | None = None) -> tuple[int, int]:
+        """Return the start of a ZLIB stream, after its length, and the length.
+
+        `max_bytes` is the maximum length of what it becomes; None: unknown.
+        """
         room = self._size_bytes - position
         length, size = self._vint(self._read(position, min(MAX_VINT_BYTES, max(room, 1))))
-        if length < 0:
+        if length < 0 or (max_bytes is not None and length > max_stream_bytes(max_bytes)):
             message = f"a ZLIB stream of the block has {length} bytes"
             raise CorruptBlockError(message, entry_id=self.key, offset=position)
         self._check_room(position + size, length)
@@ -353,12 +392,14 @@ class _Blocks(MapFileWalk):
             raise error.located(offset=self._size_bytes) from None
 
     def _keys(self, block: _Block) -> bytes:
-        key_lengths = inflate_numbers(block.key_lengths, block.record_count, "lengths of the keys")
-        encoded = inflate(block.keys, block.record_count * KEY_BYTES, "keys")
-        if set(key_lengths) != {KEY_BYTES} or len(encoded) != block.record_count * KEY_BYTES:
+        """Return the serialized keys of a block, of which only the first is compared."""
+        check_key_lengths(block.key_lengths, block.record_count)
+        keys = inflate(block.keys, block.record_count * KEY_BYTES, "keys")
+        if len(keys) != block.record_count * KEY_BYTES:
             message = f"the keys of a block do not have {KEY_BYTES} bytes each"
             raise CorruptBlockError(message, entry_id=self.key, offset=self.position)
-        return encoded
+        self._check_key(_KEY.unpack_from(keys)[0], self.position)
+        return keys
 
     def _next_group(self) -> Group:
         block = self._next_block()
@@ -373,69 +414,76 @@ class _Blocks(MapFileWalk):
         del last_key  # a block is decompressed as a whole
         block = self._next_block()
         self.resume_at = block.stop
-        keys = self._keys(block)
-        sizes = inflate_numbers(block.value_lengths, block.record_count, "lengths of the values")
-        if max(sizes) > _MAX_VALUE_BYTES:
-            message = f"a value of {counted(max(sizes), 'byte')}"
-            raise CorruptBlockError(message, entry_id=self.key, offset=self.position)
-        lengths, size_bytes, stored_bytes = (
-            array("q", sizes),
-            max(sum(sizes), 1),
-            block.stop - self.position,
-        )
-        key = _KEY.unpack_from(keys)[0] if self.key is None else self.key
-        index = read_bytes = 0
-        rest = b""
-        for piece in self._values(block, sum(sizes)):
-            data = rest + piece if rest else piece
-            target = memoryview(
-                allocate(len(data) + KEY_BYTES * (block.record_count - index))
-            ).cast("B")
+        keys, count = self._keys(block), block.record_count
+        lengths, size_bytes = self._value_lengths(block)
+        key = _KEY.unpack_from(keys)[0]
+        start, stored_bytes = self.position, block.stop - self.position
+        index = read_bytes = buffered_bytes = 0
+        buffered: list[bytes] = []
+        for piece in self._values(block, size_bytes):
+            buffered.append(piece)
+            buffered_bytes += len(piece)
+            if index < count and buffered_bytes < lengths[index]:
+                continue
+            data = buffered[0] if len(buffered) == 1 else b"".join(buffered)
+            value_count = min(count - index, len(data) // _LENGTH.size)
+            target = memoryview(allocate(len(data) + KEY_BYTES * value_count)).cast("B")
             builds.in_use.records.frame_values(
-                data, len(data), lengths, keys, index, key, target, self._result
+                data, len(data), lengths, keys, index, count, key, target, self._result
             )
-            count, end, status, _, frames_stop = self._result
-            rest = data[end:]
-            if count:
-                start = self.position + stored_bytes * read_bytes // size_bytes
+            found, end, status, _, frames_stop, _ = self._result
+            buffered, buffered_bytes = [data[end:]] if end < len(data) else [], len(data) - end
+            if found:
                 read_bytes += end
                 stop = self.position + stored_bytes * read_bytes // size_bytes
-                frames = target[:frames_stop].toreadonly()
-                chunk = Chunk(key, count, frames, start, stop)
-                index, key = index + count, key + count
+                index, key = index + found, key + found
                 self.key = key
-                yield chunk
+                yield Chunk(key - found, found, target[:frames_stop].toreadonly(), start, stop)
+                start = stop
             self._check_status(status)
-        if index < block.record_count:
-            message = "a block ends before its last value"
-            raise CorruptBlockError(message, entry_id=key, offset=self.position)
         self.position = block.stop
+
+    def _value_lengths(self, block: _Block) -> tuple[array[int], int]:
+        """Return the lengths of the serialized values of a block, and their sum."""
+        count, what = block.record_count, "lengths of the values"
+        encoded = inflate(block.value_lengths, count * MAX_VINT_BYTES, what)
+        lengths = array("q", bytes(8 * count))
+        builds.in_use.records.read_lengths(
+            encoded, len(encoded), lengths, count, _MAX_VALUE_BYTES, self._result
+        )
+        _, end, status, _, size_bytes, _ = self._result
+        stored_bytes = block.stop - block.values_start
+        if status or end != len(encoded) or stored_bytes > max_stream_bytes(size_bytes):
+            message = f"the {what} of a block are damaged"
+            raise CorruptBlockError(message, entry_id=self.key, offset=self.position)
+        return lengths, size_bytes
 
     def _values(self, block: _Block, size_bytes: int) -> Iterator[bytes]:
         """Decompress the values of a block, a piece at a time."""
-        what = "values"
         start, stop = block.values_start, block.stop
-        if size_bytes <= _CHUNK_BYTES:
-            yield inflate(self._read(start, stop - start), size_bytes, what)
+        if size_bytes <= self.piece_bytes:
+            values = inflate(self._read(start, stop - start), size_bytes, "values")
+            if len(values) != size_bytes:
+                raise CorruptBlockError(_WRONG_VALUES, offset=self.position)
+            yield values
             return
         stream = zlib.decompressobj()
-        left_bytes = size_bytes
-        while start < stop and not stream.eof:
-            source: bytes | memoryview = self._read(start, min(_INFLATED_AT_ONCE, stop - start))
+        left_bytes, source_bytes = size_bytes, min(_INFLATED_AT_ONCE, self.piece_bytes)
+        while start < stop and left_bytes >= 0 and not stream.eof:
+            source: bytes | memoryview = self._read(start, min(source_bytes, stop - start))
             start += len(source)
             while source and left_bytes >= 0:
                 try:
-                    piece = stream.decompress(source, min(_CHUNK_BYTES, left_bytes + 1))
+                    piece = stream.decompress(source, min(self.piece_bytes, left_bytes + 1))
                 except zlib.error as error:
-                    message = f"the {what} cannot be decompressed: {error}"
+                    message = f"the values cannot be decompressed: {error}"
                     raise CorruptBlockError(message, offset=self.position) from None
                 left_bytes -= len(piece)
                 source = stream.unconsumed_tail
                 if piece and left_bytes >= 0:
                     yield piece
         if left_bytes or not stream.eof or stream.unused_data or start < stop:
-            message = f"the {what} of a block do not have the announced lengths"
-            raise CorruptBlockError(message, offset=self.position)
+            raise CorruptBlockError(_WRONG_VALUES, offset=self.position)
 
 
 def walk_map_file(
@@ -471,6 +519,7 @@ def read_metadata_record(
         PulsarOffloadError: See `MapFileWalk.chunks`.
     """
     walk = walk_map_file(stream, header, size_bytes, position, METADATA_KEY)
+    walk.piece_bytes = _METADATA_BYTES
     for chunk in walk.chunks(METADATA_KEY):
         length = int.from_bytes(chunk.frames[:4], "big")
         return bytes(chunk.frames[ENTRY_HEADER_BYTES : ENTRY_HEADER_BYTES + length])
