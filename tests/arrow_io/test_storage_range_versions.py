@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from arrow_io.errors import ObjectChangedError
+from arrow_io.errors import ObjectChangedError, OptionError
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
 from arrow_io.storage.range_stream import RangeStream
@@ -54,6 +54,19 @@ def test_version_is_asked_for_once_before_the_last_range(*, is_async: bool) -> N
             assert _take(stream, position) == DATA[position : position + 10]
         assert _heads(reader) == 0
         assert _take(stream, 40) == DATA[40:50]
+    assert _heads(reader) == 1
+
+
+def test_version_is_not_asked_for_after_an_error() -> None:
+    """The caller need not wait for one request more; without an error it is asked for."""
+    reader = _reader(ToldByHead({NAME: DATA}))
+
+    with pytest.raises(OptionError), RangeStream(reader.span(0, 50)) as stream:
+        b"".join(_take(stream, position) for position in (0, 60))
+    assert _heads(reader) == 0
+
+    with RangeStream(reader.span(0, 50)) as stream:
+        stream.at(0, 10)
     assert _heads(reader) == 1
 
 

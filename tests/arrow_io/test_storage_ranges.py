@@ -235,6 +235,13 @@ class TestRead:
             assert (caught.value.object_key, caught.value.offset) == (NAME, start + came)
         assert len(script.requests) == came
 
+    def test_bytes_of_a_span_are_certainly_read_unless_told_otherwise(self) -> None:
+        """Up to `sure_stop`; by default, up to its end."""
+        reader = RangeReader(Location("memory://"), NAME, 10)
+
+        assert reader.span(1, 9).sure_stop == 9
+        assert reader.span(1, 9, sure_stop=5).sure_stop == 5
+
     def test_a_negative_size_is_refused(self) -> None:
         """The message has its value."""
         with pytest.raises(OptionError, match="size_bytes must be at least 0, not -1"):

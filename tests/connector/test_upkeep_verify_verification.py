@@ -119,10 +119,13 @@ def test_all_damage_of_a_ledger_is_told(bucket: OwnedBucket) -> None:
     assert not any(each.problems for each in found.values())
 
 
-def test_endless_damage_is_counted(monkeypatch: pytest.MonkeyPatch, bucket: OwnedBucket) -> None:
+@pytest.mark.parametrize(("more", "line"), [(1, "1 more is lost"), (3, "3 more are lost")])
+def test_endless_damage_is_counted(
+    more: int, line: str, monkeypatch: pytest.MonkeyPatch, bucket: OwnedBucket
+) -> None:
     """The first problems are told, of the others how many they are."""
-    monkeypatch.setattr("arrow_io.read_metrics.MAX_LOSSES", 2)
     ledger = CHUNKED.ledgers[0]
+    monkeypatch.setattr("arrow_io.read_metrics.MAX_LOSSES", ledger.entry_count - more)
     data = ledger.data_object.read_bytes()
     for region in regions(data):
         if region.part is Part.CHECKED:
@@ -131,8 +134,8 @@ def test_endless_damage_is_counted(monkeypatch: pytest.MonkeyPatch, bucket: Owne
 
     found = {each.object: each for each in _verified(bucket.catalog())}
 
-    *_, last = found[ledger.data_object.name].problems
-    assert last == f"{ledger.entry_count - 2} more are lost"
+    *told, last = found[ledger.data_object.name].problems
+    assert (len(told), last) == (ledger.entry_count - more, line)
     assert found[ledger.data_object.name].entries == 0
 
 
