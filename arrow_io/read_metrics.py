@@ -43,8 +43,12 @@ class ReadMetrics:
         entries: Entries read.
         markers: Entries that hold a marker of the broker, which no client receives.
         aborted_messages: Messages of aborted transactions, which no client receives either.
-        open_messages: Messages whose transaction has no outcome in the offloaded ledgers; left out.
+        open_messages: Messages whose transaction has no outcome in the offloaded ledgers, or is
+            open by the metadata of a segment; left out.
         open_transactions: Number of those transactions.
+        unknown_messages: Messages of a segment whose transaction has no outcome in the metadata
+            that is at hand; left out.
+        unknown_transactions: Number of those transactions.
         duplicate_chunks: Chunks that a producer sent twice.
         incomplete_messages: Chunked messages with a chunk that is not in the offloaded ledgers;
             left out.
@@ -67,6 +71,8 @@ class ReadMetrics:
     aborted_messages: int = 0
     open_messages: int = 0
     open_transactions: int = 0
+    unknown_messages: int = 0
+    unknown_transactions: int = 0
     duplicate_chunks: int = 0
     incomplete_messages: int = 0
     awaited_messages: int = 0
@@ -76,6 +82,16 @@ class ReadMetrics:
     replaced_texts: int = 0
     lost: Counter[tuple[Unit, str]] = field(default_factory=Counter)
     losses: list[str] = field(default_factory=list)
+
+    @property
+    def undecided_messages(self) -> int:
+        """Messages that are left out because their transaction has no outcome yet."""
+        return self.open_messages + self.unknown_messages
+
+    @property
+    def undecided_transactions(self) -> int:
+        """Number of the transactions of `undecided_messages`."""
+        return self.open_transactions + self.unknown_transactions
 
     def lose(
         self,
@@ -141,6 +157,13 @@ class ReadMetrics:
                 f"{counted(self.open_messages, 'message')} of"
                 f" {counted(self.open_transactions, 'transaction')} without an outcome in the"
                 f" offloaded ledgers {agreeing(self.open_messages, 'was', 'were')} left out"
+            )
+        if self.unknown_messages:
+            sentences.append(
+                f"{counted(self.unknown_messages, 'message')} of"
+                f" {counted(self.unknown_transactions, 'transaction')}"
+                f" {agreeing(self.unknown_messages, 'was', 'were')} left out: the outcome is only"
+                " in the cluster's metadata store, and the metadata of this read lacks it"
             )
         broken = self.incomplete_messages - self.awaited_messages
         if broken:

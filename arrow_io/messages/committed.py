@@ -10,9 +10,15 @@ from arrow_io.messages import layout
 from arrow_io.messages.transactions import Outcome
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.later_entries import LaterEntries
-    from arrow_io.messages.transactions import TransactionLookahead
+    from arrow_io.messages.transactions import (
+        TransactionId,
+        TransactionLookahead,
+        TransactionOutcomes,
+    )
     from arrow_io.read_metrics import ReadMetrics, Tally
 
 _OUTCOME_WIDTH: Final = 4
@@ -24,19 +30,25 @@ class CommittedTransactions:
     """Decides for entries of transactions whether they were committed; counts those that were not.
 
     Args:
-        outcomes: The outcomes that markers among the entries record.
+        outcomes: The outcomes that markers among the entries, or a metadata store, record.
         tally: Decides whether damage is raised; its metrics receive the counts.
         later_entries: Source of outcomes after the last entry; None if there is none.
     """
 
     def __init__(
-        self, outcomes: TransactionLookahead, tally: Tally, later_entries: LaterEntries | None
+        self,
+        outcomes: TransactionLookahead | TransactionOutcomes,
+        tally: Tally,
+        later_entries: LaterEntries | None,
     ) -> None:
         self._outcomes = outcomes
         self._tally = tally
         self._later_entries = later_entries
-        self._later_outcomes: dict[tuple[int, int], Outcome] = {}
-        self._open: set[tuple[int, int]] = set()
+        self._later_outcomes: dict[TransactionId, Outcome | None] = {}
+        self._undecided: Mapping[Outcome, set[TransactionId]] = {
+            Outcome.OPEN: set(),
+            Outcome.UNKNOWN: set(),
+        }
 
     def outcome(self, run: EntryRun, entry: list[int]) -> Outcome | None:
         """Return the outcome of an entry's transaction, valid for all its messages in the run.
@@ -47,11 +59,13 @@ class CommittedTransactions:
         Raises:
             CorruptEntryError: There is no marker, and a broken entry may have been the marker.
         """
+        if self._outcomes.differs_within(run):
+            return None
         outcome = self._outcome(run, entry)
-        if outcome is Outcome.OPEN:
+        if outcome in self._undecided:
             if self._later_entries is not None:
                 return None
-            self._add_open(run, entry)
+            self._add_undecided(run, entry, outcome)
         return outcome
 
     def is_committed(self, run: EntryRun, index: int, entry: list[int]) -> bool:
@@ -67,49 +81,53 @@ class CommittedTransactions:
             builds.in_use.entries.count_messages(run.table, index, index + 1) * run.is_in_range
         )
         outcome = self._outcome(run, entry)
-        if outcome is Outcome.OPEN:
-            outcome = self._later_outcome(run, entry)
+        if outcome in self._undecided:
+            outcome = self._later_outcome(run, entry) or outcome
             metrics.ended_beyond += messages * (outcome is Outcome.COMMITTED)
-        if outcome is Outcome.OPEN:
-            self._add_open(run, entry)
+        if outcome in self._undecided:
+            self._add_undecided(run, entry, outcome)
         _count(metrics, outcome, messages)
         return outcome is Outcome.COMMITTED
 
     def finish(self) -> None:
-        """Count the transactions that are still open; call it after the last entry."""
-        self._tally.metrics.open_transactions += len(self._open)
+        """Count the transactions without an outcome; call it after the last entry."""
+        self._tally.metrics.open_transactions += len(self._undecided[Outcome.OPEN])
+        self._tally.metrics.unknown_transactions += len(self._undecided[Outcome.UNKNOWN])
 
     def _outcome(self, run: EntryRun, entry: list[int]) -> Outcome:
-        """Return the outcome that the offloaded entries record for an entry's transaction."""
-        return self._outcomes.outcome(
-            entry[layout.TXN_MOST], entry[layout.TXN_LEAST], run.ledger_id
-        )
+        """Return the recorded outcome of an entry's transaction."""
+        position = run.ledger_id, entry[layout.ENTRY_ID]
+        return self._outcomes.outcome(entry[layout.TXN_MOST], entry[layout.TXN_LEAST], position)
 
-    def _later_outcome(self, run: EntryRun, entry: list[int]) -> Outcome:
-        """Look up an entry's transaction in the entries after the last offloaded one."""
+    def _later_outcome(self, run: EntryRun, entry: list[int]) -> Outcome | None:
+        """Look up an entry's transaction in the entries after the last offloaded one.
+
+        Returns:
+            None if they do not tell.
+        """
         position = run.ledger_id, entry[layout.ENTRY_ID]
         if self._later_entries is None or not self._later_entries.reaches(*position):
             # Even if other messages of the transaction are delivered: the rows of an entry must
             # not depend on the entries that are read with it.
-            return Outcome.OPEN
+            return None
         ids = entry[layout.TXN_MOST], entry[layout.TXN_LEAST]
         if ids in self._later_outcomes:
             return self._later_outcomes[ids]
         is_chunked = bool(entry[layout.FLAGS] & layout.CHUNKED)
         if is_chunked and entry[layout.CHUNK_ID]:
-            return Outcome.OPEN
+            return None
         is_delivered = self._later_entries.delivers(*position, is_chunked=is_chunked)
-        outcomes = {None: Outcome.OPEN, True: Outcome.COMMITTED, False: Outcome.ABORTED}
+        outcomes = {None: None, True: Outcome.COMMITTED, False: Outcome.ABORTED}
         if is_delivered is not None or not is_chunked:
             self._later_outcomes[ids] = outcomes[is_delivered]
         return outcomes[is_delivered]
 
-    def _add_open(self, run: EntryRun, entry: list[int]) -> None:
-        """Record that an entry's transaction is open; raise if a broken entry may be its marker."""
+    def _add_undecided(self, run: EntryRun, entry: list[int], outcome: Outcome) -> None:
+        """Record a transaction without an outcome; raise if a broken entry may be its marker."""
         if self._outcomes.damage is not None and not self._tally.salvage:
             raise self._outcomes.damage
         if run.is_in_range:
-            self._open.add((entry[layout.TXN_MOST], entry[layout.TXN_LEAST]))
+            self._undecided[outcome].add((entry[layout.TXN_MOST], entry[layout.TXN_LEAST]))
 
 
 class RunOutcomes:
@@ -155,3 +173,5 @@ def _count(metrics: ReadMetrics, outcome: Outcome, messages: int) -> None:
         metrics.aborted_messages += messages
     elif outcome is Outcome.OPEN:
         metrics.open_messages += messages
+    elif outcome is Outcome.UNKNOWN:
+        metrics.unknown_messages += messages

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from arrow_io.messages.encryption import PayloadDecryptor
     from arrow_io.messages.entry_run import EntryRun
     from arrow_io.messages.later_entries import LaterEntries
+    from arrow_io.messages.transactions import TransactionOutcomes
     from arrow_io.read_metrics import Tally
 
 
@@ -36,8 +37,8 @@ class Delivery:
     Args:
         runs: Entries of one partition, in order. Entries that are not `is_in_range` are read only
             while a chunked message is open. If it is a `TransactionLookahead`, only messages of
-            committed transactions are returned; otherwise all are. The tables of the runs are
-            changed, so the runs must not be iterated again.
+            committed transactions are returned. The tables of the runs are changed, so the runs
+            must not be iterated again.
         tally: Decides whether damage is raised, or counted in its metrics, which also count the
             omitted entries.
         decryptor: Decrypts chunks, each separately.
@@ -53,6 +54,8 @@ class Delivery:
             skipped.
         later_entries: Source of the entries after the last one, for transactions and chunked
             messages that end there; None if there is none.
+        outcomes: The recorded outcomes by which only messages of committed transactions are
+            returned. None: `runs` decide, and if they do not, all messages are returned.
     """
 
     def __init__(
@@ -67,12 +70,14 @@ class Delivery:
         is_requested: Callable[[int, int], bool] | None = None,
         skip_gap: Callable[[], None] | None = None,
         later_entries: LaterEntries | None = None,
+        outcomes: TransactionOutcomes | None = None,
     ) -> None:
         self._runs = runs
         self._transactions = None
         self._undecided = layout.CHUNKED
-        if isinstance(runs, TransactionLookahead):
-            self._transactions = CommittedTransactions(runs, tally, later_entries)
+        decisive = runs if isinstance(runs, TransactionLookahead) else outcomes
+        if decisive is not None:
+            self._transactions = CommittedTransactions(decisive, tally, later_entries)
             self._undecided |= layout.TRANSACTION
         self._tally = tally
         self._verify = verify

@@ -1,17 +1,21 @@
-"""The outcomes of transactions (PIP-31), from markers that follow the messages.
+"""The outcomes of transactions: from markers (PIP-31), or from a metadata store (PIP-473).
 
 A message of a transaction becomes a row only if a TXN_COMMIT marker with its ids follows in the
 same topic partition. So, unless the outcome is recorded, a lookahead reads on until it finds the
 marker. It buffers the entries up to a bound, and the reader takes them from the buffer. Beyond the
 bound, the lookahead continues independently, and these entries are read twice.
+
+Segments of scalable topics have no markers. Their cluster records the outcomes in its metadata
+store, so nothing is read on there.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from dataclasses import dataclass, field
 from enum import Enum
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, ClassVar, Final, NamedTuple, TypeAlias
 
 from arrow_io.messages import layout
 
@@ -20,6 +24,9 @@ if TYPE_CHECKING:
 
     from arrow_io.errors import CorruptEntryError
     from arrow_io.messages.entry_run import EntryRun
+
+TransactionId: TypeAlias = tuple[int, int]
+"""The most and the least significant bits, both signed."""
 
 TXN_COMMIT = 21
 TXN_ABORT = 22
@@ -32,7 +39,54 @@ class Outcome(Enum):
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"
-    """The offloaded entries hold no marker: still open, or decided in a newer ledger."""
+    """The offloaded entries hold no marker, so it is open or decided in a newer ledger; or the
+    metadata store records it as open."""
+    UNKNOWN = "unknown"
+    """The segment's metadata, if there is any, does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransactionOutcomes:
+    """The outcomes of a segment's transactions, as its cluster's metadata store records them.
+
+    It has a few numbers for each transaction that was aborted in the segment's ledgers, or that the
+    cluster had not forgotten. The default knows no outcome.
+
+    Attributes:
+        watermark: Ledger and entry id (inclusive) up to which no transaction is open; None if it
+            is not recorded.
+        aborted: The aborted transactions that have messages in the segment.
+        states: The outcomes of other transactions, which decide after the watermark.
+        ended_ledger_id: Greatest id (inclusive) of a ledger after the watermark in which all other
+            transactions are known to be committed; -1 if there is none.
+    """
+
+    watermark: tuple[int, int] | None = None
+    aborted: frozenset[TransactionId] = frozenset()
+    states: Mapping[TransactionId, Outcome] = field(default_factory=dict, hash=False)
+    ended_ledger_id: int = -1
+
+    damage: ClassVar[None] = None
+    """No entry of a segment holds an outcome, so a broken one hides none."""
+
+    def outcome(self, most: int, least: int, position: tuple[int, int]) -> Outcome:
+        """Return the outcome of a transaction, by its id bits, for a message at a position.
+
+        `position` is the ledger and entry id of the message.
+        """
+        if (most, least) in self.aborted:
+            return Outcome.ABORTED
+        if self.watermark is not None and position <= self.watermark:
+            return Outcome.COMMITTED
+        ended = Outcome.COMMITTED if position[0] <= self.ended_ledger_id else Outcome.UNKNOWN
+        return self.states.get((most, least), ended)
+
+    def differs_within(self, run: EntryRun) -> bool:
+        """Return whether a transaction may have several outcomes among the entries of a run."""
+        first = run.ledger_id, run.number(0, layout.ENTRY_ID)
+        return self.watermark is not None and (
+            first <= self.watermark < (run.ledger_id, run.last_entry_id)
+        )
 
 
 class RecordedOutcome(NamedTuple):
@@ -113,19 +167,26 @@ class TransactionLookahead:
         if not self._buffered and self._skip_gap is not None:
             self._skip_gap()
 
-    def outcome(self, most: int, least: int, ledger_id: int) -> Outcome:
-        """Return the outcome of a transaction, by its id bits, for a message in a ledger."""
+    def outcome(self, most: int, least: int, position: tuple[int, int]) -> Outcome:
+        """Return the outcome of a transaction, by its id bits, for a message at a position.
+
+        `position` is the ledger and entry id of the message.
+        """
         if self._recorded and (most, least) not in self._outcomes:
             recorded = self._recorded.get(f"({most},{least})")
             if (
                 recorded is not None
-                and recorded.first_ledger_id <= ledger_id <= recorded.last_ledger_id
+                and recorded.first_ledger_id <= position[0] <= recorded.last_ledger_id
             ):
                 return recorded.outcome
         while (most, least) not in self._outcomes:
             if not self._look_ahead():
                 return Outcome.OPEN
         return self._outcomes[most, least]
+
+    def differs_within(self, run: EntryRun) -> bool:  # noqa: ARG002 - as `TransactionOutcomes`
+        """Return False: markers and recorded outcomes decide about whole ledgers."""
+        return False
 
     def _look_ahead(self) -> bool:
         run = next(self._runs if self._lookahead is None else self._lookahead, None)

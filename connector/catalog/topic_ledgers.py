@@ -25,6 +25,7 @@ from arrow_io.errors import (
     MissingObjectError,
     PulsarOffloadError,
 )
+from arrow_io.messages.transactions import TransactionOutcomes
 from connector.catalog.kinds.registry import join_shares, named_pairs
 from connector.catalog.ledger_origin import is_from_other_cluster
 
@@ -152,6 +153,14 @@ class TopicLedgers:
         It is cached, because `ledgers` may build its items on each access.
         """
         return tuple(ledger.data for ledger in self.ledgers)
+
+    @property
+    def segment_outcomes(self) -> TransactionOutcomes | None:
+        """The outcomes of the transactions of a segment; None for a topic, which has markers."""
+        if self.topic.segment is None:
+            return None
+        known = None if self.metadata is None else self.metadata.segment_outcomes
+        return known or TransactionOutcomes()
 
     def with_metadata_error(self, error: PulsarOffloadError) -> TopicLedgers:
         """Return the topic with the error that its metadata cannot be read."""

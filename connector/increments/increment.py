@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from arrow_io.ledgers.ledger import Ledger
+    from arrow_io.messages.transactions import TransactionOutcomes
     from connector.catalog.catalog import Catalog
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.due import DueLedgers
@@ -124,16 +125,18 @@ def execute_increment(
         PulsarOffloadError: Data cannot be read or decoded.
     """
     counts = ReadMetrics() if metrics is None else metrics
-    earlier_messages, earlier_transactions = counts.open_messages, counts.open_transactions
+    earlier_messages = counts.undecided_messages
+    earlier_transactions = counts.undecided_transactions
     yield from execute(task, counts, gatherer=gatherer)
-    open_messages = counts.open_messages - earlier_messages
+    open_messages = counts.undecided_messages - earlier_messages
     if open_messages:
         messages = counted(open_messages, "message")
-        transactions = counted(counts.open_transactions - earlier_transactions, "transaction")
+        transactions = counted(counts.undecided_transactions - earlier_transactions, "transaction")
+        place = _place_of_outcomes(task.read.segment_outcomes)
         message = (
             f"{task.read.origin.topic}: {messages} of {transactions}"
-            f" {agreeing(open_messages, 'has', 'have')} no outcome in the offloaded ledgers"
-            " yet, so their rows are discarded; run it again when the outcome is offloaded"
+            f" {agreeing(open_messages, 'has', 'have')} no outcome in the {place} yet, so their"
+            " rows are discarded; run it again when the outcome is there"
         )
         raise OpenTransactionError(message, ledger_id=task.ranges[0].ledger_id)
 
@@ -214,8 +217,7 @@ class Increments:
         """
         due = self._due_ledgers(before)
         parts = [
-            _TopicPart(each, self._open_transactions(each.topic.topic), self._plan_read)
-            for each in due
+            _TopicPart(each, self._open_transactions(each.topic), self._plan_read) for each in due
         ]
         self._connect(parts)
         if not self.options.uncommitted:
@@ -315,14 +317,15 @@ class Increments:
             if not self.options.salvage and not is_below:
                 raise error
 
-    def _open_transactions(self, topic: TopicName) -> OpenTransactions:
-        transactions = self._transactions.get(topic)
+    def _open_transactions(self, topic: TopicLedgers) -> OpenTransactions:
+        transactions = self._transactions.get(topic.topic)
         if transactions is None:
-            transactions = self._transactions[topic] = OpenTransactions(
+            transactions = self._transactions[topic.topic] = OpenTransactions(
                 verify_checksums=self.options.verify_checksums, salvage=self.options.salvage
             )
+        transactions.outcomes = topic.segment_outcomes
         if self.statistics is not None:
-            transactions.recorded = RecordedTransactions(self.statistics, str(topic))
+            transactions.recorded = RecordedTransactions(self.statistics, str(topic.topic))
         return transactions
 
     def _reads(
@@ -353,6 +356,10 @@ class Increments:
         last = (*end, 0) if bounds.end_id is None else min((*end, 0), bounds.end_id)
         bounds = replace(bounds, start_id=first, end_id=last)
         return topic_read(topic, replace(self.options, bounds=bounds), self.statistics)
+
+
+def _place_of_outcomes(outcomes: TransactionOutcomes | None) -> str:
+    return "offloaded ledgers" if outcomes is None else "metadata of the cluster"
 
 
 def _ledgers_between(before: TopicProgress, after: TopicProgress) -> Iterator[int]:
@@ -478,9 +485,10 @@ class _TopicPart:
             )
         if self._open_since is not None:
             ledger, entry = self._open_since
+            outcomes = self.due.topic.segment_outcomes
             yield (
                 f"{self.topic}: nothing is read from ledger {ledger}, entry {entry} on: its"
-                " transaction has no outcome in the offloaded ledgers yet"
+                f" transaction has no outcome in the {_place_of_outcomes(outcomes)} yet"
             )
 
 

@@ -8,6 +8,9 @@ last, are probed: a sample of their entries is read. If no sample shows a transa
 assumed to have none, which saves downloading it twice. (A task that meets an open transaction then
 fails with an error.) If a sample shows one, all new entries are scanned before the tasks run.
 Ledgers never change, so nothing is scanned twice.
+
+The outcomes of a segment's transactions are metadata, which changes. Entries up to its watermark
+need no scan, and the entry that holds back the position is looked up again with each new metadata.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import layout
-from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT
+from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT, Outcome
 from arrow_io.read_metrics import Tally
 from connector.increments.progress import Position
 
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from arrow_io.errors import CorruptEntryError
     from arrow_io.ledgers.ledger import Block, Ledger
     from arrow_io.messages.entry_run import EntryRun
+    from arrow_io.messages.transactions import TransactionId, TransactionOutcomes
     from connector.statistics.transactions import RecordedTransactions, ZoneTransactions
 
 _TXN_COMMITTING: Final = 20
@@ -51,10 +55,12 @@ class OpenTransactions:
 
     Attributes:
         recorded: The transactions that statistics record; None if there are no statistics.
+        outcomes: The current outcomes of a segment's transactions; None if markers decide.
     """
 
     def __init__(self, *, verify_checksums: bool = True, salvage: bool = False) -> None:
         self.recorded: RecordedTransactions | None = None
+        self.outcomes: TransactionOutcomes | None = None
         self._verify = verify_checksums
         self._salvage = salvage
         self._probed: set[int] = set()
@@ -62,6 +68,7 @@ class OpenTransactions:
         self._scanned_to = Position(0, 0)
         self._open_positions: dict[str, Position] = {}
         self._damage: CorruptEntryError | None = None
+        self._undecided: tuple[Position, TransactionId] | None = None
 
     @property
     def problems(self) -> Sequence[str]:
@@ -70,7 +77,19 @@ class OpenTransactions:
 
     def needs_probe(self, ledger: Ledger) -> bool:
         """Return whether a ledger has to be probed: none has to if a transaction was found."""
-        return not self._has_transactions and ledger.ledger_id not in self._probed
+        return (
+            not self._has_transactions
+            and ledger.ledger_id not in self._probed
+            and Position(ledger.ledger_id, ledger.last_entry_id) >= self._watermark
+        )
+
+    @property
+    def _watermark(self) -> Position:
+        """The position before which a segment's metadata decides about all transactions."""
+        if self.outcomes is None or self.outcomes.watermark is None:
+            return Position(0, 0)
+        ledger_id, entry_id = self.outcomes.watermark
+        return Position(ledger_id, entry_id + 1)
 
     def unprobed(self, ledgers: Iterable[Ledger]) -> Iterator[Ledger]:
         """Yield the ledgers that have to be probed before `settled_position` can be called."""
@@ -111,6 +130,8 @@ class OpenTransactions:
         """
         if not self._has_transactions:
             return stop
+        if self.outcomes is not None:
+            return self._decided_position(self.outcomes, ledgers, start, stop)
         if min(self._open_positions.values(), default=start) < start:
             # Another reader passed a transaction that is open here: this state is outdated.
             self._open_positions, self._scanned_to = {}, start
@@ -123,6 +144,29 @@ class OpenTransactions:
             # The damaged entry may have been the marker.
             raise self._damage
         return position
+
+    def _decided_position(
+        self,
+        outcomes: TransactionOutcomes,
+        ledgers: Sequence[Ledger],
+        start: Position,
+        stop: Position,
+    ) -> Position:
+        """Return the position of the first message without an outcome, or `stop`."""
+        if self._undecided is not None:
+            position, transaction = self._undecided
+            if start <= position and not _is_decided(outcomes, transaction, position):
+                return min(position, stop)
+            # The rest of its data block was not scanned.
+            self._scanned_to, self._undecided = position, None
+        self._scanned_to = max(self._scanned_to, start, self._watermark)
+        while self._scanned_to < self._oldest_undecided(stop):
+            if not self._scan_next(ledgers):
+                break
+        return self._oldest_undecided(stop)
+
+    def _oldest_undecided(self, stop: Position) -> Position:
+        return stop if self._undecided is None else min(self._undecided[0], stop)
 
     def _oldest(self, stop: Position) -> Position:
         # The dict is in the order in which the transactions began.
@@ -137,25 +181,34 @@ class OpenTransactions:
         is_same_ledger = ledger.ledger_id == self._scanned_to.ledger_id
         first = self._scanned_to.entry_id if is_same_ledger else 0
         zones = None if self.recorded is None else self.recorded.zones(ledgers, index)
-        if zones is None:
+        last = ledger.last_entry_id
+        if zones is None and first <= last:
             blocks = ledger.blocks(first, ledger.last_entry_id)
-            last = blocks[0].last_entry_id if len(blocks) > 1 else ledger.last_entry_id
+            last = blocks[0].last_entry_id if len(blocks) > 1 else last
             self._read(ledger, first, last)
         else:
-            last = ledger.last_entry_id
-            self._note_zones(ledger, first, zones)
+            self._note_zones(ledger, first, zones or ())
         self._scanned_to = position_after(ledger, last)
         return True
 
     def _read(self, ledger: Ledger, first: int, last: int) -> None:
         tally = Tally(salvage=self._salvage)
         for run in ledger.entry_runs(first, last, tally, verify_checksums=self._verify):
-            self._note_run(run)
+            if self.outcomes is None:
+                self._note_run(run)
+            elif self._undecided is None:
+                self._undecided = _first_undecided(self.outcomes, run)
 
     def _note_zones(self, ledger: Ledger, first: int, zones: Iterable[ZoneTransactions]) -> None:
         """Update the open transactions from recorded zones of a ledger, from an entry on."""
         for each in zones:
             if each.last_entry_id < first:
+                continue
+            if self.outcomes is not None:
+                last = Position(ledger.ledger_id, each.last_entry_id)
+                transactions = map(_transaction_id, each.first_entry_ids)
+                if not all(_is_decided(self.outcomes, one, last) for one in transactions):
+                    self._read(ledger, max(first, each.first_entry_id), each.last_entry_id)
                 continue
             undecided = [name for name in each.first_entry_ids if name not in each.outcomes]
             if any(each.first_entry_ids[name] < first for name in undecided):
@@ -181,6 +234,30 @@ class OpenTransactions:
                 self._open_positions.setdefault(name, position)
             elif run.number(index, layout.MARKER_TYPE) in {TXN_COMMIT, TXN_ABORT}:
                 self._open_positions.pop(name, None)
+
+
+def _first_undecided(
+    outcomes: TransactionOutcomes, run: EntryRun
+) -> tuple[Position, TransactionId] | None:
+    """Return position and transaction of the first entry whose transaction has no outcome."""
+    for index in run.flagged(layout.TRANSACTION):
+        transaction = run.number(index, layout.TXN_MOST), run.number(index, layout.TXN_LEAST)
+        position = Position(run.ledger_id, run.number(index, layout.ENTRY_ID))
+        if not _is_decided(outcomes, transaction, position):
+            return position, transaction
+    return None
+
+
+def _is_decided(
+    outcomes: TransactionOutcomes, transaction: TransactionId, position: Position
+) -> bool:
+    return outcomes.outcome(*transaction, position) in {Outcome.COMMITTED, Outcome.ABORTED}
+
+
+def _transaction_id(name: str) -> TransactionId:
+    """Return the id bits of a `__txn_id__`."""
+    most, least = name[1:-1].split(",")
+    return int(most), int(least)
 
 
 def probe_all(probes: Iterable[tuple[OpenTransactions, Ledger]]) -> None:

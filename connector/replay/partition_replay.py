@@ -156,9 +156,9 @@ class PartitionReplay:
                 self._send_batch(batch, senders)
                 _count(summary, senders)
                 on_progress(summary.messages)
-        if summary.metrics.open_messages:
+        if summary.metrics.undecided_messages:
             message = (
-                f"{self.topic.topic}: a transaction has no outcome in the offloaded ledgers yet,"
+                f"{self.topic.topic}: a transaction has no recorded outcome yet,"
                 " and later messages were sent already: another run would not send its messages"
             )
             raise OpenTransactionError(message)

@@ -204,27 +204,27 @@ def build_delivery(
     """
     options = task.read.options
     verify = options.compares_checksums
-    outcomes = (
-        None
-        if options.uncommitted
-        else TransactionLookahead(
+    outcomes = None if options.uncommitted else task.read.segment_outcomes
+    runs: EntryStream | TransactionLookahead = stream
+    if not options.uncommitted and outcomes is None:
+        runs = TransactionLookahead(
             iter(stream),
             stream.runs_after,
             stream.skip_gap,
             recorded=task.read.outcomes,
             verify=verify,
         )
-    )
     return Delivery(
-        outcomes or stream,
+        runs,
         tally,
         decryptor,
         join_payloads=options.needs.payload,
         verify=verify,
         lookback=ChunkLookback(stream.runs_before, task.read.is_read),
         is_requested=task.read.is_read,
-        skip_gap=(outcomes or stream).skip_gap,
+        skip_gap=runs.skip_gap,
         later_entries=task.read.later_entries,
+        outcomes=outcomes,
     )
 
 

@@ -44,6 +44,9 @@ def add_outcomes(
     """
     if statistics is None or read.options.uncommitted or not read.ranges:
         return read
+    if read.segment_outcomes is not None:
+        # A segment has no markers that statistics could record.
+        return read
     transactions = RecordedTransactions(statistics, read.origin.topic)
     if not transactions.has_any:
         return read

@@ -64,7 +64,14 @@ def topic_read(
         ranges = zone_predicates.subtract_entries(
             ranges, *(zone_predicates.column(prunable, name) for name in ENTRY_COLUMNS)
         )
-    return TopicRead(origin, topic.data, tuple(ranges), options, pruning)
+    return TopicRead(
+        origin,
+        topic.data,
+        tuple(ranges),
+        options,
+        pruning,
+        segment_outcomes=topic.segment_outcomes,
+    )
 
 
 def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from arrow_io.columns import Origin
     from arrow_io.ledgers.ledger import Ledger
     from arrow_io.messages.later_entries import LaterEntries
-    from arrow_io.messages.transactions import RecordedOutcome
+    from arrow_io.messages.transactions import RecordedOutcome, TransactionOutcomes
     from connector.scan.read_options import ReadOptions
 
 
@@ -131,6 +131,8 @@ class TopicRead:
         options: How entries become rows.
         pruning: Zones and ledgers that were pruned from the ranges.
         outcomes: Recorded outcomes of transactions, by `__txn_id__`.
+        segment_outcomes: The outcomes of a segment's transactions, which has no markers; None if
+            markers decide.
         later_entries: Source of the entries after the last ledger, such as a live tail; or None.
     """
 
@@ -140,6 +142,7 @@ class TopicRead:
     options: ReadOptions
     pruning: Pruning = field(default_factory=Pruning)
     outcomes: Mapping[str, RecordedOutcome] = field(default_factory=dict)
+    segment_outcomes: TransactionOutcomes | None = None
     later_entries: LaterEntries | None = None
 
     @property

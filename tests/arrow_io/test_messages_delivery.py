@@ -16,8 +16,13 @@ from arrow_io.messages import committed, layout
 from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
 from arrow_io.messages.message_reader import MessageReader, Needs
-from arrow_io.messages.transactions import Outcome, RecordedOutcome, TransactionLookahead
-from arrow_io.read_metrics import Tally
+from arrow_io.messages.transactions import (
+    Outcome,
+    RecordedOutcome,
+    TransactionLookahead,
+    TransactionOutcomes,
+)
+from arrow_io.read_metrics import ReadMetrics, Tally
 from tests.support.entries import Message, encode_chunks, encode_entry, encode_marker
 from tests.support.runs import entry_run, runs_of
 
@@ -94,6 +99,81 @@ class TestTransactions:
 
         assert list(_values(_delivered(entries, 9, tally), tally)) == []
         assert tally.metrics.aborted_messages == 10
+
+
+def _decided(
+    entries: list[bytes], length: int, outcomes: TransactionOutcomes, first: int = 0
+) -> tuple[list[bytes], ReadMetrics]:
+    """Return the values from an entry on, and the metrics."""
+    tally = Tally()
+    runs = runs_of(entries[first:], length=length, first_entry_id=first)
+    delivery = Delivery(runs, tally, PayloadDecryptor(), outcomes=outcomes)
+    return list(_values(delivery, tally)), tally.metrics
+
+
+class TestSegments:
+    """Recorded outcomes decide where there are no markers."""
+
+    @pytest.mark.parametrize("length", [1, 3, 1000])
+    def test_each_outcome_is_counted(self, length: int) -> None:
+        """An open transaction and one without an outcome are left out, and differ in the counts."""
+        entries = [_message(n, n % 5 or None, members=1 + n % 2) for n in range(10)]
+        outcomes = TransactionOutcomes(
+            aborted=frozenset({(1, 1)}),
+            states={(1, 2): Outcome.COMMITTED, (1, 3): Outcome.OPEN},
+        )
+
+        values, metrics = _decided(entries, length, outcomes)
+
+        assert values == [b"0", b"2", b"5", b"5", b"7", b"7"]
+        assert metrics.aborted_messages == 3
+        assert (metrics.open_messages, metrics.open_transactions) == (3, 1)
+        assert (metrics.unknown_messages, metrics.unknown_transactions) == (3, 1)
+        assert (metrics.undecided_messages, metrics.undecided_transactions) == (6, 2)
+        assert metrics.entries == 10
+
+    @pytest.mark.parametrize("length", [1, 2, 3, 7, 1000])
+    @pytest.mark.parametrize("first", [0, 1, 3, 4, 5])
+    def test_rows_do_not_depend_on_the_entries_read_with_them(
+        self, first: int, length: int
+    ) -> None:
+        """A transaction that the watermark decides in part has the same rows in any run."""
+        entries = [_message(n, 1 + n % 2) for n in range(8)]
+        outcomes = TransactionOutcomes((1, 3), states={(1, 2): Outcome.OPEN})
+
+        values, metrics = _decided(entries, length, outcomes, first)
+
+        assert values == [b"%d" % n for n in range(first, 4)]
+        assert metrics.unknown_messages == len([n for n in range(max(4, first), 8) if n % 2 == 0])
+        assert metrics.open_messages == len([n for n in range(max(4, first), 8) if n % 2])
+
+    def test_a_broken_entry_hides_no_outcome(self) -> None:
+        """It may have been a marker in a topic, but not in a segment."""
+        entries = [_message(0, 1), b"\xff" * 20, _message(2, None)]
+        tally = Tally()
+
+        outcomes = TransactionOutcomes()
+        runs = runs_of(entries, length=9)
+        delivered = list(Delivery(runs, tally, PayloadDecryptor(), outcomes=outcomes))
+
+        assert [run.count for run in delivered] == [2]
+        assert tally.metrics.unknown_messages == 1
+        with pytest.raises(CorruptEntryError):
+            list(_delivered(entries, 9, Tally()))
+
+    @pytest.mark.parametrize("is_committed", [True, False])
+    def test_chunked_messages(self, is_committed: bool) -> None:
+        """All chunks of a message have one transaction."""
+        message = Message(payload=b"chunked")
+        entries = [
+            *encode_chunks(message, chunk_count=2, uuid="u", txnid_most_bits=1, txnid_least_bits=1),
+            _message(2, None),
+        ]
+        states = {(1, 1): Outcome.COMMITTED if is_committed else Outcome.OPEN}
+
+        values, _ = _decided(entries, 2, TransactionOutcomes(states=states))
+
+        assert values == ([b"chunked"] if is_committed else []) + [b"2"]
 
 
 class TestDamage:
@@ -228,7 +308,7 @@ def test_entries_come_in_order_whether_looked_at_before_or_not() -> None:
     entries = iter(lookahead)
 
     first = next(entries)
-    assert lookahead.outcome(1, 2, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(1, 2, (0, 0)) is Outcome.COMMITTED
 
     assert first.count == 2
     assert _ids(entries) == [2, 3, 4, 5, 6, 7]
@@ -242,9 +322,9 @@ def test_marker_tells_the_outcome(marker_type: int, outcome: Outcome) -> None:
     """Both ids have to be those of the marker."""
     topic = _Topic(_SINGLE, _marker(marker_type, 1, 2))
 
-    assert topic.lookahead().outcome(1, 2, 0) is outcome
-    assert topic.lookahead().outcome(2, 1, 0) is Outcome.OPEN
-    assert topic.lookahead().outcome(1, 3, 0) is Outcome.OPEN
+    assert topic.lookahead().outcome(1, 2, (0, 0)) is outcome
+    assert topic.lookahead().outcome(2, 1, (0, 0)) is Outcome.OPEN
+    assert topic.lookahead().outcome(1, 3, (0, 0)) is Outcome.OPEN
 
 
 @pytest.mark.parametrize("marker_type", [0, 10, 13, 20])
@@ -252,15 +332,15 @@ def test_other_markers_tell_nothing(marker_type: int) -> None:
     """Only a commit or an abort decides a transaction."""
     topic = _Topic(_SINGLE, _marker(marker_type, 1, 2))
 
-    assert topic.lookahead().outcome(1, 2, 0) is Outcome.OPEN
+    assert topic.lookahead().outcome(1, 2, (0, 0)) is Outcome.OPEN
 
 
 def test_ids_of_64_bits_are_told_apart() -> None:
     """Ids are unsigned numbers of 64 bits; the entry table has them signed."""
     topic = _Topic(_marker(_ABORT, 0, 2**63), _marker(_COMMIT, 2**64 - 1, 2**64 - 2))
 
-    assert topic.lookahead().outcome(0, -(2**63), 0) is Outcome.ABORTED
-    assert topic.lookahead().outcome(-1, -2, 0) is Outcome.COMMITTED
+    assert topic.lookahead().outcome(0, -(2**63), (0, 0)) is Outcome.ABORTED
+    assert topic.lookahead().outcome(-1, -2, (0, 0)) is Outcome.COMMITTED
 
 
 def test_outcome_is_remembered() -> None:
@@ -268,7 +348,7 @@ def test_outcome_is_remembered() -> None:
     topic = _Topic(_SINGLE, _SINGLE, _marker(_COMMIT, 0, 1), _SINGLE)
     lookahead = topic.lookahead()
 
-    outcomes = [lookahead.outcome(0, 1, 0), lookahead.outcome(0, 2, 0), lookahead.outcome(0, 1, 0)]
+    outcomes = [lookahead.outcome(0, each, (0, 0)) for each in (1, 2, 1)]
 
     assert outcomes == [Outcome.COMMITTED, Outcome.OPEN, Outcome.COMMITTED]
     assert _ids(lookahead) == [0, 1, 2, 3]
@@ -280,7 +360,7 @@ def test_markers_that_the_reader_has_passed_are_known() -> None:
     lookahead = topic.lookahead()
 
     assert len(_ids(lookahead)) == 4
-    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, (0, 0)) is Outcome.COMMITTED
 
 
 @pytest.mark.parametrize("max_buffered_bytes", [0, 1, 300, 500])
@@ -293,14 +373,14 @@ def test_far_markers_are_looked_for_without_keeping_what_is_between(
     entries = iter(lookahead)
     first = next(entries)
 
-    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
-    assert lookahead.outcome(0, 2, 0) is Outcome.ABORTED
-    assert lookahead.outcome(0, 3, 0) is Outcome.OPEN
+    assert lookahead.outcome(0, 1, (0, 0)) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 2, (0, 0)) is Outcome.ABORTED
+    assert lookahead.outcome(0, 3, (0, 0)) is Outcome.OPEN
 
     assert first.last_entry_id == 1
     assert _ids(entries) == list(range(2, 16))
     assert len(topic.reopened_behind) == 1
-    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, (0, 0)) is Outcome.COMMITTED
 
 
 def test_first_entry_that_may_have_been_the_marker_is_known() -> None:
@@ -309,8 +389,8 @@ def test_first_entry_that_may_have_been_the_marker_is_known() -> None:
     topic = _Topic(_SINGLE, _SINGLE, broken, _marker(_COMMIT, 0, 1), broken, _SINGLE)
     lookahead = topic.lookahead()
 
-    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
-    assert lookahead.outcome(0, 2, 0) is Outcome.OPEN
+    assert lookahead.outcome(0, 1, (0, 0)) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 2, (0, 0)) is Outcome.OPEN
 
     assert lookahead.damage is not None
     assert lookahead.damage.entry_id == 2
@@ -325,7 +405,7 @@ def test_bound_is_of_all_that_is_kept() -> None:
     entries = iter(lookahead)
     next(entries)
 
-    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, (0, 0)) is Outcome.COMMITTED
 
     assert topic.reopened_behind == [7]
     assert _ids(entries) == list(range(2, 11))
@@ -339,10 +419,10 @@ def test_bound_counts_what_is_kept_at_once() -> None:
     entries = iter(lookahead)
 
     next(entries)
-    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, (0, 0)) is Outcome.COMMITTED
     next(entries)
     next(entries)
-    assert lookahead.outcome(0, 2, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 2, (0, 0)) is Outcome.COMMITTED
 
     assert topic.reopened_behind == []
     assert _ids(entries) == [6, 7]
@@ -361,10 +441,10 @@ def test_gap_that_is_skipped_makes_room() -> None:
     entries = iter(lookahead)
     next(entries)
 
-    assert lookahead.outcome(0, 1, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 1, (0, 0)) is Outcome.COMMITTED
     lookahead.skip_gap()
     assert skips == ["gap"]
-    assert lookahead.outcome(0, 2, 0) is Outcome.COMMITTED
+    assert lookahead.outcome(0, 2, (0, 0)) is Outcome.COMMITTED
     lookahead.skip_gap()
     assert skips == ["gap"]
 
@@ -382,9 +462,9 @@ def test_recorded_outcome_is_that_of_its_ledgers(ledger_id: int, outcome: Outcom
     recorded = {"(1,2)": RecordedOutcome(3, 5, Outcome.ABORTED)}
     lookahead = TransactionLookahead(topic.runs(), topic.reopen, recorded=recorded)
 
-    assert lookahead.outcome(1, 2, ledger_id) is outcome
-    assert lookahead.outcome(1, 3, ledger_id) is Outcome.OPEN
-    assert lookahead.outcome(1, 2, ledger_id) is Outcome.COMMITTED
+    assert lookahead.outcome(1, 2, (ledger_id, 0)) is outcome
+    assert lookahead.outcome(1, 3, (ledger_id, 0)) is Outcome.OPEN
+    assert lookahead.outcome(1, 2, (ledger_id, 0)) is Outcome.COMMITTED
 
 
 @pytest.mark.parametrize("is_read_before", [False, True])
@@ -399,5 +479,5 @@ def test_checksums_are_compared_only_on_request(
 
     if is_read_before:
         assert [run.is_verified for run in lookahead] == [False, bool(options)]
-    assert lookahead.outcome(0, 1, 0) is (Outcome.OPEN if options else Outcome.COMMITTED)
+    assert lookahead.outcome(0, 1, (0, 0)) is (Outcome.OPEN if options else Outcome.COMMITTED)
     assert (lookahead.damage is not None) == bool(options)

@@ -85,13 +85,22 @@ def test_sound_read_has_no_notices() -> None:
 def test_notices_say_what_was_left_out() -> None:
     """One sentence for each reason, with its number; so of what was replaced."""
     metrics = ReadMetrics(
-        open_messages=7, open_transactions=2, incomplete_messages=3, replaced_texts=6
+        open_messages=7,
+        open_transactions=2,
+        unknown_messages=1,
+        unknown_transactions=1,
+        incomplete_messages=3,
+        replaced_texts=6,
     )
     metrics.lose(Unit.ENTRY, ChecksumError("broken"), count=4)
     metrics.lose(Unit.LEDGER, CorruptBlockError("broken"))
 
     assert metrics.notices() == [
         "7 messages of 2 transactions without an outcome in the offloaded ledgers were left out",
+        (
+            "1 message of 1 transaction was left out: the outcome is only in the cluster's metadata"
+            " store, and the metadata of this read lacks it"
+        ),
         (
             "3 chunked messages were left out, because not all their chunks are in the offloaded"
             " ledgers"

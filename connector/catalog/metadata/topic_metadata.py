@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from uuid import UUID
 
+    from arrow_io.messages.transactions import TransactionOutcomes
     from connector.inputs.topic_names import TopicName
 
 MAX_METADATA_BYTES: Final = 32 << 20
@@ -122,6 +123,8 @@ class TopicMetadata:
     terminated_position: tuple[int, int] | None = None
     """Ledger and entry id of the last message, if the topic was terminated."""
     properties: Mapping[str, str] = field(default_factory=dict, hash=False)
+    segment_outcomes: TransactionOutcomes | None = None
+    """The outcomes of the transactions of a segment; None for a topic, which has markers."""
     proven_to_ledger_id: int = field(default=-1, compare=False)
     """Greatest id (inclusive) up to which the list of ledgers is proven to be complete; -1 if
     nothing proves it. A truncated file without a checksum would parse too."""
