@@ -14,6 +14,10 @@ File in a topic's folder   Content
 The folder of a scalable topic has one folder for the ledgers of each segment, `segment-<id>`, and
 of each partition that was migrated, `legacy-<encoded name>`; any of them may be missing.
 
+The folder that the user passes, or passes for a scalable topic, may have a folder `metadata-store`
+with nodes of the metadata store (module `node_folder`). It is read for the outcomes of transactions
+of segments (module `transaction_nodes`).
+
 Any of the first three is enough; `connector.catalog.metadata.merge` merges several. The topic of a
 folder is determined by the first of these that exists:
 
@@ -54,9 +58,11 @@ from connector.catalog.metadata.admin_answers import (
     parse_internal_stats,
     read_answer,
 )
+from connector.catalog.metadata.answer_cache import AnswerCache
 from connector.catalog.metadata.managed_ledger import parse_managed_ledger_info
 from connector.catalog.metadata.manifest import MANIFEST_FILE, Manifest, read_manifest
 from connector.catalog.metadata.merge import merge_metadata
+from connector.catalog.metadata.node_folder import NODE_FOLDER, NodeFolder
 from connector.catalog.metadata.scalable import (
     LEGACY_FOLDER,
     SCALABLE_FILE,
@@ -64,6 +70,7 @@ from connector.catalog.metadata.scalable import (
     parse_scalable_topic,
 )
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
+from connector.catalog.metadata.transaction_nodes import read_segment_metadata
 from connector.inputs.topic_names import TopicName, encode_local_name
 
 if TYPE_CHECKING:
@@ -110,6 +117,7 @@ class MetadataFolder:
         self._lock = threading.Lock()
         self._by_name: dict[TopicName, _TopicFolder] = {}
         self._scalable: dict[TopicName, _ScalableFolder] = {}
+        self._segments: AnswerCache[TopicName, TopicMetadata | None] = AnswerCache()
         if isinstance(source, str):
             self._source: Location | dict[TopicName, Location] = Location(source, storage_options)
             return
@@ -172,7 +180,20 @@ class MetadataFolder:
             or self._folders.get(topic.base)
             or self._part_of_scalable_topic(topic)
         )
-        return None if folder is None else folder.metadata.get(topic)
+        metadata = None if folder is None else folder.metadata.get(topic)
+        if metadata is None or topic.segment is None:
+            return metadata
+        nodes = self._nodes(topic)
+        return self._segments.get(
+            topic, lambda: read_segment_metadata(nodes, str(topic), lambda: metadata, is_live=False)
+        )
+
+    def _nodes(self, segment: TopicName) -> NodeFolder:
+        if isinstance(self._source, Location):
+            location = self._source
+        else:
+            location = self._source.get(segment.base) or self._source[segment]
+        return NodeFolder(location.child(NODE_FOLDER))
 
     def scalable_topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
         """Return the scalable topics that have a folder, sorted by name.
@@ -601,7 +622,11 @@ def _discover(root: Location) -> tuple[list[_TopicFolder], list[_ScalableFolder]
                 if SCALABLE_FILE in files:
                     scalable.append(_ScalableFolder(location, names=names))
                 elif not has_ledgers:
-                    below.extend((location.child(name), (*names, name)) for name in folders)
+                    below.extend(
+                        (location.child(name), (*names, name))
+                        for name in folders
+                        if name != NODE_FOLDER
+                    )
             if len(below) > _MAX_FOLDERS:
                 message = f"{root} has more than {_MAX_FOLDERS} folders, too many for metadata"
                 raise OptionError(message)

@@ -9,6 +9,7 @@ Path                                                 Value
 `/managed-ledgers/<managed ledger>`                  ManagedLedgerInfo (`managed_ledger`)
 `/managed-ledgers/<managed ledger>/<subscription>`   ManagedCursorInfo (`managed_cursor`)
 `/schemas/<tenant>/<namespace>/<topic>`              SchemaLocator (`schema_locator`)
+`/txn/…`                                             JSON (`transaction_nodes`)
 ==================================================== ============================================
 """
 

@@ -16,12 +16,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
+from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
+from urllib.parse import unquote_plus
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import (
     CorruptMetadataError,
     FormatError,
+    OptionError,
     PulsarOffloadError,
     StorageError,
 )
@@ -31,13 +34,20 @@ from connector.catalog.metadata.managed_ledger import (
     parse_managed_ledger_info,
 )
 from connector.catalog.metadata.merge import merge_metadata
-from connector.inputs.topic_names import TopicName
+from connector.catalog.metadata.scalable import (
+    namespace_path,
+    node_path,
+    parse_scalable_topic,
+)
+from connector.catalog.metadata.transaction_nodes import read_segment_metadata
+from connector.inputs.topic_names import TopicName, encode_local_name
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping
+    from collections.abc import Callable, Collection, Iterable, Mapping
     from uuid import UUID
 
     from connector.catalog.metadata.metadata_store import MetadataStore
+    from connector.catalog.metadata.scalable import ScalableTopic
     from connector.catalog.metadata.topic_metadata import TopicMetadata
 
 _CONCURRENT_REQUESTS: Final = 8
@@ -66,6 +76,8 @@ class StoreSource:
         self._namespaces: AnswerCache[None, tuple[str, ...]] = AnswerCache()
         self._lists: AnswerCache[str, _TopicList] = AnswerCache()
         self._metadata: AnswerCache[TopicName, _TopicNodes] = AnswerCache()
+        self._scalable_topics: AnswerCache[str, _TopicList] = AnswerCache()
+        self._segments: AnswerCache[TopicName, ScalableTopic | None] = AnswerCache()
         self._schemas: AnswerCache[TopicName, bool] = AnswerCache()
         self._is_cluster: AnswerCache[None, bool] = AnswerCache()
 
@@ -76,7 +88,8 @@ class StoreSource:
     def warnings(self) -> list[str]:
         """What the store does not have of the topics so far, and doubts about its nodes."""
         nodes = self._metadata.values()
-        warnings = [warning for each in self._lists.values() for warning in each.warnings]
+        lists = (*self._lists.values(), *self._scalable_topics.values())
+        warnings = [warning for each in lists for warning in each.warnings]
         warnings += [warning for each in nodes for warning in each.warnings]
         open_cursors = sum(each.open_cursors for each in nodes)
         if open_cursors:
@@ -104,12 +117,34 @@ class StoreSource:
         Raises:
             StorageError: The store cannot be reached, or refuses; or it is no cluster's.
         """
+        return self._list(self._topics_of, namespaces)
+
+    def scalable_topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:
+        """Return the scalable topics of namespaces, by name; see `topics`.
+
+        Raises:
+            StorageError: The store cannot be reached, or refuses; or it is no cluster's.
+        """
+        return self._list(self._scalable_topics_of, namespaces)
+
+    def scalable_topic(self, topic: TopicName) -> ScalableTopic | None:
+        """Return the segments of a scalable topic; None if the cluster does not have it.
+
+        Raises:
+            CorruptMetadataError: The node is malformed.
+            StorageError: The store cannot be reached, or refuses.
+        """
+        return self._segments.get(topic, lambda: self._fetch_segments(topic))
+
+    def _list(
+        self, list_topics: Callable[[str], list[TopicName]], namespaces: Collection[str] | None
+    ) -> list[TopicName]:
         self._check_cluster()
         if namespaces is None:
             namespaces = self._namespaces.get(None, self._all_namespaces)
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
-            found = set(chain.from_iterable(executor.map(self._topics_of, set(namespaces))))
-        return sorted(found, key=lambda topic: (str(topic.base), topic.partition))
+            found = set(chain.from_iterable(executor.map(list_topics, set(namespaces))))
+        return sorted(found, key=attrgetter("order"))
 
     def topic_metadata(self, topic: TopicName, *, again: bool = False) -> TopicMetadata | None:
         """Return the ledgers of one topic or partition; see `MetadataSource`.
@@ -145,7 +180,7 @@ class StoreSource:
         Raises:
             StorageError: The store cannot be reached, or refuses.
         """
-        base = topic.base
+        base = topic.classic
         local_name = base.managed_ledger_name.rpartition("/")[2]
         path = f"{_SCHEMAS}/{base.full_namespace}/{local_name}"
         self._schemas.get(base, lambda: self.store.get(path) is not None)
@@ -169,7 +204,7 @@ class StoreSource:
         # In names of Pulsar's first version the second part is a cluster.
         thirds = [each for each in _paths(by_namespace) if each.split("/")[-1] not in _DOMAINS]
         by_namespace |= self._children(thirds)
-        return tuple(path[1:] for path, names in by_namespace.items() if _PERSISTENT in names)
+        return tuple(path[1:] for path, names in by_namespace.items() if _DOMAINS & {*names})
 
     def _children(self, paths: Collection[str]) -> dict[str, list[str]]:
         """Return the names of the children of nodes below `/managed-ledgers`, by path."""
@@ -191,8 +226,43 @@ class StoreSource:
                 warnings.append(f"a node of the metadata store is left out: {error.message}")
         return _TopicList(topics, warnings)
 
+    def _scalable_topics_of(self, namespace: str) -> list[TopicName]:
+        list_ = self._scalable_topics.get(namespace, lambda: self._fetch_scalable_topics(namespace))
+        return list_.topics
+
+    def _fetch_scalable_topics(self, namespace: str) -> _TopicList:
+        topics: list[TopicName] = []
+        warnings: list[str] = []
+        if namespace.count("/") > 1:
+            # Only names of Pulsar's first version have a cluster, and no segments.
+            return _TopicList(topics, warnings)
+        for name in self.store.children(namespace_path(namespace)):
+            try:
+                topic = TopicName.parse(f"topic://{namespace}/{unquote_plus(name)}")
+            except OptionError as error:
+                warnings.append(f"a node of the metadata store is left out: {error.message}")
+                continue
+            if encode_local_name(topic.local_name) == name:
+                topics.append(topic)
+            else:
+                warnings.append(f"a node of the metadata store is left out: {name[:200]!r}")
+        return _TopicList(topics, warnings)
+
+    def _fetch_segments(self, topic: TopicName) -> ScalableTopic | None:
+        path = node_path(topic)
+        value = self.store.get(path)
+        try:
+            return None if value is None else parse_scalable_topic(value, topic)
+        except CorruptMetadataError as error:
+            raise error.located(object_key=f"{self.store.url}{path}") from None
+
     def _fetch_topic(self, topic: TopicName) -> _TopicNodes:
-        metadata = self._ledgers(topic)
+        if topic.segment is None:
+            metadata = self._ledgers(topic)
+        else:
+            metadata = read_segment_metadata(
+                self.store, str(topic), lambda: self._ledgers(topic), is_live=self.is_live
+            )
         if metadata is None:
             self._check_cluster()
             return _TopicNodes(None, [], 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from arrow_io.errors import CorruptSnapshotError, PulsarOffloadError
+from arrow_io.messages.transactions import Outcome, TransactionOutcomes
 from connector.catalog.bucket import BucketContents, UnfinishedOffload, sort_copies
 from connector.catalog.kinds.object_kind import Part, SnapshotPair
 from connector.catalog.kinds.registry import kind_of, parse_name
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from arrow_io.format.object_names import PairName
+    from arrow_io.messages.transactions import TransactionId
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.kinds.ledger_copy import LedgerCopy
@@ -119,6 +121,16 @@ def metadata_json(metadata: TopicMetadata) -> dict[str, Any]:
         "terminated": metadata.terminated_position,
         "properties": dict(metadata.properties),
         "proven_to": metadata.proven_to_ledger_id,
+        "outcomes": metadata.segment_outcomes and _outcomes_json(metadata.segment_outcomes),
+    }
+
+
+def _outcomes_json(outcomes: TransactionOutcomes) -> dict[str, Any]:
+    return {
+        "watermark": outcomes.watermark,
+        "aborted": sorted(outcomes.aborted),
+        "states": [[*ids, state.value] for ids, state in sorted(outcomes.states.items())],
+        "ended": outcomes.ended_ledger_id,
     }
 
 
@@ -246,8 +258,25 @@ def read_metadata_json(
         ledgers=ledgers,
         terminated_position=terminated and _read_position(*terminated),
         properties=read_texts(value["properties"]),
+        segment_outcomes=value["outcomes"] and _read_outcomes(value["outcomes"]),
         proven_to_ledger_id=read_number(value["proven_to"], minimum=-1),
     )
+
+
+def _read_outcomes(value: dict[str, Any]) -> TransactionOutcomes:
+    watermark = value["watermark"]
+    return TransactionOutcomes(
+        watermark=watermark and _read_cursor(*watermark),
+        aborted=frozenset(_read_transaction(*each) for each in value["aborted"]),
+        states={
+            _read_transaction(most, least): Outcome(state) for most, least, state in value["states"]
+        },
+        ended_ledger_id=read_number(value["ended"], minimum=-1),
+    )
+
+
+def _read_transaction(most: object, least: object) -> TransactionId:
+    return read_number(most, minimum=-(2**63)), read_number(least, minimum=-(2**63))
 
 
 def _read_position(ledger_id: object, entry_id: object) -> tuple[int, int]:
