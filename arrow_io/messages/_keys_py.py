@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
 # cython: initializedcheck=False, cdivision=True
-"""Split-block Bloom filters of keys, as Parquet defines them; see `key_filters`.
+"""Hashes of keys: Bloom filters as Parquet defines them, and the hashes of Pulsar 5.0.
 
-The hash is XXH64 with seed 0. A filter consists of 32-byte blocks. The upper half of a hash chooses
-the block, the lower half one bit in each of the block's eight words.
+See `key_filters`. A split-block Bloom filter uses XXH64 with seed 0 and consists of 32-byte blocks.
+The upper half of a hash chooses the block, the lower half one bit in each of the block's eight
+words. Producers of Pulsar 5.0 stamp entries with Murmur3 hashes (`pulsar_hashes`).
 """
 
 from __future__ import annotations
@@ -23,6 +24,11 @@ _PRIME2 = cython.declare(cython.ulonglong, 0xC2B2AE3D27D4EB4F)
 _PRIME3 = cython.declare(cython.ulonglong, 0x165667B19E3779F9)
 _PRIME4 = cython.declare(cython.ulonglong, 0x85EBCA77C2B2AE63)
 _PRIME5 = cython.declare(cython.ulonglong, 0x27D4EB2F165667C5)
+_MURMUR1 = cython.declare(cython.ulonglong, 0xCC9E2D51)
+_MURMUR2 = cython.declare(cython.ulonglong, 0x1B873593)
+_MURMUR3 = cython.declare(cython.ulonglong, 0xE6546B64)
+_MURMUR4 = cython.declare(cython.ulonglong, 0x85EBCA6B)
+_MURMUR5 = cython.declare(cython.ulonglong, 0xC2B2AE35)
 
 
 def hash_texts(
@@ -40,6 +46,59 @@ def hash_texts(
     with cython.nogil:
         for i in range(count):
             hashes[i] = _xxh64(p, offsets[i], offsets[i + 1])
+
+
+def pulsar_hashes(
+    data: cython.const[cython.uchar][::1],
+    offsets: cython.const[cython.int][::1],
+    count: cython.Py_ssize_t,
+    ends: cython.longlong[::1],
+) -> None:
+    """Widen a range of hashes, `ends`, by the lower 16 bits of the Murmur3 hashes of some texts.
+
+    `data` has at least one byte, `offsets` are the Arrow offsets of the `count` texts. The hash is
+    that of 32 bits (x86) with seed 0.
+    """
+    i: cython.Py_ssize_t
+    low: cython.longlong
+    if cython.compiled:
+        p: cython.pointer[cython.const[cython.uchar]] = cython.address(data[0])
+    else:
+        p = data
+    with cython.nogil:
+        for i in range(count):
+            low = _murmur3(p, offsets[i], offsets[i + 1]) & 0xFFFF
+            ends[0] = min(ends[0], low)
+            ends[1] = max(ends[1], low)
+
+
+@cython.cfunc
+@cython.nogil
+@cython.exceptval(check=False)
+def _murmur3(
+    p: cython.pointer[cython.const[cython.uchar]], i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+) -> cython.ulonglong:
+    length: cython.ulonglong = stop - i
+    h: cython.ulonglong = 0
+    k: cython.ulonglong
+    j: cython.Py_ssize_t
+    while i < stop:
+        k = 0
+        j = min(i + 4, stop)
+        while j > i:
+            j -= 1
+            k = (k << 8) | p[j]
+        k = (k * _MURMUR1) & _LOW32
+        k = ((k << 15) | (k >> 17)) & _LOW32
+        h ^= (k * _MURMUR2) & _LOW32
+        if i + 4 <= stop:
+            h = ((h << 13) | (h >> 19)) & _LOW32
+            h = (h * 5 + _MURMUR3) & _LOW32
+        i += 4
+    h ^= length & _LOW32
+    h = ((h ^ (h >> 16)) * _MURMUR4) & _LOW32
+    h = ((h ^ (h >> 13)) * _MURMUR5) & _LOW32
+    return h ^ (h >> 16)
 
 
 def insert(

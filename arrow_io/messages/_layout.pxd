@@ -36,7 +36,8 @@ cdef enum:
     CHUNK_ID = 29
     BODY = 30
     SCHEMA_ID = 31
-    ENTRY_WIDTH = 32
+    KEY_HASHES = 32
+    ENTRY_WIDTH = 33
     KEY_IS_BASE64 = 1
     NULL_VALUE = 2
     NULL_KEY = 4

@@ -96,6 +96,8 @@ def read_message_metadata(
     required: cython.int = 0
     transaction: cython.int = 0
     properties: cython.longlong = 0
+    hash_min: cython.longlong = -1
+    hash_max: cython.longlong = -1
     t[base + layout.PUBLISH_TIME] = 0
     t[base + layout.EVENT_TIME] = 0
     t[base + layout.SEQUENCE_ID] = 0
@@ -116,6 +118,7 @@ def read_message_metadata(
     t[base + layout.CHUNK_TOTAL_SIZE] = 0
     t[base + layout.CHUNK_ID] = 0
     t[base + layout.SCHEMA_ID] = -1
+    t[base + layout.KEY_HASHES] = -1
     while i < stop:
         tag = p[i]
         if tag < 0x80:
@@ -168,6 +171,10 @@ def read_message_metadata(
                 t[base + layout.CHUNK_ID] = int32(value)
             elif tag == 240:
                 flags = (flags | layout.NULL_KEY) if value else (flags & ~layout.NULL_KEY)
+            elif tag == 264:
+                hash_min = value & wire.MASK32
+            elif tag == 272:
+                hash_max = value & wire.MASK32
         elif tag & 7 == 2:
             value, i = varint(p, i, stop)
             if i < 0:
@@ -208,6 +215,8 @@ def read_message_metadata(
         flags |= layout.CHUNKED
     if t[base + layout.COMPRESSION] != 0:
         flags |= layout.COMPRESSED
+    if 0 <= hash_min <= hash_max <= 0xFFFF:
+        t[base + layout.KEY_HASHES] = hash_min << 16 | hash_max
     t[base + layout.PROPERTY_COUNT] = properties
     t[base + layout.FLAGS] = flags
     return 0

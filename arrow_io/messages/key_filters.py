@@ -1,7 +1,15 @@
-"""Split-block Bloom filters of message keys, as in Parquet's specification.
+"""Which keys a stretch of messages cannot have: by Bloom filters, and by ranges of hashes.
 
-A filter answers whether a set contains a key with "perhaps" or "surely not". It takes 10.5 bits per
-distinct key, and about one in a hundred absent keys is a false positive.
+A split-block Bloom filter, as in Parquet's specification, answers whether a set contains a key with
+"perhaps" or "surely not". It takes 10.5 bits per distinct key, and about one in a hundred absent
+keys is a false positive.
+
+Producers of Pulsar 5.0 stamp each entry with a range of hashes of its keys (PIP-486, fields 33 and
+34 of `MessageMetadata`). The hash is Murmur3 of 32 bits (x86) with seed 0; the range is of its
+lower 16 bits (`ScalableTopicHashing`). The upper bits choose the segment; drafts of other proposals
+differ. In the golden set `pulsar-5.0.1`, the lower bits of all 817 keys are within the stamps of
+their entries, and the upper bits of 333. That shows how the set was made, not what a producer of
+5.0.1 does: none was available. So a stamp counts only if the keys were found to agree with it.
 """
 
 from __future__ import annotations
@@ -15,6 +23,7 @@ import pyarrow.compute as pc
 from arrow_io.core import builds
 
 _BLOCK_BYTES: Final = 32
+_MAX_HASH: Final = 0xFFFF
 _BITS_PER_KEY: Final = 10.5
 """From the table in Parquet's specification. Small filters have more, because blocks are whole."""
 
@@ -41,6 +50,18 @@ def match_filters(filters: pa.BinaryArray, key: str) -> pa.BooleanArray:
         *_texts(filters.fill_null(b"")), count, hashes[0], memoryview(matches).cast("B")
     )
     return pa.Array.from_buffers(pa.uint8(), count, [None, matches]).cast(pa.bool_())
+
+
+def hash_range(keys: pa.Array) -> tuple[int, int]:
+    """Return minimum and maximum of some texts' hashes, as producers of Pulsar 5.0 stamp them.
+
+    Both are in 0 … 65535; without a text that is not null, the minimum is greater.
+    """
+    keys = pc.drop_null(pc.unique(keys)).cast(pa.binary())
+    ends = memoryview(bytearray(16)).cast("q")
+    ends[0], ends[1] = _MAX_HASH + 1, -1
+    builds.in_use.keys.pulsar_hashes(*_texts(keys), len(keys), ends)
+    return ends[0], ends[1]
 
 
 def _hashes(keys: pa.Array) -> memoryview:

@@ -63,7 +63,10 @@ BODY = 30
 """Position of the decompressed payload, in the buffer that several entries share."""
 SCHEMA_ID = 31
 """Position of the id of the schema in an external registry (PIP-420)."""
-ENTRY_WIDTH = 32
+KEY_HASHES = 32
+"""Range of the keys' hashes that the producer stamped (PIP-486), `entry_hash_min << 16 |
+entry_hash_max`; ABSENT if there is none."""
+ENTRY_WIDTH = 33
 
 # Bits of FLAGS, in the entry table and (the first three) in the row table.
 KEY_IS_BASE64 = 1 << 0

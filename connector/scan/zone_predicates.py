@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arrow_io.messages.key_filters import match_filters
+from arrow_io.messages.key_filters import hash_range, match_filters
 from connector.filters.combinations import Cell
 from connector.scan.topic_read import EntryRange
 
@@ -30,11 +30,12 @@ _TIMES: Final = {
     "__event_time__": ("min_event_time", "max_event_time", "null_event_times"),
     "__broker_time__": ("min_broker_time", "max_broker_time", "null_broker_times"),
 }
+_HASHES: Final = ("min_entry_hash", "max_entry_hash", "keys_have_hashes")
 _COLUMNS: Final = {
     "__ledger_id__": (),
     "__entry_id__": (),
     "__schema_version__": ("schema_versions",),
-    KEY: ("null_keys", "keys"),
+    KEY: ("null_keys", "keys", *_HASHES),
 } | {name: tuple(each for each in columns if each is not None) for name, columns in _TIMES.items()}
 _NO_CUT: Final = maxsize, maxsize
 PRUNABLE_COLUMNS: Final = tuple(_COLUMNS)
@@ -239,9 +240,19 @@ def _may_be_key(zones: pa.Table, cell: Cell) -> pa.BooleanArray:
     if cell.is_null:
         return pc.greater(nulls, 0)
     is_match = pc.less(nulls, column(zones, "messages"))
+    if cell.is_one_value and _HASHES[0] in zones.column_names:
+        key_hash, _ = hash_range(pa.array([cell.least]))
+        is_match = pc.and_kleene(is_match, _may_have_hash(zones, key_hash))
     if cell.is_one_value and "keys" in zones.column_names:
         return pc.and_kleene(is_match, match_filters(column(zones, "keys"), cell.least))
     return is_match
+
+
+def _may_have_hash(zones: pa.Table, key_hash: int) -> pa.BooleanArray:
+    """Return whether the stamps of a zone allow a key; stamps without their keys prove nothing."""
+    least, greatest, is_verified = (column(zones, name) for name in _HASHES)
+    is_within = pc.and_(pc.less_equal(least, key_hash), pc.greater_equal(greatest, key_hash))
+    return pc.fill_null(pc.or_(is_within, pc.invert(is_verified)), fill_value=True)
 
 
 def _has_version(versions: pa.ListArray, cell: Cell) -> pa.BooleanArray:

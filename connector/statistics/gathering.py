@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import chain
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import pyarrow as pa
@@ -14,7 +15,7 @@ from arrow_io.errors import FormatError
 from arrow_io.messages import layout
 from arrow_io.messages.delivery import Delivery
 from arrow_io.messages.encryption import PayloadDecryptor
-from arrow_io.messages.key_filters import key_filter
+from arrow_io.messages.key_filters import hash_range, key_filter
 from arrow_io.messages.message_reader import MessageReader
 from arrow_io.messages.transactions import TXN_ABORT, TXN_COMMIT
 from arrow_io.read_metrics import Tally
@@ -83,6 +84,7 @@ def zone_row(ledger: Ledger, topic: str, runs: Sequence[EntryRun]) -> ZoneRow:
 
 def _summarize_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
     """Return the columns about messages, for entries none of which is `_UNPRUNABLE`."""
+    stamps = _stamps(runs)
     tally = Tally()
     reader = MessageReader(Delivery(runs, tally, PayloadDecryptor()), _NEEDS, tally)
     assembly = _PROJECTION.assembly(origin)
@@ -100,6 +102,11 @@ def _summarize_rows(origin: Origin, runs: Sequence[EntryRun]) -> ZoneRow:
     summary["null_keys"] = keys.null_count
     if keys.null_count < len(keys):
         summary["keys"] = key_filter(keys.combine_chunks())
+    if stamps:
+        least, greatest = min(each >> 16 for each in stamps), max(each & 0xFFFF for each in stamps)
+        first, last = hash_range(keys.combine_chunks())
+        summary["min_entry_hash"], summary["max_entry_hash"] = least, greatest
+        summary["keys_have_hashes"] = least <= first and last <= greatest
     summary["schema_versions"] = pc.unique(table.column(_VERSION)).to_pylist()
     return summary
 
@@ -132,6 +139,13 @@ def _summarize_transactions(runs: Sequence[EntryRun]) -> ZoneRow:
             {"txn_id": txn_id, "committed": committed} for txn_id, committed in outcomes.items()
         ],
     }
+
+
+def _stamps(runs: Sequence[EntryRun]) -> set[int]:
+    """Return the different ranges of hashes in some entries (`layout.KEY_HASHES`)."""
+    width = layout.ENTRY_WIDTH
+    columns = (run.table[layout.KEY_HASHES : run.count * width : width].tolist() for run in runs)
+    return set(chain.from_iterable(columns)) - {layout.ABSENT}
 
 
 def _count(runs: Sequence[EntryRun], flag: int) -> int:

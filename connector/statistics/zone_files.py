@@ -27,7 +27,12 @@ import pyarrow.parquet as pq
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.errors import CorruptStatisticsError
-from connector.statistics.zones import LEDGER_SCHEMA, ZONE_SCHEMA, ledgers_of
+from connector.statistics.zones import (
+    EARLIER_ZONE_SCHEMA,
+    LEDGER_SCHEMA,
+    ZONE_SCHEMA,
+    ledgers_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -105,7 +110,7 @@ class ZoneFile:
             metadata = pq.read_metadata(pa.BufferReader(footer))
         except (pa.ArrowException, OSError) as error:
             raise self._damage_error(f"cannot be read: {error}") from None
-        if metadata.schema.to_arrow_schema() != ZONE_SCHEMA:
+        if metadata.schema.to_arrow_schema() not in (ZONE_SCHEMA, EARLIER_ZONE_SCHEMA):
             raise self._damage_error("has other columns than this version knows")
         if self._piece_hashes(metadata.metadata) is None:
             raise self._damage_error("has no hashes of its data")
@@ -214,9 +219,15 @@ class ZoneFile:
             file[start : start + len(data)] = data
         try:
             parquet_file = pq.ParquetFile(pa.py_buffer(file), metadata=footer)
-            return parquet_file.read_row_groups(row_groups, columns=list(columns))
+            zones = parquet_file.read_row_groups(row_groups, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
             raise self._damage_error(f"cannot be read: {error}") from None
+        for name in columns:
+            if name not in zones.column_names:
+                # The file has `EARLIER_ZONE_SCHEMA`.
+                nulls = pa.nulls(zones.num_rows, ZONE_SCHEMA.field(name).type)
+                zones = zones.append_column(name, nulls)
+        return zones
 
     def _read_checked(self, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Yield start and bytes of verified pieces; adjacent pieces are read together."""

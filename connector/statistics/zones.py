@@ -29,7 +29,10 @@ _OUTCOME: Final = pa.struct({"txn_id": pa.string(), "committed": pa.bool_()})
 IDENTITY: Final = ("topic", "ledger_id", "object", "object_bytes", "object_version")
 """The columns that identify a ledger's data object in one version."""
 _CLOCKS: Final = ("publish", "event", "broker")
-_ZONE_ONLY_COLUMNS: Final = ("schema_versions", "transactions", "outcomes", "keys")
+_ZONE_ONLY_COLUMNS: Final = (
+    *("schema_versions", "transactions", "outcomes", "keys"),
+    *("min_entry_hash", "max_entry_hash", "keys_have_hashes"),
+)
 
 ZONE_SCHEMA: Final = pa.schema(
     {
@@ -61,6 +64,9 @@ ZONE_SCHEMA: Final = pa.schema(
         "transactions": pa.list_(_TRANSACTION),
         "outcomes": pa.list_(_OUTCOME),
         "keys": pa.binary(),
+        "min_entry_hash": _NUMBER,
+        "max_entry_hash": _NUMBER,
+        "keys_have_hashes": pa.bool_(),
     }
 )
 """One row per zone:
@@ -72,8 +78,13 @@ ZONE_SCHEMA: Final = pa.schema(
 - the schema versions, including null if a message has none;
 - how many entries are markers, chunks, encrypted, damaged, or of transactions;
 - the transactions with messages in it, and the outcomes in its markers;
-- the Bloom filter of its keys (`arrow_io.messages.key_filters`), null if no message has one.
+- the Bloom filter of its keys (`arrow_io.messages.key_filters`), null if no message has one;
+- the range of hashes that producers of Pulsar 5.0 stamped on its entries, both ends inclusive, null
+  without stamps; and whether the hashes of all its keys are within it.
 """
+
+EARLIER_ZONE_SCHEMA: Final = pa.schema(list(ZONE_SCHEMA)[: ZONE_SCHEMA.get_field_index("keys") + 1])
+"""The schema of files without stamps."""
 
 _LEAST: Final = ("first_entry_id", "start", *(f"min_{each}_time" for each in _CLOCKS))
 _GREATEST: Final = ("last_entry_id", "stop", *(f"max_{each}_time" for each in _CLOCKS))

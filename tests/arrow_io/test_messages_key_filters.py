@@ -3,19 +3,34 @@
 from __future__ import annotations
 
 import io
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final
 
+import mmh3
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from arrow_io.columns import Origin, projection
 from arrow_io.core import builds
-from arrow_io.messages.key_filters import key_filter, match_filters
+from arrow_io.messages import layout
+from arrow_io.messages.delivery import Delivery
+from arrow_io.messages.encryption import PayloadDecryptor
+from arrow_io.messages.key_filters import hash_range, key_filter, match_filters
+from arrow_io.messages.message_reader import MessageReader
+from arrow_io.read_metrics import Tally
+from connector import open_topic
 from tests.support.builds import BUILDS, using_build
+from tests.support.entries import Message, encode_entry
+from tests.support.golden_scalable import NAMES, OBJECTS
+from tests.support.runs import entry_run
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
 _BLOCK_BYTES: Final = 32
+_KEYS: Final = projection(["__entry_id__", "__key__"])
 _ABSENT: Final = [f"absent-{number}" for number in range(1000)]
 
 
@@ -131,3 +146,70 @@ def test_keys_of_bytes_and_texts_are_the_same() -> None:
     texts = pa.array(["поток", "b", "b"])
 
     assert key_filter(texts) == key_filter(texts.cast(pa.binary())) == key_filter(texts.unique())
+
+
+@given(keys=st.lists(st.text(max_size=20), max_size=6), build=st.sampled_from(sorted(BUILDS)))
+def test_hashes_are_murmur3(keys: list[str], build: str) -> None:
+    """By another library: the lower 16 bits of the hash of 32 bits with seed 0."""
+    with using_build(build):
+        found = hash_range(pa.array([*keys, None, *keys], pa.string()))
+    expected = [mmh3.hash(each, 0, signed=False) & 0xFFFF for each in keys]
+
+    assert found == (min(expected, default=65_536), max(expected, default=-1))
+
+
+@pytest.mark.usefixtures("build")
+def test_stamps_of_the_golden_set_agree_with_its_keys() -> None:
+    """The lower half of each hash is within the stamp of its entry, the upper half is not."""
+    lower, upper, keyed = 0, 0, 0
+    for name in NAMES:
+        for key, (least, greatest) in _stamped_keys(name):
+            hashed = mmh3.hash(key, 0, signed=False)
+            keyed += 1
+            lower += least <= hashed & 0xFFFF <= greatest
+            upper += least <= hashed >> 16 <= greatest
+
+    assert (keyed, lower, upper) == (817, 817, 333)
+
+
+def _stamped_keys(name: str) -> Iterator[tuple[str, tuple[int, int]]]:
+    """Yield key and stamp of each message with a key in segments of a golden topic."""
+    scan = open_topic(str(OBJECTS), name, transactions="all", value="raw").scan
+    for topic in scan.topics:
+        for ledger in topic.data if topic.topic.segment is not None else ():
+            for run in ledger.entry_runs(0, ledger.last_entry_id, Tally()):
+                stamps = [run.number(index, layout.KEY_HASHES) for index in range(run.count)]
+                delivery = Delivery([run], Tally(), PayloadDecryptor())
+                for rows in MessageReader(delivery, _KEYS.needs, Tally()):
+                    assembly = _KEYS.assembly(Origin())
+                    for batch in assembly.record_batches(rows, Tally()):
+                        for row in batch.to_pylist():
+                            stamp = stamps[row["__entry_id__"] - run.number(0, layout.ENTRY_ID)]
+                            if row["__key__"] is not None:
+                                yield row["__key__"], (stamp >> 16, stamp & 0xFFFF)
+
+
+@pytest.mark.parametrize(
+    ("fields", "stamp"),
+    [
+        ({}, layout.ABSENT),
+        ({"entry_hash_min": 1}, layout.ABSENT),
+        ({"entry_hash_max": 1}, layout.ABSENT),
+        ({"entry_hash_min": 0, "entry_hash_max": 0}, 0),
+        ({"entry_hash_min": 1, "entry_hash_max": 2}, 1 << 16 | 2),
+        ({"entry_hash_min": 65_535, "entry_hash_max": 65_535}, 65_535 << 16 | 65_535),
+        ({"entry_hash_min": 3, "entry_hash_max": 2}, layout.ABSENT),
+        ({"entry_hash_min": 0, "entry_hash_max": 65_536}, layout.ABSENT),
+        ({"entry_hash_min": 2**32 - 1, "entry_hash_max": 2**32 - 1}, layout.ABSENT),
+    ],
+)
+@pytest.mark.usefixtures("build")
+def test_stamp_of_an_entry(fields: Any, stamp: int) -> None:  # noqa: ANN401
+    """A stamp counts only if both fields are there and in range, and in order."""
+    stamped = encode_entry([Message()], batched=False, **fields)
+    plain = encode_entry([Message()], batched=False)
+    entries = [stamped, plain, stamped]
+
+    run = entry_run(entries)
+
+    assert [run.number(index, layout.KEY_HASHES) for index in range(3)] == [stamp, -1, stamp]

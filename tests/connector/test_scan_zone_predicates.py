@@ -275,3 +275,30 @@ def test_no_zones_are_no_error() -> None:
     found = ZonePredicate(_ANY, Bounds(start_ms=5)).may_match(_table([]))
 
     assert found.to_pylist() == []
+
+
+@pytest.mark.parametrize(
+    ("stamps", "may_match"),
+    [
+        ((None, None, None), True),
+        ((0, 27_057, True), False),
+        ((0, 27_058, True), True),
+        ((27_058, 65_535, True), True),
+        ((27_059, 65_535, True), False),
+        ((0, 9, False), True),
+        ((0, 9, None), True),
+    ],
+)
+@pytest.mark.parametrize("with_keys", [True, False])
+def test_stamps_prune_only_if_the_keys_agree(
+    stamps: tuple[Any, ...], *, may_match: bool, with_keys: bool
+) -> None:
+    """The hash of the key is 27,058; whether filters of keys are read does not matter."""
+    names = ("min_entry_hash", "max_entry_hash", "keys_have_hashes")
+    row = {"__ledger_id__": 3, "__entry_id__": 4, "__publish_time__": _TIMES[1], "__key__": "a"}
+    table = _table([_row([row]) | dict(zip(names, stamps, strict=True))])
+    predicate = ZonePredicate([{"__key__": (Cell("a", "a"),)}], Bounds())
+    columns = [*predicate.columns, *_POSITION, *(["keys"] if with_keys else [])]
+
+    assert predicate.may_match(table.select(columns)).to_pylist() == [may_match]
+    assert predicate.may_match(ledgers_of(table)).to_pylist() == [True]

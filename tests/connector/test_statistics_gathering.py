@@ -177,3 +177,38 @@ def test_each_zone_is_one_request() -> None:
             assert found.num_rows == last - first + 1
             assert store.flights.count == 1
     store.drop()
+
+
+_HASHES: Final = {"a": 27_058, "b": 32_259}
+"""The lower 16 bits of the hashes of two keys."""
+
+
+def _stamped(key: str | None, stamp: tuple[int, int] | None) -> bytes:
+    message = Message(partition_key=key)
+    if stamp is None:
+        return encode_entry([message], batched=False)
+    return encode_entry([message], batched=False, entry_hash_min=stamp[0], entry_hash_max=stamp[1])
+
+
+@pytest.mark.parametrize(
+    ("entries", "stamps"),
+    [
+        ([("a", None), (None, None)], (None, None, None)),
+        ([("a", (_HASHES["a"], _HASHES["a"]))], (_HASHES["a"], _HASHES["a"], True)),
+        ([("a", (0, 30_000)), ("b", (31_000, 40_000))], (0, 40_000, True)),
+        ([("a", (0, 30_000)), ("b", None)], (0, 30_000, False)),
+        ([("a", (0, 9)), (None, None)], (0, 9, False)),
+        ([(None, (3, 9)), (None, None)], (3, 9, True)),
+    ],
+)
+@pytest.mark.usefixtures("build")
+def test_stamps_are_recorded_with_whether_they_hold(
+    entries: list[tuple[str | None, tuple[int, int] | None]], stamps: tuple[Any, ...]
+) -> None:
+    """Each key of the zone must hash into the range of all stamps, or they prove nothing."""
+    objects = offload([(0, [_stamped(*each) for each in entries])])
+    with memory_bucket(objects) as bucket, memory_bucket({}) as folder:
+        [row] = rows_of(analyzed(bucket.url, TOPIC, folder.url, zone_bytes=1 << 20), TOPIC)
+
+    names = ("min_entry_hash", "max_entry_hash", "keys_have_hashes")
+    assert tuple(row[name] for name in names) == stamps

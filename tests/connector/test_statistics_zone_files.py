@@ -17,7 +17,7 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector.statistics import zone_files
 from connector.statistics.zone_files import ZoneFile, encode_zone_file
-from connector.statistics.zones import LEDGER_SCHEMA, ZONE_SCHEMA
+from connector.statistics.zones import EARLIER_ZONE_SCHEMA, LEDGER_SCHEMA, ZONE_SCHEMA
 from tests.support.buckets import memory_bucket
 from tests.support.damage import flipped
 
@@ -81,6 +81,16 @@ def test_what_was_written_is_read(count: int) -> None:
             expected = table.slice(16 * group, 16).select(columns)
             assert file.zones([group], columns).equals(expected)
         assert file.zones([], ["topic"]).num_rows == 0
+
+
+def test_file_without_stamps_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files of earlier releases lack the columns; their values are null."""
+    table = _zones(5)
+    monkeypatch.setattr(zone_files, "ZONE_SCHEMA", EARLIER_ZONE_SCHEMA)
+    name, data = encode_zone_file(table.select(EARLIER_ZONE_SCHEMA.names))
+    monkeypatch.undo()
+    with memory_bucket({name: data}) as bucket:
+        assert _read_all(_opened(bucket.url, name, data)).equals(table)
 
 
 @pytest.mark.usefixtures("small_pieces")

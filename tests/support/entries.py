@@ -62,6 +62,8 @@ class OuterFields(TypedDict, total=False):
     highest_sequence_id: int
     null_value: bool
     schema_id: bytes
+    entry_hash_min: int
+    entry_hash_max: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

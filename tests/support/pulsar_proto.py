@@ -64,6 +64,8 @@ _FIELDS: Final = {
         30 null_partition_key optional bool false
         31 compacted_batch_indexes repeated int32
         32 schema_id optional bytes
+        33 entry_hash_min optional uint32
+        34 entry_hash_max optional uint32
     """,
     "SingleMessageMetadata": """
         1 properties repeated KeyValue
