@@ -229,7 +229,7 @@ def _create_views(
     statements = (each.query.replace(";", " ") for each in connection.extract_statements(sql))
     if any(each.upper().split() == _SHOW_TABLES for each in statements):
         # The SQL does not name the other topics, so their views are never read.
-        for name in sorted({_table_name(topic.base) for topic in catalog.topics()}):
+        for name in sorted({_table_name(topic.base, topics) for topic in topics}):
             if name.lower() not in topic_words:
                 _create_view(duckdb, connection, name, "SELECT NULL", catalog)
 
@@ -248,9 +248,11 @@ def _create_view(
             raise _to_project_error(str(error), catalog, PulsarOffloadError) from None
 
 
-def _table_name(topic: TopicName) -> str:
+def _table_name(topic: TopicName, topics: set[TopicName]) -> str:
+    # A name without a domain is that of a persistent topic, if there is one.
+    others = topics & {topic.classic}
     for name in (topic.local_name, f"{topic.full_namespace}/{topic.local_name}"):
-        if _is_topic({topic}, name):
+        if _is_topic({topic}, name) and not (topic.is_scalable and others):
             return name
     return str(topic)
 
@@ -270,9 +272,11 @@ def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
 
 def _is_topic(topics: set[TopicName], word: str) -> bool:
     try:
-        return TopicName.parse(word) in topics
+        topic = TopicName.parse(word)
     except OptionError:
         return False
+    is_scalable = "://" not in word and topic.partition < 0 and topic.scalable in topics
+    return topic in topics or is_scalable
 
 
 def _to_project_error(

@@ -17,7 +17,7 @@ from connector.catalog.tables import ledgers_table, topics_table
 from connector.upkeep.audit.audit import audit
 from connector.upkeep.audit.findings import FindingKind
 from tests.support.admin_server import running_admin_server
-from tests.support.command_line import lines_of, run
+from tests.support.command_line import INCOMPLETE, OK, lines_of, run
 from tests.support.expected import rows_of
 from tests.support.golden_datasets import as_the_client_tells
 from tests.support.golden_scalable import (
@@ -72,16 +72,17 @@ def server() -> Iterator[AdminServer]:
 @pytest.fixture(params=["bucket", "folder", "snapshot", "admin API"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
     """The golden bucket, with metadata from each source."""
-    if request.param == "bucket":
-        return open_catalog(str(OBJECTS))
-    if request.param == "admin API":
-        url = request.getfixturevalue("server").url
-        return open_catalog(str(OBJECTS), metadata=url)
-    if request.param == "folder":
-        return open_catalog(str(OBJECTS), metadata=str(FOLDER))
-    path = str(tmp_path / "saved.json.gz")
-    open_catalog(str(OBJECTS), metadata=str(FOLDER)).save(path)
-    return open_catalog(str(OBJECTS), metadata=path)
+    match request.param:
+        case "bucket":
+            metadata = None
+        case "admin API":
+            metadata = request.getfixturevalue("server").url
+        case "folder":
+            metadata = str(FOLDER)
+        case "snapshot":
+            metadata = str(tmp_path / "saved.json.gz")
+            open_catalog(str(OBJECTS), metadata=str(FOLDER)).save(metadata)
+    return open_catalog(str(OBJECTS), metadata=metadata)
 
 
 def _expected(name: str, columns: Sequence[str] = COMPARED) -> list[Row]:
@@ -144,11 +145,10 @@ def test_latest_of_each_key(catalog: Catalog, name: str) -> None:
     assert {row["__key__"]: row for row in rows} == latest
 
 
+@pytest.mark.parametrize("catalog", ["folder", "snapshot", "admin API"], indirect=True)
 @pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
 def test_typed_columns(catalog: Catalog) -> None:
     """A scalable topic has one schema for all segments and migrated partitions."""
-    if catalog.source is None:
-        pytest.skip("the schema is in the metadata")
     for name in (ORDERS, MIGRATED):
         table = _open(name, catalog, value="flat", columns=["orderId", "__segment_id__"]).to_table()
         rows = golden_scalable_topic(name).rows
@@ -196,6 +196,30 @@ def test_sql_functions_of_duckdb() -> None:
     counts = {row["segment"]: row["n"] for row in map(json.loads, result.stdout.splitlines())}
     expected = [row["__segment_id__"] for row in golden_scalable_topic(ORDERS).rows]
     assert counts == {each: expected.count(each) for each in set(expected)}
+
+
+def test_tables_of_a_query() -> None:
+    """A query names a scalable topic in short, unless there is a classic one of that name."""
+    rows = lines_of("query", str(OBJECTS), "show tables")
+    assert [row["name"] for row in rows] == [
+        "external",
+        "migrated",
+        "odd été:2026 v1",
+        "orders",
+        "payments",
+        MIGRATED,
+    ]
+    for sql, count, ends in (
+        ("select count(*) as n from orders", len(_expected(ORDERS)), OK),
+        ('select count(*) as n from "topic://public/default/orders"', len(_expected(ORDERS)), OK),
+        ("select count(*) as n from migrated", 130, INCOMPLETE),
+        (
+            'select count(*) as n from "topic://public/default/migrated"',
+            len(_expected(MIGRATED)),
+            OK,
+        ),
+    ):
+        assert lines_of("query", str(OBJECTS), sql, ends=ends) == [{"n": count}]
 
 
 def test_command_line() -> None:

@@ -104,6 +104,7 @@ class ScalableWorld:
         self.segments: dict[int, ModelSegment] = {}
         self._random = random
         self._ids: set[int] = set()
+        self._encoded: dict[tuple[int, int], bytes] = {}
         self.partitions = partitions
         if partitions:
             for number in range(max(partitions, 1)):
@@ -175,10 +176,6 @@ class ScalableWorld:
         ledger.entries.append(numbers)
         ledger.sizes.append(len(entry))
         self._encoded[ledger.ledger_id, len(ledger.entries) - 1] = entry
-
-    @property
-    def _encoded(self) -> dict[tuple[int, int], bytes]:
-        return self.__dict__.setdefault("encoded", {})
 
     def roll(self, segment: ModelSegment) -> None:
         """Close the open ledger, if it has entries, and open another."""
