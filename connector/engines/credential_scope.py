@@ -33,6 +33,8 @@ HOSTLESS: Final[frozenset[Origin]] = frozenset((str(kind), "", None) for kind in
 """Origins without a host: options name the host, so the URL cannot redirect credentials."""
 
 _URL: Final = re.compile(r"[A-Za-z][\w+.-]*(?:://|::)")
+_LINK_END: Final = re.compile(r"::(?![^\[]*\])")
+"""The end of a link in a chained URL, which is not within the brackets of an IPv6 address."""
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443, "sftp": 22, "ssh": 22, "ftp": 21}
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "local", "memory"})
 
@@ -72,7 +74,7 @@ def _list_origins(text: str) -> frozenset[Origin]:
 def _url_origins(url: str) -> frozenset[Origin]:
     if not _URL.match(url):
         return frozenset()
-    links = [_origin(link) for link in url.split("::")]
+    links = [_origin(link) for link in _LINK_END.split(url)]
     return frozenset(link for link in links if link is not None)
 
 

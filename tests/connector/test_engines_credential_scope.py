@@ -250,6 +250,11 @@ def test_options_without_a_place_go_to_listed_stores_only() -> None:
         ("simplecache::sftp://host/x", [("sftp", "host", 22)]),
         (["s3://a", "https://b"], [("S3", "", None), ("https", "b", 443)]),
         ({"a": "https://b"}, [("https", "b", 443)]),
+        ("http://[::1]:80/a", [("http", "::1", 80)]),
+        ("zip::http://[::1]:80/a", [("http", "::1", 80)]),
+        ("oxia://[2001:db8::2]:6648/a", [("oxia", "2001:db8::2", 6648)]),
+        ("zk://a:2181,b:2181/c", [("zk", "a:2181,b:2181", None)]),
+        ("zk://a:2181/c", [("zk", "a", 2181)]),
     ],
     ids=repr,
 )
