@@ -14,8 +14,10 @@ from connector.catalog.metadata.source import open_metadata_source
 from connector.inputs.topic_names import TopicName
 from connector.upkeep.audit.audit import audit
 from tests.broker.running_broker import MAX_LEDGER_ENTRIES
+from tests.support.waiting import PATIENCE_S, wait_until
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
     from connector import Catalog
@@ -128,24 +130,27 @@ def test_what_only_the_store_has(source: MetadataSource, stored: Cluster) -> Non
 
 
 def test_positions_of_subscriptions(stored: Cluster) -> None:
-    """A position that a broker wrote when it closed a topic is that of the admin API."""
-    fresh = open_metadata_source(stored.broker.metadata_store_url)
-    metadata = fresh.topic_metadata(TopicName.parse(READ))
-    assert metadata is not None
-    cursors = stored.admin.of_topic("GET", READ, "internalStats")["cursors"]
+    """The store has the position of each subscription once a broker has closed the topic."""
+    topic = TopicName.parse(READ)
+    source = open_metadata_source(stored.broker.metadata_store_url)
+
+    def cursors() -> Mapping[str, tuple[int, int]]:
+        metadata = source.topic_metadata(topic, again=True)
+        assert metadata is not None
+        return metadata.cursors
+
+    # The first acknowledgement makes the broker write positions to BookKeeper.
+    wait_until(lambda: "open" not in cursors(), PATIENCE_S)
+    assert any("lacks the positions of" in warning for warning in source.warnings)
+    answer = stored.admin.of_topic("GET", READ, "internalStats")["cursors"]
     positions = {
         name: tuple(map(int, cursor["markDeletePosition"].split(":")))
-        for name, cursor in cursors.items()
+        for name, cursor in answer.items()
     }
     assert positions.keys() == {"closed", "open"}
-    open_cursors = positions.keys() - metadata.cursors.keys()
-    assert metadata.cursors.items() <= positions.items()
-    assert "open" in open_cursors
-    assert any("open subscription" in warning for warning in fresh.warnings)
+    assert cursors().items() <= positions.items()
     stored.admin.of_topic("PUT", READ, "unload")
-    newer = fresh.topic_metadata(TopicName.parse(READ), again=True)
-    assert newer is not None
-    assert newer.cursors == positions
+    assert cursors() == positions
 
 
 def test_schemas_are_in_bookkeeper(stored: Cluster, source: MetadataSource) -> None:

@@ -1,1 +1,1 @@
-"""A cluster's record of its topics: from its admin API, or from saved files."""
+"""A cluster's record of its topics: from its admin API, its metadata store, or saved files."""
