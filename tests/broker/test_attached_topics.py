@@ -146,7 +146,7 @@ def test_what_stands_in_the_way_of_attaching_is_told(attached: Cluster) -> None:
         )
         cluster = CheckedApi.from_options(attached.broker.admin_url, {})
         found = check_attachment(catalog, topic, cluster, now_ms=time.time_ns() // 1_000_000)
-        assert "rocksdb://" in found.steps[1], "the broker tells its metadata store"
+        assert "zk:" in found.steps[1], "the broker tells its metadata store"
         return {each.subject for each in found.checks if each.verdict is Verdict.PROBLEM}
 
     assert problems() == set()

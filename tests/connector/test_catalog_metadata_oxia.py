@@ -161,6 +161,9 @@ def test_long_values_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             store.get("/b")
         with pytest.raises(CorruptMetadataError, match="longer than the 100 bytes allowed"):
             store.children("/c")
+        monkeypatch.setattr(oxia_store, "MAX_CHILDREN", 4)
+        with pytest.raises(CorruptMetadataError, match="more than the 4 children allowed"):
+            store.children("/c")
 
 
 def test_endless_answers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,6 +176,21 @@ def test_endless_answers_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
             store.get("/a")
         with pytest.raises(CorruptMetadataError, match="longer than the 1000 bytes allowed"):
             store.children("/b")
+
+
+@pytest.mark.parametrize("call", ["GetShardAssignments", "Read", "List"])
+@pytest.mark.parametrize(
+    ("answer", "text"), [(b"\xff", "not a message of Oxia"), (b"", "no namespace|one record")]
+)
+def test_malformed_answer(call: str, answer: bytes, text: str) -> None:
+    """Bytes that Oxia does not send are a typed error; no records are no children."""
+    with running_oxia_server(NODES, replies={call: answer}) as server:
+        store = open_store(server.url, {})
+        if (call, answer) == ("List", b""):
+            assert store.children("/a") == []
+            return
+        with pytest.raises((CorruptMetadataError, StorageError), match=text):
+            store.children("/a") if call == "List" else store.get("/a")
 
 
 def test_token_and_certificates(tmp_path: Path) -> None:

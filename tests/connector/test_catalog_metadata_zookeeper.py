@@ -129,7 +129,7 @@ def test_any_server_of_several_answers(zookeeper: ZooKeeperServer) -> None:
     with socket.create_server(("127.0.0.1", 0)) as closed:
         port = closed.getsockname()[1]
     store = open_store(f"zk://127.0.0.1:{port},127.0.0.1:{zookeeper.port}/empty", {})
-    assert store.children("") == ["nothing"]
+    assert store.get("/nothing") == b""
 
 
 def test_current_value_is_read(zookeeper: ZooKeeperServer) -> None:
@@ -294,6 +294,9 @@ class TestFailures:
         with pytest.raises(CorruptMetadataError, match="longer than the 100 bytes allowed"):
             store.get("/long/b")
         with pytest.raises(CorruptMetadataError, match="longer than the 100 bytes allowed"):
+            store.children("/long")
+        monkeypatch.setattr(zookeeper_store, "MAX_CHILDREN", 2)
+        with pytest.raises(CorruptMetadataError, match="more than the 2 children allowed"):
             store.children("/long")
 
     def test_endless_answer(self) -> None:

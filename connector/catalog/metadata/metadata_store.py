@@ -7,15 +7,18 @@ Brokers keep what they know of topics in ZooKeeper or Oxia, below the same paths
 Path                                                 Value
 ==================================================== ============================================
 `/managed-ledgers/<managed ledger>`                  ManagedLedgerInfo (`managed_ledger`)
-`/managed-ledgers/<managed ledger>/<subscription>`   ManagedCursorInfo (`managed_cursor`)
-`/schemas/<tenant>/<namespace>/<topic>`              SchemaLocator (`schema_locator`)
+`/managed-ledgers/<managed ledger>/<subscription>`   ManagedCursorInfo (`managed_ledger`)
+`/schemas/<tenant>/<namespace>/<topic>`              SchemaLocator: positions in BookKeeper
 `/txn/…`                                             JSON (`transaction_nodes`)
 ==================================================== ============================================
 """
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Final, Protocol
+
+MAX_CHILDREN: Final = 1_000_000
+"""Maximum number of children of a node."""
 
 
 class MetadataStore(Protocol):
@@ -39,7 +42,7 @@ class MetadataStore(Protocol):
 
         Raises:
             CorruptMetadataError: The value is longer than `MAX_METADATA_BYTES`.
-            OptionError: The store refuses the credentials, or a file of credentials cannot be read.
+            OptionError: A file with a token cannot be read, or contains no token.
             StorageError: The store cannot be reached, refuses the request, or does not answer in
                 time.
         """
@@ -48,7 +51,8 @@ class MetadataStore(Protocol):
         """Return the names of a node's children, encoded and sorted; empty if there is no node.
 
         Raises:
-            CorruptMetadataError: The names together are longer than `MAX_METADATA_BYTES`.
+            CorruptMetadataError: There are more than `MAX_CHILDREN` names, or together they are
+                longer than `MAX_METADATA_BYTES`.
             OptionError: As for `get`.
             StorageError: As for `get`.
         """

@@ -36,11 +36,12 @@ from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
 from arrow_io.format.protobuf_messages import message_classes
 from arrow_io.storage.attempts import RetryPolicy
 from arrow_io.storage.redaction import redacted, redacted_urls
+from connector.catalog.metadata.metadata_store import MAX_CHILDREN
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
 from connector.inputs.cluster_access import ClusterAccess, read_access
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
 _SCHEME: Final = "oxia://"
 _SERVER: Final = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
@@ -50,7 +51,7 @@ _ATTEMPTS: Final = 3
 _HASHES: Final = 1 << 32
 _OK: Final = 0
 _KEY_NOT_FOUND: Final = 1
-_MAX_ANSWER_BYTES: Final = 2 * MAX_METADATA_BYTES
+_MAX_ANSWER_BYTES: Final = MAX_METADATA_BYTES + (1 << 20)
 """Maximum length of an answer on the wire, in one message or several."""
 _MAX_SHARDS: Final = 10_000
 _MAX_CERTIFICATE_BYTES: Final = 1 << 20
@@ -100,6 +101,8 @@ _CLASSES: Final = message_classes(
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OxiaOptions(ClusterAccess):
     """Options of an Oxia cluster. `timeout_s` is for a request with all its attempts.
+
+    Without `ca_file`, the certificate authorities that gRPC brings with it are trusted.
 
     Raises:
         OptionError: A value is not allowed, or two exclude each other.
@@ -186,11 +189,14 @@ class Oxia:
             for key in (key for answer in answers for key in answer.keys):
                 name = key.removeprefix(parent)
                 if not key.startswith(parent) or not name or b"/" in name:
-                    raise self._corrupt(path, "a key that is no child")
+                    raise self._corrupt(path, "a key is not that of a child")
                 try:
                     names.add(name.decode())
                 except UnicodeDecodeError:
-                    raise self._corrupt(path, "a key that is not UTF-8") from None
+                    raise self._corrupt(path, "a key is not UTF-8") from None
+                if len(names) > MAX_CHILDREN:
+                    text = f"the node has more than the {MAX_CHILDREN} children allowed"
+                    raise self._corrupt(path, text)
         self._check_size(path, sum(map(len, names)))
         return sorted(names)
 
@@ -207,11 +213,11 @@ class Oxia:
         def ask(stop_s: float) -> list[list[Any]]:
             # Send all before awaiting the first answer.
             streams = [
-                self._call(leader, call, request(shard), answer, stop_s)
+                self._call(leader, call, request(shard), stop_s)
                 for shard, leader in self._assignments(stop_s).items()
             ]
             try:
-                return [_received(stream) for stream in streams]
+                return [_received(stream, answer) for stream in streams]
             finally:
                 for stream in streams:
                     stream.cancel()
@@ -249,8 +255,8 @@ class Oxia:
             {"token": self._options.token},
         )
         text = f"{self.url}: {code.name.lower().replace('_', ' ')}: {details}"
-        if code is codes.RESOURCE_EXHAUSTED:
-            return self._corrupt(path, f"an answer is too long: {details}")
+        if code is codes.RESOURCE_EXHAUSTED and "larger than max" in details:
+            return self._corrupt(path, f"the answer is too long: {details}")
         if code is codes.DEADLINE_EXCEEDED:
             timeout_s = self._options.timeout_s
             return StorageError(f"{self.url} did not answer {path} within {timeout_s:g} seconds")
@@ -264,24 +270,24 @@ class Oxia:
             if self._shards is not None:
                 return self._shards
         request = _CLASSES["ShardAssignmentsRequest"](namespace=self._namespace.encode())
-        stream = self._call(
-            self._server, "GetShardAssignments", request, "ShardAssignments", stop_s
-        )
+        stream = self._call(self._server, "GetShardAssignments", request, stop_s)
         try:
-            answer = next(stream, None)
+            answer = next(stream, b"")
         finally:
             stream.cancel()
-        shards = self._check_assignments(answer)
+        shards = self._check_assignments(_CLASSES["ShardAssignments"].FromString(answer))
         with self._lock:
             self._shards = shards
         return shards
 
     def _check_assignments(self, answer: Any) -> dict[int, str]:  # noqa: ANN401
         """Return the leaders of shards, after checking that there is one for each hash."""
-        entries = answer.namespaces if answer is not None else ()
         name = self._namespace.encode()
         assignments = [
-            each for entry in entries if entry.key == name for each in entry.value.assignments
+            each
+            for entry in answer.namespaces
+            if entry.key == name
+            for each in entry.value.assignments
         ]
         if not assignments:
             message = f"{self.url} has no namespace {self._namespace!r}"
@@ -311,13 +317,12 @@ class Oxia:
         with self._lock:
             self._shards = None
 
-    def _call(self, server: str, call: str, request: Any, answer: str, stop_s: float) -> Any:  # noqa: ANN401
-        """Send a request; return gRPC's stream of answers."""
+    def _call(self, server: str, call: str, request: Any, stop_s: float) -> Any:  # noqa: ANN401
+        """Send a request; return gRPC's stream of answers, which are bytes."""
         token = self._options.current_token()
         send = self._channel(server).unary_stream(
             f"{_SERVICE}/{call}",
             request_serializer=lambda message: message.SerializeToString(),
-            response_deserializer=_CLASSES[answer].FromString,
         )
         return send(
             request,
@@ -348,19 +353,17 @@ class _LongAnswerError(Exception):
     """A stream of answers that is longer than allowed; never leaves this module."""
 
 
-def _received(stream: Iterable[Any]) -> list[Any]:
+def _received(stream: Iterable[bytes], answer: str) -> list[Any]:
     """Return the answers of a stream, at most `_MAX_ANSWER_BYTES`."""
-
-    def bounded() -> Iterator[Any]:
-        size_bytes = 0
-        for answer in stream:
-            size_bytes += answer.ByteSize()
-            if size_bytes > _MAX_ANSWER_BYTES:
-                text = f"the answer is longer than the {_MAX_ANSWER_BYTES} bytes allowed"
-                raise _LongAnswerError(text)
-            yield answer
-
-    return list(bounded())
+    size_bytes = 0
+    answers = []
+    for data in stream:
+        size_bytes += len(data)
+        if size_bytes > _MAX_ANSWER_BYTES:
+            text = f"the answer is longer than the {_MAX_ANSWER_BYTES} bytes allowed"
+            raise _LongAnswerError(text)
+        answers.append(_CLASSES[answer].FromString(data))
+    return answers
 
 
 def _parse_url(url: str) -> tuple[str, str]:

@@ -271,7 +271,7 @@ class StoreSource:
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
             names = self.store.children(path)
             values = executor.map(lambda name: self.store.get(f"{path}/{name}"), names)
-            # A subscription that was removed since its name was listed has no value any more.
+            # A subscription that was deleted after its name was listed has no value.
             cursors = {name: each for name, each in zip(names, values, strict=True) if each}
         positions = {}
         open_cursors = 0

@@ -9,7 +9,6 @@ connections refuse answers longer than `_MAX_ANSWER_BYTES`, and its log goes now
 
 from __future__ import annotations
 
-import errno
 import logging
 import re
 import socket
@@ -40,6 +39,7 @@ from kazoo.retry import KazooRetry
 from arrow_io.errors import CorruptMetadataError, OptionError, StorageError
 from arrow_io.storage.hidden import HiddenText
 from arrow_io.storage.redaction import redacted_urls
+from connector.catalog.metadata.metadata_store import MAX_CHILDREN
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
 from connector.inputs.cluster_access import ServerAccess, read_access
 
@@ -53,9 +53,9 @@ _CONNECTION_CYCLES: Final = 3
 """Number of times that each server is tried before a connection fails."""
 _SESSIONS: Final = 2
 """Number of sessions that a request is sent in: a server may have ended the first meanwhile."""
-_MAX_ANSWER_BYTES: Final = 2 * MAX_METADATA_BYTES
-"""Maximum length of an answer on the wire: a value that is too long is an error of its node, unless
-it is longer than this. (A server sends at most 1 MiB unless its `jute.maxbuffer` is raised.)"""
+_MAX_ANSWER_BYTES: Final = MAX_METADATA_BYTES + (1 << 20)
+"""Maximum length of an answer on the wire, which is a value or a list of names, and some more. (A
+server sends at most 1 MiB unless its `jute.maxbuffer` is raised.)"""
 _MALFORMED: Final = (struct.error, LookupError, RuntimeError, TypeError, ValueError)
 """Errors of kazoo for malformed answers."""
 _ENDED: Final = (ConnectionLoss, SessionExpiredError)
@@ -146,21 +146,24 @@ class ZooKeeper:
         answer = self._ask(path, lambda client: client.get_children_async(path, include_data=True))
         names = [] if answer is None else answer[0]
         if not all(names):
-            message = "a child without a name"
-            raise CorruptMetadataError(message, object_key=f"{self.url}{path}")
+            raise self._corrupt(path, "a child has no name")
+        if len(names) > MAX_CHILDREN:
+            raise self._corrupt(path, f"the node has more than the {MAX_CHILDREN} children allowed")
         self._check_size(path, sum(map(len, names)))
         return sorted(names)
 
     def _check_size(self, path: str, size_bytes: int) -> None:
         if size_bytes > MAX_METADATA_BYTES:
-            message = f"the answer is longer than the {MAX_METADATA_BYTES} bytes allowed"
-            raise CorruptMetadataError(message, object_key=f"{self.url}{path}")
+            raise self._corrupt(path, _too_long(MAX_METADATA_BYTES))
+
+    def _corrupt(self, path: str, text: str) -> CorruptMetadataError:
+        return CorruptMetadataError(text, object_key=f"{self.url}{path}")
 
     def _ask(self, path: str, send: Callable[[KazooClient], Any]) -> Any:  # noqa: ANN401 - kazoo's
         """Return the answer to a request; None if there is no such node."""
         stop_s = time.monotonic() + self._options.timeout_s
         for number in range(1, _SESSIONS + 1):
-            session = self._connected_session(stop_s)
+            session = self._connected_session(path, stop_s)
             try:
                 session.client.sync_async(path)
                 return send(session.client).get(timeout=max(0, stop_s - time.monotonic()))
@@ -173,11 +176,14 @@ class ZooKeeper:
                 )
                 raise StorageError(message) from None
             except KazooTimeoutError:
-                raise self._late_error(path) from None
+                message = (
+                    f"{self.url} did not answer {path} within {self._options.timeout_s:g} seconds"
+                )
+                raise StorageError(message) from None
             except _ENDED as error:
                 self._end(session)
-                if isinstance(session.failure, CorruptMetadataError):
-                    raise session.failure from None
+                if isinstance(session.failure, _LongAnswerError):
+                    raise self._corrupt(path, str(session.failure)) from None
                 if number == _SESSIONS:
                     message = f"{self.url} ended the session during {path}: {_name(error)}"
                     raise StorageError(message) from None
@@ -186,16 +192,11 @@ class ZooKeeper:
                 raise StorageError(message) from None
             except _MALFORMED as error:
                 self._end(session)
-                message = f"a malformed answer: {type(error).__name__}"
-                raise CorruptMetadataError(message, object_key=f"{self.url}{path}") from None
+                text = f"the answer is malformed: {type(error).__name__}"
+                raise self._corrupt(path, text) from None
         raise AssertionError
 
-    def _late_error(self, path: str) -> StorageError:
-        return StorageError(
-            f"{self.url} did not answer {path} within {self._options.timeout_s:g} seconds"
-        )
-
-    def _connected_session(self, stop_s: float) -> _Session:
+    def _connected_session(self, path: str, stop_s: float) -> _Session:
         while True:
             session = self._current_session()
             if session.wait(stop_s - time.monotonic()):
@@ -210,8 +211,8 @@ class ZooKeeper:
             # If another thread has ended it, it says nothing about the servers.
             if self._end(session):
                 break
-        if isinstance(failure, CorruptMetadataError):
-            raise failure
+        if isinstance(failure, _LongAnswerError):
+            raise self._corrupt(path, reason)
         message = f"cannot connect to {self.url}: {reason}"
         raise StorageError(message)
 
@@ -223,8 +224,9 @@ class ZooKeeper:
                 session = None
             if session is None:
                 session = self._session = _Session(self._hosts, self._options, self._tls)
-                # What it calls does not refer to this object, which could never be freed then.
-                weakref.finalize(self, session.end).atexit = False
+                # Whoever ends it first ends it: this object, or the garbage collector.
+                session.end = weakref.finalize(self, session.close)
+                session.end.atexit = False
             return session
 
     def _end(self, session: _Session) -> bool:
@@ -238,18 +240,24 @@ class ZooKeeper:
 
 
 class _Session:
-    """A session with one of the servers, which kazoo keeps up in threads of its own."""
+    """A session with one of the servers, which kazoo keeps up in threads of its own.
+
+    Attributes:
+        client: kazoo's client.
+        end: Calls `close` the first time that it is called.
+    """
+
+    end: weakref.finalize[[], ZooKeeper]
 
     def __init__(self, hosts: str, options: ZooKeeperOptions, tls: ssl.SSLContext | None) -> None:
         self._handler = _Handler(tls)
-        self._end_lock = threading.Lock()
         names = {"username": options.username, "password": options.password}
         has_digest = options.username is not None and not options.sasl
         credentials = HiddenText(f"{options.username}:{options.password}")
         silent = logging.Logger("kazoo", logging.CRITICAL + 1)  # noqa: LOG001 - nobody finds it
         self.client = KazooClient(
             hosts,
-            timeout=options.timeout_s / (1 + hosts.count(",")),
+            timeout=options.timeout_s / (1 + hosts.partition("/")[0].count(",")),
             handler=self._handler,
             auth_data=[("digest", credentials)] if has_digest else None,
             sasl_options={"mechanism": "DIGEST-MD5", **names} if options.sasl else None,
@@ -273,13 +281,13 @@ class _Session:
         """Wait until there is a connection; return False if there is none after the time."""
         return bool(self._handler.is_settled.wait(max(0, timeout_s)) and self.client.connected)
 
-    def end(self) -> None:
-        """End the session without waiting, because its server may be silent."""
+    def close(self) -> None:
+        """Close the session without waiting, because its server may be silent."""
         threading.Thread(target=self._close, daemon=True).start()
 
     def _close(self) -> None:
         # If the connection's thread still waits for a silent server, it ends by its own timeout.
-        with self._end_lock, suppress(WriterNotClosedException):
+        with suppress(WriterNotClosedException):
             self.client.stop()
             self.client.close()
 
@@ -350,9 +358,8 @@ class _BoundedSocket:
 
     def recv(self, size: int) -> bytes:
         if size > _MAX_ANSWER_BYTES:
-            message = f"the answer is longer than the {_MAX_ANSWER_BYTES} bytes allowed"
-            self._handler.failure = CorruptMetadataError(message)
-            raise OSError(errno.EMSGSIZE, message)
+            self._handler.failure = _LongAnswerError(_too_long(_MAX_ANSWER_BYTES))
+            raise self._handler.failure
         try:
             data = self._connection.recv(size)
         except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
@@ -363,6 +370,14 @@ class _BoundedSocket:
         if not data:
             self._handler.failure = ConnectionError("the server closed the connection")
         return data
+
+
+class _LongAnswerError(OSError):
+    """An answer that is too long to be received; never leaves this module."""
+
+
+def _too_long(limit_bytes: int) -> str:
+    return f"the answer is longer than the {limit_bytes} bytes allowed"
 
 
 def _name(error: Exception) -> str:
