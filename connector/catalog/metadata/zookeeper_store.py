@@ -154,7 +154,8 @@ class ZooKeeper:
 
     def _check_size(self, path: str, size_bytes: int) -> None:
         if size_bytes > MAX_METADATA_BYTES:
-            raise self._corrupt(path, _too_long(MAX_METADATA_BYTES))
+            text = f"the answer is longer than the {MAX_METADATA_BYTES} bytes allowed"
+            raise self._corrupt(path, text)
 
     def _corrupt(self, path: str, text: str) -> CorruptMetadataError:
         return CorruptMetadataError(text, object_key=f"{self.url}{path}")
@@ -358,7 +359,8 @@ class _BoundedSocket:
 
     def recv(self, size: int) -> bytes:
         if size > _MAX_ANSWER_BYTES:
-            self._handler.failure = _LongAnswerError(_too_long(_MAX_ANSWER_BYTES))
+            text = f"the answer is longer than the {_MAX_ANSWER_BYTES} bytes allowed"
+            self._handler.failure = _LongAnswerError(text)
             raise self._handler.failure
         try:
             data = self._connection.recv(size)
@@ -374,10 +376,6 @@ class _BoundedSocket:
 
 class _LongAnswerError(OSError):
     """An answer that is too long to be received; never leaves this module."""
-
-
-def _too_long(limit_bytes: int) -> str:
-    return f"the answer is longer than the {limit_bytes} bytes allowed"
 
 
 def _name(error: Exception) -> str:
