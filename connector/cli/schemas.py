@@ -116,7 +116,7 @@ def _write(files: Mapping[Path, bytes]) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_bytes(data)
     except OSError as error:
-        message = f"{error.filename} cannot be written: {error.strerror}"
+        message = f"files cannot be written to {error.filename}: {error.strerror}"
         raise OptionError(message) from None
 
 

@@ -61,6 +61,7 @@ _RIGHT: Final[dict[str, tuple[str, object]]] = {
     "segments": ("all", "all"),
     "live": ("pulsar://broker:6650", "pulsar://broker:6650"),
     "live_options": ('{"timeout_s": 5}', {"timeout_s": 5}),
+    "schema_options": ('{"timeout_s": 5}', {"timeout_s": 5}),
 }
 """A text of each option, and the value that it is; for each option there has to be one."""
 
@@ -230,7 +231,7 @@ def test_a_text_is_the_same_value_everywhere(
     check_options({name: value})
 
 
-@pytest.mark.parametrize("name", ["live_options", "metadata_options"])
+@pytest.mark.parametrize("name", ["live_options", "metadata_options", "schema_options"])
 def test_spark_has_a_masked_name_of_what_is_secret(name: str) -> None:
     """An option that holds secrets means the same by the name that Spark masks."""
     options = SourceOptions.parse({"url": URL, "topic": TOPIC, f"secret.{name}": '{"token": "t"}'})
