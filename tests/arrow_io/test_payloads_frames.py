@@ -19,11 +19,13 @@ from tests.support.avro_schemas import schemas
 from tests.support.builds import BUILDS, using_build
 from tests.support.entries import Message, encode_entry
 from tests.support.fastavro_oracle import REFUSALS, read_datum, reading_of, write_datum
+from tests.support.golden import GOLDEN, SCALABLE_SET
 from tests.support.payload_rows import messages, rows_of, values_of
 from tests.support.payloads import record
 from tests.support.protobuf_payloads import NoValueError, library_value
 from tests.support.protobuf_strategies import messages as protobuf_messages
 from tests.support.protobuf_strategies import schemas as protobuf_schemas
+from tests.support.reference_ledger import read_entries
 from tests.support.registries import IdsInMemory, frame
 from tests.support.runs import entry_run
 
@@ -199,6 +201,23 @@ def test_losses_are_counted(compress: bool) -> None:
         values_of(_SCHEMA, rows_of((None, messages(frame(3) + b"{}"))))
     with pytest.raises(PayloadDecodeError, match=r"starts with 0x7b.*ledger 1, entry 0"):
         values_of(_SCHEMA, rows_of((None, messages(b"{} is JSON"))))
+
+
+@pytest.mark.both_builds
+@pytest.mark.usefixtures("build")
+def test_ids_of_a_golden_topic() -> None:
+    """Entries of Pulsar 5.0 have the id in their metadata, and none in their payloads."""
+    (index,) = (GOLDEN / SCALABLE_SET / "objects").glob("*-ledger-106-index")
+    data = index.with_name(index.name.removesuffix("-index"))
+    entries = read_entries(data.read_bytes(), index.read_bytes())
+    (rows,) = MessageReader([entry_run(entries)], Needs(), Tally())
+    info = SchemaInfo("JSON", '{"type": "object", "properties": {"n": {"type": "integer"}}}')
+
+    assert list(rows.schema_id_spans()) == [(0, 36, b"\xff" + (42).to_bytes(4))]
+    found = values_of(TopicSchema(info, registry=IdsInMemory(((42, info),))), rows)
+    assert found["n"] == list(range(36))
+    with pytest.raises(UnknownSchemaVersionError, match="the schema id 42 is unknown"):
+        values_of(TopicSchema(info, registry=IdsInMemory(())), rows)
 
 
 @given(data=st.data())
