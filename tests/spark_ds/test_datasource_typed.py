@@ -10,11 +10,12 @@ import pyarrow as pa
 import pytest
 from pyspark.errors import AnalysisException, PythonException
 
-from connector import open_topic
+from connector import open_topic, write_messages
 from spark_ds.column_types import spark_schema
 from tests.spark_ds.queries import frame
 from tests.support.golden import golden_topic
 from tests.support.golden_values import comparable, expected_values
+from tests.support.registries import recorded_messages, running_registry
 from tests.support.typed_topics import TYPED_TOPICS, TypedTopic, type_in_engine, write_topics
 
 if TYPE_CHECKING:
@@ -124,6 +125,24 @@ def test_schema_is_given_by_each_way_to_give_an_option(spark: SparkSession) -> N
         name for name in names if not name.startswith("__")
     ]
     assert spark.table("typed").count() == evolved.message_count
+
+
+def test_executors_ask_a_registry(spark: SparkSession, tmp_path: Path) -> None:
+    """Each message is decoded by the schema of its id, which executors request themselves."""
+    messages = recorded_messages("orders-value")
+    payloads = pa.table({"__value__": [each.payload for each in messages]})
+    write_messages(str(tmp_path), "topic", payloads)
+    with running_registry(authorization="Bearer t0ken") as server:
+        options = {
+            "schema": f"confluent:{server.url}#orders-value",
+            "secret.schema_options": '{"token": "t0ken"}',
+            "columns": "id,note",
+        }
+        rows = frame(spark, tmp_path, "topic", **options).collect()
+        asked = {path for path in server.paths if "/ids/" in path}
+    assert [row["id"] for row in rows] == [each.value["id"] for each in messages]
+    assert [row["note"] for row in rows] == [each.value.get("note", "none") for each in messages]
+    assert asked == {f"/schemas/ids/{each.payload[4]}" for each in messages}
 
 
 def test_columns_named_by_sparks_schema(spark: SparkSession, bucket: str) -> None:
