@@ -25,8 +25,12 @@ GOLDEN: Final = Path(__file__).parents[1] / "data" / "golden"
 SCALABLE_SET: Final = "pulsar-5.0.1"
 """The set with segments of scalable topics, and with the topic that was migrated to one."""
 GOLDEN_SETS: Final = ("pulsar-4.0.7", "pulsar-4.0.7-small", "pulsar-4.0.7-clients")
+MAP_FILE_SETS: Final = ("filesystem-4.0.6-broker-pulsar", "filesystem-4.0.8-broker-record")
+"""The sets that brokers offloaded with the filesystem driver: blocks, and records."""
 
-_DATA_OBJECT: Final = re.compile(r"([0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12})-ledger-(\d+)")
+_UUID: Final = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
+_DATA_OBJECT: Final = re.compile(rf"({_UUID})-ledger-(\d+)")
+_MAP_FILE: Final = re.compile(rf"(\d+)-({_UUID})")
 
 
 class GoldenRow(TypedDict):
@@ -82,7 +86,7 @@ class GoldenTopic:
     """One topic of a golden set.
 
     Attributes:
-        set_name: Folder of the set, one of `GOLDEN_SETS`.
+        set_name: Folder of the set, one of `GOLDEN_SETS` or `MAP_FILE_SETS`.
         name: Full topic name, `persistent://…`.
         folder: Folder with the client's rows and the topic's metadata.
         managed_ledger: Managed-ledger name, as in the index objects.
@@ -103,10 +107,12 @@ class GoldenTopic:
 
     @property
     def objects_folder(self) -> Path:
-        """The bucket of the whole set: objects of all its topics, flat.
+        """The bucket of the whole set: objects of all its topics, flat unless they are MapFiles.
 
         Ledgers of scalable topics lie among them, as after an upgrade of the cluster to Pulsar 5.0.
         """
+        if self.set_name in MAP_FILE_SETS:
+            return GOLDEN / self.set_name / "objects"
         return _upgraded_bucket(self.set_name)
 
     def offloaded_objects(self) -> list[tuple[int, Path, Path]]:
@@ -126,10 +132,17 @@ def golden_topics() -> tuple[GoldenTopic, ...]:
     return tuple(topic for set_name in GOLDEN_SETS for topic in _topics_of_set(set_name))
 
 
+@functools.cache
+def map_file_topics() -> tuple[GoldenTopic, ...]:
+    """All topics that were offloaded with the filesystem driver."""
+    return tuple(topic for set_name in MAP_FILE_SETS for topic in _topics_of_set(set_name))
+
+
 def golden_topic(name: str) -> GoldenTopic:
     """The one topic with this full name, or with this local name in `public/default`."""
     full_name = name if "://" in name else f"persistent://public/default/{name}"
-    (topic,) = (topic for topic in golden_topics() if topic.name == full_name)
+    topics = (*golden_topics(), *map_file_topics())
+    (topic,) = (topic for topic in topics if topic.name == full_name)
     return topic
 
 
@@ -140,7 +153,7 @@ def row_payload(row: GoldenRow) -> bytes | None:
 
 def _topics_of_set(set_name: str) -> Iterator[GoldenTopic]:
     folder = GOLDEN / set_name
-    uuids = _uuids_of_ledgers(folder / "objects")
+    pairs = dict(_pairs_of_objects(folder / "objects"))
     topics = json.loads((folder / "topics.json").read_text(encoding="utf-8"))
     for name, topic in topics.items():
         yield GoldenTopic(
@@ -150,35 +163,34 @@ def _topics_of_set(set_name: str) -> Iterator[GoldenTopic]:
             managed_ledger=topic["managed_ledger"],
             message_count=topic["messages"],
             ledgers=tuple(
-                _ledger(folder / "objects", ledger, uuids[ledger["ledger"]])
+                _ledger(ledger, *pairs[ledger["ledger"]])
                 for ledger in topic["ledgers"]
                 if ledger["offloaded"]
             ),
         )
 
 
-def _ledger(objects: Path, ledger: dict[str, int], uuid: str) -> GoldenLedger:
-    data_object = objects / f"{uuid}-ledger-{ledger['ledger']}"
+def _ledger(ledger: dict[str, int], uuid: str, data_object: Path, index: Path) -> GoldenLedger:
     return GoldenLedger(
         ledger_id=ledger["ledger"],
         entry_count=ledger["entries"],
         length_bytes=ledger["size"],
         uuid=uuid,
         data_object=data_object,
-        index_object=data_object.with_name(f"{data_object.name}-index"),
+        index_object=index,
     )
 
 
-def _uuids_of_ledgers(objects: Path) -> dict[int, str]:
-    uuids: dict[int, str] = {}
+def _pairs_of_objects(objects: Path) -> Iterator[tuple[int, tuple[str, Path, Path]]]:
+    """Give uuid, data object and index object of each ledger, of which the sets have one copy."""
     for path in objects.iterdir():
         match = _DATA_OBJECT.fullmatch(path.name)
         if match:
-            ledger_id = int(match[2])
-            # The sets hold one copy of each ledger; two would make the answer a matter of luck.
-            assert ledger_id not in uuids, path
-            uuids[ledger_id] = match[1]
-    return uuids
+            yield int(match[2]), (match[1], path, path.with_name(f"{path.name}-index"))
+    for path in objects.glob("*/*/persistent/*/*"):
+        match = _MAP_FILE.fullmatch(path.name)
+        if match:
+            yield int(match[1]), (match[2], path / "data", path / "index")
 
 
 @functools.cache

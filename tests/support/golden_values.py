@@ -94,7 +94,7 @@ class _MisfitError(Exception):
 @functools.cache
 def topics_with_values() -> tuple[GoldenTopic, ...]:
     """The golden topics that have a schema, whose values Pulsar's client decoded."""
-    return tuple(topic for topic in golden_topics() if _values_file(topic).exists())
+    return tuple(topic for topic in golden_topics() if values_file(topic).exists())
 
 
 @functools.cache
@@ -179,14 +179,15 @@ _NESTED: Final = (
 )
 
 
-def _values_file(topic: GoldenTopic) -> Path:
+def values_file(topic: GoldenTopic) -> Path:
+    """The file of a topic's decoded values, which exists if the topic has a schema."""
     return topic.folder / "values.jsonl.gz"
 
 
 @functools.cache
 def _lines(topic: GoldenTopic) -> list[dict[str, Any]]:
     """The lines of `values.jsonl.gz`, in the order of positions."""
-    with gzip.open(_values_file(topic), "rt", encoding="utf-8") as file:
+    with gzip.open(values_file(topic), "rt", encoding="utf-8") as file:
         lines = sorted(map(json.loads, file), key=itemgetter("ledger", "entry"))
     reader = golden_schema(topic).reader
     if "JSON" in {reader.type, reader.value.type if reader.value else None}:
