@@ -225,5 +225,9 @@ class UnusedStatisticsWarning(UserWarning):
     """Some statistics cannot be used or written; the rows are the same without them."""
 
 
+class UnsearchedFoldersWarning(UserWarning):
+    """A bucket has too many folders to search all of them for MapFiles."""
+
+
 class UndecodedValuesWarning(UserWarning):
     """A topic was opened without a schema, so its values are returned as bytes."""

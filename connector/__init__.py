@@ -38,6 +38,7 @@ from arrow_io.errors import (
     UndecodedValuesWarning,
     UnknownFormatError,
     UnknownSchemaVersionError,
+    UnsearchedFoldersWarning,
     UnsupportedFormatError,
     UnusedStatisticsWarning,
 )
@@ -140,6 +141,7 @@ __all__ = [
     "UndecodedValuesWarning",
     "UnknownFormatError",
     "UnknownSchemaVersionError",
+    "UnsearchedFoldersWarning",
     "UnsupportedFormatError",
     "UnusedStatisticsWarning",
     "WrittenTopic",

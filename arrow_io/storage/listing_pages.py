@@ -44,13 +44,14 @@ class ListingPages:
 
     Attributes:
         key_count: Number of keys of all pages so far.
+        page_count: Number of pages so far.
     """
 
     def __init__(self, policy: RetryPolicy) -> None:
         self._policy = policy
         self._start_s = policy.clock()
         self.key_count = 0
-        self._page_count = 0
+        self.page_count = 0
         self._markers: set[tuple[str, ...]] = set()
 
     def check_time(self) -> None:
@@ -61,7 +62,7 @@ class ListingPages:
         """
         if self._policy.is_too_late(self._start_s, self.key_count * KEY_BYTES):
             message = (
-                f"{counted(self._page_count, 'page')} of a listing, with"
+                f"{counted(self.page_count, 'page')} of a listing, with"
                 f" {counted(self.key_count, 'key')} in all, took"
                 f" longer than {self._policy.deadline_s:g} s plus the time for so many keys"
             )
@@ -74,13 +75,13 @@ class ListingPages:
             StorageError: There are more pages or keys than a listing may have, or a page refers to
                 an earlier one as the next.
         """
-        self._page_count += 1
+        self.page_count += 1
         self.key_count += page.key_count
         if page.next_marker in self._markers:
             raise StorageError("the server lists the same page over and over")
         if page.next_marker is not None:
             self._markers.add(page.next_marker)
-        if self.key_count > MAX_KEYS or self._page_count > MAX_PAGES:
+        if self.key_count > MAX_KEYS or self.page_count > MAX_PAGES:
             message = (
                 f"a listing of more than {MAX_KEYS} keys or {MAX_PAGES} pages, which does not seem"
                 " to end"

@@ -61,6 +61,8 @@ class FolderListing:
     """In the order of their names."""
     folders: list[str]
     """Names of the folders, in order."""
+    is_whole: bool = True
+    """Whether the listing was not cut after a maximum number of pages."""
 
 
 @dataclass(frozen=True)
@@ -191,19 +193,26 @@ class Location:
         """Counter of the store's answers that it receives too many requests."""
         return self._sender.refusals
 
-    def list_folder(self) -> FolderListing:
+    def list_folder(self, max_pages: int | None = None) -> FolderListing:
         """List the objects and the folders directly at the location.
 
         Always asks the store, never fsspec's cache. Counts as one request, whatever the number of
         pages. Symbolic links are neither objects nor folders.
 
+        Args:
+            max_pages: Maximum number of pages of an object store, each with up to 1,000 objects and
+                folders. None: all pages.
+
         Raises:
             MissingObjectError: The folder does not exist, or no object has the prefix.
             StorageError: The store refused a request or kept failing.
         """
-        listing: ListingPage[ObjectInfo] = self._sender.listing(Operation.LIST_FOLDER)
+        listing: ListingPage[ObjectInfo] = self._sender.listing(
+            Operation.LIST_FOLDER, max_pages=max_pages
+        )
         self._versions.forget_listings()
-        return FolderListing(sorted(listing.items, key=_name), sorted(listing.folders))
+        objects, folders = sorted(listing.items, key=_name), sorted(listing.folders)
+        return FolderListing(objects, folders, is_whole=listing.next_marker is None)
 
     def list_objects(self) -> list[ObjectInfo]:
         """List the objects directly at the location, in the order of their names.

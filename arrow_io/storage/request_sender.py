@@ -111,12 +111,15 @@ class RequestSender:
             # Do not chain: a traceback would print the library's text, which may contain secrets.
             raise self._errors.typed_error(error, request, attempts) from None
 
-    def listing(self, operation: Operation, name: str = "") -> ListingPage[Any]:
+    def listing(
+        self, operation: Operation, name: str = "", *, max_pages: int | None = None
+    ) -> ListingPage[Any]:
         """Return all pages of a listing as one; each page has its own attempts and time.
 
         Args:
             operation: One of `LISTINGS`, except that of a tree.
             name: See `Request.name`.
+            max_pages: Maximum number of pages. If there are more, the result has a `next_marker`.
 
         Raises:
             PulsarOffloadError: See `send`; or the pages do not end.
@@ -132,8 +135,8 @@ class RequestSender:
             pages.count(page)
             whole.items.extend(page.items)
             whole.folders.extend(page.folders)
-            if page.next_marker is None:
-                return whole
+            if page.next_marker is None or pages.page_count == max_pages:
+                return replace(whole, next_marker=page.next_marker)
             request = replace(request, marker=page.next_marker, listed_keys=pages.key_count)
 
     def tree(self, folder: str) -> list[ObjectInfo]:

@@ -47,8 +47,8 @@ class UnfinishedOffload:
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
-        """All of its objects."""
-        return (self.data, *self.checksums)
+        """All of its objects; the data object, which names the others, comes last."""
+        return (*self.checksums, self.data)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,19 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from arrow_io.core.lazy import cached_property
+from arrow_io.core.wording import counted
 from arrow_io.errors import MissingObjectError
-from arrow_io.format.object_names import MANAGED_LEDGER_DOMAINS, MAX_LEDGER_ID
+from arrow_io.format.object_names import MAX_LEDGER_ID
 from connector.catalog.kinds.ledger_copy import age_rank
 from connector.catalog.kinds.object_kind import Part
 from connector.catalog.kinds.registry import parse_name
+from connector.catalog.managed_ledger_folders import (
+    MAX_UNRELATED_FOLDERS,
+    list_managed_ledgers,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Mapping
 
     from arrow_io.format.object_names import PairName
     from arrow_io.storage.location import Location
@@ -33,6 +38,8 @@ class BucketListing:
         data: Data objects by the names of their pairs, in no order.
         foreign: Objects whose names no offloader of Pulsar writes.
         checksums: Objects with the checksums of others, by the names of their pairs.
+        folder_count: Number of folders that were listed besides the location, to find MapFiles.
+        unsearched_count: Number of folders that were not listed, because there are too many.
     """
 
     location: Location
@@ -40,12 +47,26 @@ class BucketListing:
     data: Mapping[PairName, ObjectInfo]
     foreign: tuple[ObjectInfo, ...] = ()
     checksums: Mapping[PairName, tuple[ObjectInfo, ...]] = field(default_factory=dict)
+    folder_count: int = 0
+    unsearched_count: int = 0
 
     @property
     def object_count(self) -> int:
         """The number of listed objects."""
         checksums = sum(map(len, self.checksums.values()))
         return len(self.indexes) + len(self.data) + len(self.foreign) + checksums
+
+    @property
+    def search_gap(self) -> str:
+        """Which folders were not searched for MapFiles, and what to do; empty if all were."""
+        if not self.unsearched_count:
+            return ""
+        folders = counted(self.unsearched_count, "folder")
+        return (
+            f"{folders} of {self.location} were not searched for MapFiles, because the bucket has"
+            f" more than {MAX_UNRELATED_FOLDERS} folders without any: if it has MapFiles, open the"
+            " folder that contains their tenants"
+        )
 
     def has_both(self, name: PairName) -> bool:
         """Return whether both objects of a pair were found."""
@@ -98,12 +119,12 @@ def list_bucket(location: Location) -> BucketListing:
         StorageError: The bucket cannot be listed.
     """
     listing = location.list_folder()
-    objects = [*listing.objects, *_managed_ledger_objects(location, listing.folders)]
+    managed_ledgers = list_managed_ledgers(location, listing.folders)
     indexes: dict[PairName, ObjectInfo] = {}
     data: dict[PairName, ObjectInfo] = {}
     checksums: dict[PairName, tuple[ObjectInfo, ...]] = {}
     foreign = []
-    for info in objects:
+    for info in chain(listing.objects, managed_ledgers.objects):
         parsed = parse_name(info.name)
         if parsed is None:
             foreign.append(info)
@@ -113,30 +134,15 @@ def list_bucket(location: Location) -> BucketListing:
             (indexes if parsed.part is Part.INDEX else data)[parsed.name] = info
     for name in checksums.keys() - indexes.keys() - data.keys():
         foreign += checksums.pop(name)
-    return BucketListing(location, _sort_indexes(indexes), data, tuple(foreign), checksums)
-
-
-def _managed_ledger_objects(location: Location, folders: Sequence[str]) -> list[ObjectInfo]:
-    """Return all objects in the folders of managed ledgers, where the filesystem driver writes.
-
-    Their paths are `tenant/namespace/domain/…`. Other folders are listed two levels deep.
-    """
-
-    def list_folders(path: str) -> list[str]:
-        try:
-            return [f"{path}/{name}" for name in location.child(path).list_folders()]
-        except MissingObjectError:
-            # It was deleted after the folder above it was listed.
-            return []
-
-    if not folders:
-        return []
-    threads = location.max_connections if location.is_async else 1
-    with ThreadPoolExecutor(threads) as executor:
-        namespaces = chain.from_iterable(executor.map(list_folders, folders))
-        domains = chain.from_iterable(executor.map(list_folders, namespaces))
-        roots = (path for path in domains if path.rpartition("/")[2] in MANAGED_LEDGER_DOMAINS)
-        return list(chain.from_iterable(executor.map(location.list_tree, roots)))
+    return BucketListing(
+        location,
+        _sort_indexes(indexes),
+        data,
+        tuple(foreign),
+        checksums,
+        managed_ledgers.listing_count,
+        managed_ledgers.unsearched_count,
+    )
 
 
 def list_again(location: Location) -> BucketListing:

@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 _SHOWN_NAMES: Final = 5
 _SHOWN_CHARACTERS: Final = 80
-_MAP_FILE: Final = re.compile(
-    r"(?P<base>.+)(?:/[^/]+){4}/\d{1,19}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-)
+_MAP_FILE: Final = re.compile(r"\d{1,19}-[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+_MAP_FILE_DEPTH: Final = 4
+"""Number of folders that a MapFile is in, below the URL that finds it."""
 _DEEPEST: Final = 6
 """Maximum number of slashes in a path that is searched for MapFiles."""
 _MAX_LISTINGS: Final = 16
@@ -52,31 +52,35 @@ def describe_contents(bucket: Bucket) -> str:
     except PulsarOffloadError:
         # The caller reports that a topic was not found, which is more useful than this error.
         folders = []
-    base = _map_file_base(listing.location, folders)
-    if base is not None:
-        what = "MapFiles of the filesystem driver"
-        parts.append(f"{what} in the folder {printable(base)}, whose URL finds them")
+    path = _map_file_path(listing.location, folders)
+    if path is not None:
+        parts.append(f"MapFiles of the filesystem driver, found by the URL of {_base(path)}")
     elif folders:
         parts.append(f"{counted(len(folders), 'folder')} ({_some(folders)})")
     if not parts:
         return f"there is nothing at {url}"
-    return f"{url} has no offloaded ledger, but {' and '.join(parts)}"
+    text = f"{url} has no offloaded ledger, but {' and '.join(parts)}"
+    return f"{text}; {listing.search_gap}" if listing.search_gap else text
 
 
-def _map_file_base(location: Location, folders: Sequence[str]) -> str | None:
-    """Return the path of a folder below which the filesystem driver wrote a ledger.
+def _base(path: str) -> str:
+    """Return words for the folder whose URL finds a MapFile that is not directly below the URL."""
+    depth = path.count("/")
+    if depth < _MAP_FILE_DEPTH:
+        return f"the folder {counted(_MAP_FILE_DEPTH - depth, 'level')} above it"
+    return f"its folder {printable(path.rsplit('/', _MAP_FILE_DEPTH + 1)[0])}"
 
-    Managed ledgers directly at the location would be in the listing.
-    """
+
+def _map_file_path(location: Location, folders: Sequence[str]) -> str | None:
+    """Return the path of a folder that the filesystem driver wrote, if one is found quickly."""
     stack = [(location, "", name) for name in reversed(folders)]
     for _ in range(_MAX_LISTINGS):
         if not stack:
             return None
         parent, path, name = stack.pop()
         path += name
-        match = _MAP_FILE.fullmatch(path)
-        if match is not None:
-            return match["base"]
+        if path.count("/") != _MAP_FILE_DEPTH and _MAP_FILE.fullmatch(name):
+            return path
         if path.count("/") >= _DEEPEST:
             continue
         folder = parent.child(name)

@@ -17,6 +17,7 @@ from arrow_io.errors import (
     OptionError,
     PulsarOffloadError,
     TopicNotFoundError,
+    UnsearchedFoldersWarning,
 )
 from arrow_io.format.object_names import MAX_LEDGER_ID, has_ledger_id
 from arrow_io.storage.redaction import redacted_urls
@@ -38,6 +39,7 @@ from connector.catalog.topic_ledgers import topic_with_ledger
 from connector.catalog.topic_lookup import TopicLookup
 from connector.catalog.unfinished_offloads import UnfinishedOffloads
 from connector.display.topic_metrics import TopicMetrics
+from connector.display.warnings import warn_of_read
 from connector.inputs.topic_names import (
     TopicName,
     matching_topics,
@@ -162,6 +164,8 @@ class Catalog:
         )
         listed_at = datetime.now(UTC)
         listing = list_bucket(options.location)
+        if listing.unsearched_count:
+            warn_of_read(listing.search_gap, UnsearchedFoldersWarning)
         previous = earlier.bucket if earlier else None
         bucket = (
             Bucket(listing, previous.opened_copies, previous.checked_listing)

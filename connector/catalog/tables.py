@@ -336,7 +336,7 @@ def _ledger_row(topic: TopicLedgers, ledger: TopicLedger) -> Row:
         row["closed"] = _optional_time(ledger.info.timestamp_ms)
         offload = ledger.info.offload
         if offload is not None:
-            row |= {"driver": offload.driver, "bucket": offload.bucket}
+            row |= {"driver": offload.driver, "bucket": offload.bucket or offload.base_path}
             row |= {"uuid": str(offload.uuid) if offload.uuid else None}
             row["offloaded"] = _optional_time(offload.timestamp_ms)
     if ledger.copy is not None:

@@ -18,12 +18,14 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.core.lazy import cached_property
+from arrow_io.core.option_names import option_name
 from arrow_io.errors import (
     CorruptIndexError,
     CorruptMetadataError,
     MissingEntriesError,
     MissingObjectError,
     PulsarOffloadError,
+    TruncatedObjectError,
 )
 from arrow_io.messages.transactions import TransactionOutcomes
 from connector.catalog.kinds.registry import join_shares, named_pairs
@@ -381,7 +383,14 @@ def _ledger_from_copies(ledger_id: int, copies: Sequence[LedgerCopy]) -> TopicLe
     best = next((copy for copy in copies if copy.ledger is not None), copies[0])
     others = tuple(copy for copy in copies if copy is not best)
     state = LedgerState.OFFLOADED if best.ledger is not None else LedgerState.UNSOUND
-    return TopicLedger(ledger_id, state, copy=best, others=others, error=best.error)
+    error = best.error
+    if error is not None and best.is_unfinished:
+        advice = (
+            "the offload may be under way: open the topic with metadata, which says so, or read the"
+            f" whole entries with {option_name('on_corruption', 'salvage')}"
+        )
+        error = _located_like(error, f"{error.message}; {advice}")
+    return TopicLedger(ledger_id, state, copy=best, others=others, error=error)
 
 
 def _offloaded(
@@ -456,6 +465,9 @@ def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOf
         message = "the metadata says that the ledger is offloaded, but its data object is missing"
         key = copy.error.object_key
         return MissingObjectError(message, object_key=key, ledger_id=info.ledger_id)
+    if copy.error is not None and copy.is_unfinished:
+        message = f"the metadata says that the ledger is offloaded, but {copy.error.message}"
+        return _located_like(copy.error, message)
     if copy.ledger is None:
         return copy.error
     if copy.topic != topic:
@@ -465,6 +477,12 @@ def _objection(topic: TopicName, info: LedgerInfo, copy: LedgerCopy) -> PulsarOf
         )
         return CorruptIndexError(message, object_key=copy.name.index_name, ledger_id=info.ledger_id)
     return _contradiction(info, copy.ledger)
+
+
+def _located_like(error: PulsarOffloadError, message: str) -> TruncatedObjectError:
+    return TruncatedObjectError(
+        message, object_key=error.object_key, ledger_id=error.ledger_id, offset=error.offset
+    )
 
 
 def _ambiguity(

@@ -33,6 +33,7 @@ from arrow_io.errors import (
     TrimmedEntriesError,
     UndecodedValuesWarning,
     UnknownSchemaVersionError,
+    UnsearchedFoldersWarning,
     UnusedStatisticsWarning,
 )
 from connector.cli import interrupts, streams
@@ -45,7 +46,12 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 _Parameters = ParamSpec("_Parameters")
-_NOTED = (IncompleteReadWarning, UndecodedValuesWarning, UnusedStatisticsWarning)
+_NOTED = (
+    IncompleteReadWarning,
+    UndecodedValuesWarning,
+    UnsearchedFoldersWarning,
+    UnusedStatisticsWarning,
+)
 _GOLDEN = "tests/data/golden/pulsar-4.0.7/objects"
 
 

@@ -89,7 +89,7 @@ class TopicRequest:
             kinds.URLS_BY_NAME,
             "URLs of additional buckets with ledgers of these topics, by their names in the"
             " metadata. A bucket that is not listed here is looked up by its own name, in the same"
-            " store.",
+            " store. The filesystem driver has base paths (storageBasePath) in place of names.",
             scope="place",
         ),
     )

@@ -525,8 +525,8 @@ def test_snapshot_of_an_earlier_version_says_what_to_do(tmp_path: Path, version:
 def test_streaming_objects_have_names_of_theirs(saved: list[Any], tmp_path: Path) -> None:
     """Another name is an error of the snapshot."""
     head, rest, *documents = copy.deepcopy(saved)
-    (streaming,) = (each for each in rest["contents"]["unfinished"] if "ledger" not in each[0])
-    streaming[0] = "other"
+    (streaming,) = (each for each in rest["contents"]["unfinished"] if "ledger" not in each[0][0])
+    streaming[0][0] = "other"
     catalog = _open(_packed([head, rest, *documents]), tmp_path)
     with pytest.raises(CorruptSnapshotError):
         _use(catalog)

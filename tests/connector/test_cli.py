@@ -140,24 +140,32 @@ def test_wrong_sql_is_shown_with_its_place(sql: str, caret_at: str, hint: str) -
     assert "".join(others) == hint
 
 
-@pytest.mark.parametrize("above", ["", "pulsar/"])
-@pytest.mark.parametrize("command", ["topics", "audit", "analyze", "head"])
-def test_map_files_are_named(command: str, above: str, tmp_path: Path) -> None:
-    """A folder of the filesystem offloader looks empty, and is not."""
-    name = "508-df664a3c-d9a3-4ad4-bef2-0cbe54c03ef3"
-    folder = tmp_path / "bucket"
-    (folder / "logs" / "old").mkdir(parents=True)
-    map_file = folder / f"{above}public/default/persistent/orders/{name}"
+@pytest.mark.parametrize(
+    ("folder", "found_by"),
+    [
+        ("base/pulsar/public/default/persistent/orders", "its folder base/pulsar"),
+        ("public/default/persistent/orders", None),
+        ("default/persistent/orders", "the folder 1 level above it"),
+        ("", "the folder 4 levels above it"),
+    ],
+)
+@pytest.mark.parametrize("command", ["topics", "head"])
+def test_a_url_that_finds_map_files_is_named(
+    command: str, folder: str, found_by: str | None, tmp_path: Path
+) -> None:
+    """The URL of the filesystem driver is the folder that contains the tenants."""
+    map_file = tmp_path / folder / "508-df664a3c-d9a3-4ad4-bef2-0cbe54c03ef3"
     map_file.mkdir(parents=True)
+    (tmp_path / "logs" / "old").mkdir(parents=True)
     (map_file / "data").write_bytes(b"SEQ")
-    more = {"analyze": ["--statistics", "none"], "head": ["orders"]}.get(command, [])
+    more = {"head": ["nothing"]}.get(command, [])
 
-    ends = NOT_FOUND if command == "head" else UNREADABLE
-    result = run(command, str(folder), *more, ends=ends)
+    result = run(command, str(tmp_path), *more, ends=NOT_FOUND if command == "head" else OK)
 
-    path = f"{above}public/default/persistent/orders/{name}"
-    assert f"but MapFiles of Pulsar's filesystem offloader ({path})" in result.stderr
-    assert result.stdout == ""
+    expected = "1 data object without an index object and 2 folders (logs, public)"
+    if found_by is not None:
+        expected = f"MapFiles of the filesystem driver, found by the URL of {found_by}"
+    assert f"{tmp_path} has no offloaded ledger, but {expected}" in result.stderr
 
 
 @pytest.mark.parametrize("command", ["topics", "audit"])

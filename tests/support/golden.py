@@ -141,8 +141,7 @@ def map_file_topics() -> tuple[GoldenTopic, ...]:
 def golden_topic(name: str) -> GoldenTopic:
     """The one topic with this full name, or with this local name in `public/default`."""
     full_name = name if "://" in name else f"persistent://public/default/{name}"
-    topics = (*golden_topics(), *map_file_topics())
-    (topic,) = (topic for topic in topics if topic.name == full_name)
+    (topic,) = (topic for topic in golden_topics() if topic.name == full_name)
     return topic
 
 

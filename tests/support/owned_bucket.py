@@ -10,6 +10,7 @@ import shutil
 import warnings
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
@@ -24,18 +25,17 @@ from connector.catalog.metadata.manifest import MANIFEST_FILE, manifest_json
 from connector.catalog.metadata.topic_metadata import OffloadContext
 from connector.inputs.topic_names import TopicName
 from connector.upkeep.audit.audit import audit
-from tests.support.golden import GOLDEN, golden_topic, golden_topics
+from tests.support.golden import GOLDEN, golden_topics, map_file_topics
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
     from connector import Catalog
     from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
     from connector.upkeep.audit.audit import Audit
-    from tests.support.golden import GoldenLedger
+    from tests.support.golden import GoldenLedger, GoldenTopic
 
     Change = Callable[[LedgerInfo], LedgerInfo | None]
 
@@ -56,7 +56,7 @@ def copy_metadata(set_name: str, folder: Path, files: Sequence[str]) -> Path:
     """Copy some of the metadata of each topic of a golden set, and the list of the topics."""
     folder.mkdir()
     shutil.copy(GOLDEN / set_name / "topics.json", folder)
-    for topic in golden_topics():
+    for topic in (*golden_topics(), *map_file_topics()):
         if topic.set_name == set_name:
             (folder / topic.folder.name).mkdir()
             for file in files:
@@ -84,11 +84,11 @@ class OwnedBucket:
         shutil.copytree(GOLDEN / set_name / "objects", objects)
         metadata = copy_metadata(set_name, folder / "metadata", (VALUE_FILE, SCHEMAS_FILE))
         bucket = cls(objects, metadata)
-        for topic in golden_topics():
+        for topic in (*golden_topics(), *map_file_topics()):
             if topic.set_name == set_name:
                 bucket.prove(topic.name)
-        for path in objects.iterdir():
-            bucket.age(path.name, LONG_AGO)
+        for path in filter(Path.is_file, objects.rglob("*")):
+            bucket.age(str(path.relative_to(objects)), LONG_AGO)
         return bucket
 
     def age(self, name: str, modified: datetime) -> None:
@@ -129,7 +129,7 @@ class OwnedBucket:
         folder = self._value(topic).parent
         files = {each.name: each.read_bytes() for each in folder.iterdir()}
         files.pop(MANIFEST_FILE, None)
-        name = TopicName.parse(golden_topic(topic).name)
+        name = TopicName.parse(self._golden(topic).name)
         (folder / MANIFEST_FILE).write_bytes(manifest_json(name, files))
 
     def unprove(self, topic: str) -> None:
@@ -169,7 +169,16 @@ class OwnedBucket:
             }
 
     def _value(self, topic: str) -> Path:
-        return self.metadata / golden_topic(topic).folder.name / VALUE_FILE
+        return self.metadata / self._golden(topic).folder.name / VALUE_FILE
+
+    def _golden(self, topic: str) -> GoldenTopic:
+        full_name = str(TopicName.parse(topic))
+        topics = (*golden_topics(), *map_file_topics())
+        return next(
+            each
+            for each in topics
+            if each.name == full_name and (self.metadata / each.folder.name).is_dir()
+        )
 
 
 def unchanged(info: LedgerInfo) -> LedgerInfo:

@@ -119,6 +119,14 @@ class LedgerCopy(StoredObjects, Protocol):
             """Return the copy with this topic, if its objects do not name one."""
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether its writer may still be writing it, or stopped before its end.
+
+        False for kinds whose index object is written last.
+        """
+        return False
+
+    @property
     def uuids(self) -> set[UUID]:
         """The ids by which metadata names its objects."""
         return {each.name.uuid for each in self.pairs}

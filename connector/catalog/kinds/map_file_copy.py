@@ -17,13 +17,14 @@ from arrow_io.errors import (
     FormatError,
     MissingObjectError,
     PulsarOffloadError,
+    TruncatedObjectError,
 )
 from arrow_io.format.ledger_metadata import parse_ledger_metadata
 from arrow_io.format.object_names import MapFileName, parse_map_file_name
 from arrow_io.format.sequence_file import BYTES_CLASS, parse_header
 from arrow_io.ledgers.mapfiles.ledger import SeekTable
 from arrow_io.ledgers.mapfiles.reader import OffloadedMapFile
-from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, object_versions, objects_of
+from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, object_versions
 from connector.catalog.kinds.object_kind import NamedObject, Part
 from connector.catalog.kinds.snapshot_values import (
     base64_text,
@@ -82,6 +83,11 @@ class MapFileCopy(LedgerCopy):
         return (self,)
 
     @property
+    def is_unfinished(self) -> bool:
+        """Whether the data file ends before the ledger does."""
+        return isinstance(self.error, TruncatedObjectError)
+
+    @property
     def index_error(self) -> PulsarOffloadError | None:
         """Why brokers cannot use the index, although the data file can be read without it."""
         return None if self.ledger is None else self.ledger.index_error
@@ -93,8 +99,8 @@ class MapFileCopy(LedgerCopy):
 
     @property
     def objects(self) -> tuple[ObjectInfo, ...]:
-        """All of its files, the index first."""
-        return (*objects_of(self.index, self.data), *self.checksums)
+        """All of its files: the index first, and the data file, which names the others, last."""
+        return (self.index, *self.checksums, *((self.data,) if self.data else ()))
 
     @property
     def stored_bytes(self) -> int:

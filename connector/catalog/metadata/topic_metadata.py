@@ -88,6 +88,15 @@ class OffloadContext:
         )
         return next((each["bucket"] for each in property_maps if each.get("bucket")), None)
 
+    @property
+    def base_path(self) -> str | None:
+        """Folder that the filesystem driver wrote to: a URL, or a path that may be relative.
+
+        Releases before 3 record a path relative to the broker's working folder. None for other
+        drivers, or if the source does not record it.
+        """
+        return self.driver_properties.get("storageBasePath") or None
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LedgerInfo:

@@ -83,7 +83,9 @@ def contents_json(
     """
     return {
         "copies": [copy_json(copy, bucket) for copy in copies],
-        "unfinished": [list(map(info_json, each.objects)) for each in contents.unfinished],
+        "unfinished": [
+            [info_json(each.data), *map(info_json, each.checksums)] for each in contents.unfinished
+        ],
         "foreign": list(map(info_json, contents.foreign)),
     }
 

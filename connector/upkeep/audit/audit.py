@@ -186,6 +186,8 @@ class _Auditor:
                 kind = FindingKind.INDEX_WITHOUT_DATA
         elif copy is not None and copy.error is None and copy.topic != topic.topic:
             kind = FindingKind.OTHER_NAME
+        elif topic.metadata is None and copy is not None and copy.is_unfinished:
+            kind = FindingKind.UNFINISHED
         elif isinstance(ledger.error, CorruptMetadataError):
             kind = FindingKind.AMBIGUOUS
         elif (
@@ -242,6 +244,8 @@ class _Auditor:
             text = f"an additional copy: the one with uuid {ledger.copy.name.uuid} counts"
         elif ledger.info is not None and not ledger.info.is_offloaded:
             text = "the metadata says it is not offloaded, but may be older than the copy"
+        if copy.is_unfinished:
+            kind = FindingKind.UNFINISHED
         if copy.error is not None:
             text = f"{text}; {copy.error}"
         finding = _make_finding(kind, text, copy, topic.topic)

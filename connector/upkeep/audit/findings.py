@@ -50,6 +50,9 @@ class FindingKind(StrEnum):
     """An additional copy of a ledger, besides the one that counts."""
     DATA_WITHOUT_INDEX = "data without index"
     """An offload that never completed."""
+    UNFINISHED = "unfinished"
+    """A MapFile whose data file ends before the ledger does: its offload is under way, or failed.
+    """
     INDEX_WITHOUT_DATA = "index without data"
     """An index object without its data object."""
     UNFINISHED_UPLOAD = "unfinished upload"

@@ -52,7 +52,7 @@ def plan_map_file_repair(
     checksum_name = name.checksum_names[0]
     has_checksums = any(location.exists(each) for each in name.checksum_names)
     checksums = checksum_file(new_data) if has_checksums else None
-    rebuilt = RebuiltLedger(name.ledger_id, ledger.entry_count, len(index.keys))
+    rebuilt = RebuiltLedger(name.ledger_id, ledger.entry_count, ledger.data.block_count)
     attempt = replace(attempt, topic=managed_ledger_owner(name.managed_ledger))
     if new_data == old_data and checksums in {None, _read(location, checksum_name)}:
         return Repair(attempt, ledger=rebuilt, refusal=IS_SOUND)
