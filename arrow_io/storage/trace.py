@@ -103,10 +103,13 @@ class RequestTrace:
     Args:
         keep_records: Whether to keep a `RequestRecord` of each request too, for tests and
             debugging. The list grows with each request.
+        parent: A trace that counts the same requests, and those of other parts. None if there is
+            none; a pickled copy has none.
     """
 
-    def __init__(self, *, keep_records: bool = False) -> None:
+    def __init__(self, *, keep_records: bool = False, parent: RequestTrace | None = None) -> None:
         self._keep_records = keep_records
+        self._parent = parent
         self._lock = threading.Lock()
         self._requests: Counter[RequestKind] = Counter()
         self._bytes: Counter[RequestKind] = Counter()
@@ -127,6 +130,8 @@ class RequestTrace:
             start: First byte of the range or part, if there is one.
             stop: End of the range or part (exclusive).
         """
+        if self._parent is not None:
+            self._parent.note_request(kind, name, start, stop)
         with self._lock:
             self._requests[kind] += 1
             if self._keep_records:
@@ -134,11 +139,15 @@ class RequestTrace:
 
     def note_received_bytes(self, kind: RequestKind, size_bytes: int) -> None:
         """Count the bytes that a request received."""
+        if self._parent is not None:
+            self._parent.note_received_bytes(kind, size_bytes)
         with self._lock:
             self._bytes[kind] += size_bytes
 
     def note_written_bytes(self, kind: RequestKind, size_bytes: int) -> None:
         """Count the bytes that a request wrote; call this when the store has them."""
+        if self._parent is not None:
+            self._parent.note_written_bytes(kind, size_bytes)
         with self._lock:
             self._bytes[kind] += size_bytes
 

@@ -81,11 +81,13 @@ class Opening:
 
     Attributes:
         object_count: The number of objects that are listed.
+        folder_count: The number of folders that are listed besides the location.
         copies: The copies whose index objects are read.
         unfinished_count: The number of unfinished offloads whose topic is requested.
     """
 
     object_count: int
+    folder_count: int
     copies: tuple[LedgerCopy, ...]
     unfinished_count: int
 

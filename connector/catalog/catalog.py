@@ -358,6 +358,7 @@ class Catalog:
         known = [each.metadata for each in self.ledgers_of(list(topics))]
         return Opening(
             self.bucket.listing.object_count,
+            self.bucket.listing.folder_count,
             tuple(self._copies.prefetch(known)),
             sum(has_ledger_id(each.name) for each in self.bucket.unfinished)
             if None in known

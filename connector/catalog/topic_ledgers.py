@@ -588,7 +588,8 @@ def build_topic(
     cut = (
         each.copy.cut
         for each in unread
-        if each.copy and each.error is not None and each.error is each.copy.error
+        if each.copy and each.error is not None
+        if each.error is each.copy.error or each.copy.is_unfinished
     )
     return TopicLedgers(
         topic,

@@ -211,6 +211,9 @@ def _print_cost(cost: ReadCost, stored_bytes: int, form: Form) -> None:
         "index objects": RequestCounts(
             index_requests=opening.index_requests, index_bytes=opening.index_bytes
         ),
+        "opening data": RequestCounts(
+            range_requests=opening.range_requests, range_bytes=opening.range_bytes
+        ),
         "data": cost.reading,
         "total": cost.counts,
     }

@@ -340,13 +340,6 @@ def _without_heads(counts: RequestCounts) -> RequestCounts:
 # Statistics, streams and copies
 
 
-@pytest.fixture
-def long_topic(tmp_path: Path) -> dict[str, str]:
-    """The URL of a bucket with 40,000 messages in one MapFile for each compression."""
-    del tmp_path
-    return {}
-
-
 @pytest.mark.parametrize("topic", _some_topics(_BLOCK_SET)[:2], ids=str)
 def test_a_copy_to_parquet(topic: GoldenTopic, tmp_path: Path) -> None:
     """A copy in steps has each message once, and a second run copies nothing."""

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from arrow_io.storage.location import Location
 
 _RANGE_BYTES = 64 << 10
-"""Maximum size of a range request while a data file is opened, in bytes."""
+"""Maximum size of the first range requests while a data file is opened, in bytes."""
 _VERIFIED_BYTES = 4 << 20
 """Approximate number of bytes that are compared with their checksums at a time."""
 
@@ -245,9 +245,7 @@ class _Opener:
         self._location = location
         self._name = name
         self._versions = versions
-        self._reader = RangeReader(
-            replace(location, range_bytes=_RANGE_BYTES), name.data_name, data_bytes, versions.data
-        )
+        self._reader = RangeReader(location, name.data_name, data_bytes, versions.data)
         self._start = 0
         self.index = MapFileIndex((METADATA_KEY,), (0,))
         self.index_error: PulsarOffloadError | None = None

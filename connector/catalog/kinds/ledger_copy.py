@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from arrow_io.ledgers.reader import ObjectVersions
+from arrow_io.storage.trace import RequestCounts
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -142,6 +143,11 @@ class LedgerCopy(StoredObjects, Protocol):
     def index_objects(self) -> tuple[ObjectInfo, ...]:
         """The objects that opening the ledger reads."""
         return tuple(each.index for each in self.pairs)
+
+    @property
+    def opening_ranges(self) -> RequestCounts:
+        """Requests for ranges of data objects that opening the ledger took."""
+        return RequestCounts()
 
     @property
     def may_lack_entries(self) -> bool:

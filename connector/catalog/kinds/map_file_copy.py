@@ -7,7 +7,7 @@ the managed ledger too.
 from __future__ import annotations
 
 from array import array
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,7 @@ from arrow_io.format.object_names import MapFileName, parse_map_file_name
 from arrow_io.format.sequence_file import BYTES_CLASS, parse_header
 from arrow_io.ledgers.mapfiles.ledger import SeekTable
 from arrow_io.ledgers.mapfiles.reader import OffloadedMapFile
+from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector.catalog.kinds.ledger_copy import LedgerCopy, are_same, object_versions
 from connector.catalog.kinds.object_kind import NamedObject, Part
 from connector.catalog.kinds.snapshot_values import (
@@ -58,6 +59,7 @@ class MapFileCopy(LedgerCopy):
         error: Why there is no `ledger`.
         cut: The ledger, if its only fault is that its data file is too short.
         checksums: The files with checksums of the others.
+        opening_ranges: Requests for the start and the end of its data file, which opening it took.
     """
 
     name: MapFileName
@@ -68,6 +70,7 @@ class MapFileCopy(LedgerCopy):
     error: PulsarOffloadError | None = None
     cut: OffloadedMapFile | None = None
     checksums: tuple[ObjectInfo, ...] = ()
+    opening_ranges: RequestCounts = field(default=RequestCounts(), compare=False)
 
     is_shared = False
     extra_bytes = 0
@@ -101,6 +104,12 @@ class MapFileCopy(LedgerCopy):
     def objects(self) -> tuple[ObjectInfo, ...]:
         """All of its files: the index first, and the data file, which names the others, last."""
         return (self.index, *self.checksums, *((self.data,) if self.data else ()))
+
+    @property
+    def index_objects(self) -> tuple[ObjectInfo, ...]:
+        """The index, and its checksums if these exist."""
+        name = self.name.checksum_names[0]
+        return (self.index, *(each for each in self.checksums if each.name == name))
 
     @property
     def stored_bytes(self) -> int:
@@ -229,6 +238,7 @@ class MapFiles:
         ledger: OffloadedMapFile | None = None
         topic: AnyTopic | None = None
         error: PulsarOffloadError | None = None
+        trace = RequestTrace(parent=location.trace)
         try:
             topic = managed_ledger_owner(name.managed_ledger)
             if data is None:
@@ -237,19 +247,22 @@ class MapFiles:
             else:
                 index_checksums = name.checksum_names[0]
                 ledger = OffloadedMapFile.open(
-                    location,
+                    replace(location, trace=trace),
                     name,
                     data.size_bytes,
                     has_checksums=any(each.name == index_checksums for each in checksums),
                     versions=object_versions(index, data),
                 )
+                ledger = replace(ledger, location=location)
                 error = ledger.end_error
         except (FormatError, MissingObjectError) as cause:
             error = cause
         if error is not None:
             error.located(object_key=name.data_name, ledger_id=name.ledger_id)
         sound, cut = (ledger, None) if error is None else (None, ledger)
-        return MapFileCopy(name, index, data, topic, sound, error, cut, checksums)
+        counts = trace.counts
+        ranges = RequestCounts(range_requests=counts.range_requests, range_bytes=counts.range_bytes)
+        return MapFileCopy(name, index, data, topic, sound, error, cut, checksums, ranges)
 
     def join_shares(
         self, copies: Sequence[MapFileCopy], info: LedgerInfo | None

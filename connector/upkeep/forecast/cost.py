@@ -192,7 +192,8 @@ def opening_requests(opening: Opening) -> RequestCounts:
 
     Each 1,000 keys of a listing are one request, as they are billed; a `RequestTrace` counts all
     pages as one. An index object that does not name its topic takes a HEAD request. If a topic
-    without metadata is selected, each offload that never completed takes one, too.
+    without metadata is selected, each offload that never completed takes one, too. Opening a
+    MapFile reads the start and the end of its data file.
     """
     nameless = sum(
         copy.ledger is not None
@@ -201,12 +202,14 @@ def opening_requests(opening: Opening) -> RequestCounts:
         for copy in opening.copies
     )
     indexes = {info.name: info for copy in opening.copies for info in copy.index_objects}
-    return RequestCounts(
-        list_requests=max(1, -(-opening.object_count // LIST_PAGE_KEYS)),
+    pages = max(1, -(-opening.object_count // LIST_PAGE_KEYS))
+    requests = RequestCounts(
+        list_requests=pages + opening.folder_count,
         head_requests=nameless + opening.unfinished_count,
         index_requests=len(indexes),
         index_bytes=sum(info.size_bytes for info in indexes.values()),
     )
+    return sum((copy.opening_ranges for copy in opening.copies), requests)
 
 
 def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None = None) -> int:
@@ -220,7 +223,7 @@ def stored_bytes(contents: BucketContents, topics: Collection[TopicName] | None 
     if topics is not None:
         return stored_bytes_for_topics(topics, contents.copies)
     in_pairs = (info for each in contents.pairs for info in each.objects)
-    unfinished = (each.data for each in contents.unfinished)
+    unfinished = (info for each in contents.unfinished for info in each.objects)
     return sum(info.size_bytes for info in (*in_pairs, *unfinished, *contents.foreign))
 
 
