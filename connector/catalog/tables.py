@@ -22,11 +22,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
+    from arrow_io.format.object_names import PairName
     from arrow_io.ledgers.open_ledger import OpenLedger
     from arrow_io.storage.object_store import ObjectInfo
     from connector.catalog.catalog import Catalog
     from connector.catalog.kinds.ledger_copy import StoredPair
     from connector.catalog.topic_ledgers import TopicLedger, TopicLedgers
+    from connector.inputs.topic_names import AnyTopic
     from connector.statistics.zone_files import ZoneFile
 
 Row: TypeAlias = dict[str, Any]
@@ -124,7 +126,8 @@ OBJECT_SCHEMA = pa.schema(
 )
 """One row per object of the bucket. The kind is `data` or `index` for objects of a ledger, or of a
 segment of streaming offload (PIP-76), which has no ledger id. `streaming` is the data of a segment
-without an index object. `foreign` objects have names that no offloader of Pulsar writes."""
+without an index object. `checksums` are the `.crc` files of a MapFile. `foreign` objects have names
+that no offloader of Pulsar writes."""
 
 
 RECORDED_ZONE_SCHEMA = pa.schema(
@@ -193,12 +196,15 @@ def objects_table(catalog: Catalog, topic: str | Sequence[str] | None = None) ->
     selected = None if topic is None else set(catalog.select_names(topic, segments="all"))
     contents = catalog.contents
     rows = [row for pair in contents.pairs for row in _object_rows(pair)]
-    rows += [
-        _object_row(each.data, "streaming")
-        if each.name.ledger_id is None
-        else _object_row(each.data, "data", each.name.ledger_id, str(each.name.uuid))
-        for each in contents.unfinished
-    ]
+    for each in contents.unfinished:
+        if each.name.ledger_id is None:
+            rows.append(_object_row(each.data, "streaming"))
+            continue
+        # Without a request, only a path names the topic.
+        topic_name = catalog.unfinished.topic(each.name) if each.name.managed_ledger else None
+        owner = _owner(each.name, topic_name)
+        rows.append(_object_row(each.data, "data") | owner)
+        rows += [_object_row(info, "checksums") | owner for info in each.checksums]
     rows += [_object_row(info, "foreign") for info in contents.foreign]
     if selected is not None:
         selected_names = {(str(each), each.partition) for each in selected}
@@ -393,27 +399,29 @@ def _block_rows(topic: TopicLedgers, ledger: OpenLedger) -> Iterable[Row]:
 
 
 def _object_rows(pair: StoredPair) -> Iterator[Row]:
-    owner: Row = {"uuid": str(pair.name.uuid), "ledger_id": pair.name.ledger_id}
-    if pair.topic is not None:
-        owner["topic"] = str(pair.topic)
-    if isinstance(pair.topic, TopicName):
-        owner |= {"partition": pair.topic.partition, "segment_id": pair.topic.segment_id}
-    for info, kind in ((pair.index, "index"), (pair.data, "data")):
-        if info is not None:
-            yield _object_row(info, kind) | owner
+    owner = _owner(pair.name, pair.topic)
+    kinds = {pair.index.name: "index", pair.name.data_name: "data"}
+    for info in pair.objects:
+        yield _object_row(info, kinds.get(info.name, "checksums")) | owner
 
 
-def _object_row(
-    info: ObjectInfo, kind: str, ledger_id: int | None = None, uuid: str | None = None
-) -> Row:
+def _owner(name: PairName, topic: AnyTopic | None) -> Row:
+    owner: Row = {"uuid": str(name.uuid), "ledger_id": name.ledger_id}
+    if topic is not None:
+        owner["topic"] = str(topic)
+    if isinstance(topic, TopicName):
+        owner |= {"partition": topic.partition, "segment_id": topic.segment_id}
+    return owner
+
+
+def _object_row(info: ObjectInfo, kind: str) -> Row:
     return {
         "object": info.name,
         "kind": kind,
         "topic": None,
         "partition": None,
-        "segment_id": None,
-        "ledger_id": ledger_id,
-        "uuid": uuid,
+        "ledger_id": None,
+        "uuid": None,
         "bytes": info.size_bytes,
         "modified": info.modified,
     }
