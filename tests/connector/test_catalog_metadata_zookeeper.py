@@ -264,8 +264,13 @@ class TestFailures:
         with pytest.raises(StorageError, match=r"cannot connect to zk://.*Connection refused"):
             open_store(f"zk://127.0.0.1:{port}", {}).get("/a")
 
-    def test_unknown_host(self) -> None:
+    def test_unknown_host(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """A host name that does not exist is named as the reason."""
+
+        def look_up(*_: object) -> None:
+            raise socket.gaierror
+
+        monkeypatch.setattr(socket, "getaddrinfo", look_up)
         with pytest.raises(StorageError, match="no server has such a name"):
             open_store("zk://host.invalid", {}).get("/a")
 
@@ -281,9 +286,9 @@ class TestFailures:
         """A server that starts a session and answers nothing must not be awaited either."""
         with (
             _scripted_server(_CONNECTED) as url,
-            pytest.raises(StorageError, match=r"did not answer /a within 0\.3 seconds"),
+            pytest.raises(StorageError, match=r"did not answer /a within 2 seconds"),
         ):
-            open_store(url, {"timeout_s": 0.3}).get("/a")
+            open_store(url, {"timeout_s": 2}).get("/a")
 
     def test_long_values(self, zookeeper: ZooKeeperServer, monkeypatch: pytest.MonkeyPatch) -> None:
         """A value or a list of names may be as long as allowed, and no longer."""

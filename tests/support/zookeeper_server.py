@@ -93,6 +93,7 @@ def running_zookeeper(
     jaas.write_text(_JAAS)
     port, token = launch_gateway(
         classpath=f"{_JARS}/*",
+        java_path=None,  # that of JAVA_HOME, or else of the PATH
         javaopts=[
             "-Xmx512m",
             f"-Djava.security.auth.login.config={jaas}",
