@@ -20,7 +20,7 @@ from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.metadata.store_source import StoreSource
 from tests.support.admin_server import Certificates
 from tests.support.memory_metadata_store import MemoryMetadataStore, golden_nodes
-from tests.support.oxia_server import running_oxia_server
+from tests.support.oxia_server import NEW_SERVICE, by_levels, by_parts, running_oxia_server
 from tests.support.waiting import PATIENCE_S
 
 if TYPE_CHECKING:
@@ -37,15 +37,26 @@ NODES: Final = {
     "/a/b/e": b"7",
     "/a/b/f": b"8",
     "/a!": b"9",
+    "/ab/c": b"11",
+    "/a/b/c/d/e": b"12",
     "/b/a": b"10",
 }
 
 
 @pytest.mark.parametrize("shards", [1, 3, 7])
-def test_nodes_are_those_that_were_stored(shards: int) -> None:
+@pytest.mark.parametrize(
+    "version",
+    [
+        {"sort_key": by_levels, "key_sorting": 2},
+        {"sort_key": by_levels, "key_sorting": 2, "service": NEW_SERVICE},
+        {"sort_key": by_parts, "key_sorting": 0},
+    ],
+    ids=["new", "newest", "old"],
+)
+def test_nodes_are_those_that_were_stored(shards: int, version: dict[str, Any]) -> None:
     """Values and children must equal those of the dict, whichever shard has a record."""
     expected = MemoryMetadataStore(NODES)
-    with running_oxia_server(NODES, shards=shards) as server:
+    with running_oxia_server(NODES, shards=shards, **version) as server:
         store = open_store(server.url, {})
         for path in (*NODES, "/none", "/a/b/c/none", "/b"):
             value = expected.get(path)
@@ -71,6 +82,15 @@ def test_namespace_is_default_if_the_url_has_none() -> None:
         assert open_store(f"oxia://{server.address}/default", {}).get("/a") == b"1"
         with pytest.raises(StorageError, match="namespace not found"):
             open_store(f"oxia://{server.address}/other", {}).get("/a")
+
+
+def test_natural_sorting() -> None:
+    """A namespace that sorts keys by bytes has no children as ranges, so no broker uses it."""
+    with running_oxia_server(NODES, key_sorting=1) as server:
+        store = open_store(server.url, {})
+        for request in (store.get, store.children):
+            with pytest.raises(StorageError, match="are sorted by bytes"):
+                request("/a")
 
 
 def test_no_server() -> None:

@@ -1,8 +1,7 @@
 """A server of Oxia's client protocol on loopback, in memory, with any number of shards.
 
-It stands in for Oxia's own server, which no package registry has. `SOURCE` states the messages in
-the language of protobuf, by the names and numbers of Oxia's `client.proto`; so the server shares
-nothing with the reader under test.
+It stands in for Oxia's own server. `SOURCE` states the messages in the language of protobuf, by the
+names and numbers of Oxia's `client.proto`; so the server shares nothing with the reader under test.
 """
 
 from __future__ import annotations
@@ -34,7 +33,9 @@ message ShardAssignments { map<string, NamespaceShardsAssignment> namespaces = 1
 message NamespaceShardsAssignment {
   repeated ShardAssignment assignments = 1;
   ShardKeyRouter shard_key_router = 2;
+  KeySorting key_sorting = 3;
 }
+enum KeySorting { KEY_SORTING_UNKNOWN = 0; KEY_SORTING_NATURAL = 1; KEY_SORTING_HIERARCHICAL = 2; }
 enum ShardKeyRouter { UNKNOWN = 0; XXHASH3 = 1; }
 message ShardAssignment {
   int64 shard = 1;
@@ -76,6 +77,7 @@ message ListResponse { repeated string keys = 1; }
 """
 
 SERVICE: Final = "io.streamnative.oxia.proto.OxiaClient"
+NEW_SERVICE: Final = "io.oxia.proto.v1.OxiaClient"
 _HASHES: Final = 1 << 32
 _KEYS_PER_ANSWER: Final = 3
 
@@ -93,9 +95,15 @@ def _messages() -> Mapping[str, Any]:
     return {name.rpartition(".")[2]: each for name, each in classes.items()}
 
 
-def _sort_key(key: str) -> list[tuple[bool, str]]:
-    """Sort keys as Oxia does: part by part, and the last part of a key before parts of others."""
-    *parents, last = key.split("/")
+def by_levels(key: str) -> tuple[int, bytes]:
+    """Sort keys as a new Oxia does (`EncoderHierarchical`), which tells clients so."""
+    levels = key.count("/") - key.endswith("//")
+    return levels, key.encode().replace(b"/", b"\xff")
+
+
+def by_parts(key: str) -> list[tuple[bool, bytes]]:
+    """Sort keys as an old Oxia does (`CompareWithSlash`)."""
+    *parents, last = key.encode().split(b"/")
     return [*((True, parent) for parent in parents), (False, last)]
 
 
@@ -111,6 +119,8 @@ class OxiaServer:
         before_answer: Called before each answer with the name of the call and gRPC's context.
         leader: What it calls the leader of each shard; None: itself.
         unlisted_shards: Shards that its assignments lack.
+        sort_key: How it sorts keys.
+        key_sorting: What it says of that; 0: nothing, as an old Oxia.
         replies: What it answers to calls instead, by their names.
         calls: Names of the calls so far.
     """
@@ -122,6 +132,8 @@ class OxiaServer:
     before_answer: Callable[..., object] = lambda *_: None
     leader: str | None = None
     unlisted_shards: frozenset[int] = frozenset()
+    sort_key: Callable[[str], Any] = by_levels
+    key_sorting: int = 2
     replies: Mapping[str, bytes] = field(default_factory=dict)
     calls: list[str] = field(default_factory=list)
 
@@ -169,6 +181,7 @@ class OxiaServer:
         # Rounded up, as `shard_of` rounds down.
         starts = [-(-_HASHES * number // count) for number in range(count + 1)]
         answer = _messages()["ShardAssignments"]()
+        answer.namespaces[self.namespace].key_sorting = self.key_sorting
         for number in range(count):
             if number not in self.unlisted_shards:
                 shard = answer.namespaces[self.namespace].assignments.add()
@@ -190,9 +203,9 @@ class OxiaServer:
         yield answer
 
     def _List(self, request: Any, _: object) -> Iterator[Any]:  # noqa: ANN401, N802
-        first, end = _sort_key(request.start_inclusive), _sort_key(request.end_exclusive)
-        ordered = sorted(self.shards[request.shard], key=_sort_key)
-        keys = [key for key in ordered if first <= _sort_key(key) < end]
+        first, end = self.sort_key(request.start_inclusive), self.sort_key(request.end_exclusive)
+        ordered = sorted(self.shards[request.shard], key=self.sort_key)
+        keys = [key for key in ordered if first <= self.sort_key(key) < end]
         for start in range(0, len(keys), _KEYS_PER_ANSWER):
             yield _messages()["ListResponse"](keys=keys[start : start + _KEYS_PER_ANSWER])
 
@@ -203,6 +216,7 @@ def running_oxia_server(
     *,
     shards: int = 1,
     certificates: Certificates | None = None,
+    service: str = SERVICE,
     **settings: Any,  # noqa: ANN401 - attributes of `OxiaServer`
 ) -> Iterator[OxiaServer]:
     """Run a server on a free port of loopback."""
@@ -220,7 +234,7 @@ def running_oxia_server(
             ("List", "ListRequest"),
         )
     }
-    grpc_server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+    grpc_server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(service, handlers),))
     if certificates is None:
         port = grpc_server.add_insecure_port("127.0.0.1:0")
     else:

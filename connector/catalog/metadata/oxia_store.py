@@ -1,9 +1,9 @@
 """The records of an Oxia cluster, read by its gRPC protocol (Oxia's `client.proto`).
 
 Oxia has no nodes: Pulsar's `OxiaMetadataStore` stores the value of a node as the record of its
-path, and an empty record for each node above. Keys are sorted part by part, and the last part of a
-key precedes parts of longer keys. So the children of `/a` are the keys from `/a/` (inclusive) to
-`/a//` (exclusive).
+path, and an empty record for each node above. Keys are sorted by the number of their slashes, and
+then by bytes with the slash last. A double slash at the end of a key counts as one. So the children
+of `/a` are the keys from `/a/` (inclusive) to `/a//` (exclusive).
 
 Records are distributed over shards, by a hash of the key or of a partition key that the writer has
 chosen. A reader does not know partition keys, so each request goes to all shards. The leader of a
@@ -46,11 +46,15 @@ if TYPE_CHECKING:
 _SCHEME: Final = "oxia://"
 _SERVER: Final = re.compile(r"(?:[\w.-]+|\[[0-9A-Fa-f:.]+\]):\d{1,5}", re.ASCII)
 _DEFAULT_NAMESPACE: Final = "default"
-_SERVICE: Final = "/io.streamnative.oxia.proto.OxiaClient"
+_SERVICES: Final = ("io.streamnative.oxia.proto.OxiaClient", "io.oxia.proto.v1.OxiaClient")
+"""Names of the service, which has the same calls and messages. Each server has one of them or both.
+"""
 _ATTEMPTS: Final = 3
 _HASHES: Final = 1 << 32
 _OK: Final = 0
 _KEY_NOT_FOUND: Final = 1
+_NATURAL: Final = 1
+"""`KEY_SORTING_NATURAL`, by bytes: children of a node are no range then."""
 _MAX_ANSWER_BYTES: Final = MAX_METADATA_BYTES + (1 << 20)
 """Maximum length of an answer on the wire, in one message or several."""
 _MAX_SHARDS: Final = 10_000
@@ -69,7 +73,10 @@ _CLASSES: Final = message_classes(
             2 leader optional bytes
             3 int32HashRange optional Int32HashRange
         """,
-        "NamespaceShardsAssignment": "1 assignments repeated ShardAssignment",
+        "NamespaceShardsAssignment": """
+            1 assignments repeated ShardAssignment
+            3 keySorting optional int32
+        """,
         "NamespaceEntry": """
             1 key optional bytes
             2 value optional NamespaceShardsAssignment
@@ -152,6 +159,7 @@ class Oxia:
         self._lock = threading.Lock()
         self._channels: dict[str, grpc.Channel] = {}
         self._shards: dict[int, str] | None = None
+        self._service = _SERVICES[0]
 
     def __repr__(self) -> str:
         return f"Oxia({self.url!r})"
@@ -238,6 +246,8 @@ class Oxia:
             except grpc.RpcError as error:
                 # A shard may have another leader now.
                 self._forget_assignments()
+                if error.code() is grpc.StatusCode.UNIMPLEMENTED:
+                    self._service = _SERVICES[1 - _SERVICES.index(self._service)]
                 raise self._error(path, error) from None
 
         try:
@@ -283,12 +293,13 @@ class Oxia:
     def _check_assignments(self, answer: Any) -> dict[int, str]:  # noqa: ANN401
         """Return the leaders of shards, after checking that there is one for each hash."""
         name = self._namespace.encode()
-        assignments = [
-            each
-            for entry in answer.namespaces
-            if entry.key == name
-            for each in entry.value.assignments
-        ]
+        namespaces = [entry.value for entry in answer.namespaces if entry.key == name]
+        if any(each.keySorting == _NATURAL for each in namespaces):
+            message = (
+                f"keys in {self.url} are sorted by bytes, so it is no metadata store of brokers"
+            )
+            raise StorageError(message)
+        assignments = [each for namespace in namespaces for each in namespace.assignments]
         if not assignments:
             message = f"{self.url} has no namespace {self._namespace!r}"
             raise StorageError(message)
@@ -321,7 +332,7 @@ class Oxia:
         """Send a request; return gRPC's stream of answers, which are bytes."""
         token = self._options.current_token()
         send = self._channel(server).unary_stream(
-            f"{_SERVICE}/{call}",
+            f"/{self._service}/{call}",
             request_serializer=lambda message: message.SerializeToString(),
         )
         return send(
