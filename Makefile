@@ -21,6 +21,7 @@ BUILT_FROM := pyproject.toml $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
 DEMO_URL := tests/data/golden/pulsar-4.0.7/objects
 DEMO_SQL := sql_examples/duckdb/1_revenue_by_status.sql
 
+APICURIO := build/registry/apicurio-registry-app-2.6.13.Final-runner.jar
 FAKE_GCS := build/stores/fake-gcs-server-1.56.1
 AZURITE := build/stores/azurite-3.35.0
 VERSITYGW := build/stores/versitygw-1.8.0
@@ -55,6 +56,13 @@ test-broker: broker ## Run the tests against a real Pulsar, which Maven download
 
 .PHONY: broker
 broker: install build/broker/classpath.txt ## Download the Pulsar of test-broker
+
+.PHONY: test-registry
+test-registry: registry ## Run the tests against a real schema registry, which Maven downloads
+	@APICURIO=$(APICURIO) $(BIN)/python -m pytest -m registry tests/registry
+
+.PHONY: registry
+registry: install $(APICURIO) ## Download the schema registry of test-registry
 
 .PHONY: test-stores
 test-stores: stores ## Run the tests against S3 and emulators of GCS and Azure, from Go and npm
@@ -147,6 +155,15 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 	@touch .venv/demo-installed $@
 
 # The file that Maven makes last tells that all are there.
+$(APICURIO):
+	@echo "Downloading a schema registry into build/registry ..."
+	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet \
+		-Dmaven.repo.local="$(CURDIR)/build/registry/maven" \
+		-Dartifact=io.apicurio:apicurio-registry-app:2.6.13.Final:tar.gz:all \
+		-DoutputDirectory="$(CURDIR)/build/registry" \
+		org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy)
+	@tar -xzf build/registry/*-all.tar.gz -C build/registry
+
 build/broker/classpath.txt: tests/broker/pom.xml
 	@echo "Downloading a Pulsar into build/broker ..."
 	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< \

@@ -1,0 +1,1 @@
+"""Tests on a real schema registry, Apicurio's, which `make test-registry` downloads."""
