@@ -179,7 +179,7 @@ class SchemaError(PulsarOffloadError, ValueError):
 
 
 class UnknownSchemaVersionError(PulsarOffloadError, LookupError):
-    """A message written with an unknown schema version; the error message names it."""
+    """A message with an unknown schema version or schema id; the error message names it."""
 
 
 class PayloadDecodeError(FormatError):

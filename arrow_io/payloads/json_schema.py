@@ -1,8 +1,8 @@
 """JSON Schema: the columns of JSON values that have a JSON Schema instead of an Avro schema.
 
-Confluent's registry stores one for JSON. So did old Java clients of Pulsar for the type JSON: draft
-3 with ids such as `urn:jsonschema:…`, as Jackson's module generates it. Brokers still accept it
-(PIP-464).
+Confluent's registry stores one for JSON. Pulsar's brokers accepted one for the type JSON until
+PIP-464. Java clients before 2.1 stored draft 3 with ids such as `urn:jsonschema:…`, as Jackson's
+module generates it; some users of other clients stored later drafts.
 
 | JSON Schema | Arrow |
 |---|---|
@@ -34,6 +34,9 @@ if TYPE_CHECKING:
 DIALECT: Final = "$schema"
 """Field that names the dialect of a JSON Schema. No Avro schema has it."""
 
+_UNTYPED: Final = frozenset({"properties", "$ref", "oneOf", "anyOf", "allOf"})
+"""Fields by which a JSON Schema without a type is recognized. An Avro schema always has a type."""
+
 _SCALARS: Final = {
     "string": "string",
     "integer": "long",
@@ -48,7 +51,11 @@ def is_json_schema(definition: str) -> bool:
         schema = json.loads(definition)
     except (ValueError, RecursionError):
         return False
-    return isinstance(schema, dict) and (DIALECT in schema or schema.get("type") == "object")
+    if not isinstance(schema, dict):
+        return False
+    if DIALECT in schema or schema.get("type") == "object":
+        return True
+    return "type" not in schema and not schema.keys().isdisjoint(_UNTYPED)
 
 
 def parse_json_schema(definition: str) -> AvroType:

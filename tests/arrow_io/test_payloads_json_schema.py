@@ -141,6 +141,23 @@ def test_text_is_unchanged() -> None:
     assert found == {"f": ['{"b" : 1e2, "a":[ ]}', '"\\u00e9"', None, "1.50"]}
 
 
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/A"},
+        {"$ref": "#/$defs/A"},
+        {"properties": {"x": {"$ref": "#/$defs/A/properties/x"}}},
+        {"anyOf": [{"$ref": "#/$defs/A"}, {"type": "null"}]},
+        {"type": "object", "allOf": [{"$ref": "#/$defs/A"}]},
+    ],
+)
+def test_schemas_of_other_clients(schema: dict[str, object]) -> None:
+    """A JSON Schema of any draft is recognized, with a type or without."""
+    definitions = {"A": {"type": "object", "properties": {"x": {"type": "integer"}}}}
+    expected = {"x": pa.int64()} if "allOf" not in schema else {"__value__": _TEXT}
+    assert _types({**schema, "$defs": definitions}) == expected
+
+
 def test_values_without_fields() -> None:
     """A schema that is no object is one column."""
     assert _types({"$schema": "", "type": "integer"}) == {"__value__": pa.int64()}

@@ -102,21 +102,24 @@ class Registry:
 
     def schema(self, schema_id: int) -> SchemaInfo | None:
         """Return the schema of an id; see `arrow_io.payloads.schema_info.SchemaRegistry`."""
-        with self._lock:
-            found = self._schemas.get(schema_id)
+        found = self._schemas.get(schema_id)
         if found is None:
-            try:
-                registered = self._source.by_id(schema_id)
-                if registered is None:
-                    return None
-                found = schema_info(registered, self._source)
-            except SchemaError as error:
-                found = error
+            # Threads that need the same id wait for one request.
             with self._lock:
-                found = self._schemas.setdefault(schema_id, found)
+                found = self._schemas.get(schema_id) or self._request(schema_id)
         if isinstance(found, SchemaError):
             raise SchemaError(f"the schema id {schema_id}: {found.message}")
         return found
+
+    def _request(self, schema_id: int) -> SchemaInfo | SchemaError | None:
+        try:
+            registered = self._source.by_id(schema_id)
+            if registered is None:
+                return None
+            self._schemas[schema_id] = schema_info(registered, self._source)
+        except SchemaError as error:
+            self._schemas[schema_id] = error
+        return self._schemas[schema_id]
 
     def reader(
         self, subject: str | None, version: int | None, message_name: str | None

@@ -33,6 +33,7 @@ from connector.catalog.schemas.forms import (
     type_name,
     versioned_schema,
 )
+from connector.inputs.cluster_access import REGISTRY_PREFIX
 
 SchemaSource: TypeAlias = (
     str | os.PathLike[str] | bytes | FileDescriptorSet | Mapping[str, object] | Sequence[object]
@@ -153,6 +154,9 @@ class _SchemaReader:
     def _read_text(self, text: str, depth: int) -> None:
         stripped = text.strip()
         name = stripped.upper()
+        if stripped.lower().startswith(REGISTRY_PREFIX):
+            message = "a schema registry cannot be combined with other schemas"
+            raise OptionError(message)
         if stripped.startswith(("{", "[")):
             what = "the JSON text given as schema"
             with error_prefix(what):
