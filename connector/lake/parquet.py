@@ -155,7 +155,8 @@ class ParquetTable:
             LakeTableError: A manifest is malformed.
         """
         # Listed before the manifests are read: files committed in between are not reported.
-        paths = list(_parquet_files(self.location))
+        names = (info.name for info in self.location.list_tree())
+        paths = [name for name in names if name.endswith(".parquet")]
         named = {each.path for each in self.files()}
         return [each for each in paths if each not in named]
 
@@ -207,17 +208,6 @@ class ParquetTable:
         name = _manifest_name(number)
         message = f"{STATE_FOLDER}/{name} of the table at {self.location} cannot be read: {error}"
         return LakeTableError(message, object_key=name)
-
-
-def _parquet_files(location: Location, below: str = "") -> Iterator[str]:
-    try:
-        names = [each.name for each in location.list_objects()]
-        folders = location.list_folders()
-    except MissingObjectError:
-        return
-    yield from (below + name for name in names if name.endswith(".parquet"))
-    for folder in folders:
-        yield from _parquet_files(location.child(folder), f"{below}{folder}/")
 
 
 def _manifest_name(number: int) -> str:
