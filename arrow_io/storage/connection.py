@@ -15,6 +15,7 @@ from fsspec.implementations.memory import MemoryFileSystem
 from arrow_io.core.extras import install_command
 from arrow_io.errors import OptionError
 from arrow_io.storage.cloud_object_stores import AzureObjectStore, GcsObjectStore
+from arrow_io.storage.hdfs_object_store import HdfsObjectStore
 from arrow_io.storage.hidden import shown_to_library
 from arrow_io.storage.object_store import (
     LocalObjectStore,
@@ -29,11 +30,19 @@ from arrow_io.storage.s3_object_store import S3ObjectStore
 from arrow_io.storage.server_object_stores import BlockingObjectStore, HttpObjectStore
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 from arrow_io.storage.turns import shared_turns
+from arrow_io.storage.webhdfs_object_store import WebHdfsObjectStore
 
 if TYPE_CHECKING:
     from fsspec.spec import AbstractFileSystem
 
     from arrow_io.storage.attempts import RetryPolicy
+
+
+_WEBHDFS_PORT: Final = 9870
+"""Port of Hadoop 3's NameNode; fsspec's default is that of Hadoop 2."""
+_HDFS_ATTEMPTS: Final = "dfs.client.failover.max.attempts"
+"""Option of hdfs-native, which tries a NameNode that is down for minutes by default."""
+_HDFS_SCHEMES: Final = ("hdfs://", "viewfs://")
 
 
 def open_store(
@@ -65,7 +74,15 @@ def _open_fsspec(
 ) -> ObjectStore:
     # fsspec caches file systems by the repr of their options; all hidden values have the same repr.
     options = _add_pool_size(url, shown_to_library(fsspec_options), max_connections)
-    return _store(*url_to_fs(str(url), **options))
+    options = _add_hdfs_options(url, options)
+    if url.startswith(_HDFS_SCHEMES) and find_spec("hdfs_native") is None:
+        # fsspec would look for libhdfs and Java.
+        message = "no module named 'hdfs_native'"
+        raise ImportError(message)
+    file_system, root = url_to_fs(str(url), **options)
+    if WebHdfsObjectStore.PROTOCOLS.intersection(protocols(file_system)):
+        return WebHdfsObjectStore(file_system, root, max_connections)
+    return _store(file_system, root)
 
 
 def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
@@ -75,12 +92,23 @@ def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
         return MemoryObjectStore(file_system, root)
     if isinstance(file_system, LocalFileSystem):
         return LocalObjectStore(file_system, root)
-    for store in (GcsObjectStore, AzureObjectStore, HttpObjectStore):
+    for store in (GcsObjectStore, AzureObjectStore, HttpObjectStore, HdfsObjectStore):
         if store.PROTOCOLS.intersection(protocols(file_system)):
             return store(file_system, root)
     if (turns := shared_turns(file_system)) is not None:
         return BlockingObjectStore(file_system, root, turns)
     return ObjectStore(file_system, root)
+
+
+def _add_hdfs_options(url: str, options: Mapping[str, object]) -> Mapping[str, object]:
+    """Return the options with better defaults than those of fsspec and hdfs-native."""
+    if url.startswith(_HDFS_SCHEMES):
+        return {_HDFS_ATTEMPTS: "3", **options}
+    scheme, _, rest = url.partition("://")
+    host = rest.partition("/")[0].rpartition("@")[2]
+    if scheme == "webhdfs" and ":" not in host:
+        return {"port": _WEBHDFS_PORT, **options}
+    return options
 
 
 def _open_obstore(

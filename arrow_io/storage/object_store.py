@@ -169,12 +169,18 @@ class ObjectStore:
     def list_tree(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """List the objects below a folder, in the store's order: one page.
 
-        This lists one folder, and each folder in it is a page of its own. A store whose listings
-        are flat returns no folders.
+        This lists one folder or a page of it, and each folder in it has pages of its own. A store
+        whose listings are flat returns no folders.
         """
-        folder = request.name if request.marker is None else request.marker[0]
-        page = self.list_folder(replace(request, name=folder), attempt)
-        return replace(page, folders=[_join(folder, name) for name in page.folders])
+        folder, *marker = request.marker or (request.name,)
+        page = self.list_folder(
+            replace(request, name=folder, marker=tuple(marker) or None), attempt
+        )
+        return replace(
+            page,
+            folders=[_join(folder, name) for name in page.folders],
+            next_marker=page.next_marker and (folder, *page.next_marker),
+        )
 
     def _entries(self, folder: str) -> list[Mapping[str, Any]]:
         path = self._path(folder) if folder else self._root
@@ -299,17 +305,16 @@ class ObjectStore:
     def list_uploads(self, request: Request, attempt: Attempt) -> ListingPage[UnfinishedUpload]:
         """List incomplete uploads directly in the folder, by the prefix in the request."""
         try:
-            infos = self.list_folder(replace(request, name=""), attempt).items
+            page = self.list_folder(replace(request, name=""), attempt)
         except FileNotFoundError:
             return ListingPage([])
-        parsed = ((info, parse_temporary_name(info.name)) for info in infos)
-        return ListingPage(
-            [
-                UnfinishedUpload(*parts, info.modified)
-                for info, parts in parsed
-                if parts is not None and parts[0].startswith(request.name)
-            ]
-        )
+        parsed = ((info, parse_temporary_name(info.name)) for info in page.items)
+        uploads = [
+            UnfinishedUpload(*parts, info.modified)
+            for info, parts in parsed
+            if parts is not None and parts[0].startswith(request.name)
+        ]
+        return ListingPage(uploads, key_count=page.key_count, next_marker=page.next_marker)
 
     def abort_upload(self, request: Request, attempt: Attempt) -> None:
         """Remove the data of an incomplete upload if it exists."""

@@ -39,12 +39,15 @@ if TYPE_CHECKING:
 
 _UNEXPECTED: Final = re.compile(r"unexpected keyword argument '(?P<name>\w+)'")
 _GETS: Final = frozenset({Operation.GET_OBJECT, Operation.GET_RANGE})
-_PACKAGES: Final[Mapping[StoreKind | None, tuple[str, str]]] = {
+_PACKAGES: Final[Mapping[StoreKind | str, tuple[str, str]]] = {
     StoreKind.S3: ("s3fs", "s3"),
     StoreKind.GCS: ("gcsfs", "gcs"),
     StoreKind.AZURE: ("adlfs", "azure"),
+    "hdfs": ("hdfs-native", "hdfs"),
+    "viewfs": ("hdfs-native", "hdfs"),
+    "webhdfs": ("requests", "hdfs"),
 }
-"""Package of each store's file system, and the extra that installs it."""
+"""Package of each store's or scheme's file system, and the extra that installs it."""
 
 
 class UploadGoneError(StorageError):
@@ -74,6 +77,11 @@ class RequestErrors:
         self._url = url
         self._shown_url = shown_url
         self._options = storage_options
+
+    @property
+    def _scheme(self) -> StoreKind | str:
+        """The store, or the scheme of the URL if it is a file system's."""
+        return store_kind(self._url) or self._url.partition("://")[0].lower()
 
     def typed_error(
         self, error: Exception, request: Request, attempts: Attempts
@@ -125,8 +133,8 @@ class RequestErrors:
             )
         elif uses_obstore(self._options):
             message = f"{self._shown_url} needs obstore: {install_command('obstore')}"
-        elif (kind := store_kind(self._url)) in _PACKAGES:
-            package, extra = _PACKAGES[kind]
+        elif self._scheme in _PACKAGES:
+            package, extra = _PACKAGES[self._scheme]
             message = f"{self._shown_url} needs {package}: {install_command(extra)}"
         else:
             message = (

@@ -39,6 +39,7 @@ def send_in_thread(
     request: Request,
     attempt: Attempt,
     hold_until: Callable[[Future[Any]], object] | None = None,
+    listing_deadlines: int = LISTING_DEADLINES,
 ) -> Any:  # noqa: ANN401 - as `send`
     """Send a request in another thread, and wait for its answer until the time is over.
 
@@ -47,12 +48,13 @@ def send_in_thread(
         request: The request.
         attempt: The attempt, whose time starts now.
         hold_until: Prevents other requests until the answer has arrived or is cancelled.
+        listing_deadlines: Factor on the time of a listing.
 
     Raises:
         RequestGivenUpError: The time is over.
         Exception: The error of `send`.
     """
-    attempt.start(LISTING_DEADLINES if request.is_listing else 1)
+    attempt.start(listing_deadlines if request.is_listing else 1)
     answer: Future[Any] = Future()
     try:
         if hold_until is not None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import errno
 import os
+from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from arrow_io.storage.object_store import ObjectStore
+from arrow_io.storage.request_threads import send_in_thread
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -39,6 +42,24 @@ class BlockingObjectStore(ObjectStore):
     ) -> AbstractContextManager[SendInThread]:
         """Wait until no other request to the file system is in flight."""
         return self._turns.turn(patience_s)
+
+
+class ConcurrentObjectStore(ObjectStore):
+    """A folder of a file server whose library several threads may use at once.
+
+    A listing is a single page, or extends its own time.
+    """
+
+    @property
+    def is_async(self) -> bool:
+        """True: several threads can send requests at once."""
+        return True
+
+    def turn(
+        self, patience_s: float, upload: StoreUpload | None
+    ) -> AbstractContextManager[SendInThread]:
+        """Send requests in a thread."""
+        return nullcontext(partial(send_in_thread, listing_deadlines=1))
 
 
 class HttpObjectStore(ObjectStore):

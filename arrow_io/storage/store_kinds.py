@@ -37,8 +37,10 @@ OBJECT_STORE_SCHEMES: Final[Mapping[str, StoreKind]] = {
 _ARCHIVES: Final = frozenset({"libarchive", "tar", "zip"})
 """Protocols of archives that contain folders."""
 
-_SERVER_SCHEMES: Final = ("http://", "https://", "ftp://", "sftp://", "ssh://")
+_SERVER_SCHEMES: Final = ("http://", "https://", "ftp://", "sftp://", "ssh://", "webhdfs://")
 """Starts of URLs that continue with a host and an optional port."""
+
+_HDFS_SCHEMES: Final = ("hdfs://", "viewfs://", "webhdfs://")
 
 _MAX_LINKS: Final = 16
 """Maximum number of URLs in a chain; fsspec opens them recursively."""
@@ -75,7 +77,7 @@ def check_url(url: str, shown: str) -> None:
 
     Raises:
         OptionError: The URL names no bucket, host or archive, contains credentials, has a `?` on
-            S3, or goes through a cache or references.
+            S3 or HDFS, or goes through a cache or references.
     """
     links = url.split("::")
     if len(links) > _MAX_LINKS:
@@ -91,8 +93,8 @@ def check_url(url: str, shown: str) -> None:
         if kind in _BUCKET_FIRST_KINDS and _has_user_part(bucket):
             message = f"credentials in the URL {shown}: pass them as storage options (key, secret)"
             raise OptionError(message)
-        if kind is StoreKind.S3 and "?" in rest:
-            message = f"{shown} has a '?', where s3fs would cut the URL: use a URL without one"
+        if "?" in rest and (kind is StoreKind.S3 or link.lower().startswith(_HDFS_SCHEMES)):
+            message = f"{shown} has a '?', where fsspec would cut the URL: use a URL without one"
             raise OptionError(message)
     _check_links(links, shown)
 

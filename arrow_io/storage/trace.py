@@ -2,8 +2,9 @@
 
 A `RequestTrace` is passed to the code that sends requests. Its `counts` is a plain value that can
 be added and sent between processes. A refused request and each repeat count too. Not counted are
-the pages of a listing after the first, and what a file-system library sends itself, as s3fs does to
-repeat a request.
+the pages of a listing after the first, the folders of a tree, and what a file-system library sends
+itself, as s3fs does to repeat a request. A page has up to 1,000 names of objects and folders, 5,000
+on Azure, and object stores bill each page as a request.
 """
 
 from __future__ import annotations

@@ -35,7 +35,14 @@ HOSTLESS: Final[frozenset[Origin]] = frozenset((str(kind), "", None) for kind in
 _URL: Final = re.compile(r"[A-Za-z][\w+.-]*(?:://|::)")
 _LINK_END: Final = re.compile(r"::(?![^\[]*\])")
 """The end of a link in a chained URL, which is not within the brackets of an IPv6 address."""
-_DEFAULT_PORTS: Final = {"http": 80, "https": 443, "sftp": 22, "ssh": 22, "ftp": 21}
+_DEFAULT_PORTS: Final = {
+    "http": 80,
+    "https": 443,
+    "sftp": 22,
+    "ssh": 22,
+    "ftp": 21,
+    "webhdfs": 9870,
+}
 _LOCAL_SCHEMES: Final = frozenset({"", "file", "local", "memory"})
 
 

@@ -8,7 +8,7 @@ import os
 import pickle
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 import aiohttp
 import fsspec
@@ -68,6 +68,16 @@ def make_location(request: pytest.FixtureRequest, tmp_path: Path) -> MakeLocatio
 class TestEveryStore:
     """What must be true wherever the objects lie."""
 
+    FOLDERS: ClassVar[tuple[str, ...]] = (
+        "x%3A1",
+        "x%253A1",
+        "x:1",
+        "p+2",
+        "p 2",
+        "été",
+        "%C3%A9t%C3%A9",
+    )
+
     def test_folders_of_one_level_are_listed(self, make_location: MakeLocation) -> None:
         """Names are sorted, objects left out; a folder's child is reached as the folder is."""
         location = make_location(
@@ -122,7 +132,7 @@ class TestEveryStore:
         """Neither those of objects nor those of folders, even if they look encoded."""
         objects = {
             f"{folder}/5-uuid/{name}": folder.encode()
-            for folder in ("x%3A1", "x%253A1", "x:1", "p+2", "p 2", "été", "%C3%A9t%C3%A9")
+            for folder in self.FOLDERS
             for name in ("data", "a*b~c", "=&;,@!$'()")
         }
         location = make_location(objects)

@@ -222,6 +222,7 @@ class TestOptions:
             ("s3://bucket", "s3fs", "s3"),
             ("gs://bucket", "gcsfs", "gcs"),
             ("abfs://container", "adlfs", "azure"),
+            ("webhdfs://host", "requests", "hdfs"),
         ],
     )
     def test_a_missing_package_is_named(
@@ -230,9 +231,18 @@ class TestOptions:
         """Without the file system of a store the error says what to install."""
         monkeypatch.delitem(_registry, url.partition("://")[0], raising=False)
         monkeypatch.setitem(sys.modules, package, None)
+        monkeypatch.delitem(sys.modules, "fsspec.implementations.webhdfs", raising=False)
 
         with pytest.raises(OptionError, match=f"needs {package}: .*{extra}\\]"):
             Location(url, {"account_name": "me"} if extra == "azure" else {}).list_objects()
+
+    def test_missing_hdfs_native_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Even if PyArrow, whose HDFS needs Java, is installed."""
+        monkeypatch.setattr("arrow_io.storage.connection.find_spec", lambda _name: None)
+
+        for url in ("hdfs://host:1/a", "viewfs://host/a"):
+            with pytest.raises(OptionError, match=r"needs hdfs-native: .*hdfs\]"):
+                Location(url).list_objects()
 
     def test_missing_obstore_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """If it was asked for by name."""

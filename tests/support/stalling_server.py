@@ -97,6 +97,7 @@ def _begin(
     request.send_response(status)
     request.send_header("Content-Length", str(size_bytes))
     request.send_header("ETag", '"tag"')
+    request.send_header("Connection", "close")
     if content_type is not None:
         request.send_header("Content-Type", content_type)
     request.end_headers()
