@@ -55,7 +55,7 @@ test-broker: broker ## Run the tests against a real Pulsar, which Maven download
 	@$(call with_maven,$(BIN)/python -m pytest -m broker tests/broker)
 
 .PHONY: broker
-broker: install build/broker/classpath.txt ## Download the Pulsar of test-broker
+broker: install build/broker/classpath.txt build/broker/hdfs/classpath.txt ## Download the Pulsar and HDFS of test-broker
 
 .PHONY: test-registry
 test-registry: registry ## Run the tests against a real schema registry, which Maven downloads
@@ -168,6 +168,12 @@ build/broker/classpath.txt: tests/broker/pom.xml
 	@echo "Downloading a Pulsar into build/broker ..."
 	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< \
 		-Dmaven.repo.local="$(CURDIR)/build/broker/maven" -Dfolder="$(CURDIR)/build/broker" package)
+	@touch $@
+
+build/broker/hdfs/classpath.txt: tests/broker/hdfs/pom.xml
+	@echo "Downloading an HDFS into build/broker/hdfs ..."
+	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< \
+		-Dmaven.repo.local="$(CURDIR)/build/broker/maven" -Dfolder="$(CURDIR)/build/broker/hdfs" package)
 	@touch $@
 
 $(FAKE_GCS)/fake-gcs-server:
