@@ -132,9 +132,17 @@ def test_whole_pages_are_read(scheme: str, client: str) -> None:
         location = _location(server, scheme, client)
         assert [info.name for info in location.list_objects()] == ["a", "b", "c"]
         assert location.list_folders() == []
+        assert location.list_tree() == location.list_objects()
+        (tree, objects) = (
+            _location(server, scheme, client, "bucket").list_tree("folder"),
+            location.list_objects(),
+        )
+        assert [info.name for info in tree] == ["folder/a", "folder/b", "folder/c"]
+        assert [info.version for info in tree] == [info.version for info in objects]
     with stalling_server(_serving([])) as server:
         with pytest.raises(MissingObjectError, match="no such folder or prefix"):
             _location(server, scheme, client).list_objects()
+        assert _location(server, scheme, client).list_tree() == []
         assert _location(server, scheme, client, "bucket").list_objects() == []
 
 
@@ -147,7 +155,7 @@ def test_a_broken_page_is_no_listing(case: str, page: int, scheme: str, client: 
     with stalling_server(_serving(["a", "b", "c"], _BROKEN[case], page)) as server:
         for url in ("bucket/folder", "bucket"):
             location = _location(server, scheme, client, url)
-            for listed in (location.list_objects, location.list_folders):
+            for listed in (location.list_folder, location.list_tree):
                 with pytest.raises(StorageError, match="after 2 attempts"):
                     listed()
 

@@ -89,7 +89,7 @@ def test_a_listing_answer_that_is_none_is_told_as_that(case: str, page: int, cli
         options = server.storage_options | {"request_attempts": 3, "client": client}
         location = Location("s3://bucket/folder", options, RetryPolicy(sleep=pauses_s.append))
 
-        for listed in (location.list_objects, location.list_folders):
+        for listed in (location.list_folder, location.list_tree):
             server.requests = 0
             with pytest.raises(StorageError, match=told) as raised:
                 listed()
