@@ -3,5 +3,6 @@
 from __future__ import annotations
 
 from tests.support.builds import build
+from tests.support.grids import grid
 
-__all__ = ["build"]
+__all__ = ["build", "grid"]

@@ -7,9 +7,12 @@ or writes beside its place. What is read beyond the bytes is for the sanitizers 
 from __future__ import annotations
 
 import functools
+import struct
+from array import array
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.columns import ALL_COLUMNS, Origin, projection
+from arrow_io.core import builds
 from arrow_io.errors import PulsarOffloadError
 from arrow_io.messages import layout
 from arrow_io.messages.delivery import Delivery
@@ -19,10 +22,12 @@ from arrow_io.payloads import value_columns
 from arrow_io.payloads.value_columns import ValueColumns
 from arrow_io.read_metrics import Tally
 from tests.support.arenas import GuardedShredding, TightShredding
+from tests.support.buckets import memory_bucket
 from tests.support.codecs import Codec, compress
 from tests.support.golden import golden_topics, row_payload
 from tests.support.golden_entries import golden_entries
 from tests.support.golden_values import golden_schema, topics_with_values
+from tests.support.map_files import ESCAPE, MARKER, golden_map_files, open_map_file, vint
 from tests.support.payloads import shredded
 from tests.support.pulsar_proto import COMPRESSION_TYPES, MessageMetadata
 from tests.support.runs import entry_run
@@ -33,6 +38,7 @@ if TYPE_CHECKING:
     from arrow_io.columns import Projection
     from arrow_io.payloads.program import Program
     from tests.support.golden import GoldenTopic
+    from tests.support.map_files import GoldenMapFile
 
 _EDGES: Final = (
     b"\xff",
@@ -167,5 +173,59 @@ def decompress(random: Random) -> int:
     return values
 
 
-ROUNDS: Final = {"decoders": decode, "codecs": decompress, "shredders": shred}
+@functools.cache
+def _map_files() -> list[GoldenMapFile]:
+    """The shorter ones of each compression."""
+    return [each for each in golden_map_files() if each.is_complete and len(each.data) < _MAX_BYTES]
+
+
+def walk_records(random: Random) -> int:
+    """Read a MapFile with changed data, with its index or none; how many entries it gave."""
+    golden = random.choice(_map_files())
+    data = changed(random, golden.data)
+    index = random.choice((golden.index, b""))
+    count = 0
+    with memory_bucket({golden.name.data_name: data, golden.name.index_name: index}) as bucket:
+        try:
+            ledger = open_map_file(bucket.url, len(data), golden.name).data
+            last = min(ledger.last_entry_id, 10_000)
+            for run in ledger.entry_runs(random.randint(0, last), last, Tally(salvage=True)):
+                count += run.count
+        except PulsarOffloadError:
+            # What cannot be opened, such as a file without its first record.
+            return count
+    return count
+
+
+def copy_records(random: Random) -> int:
+    """Copy changed records, and values of changed lengths; how many were copied."""
+    records, result = builds.in_use.records, array("q", bytes(48))
+    values = [random.randbytes(random.choice((0, 1, 7, 300))) for _ in range(random.randint(1, 9))]
+    bodies = [len(each).to_bytes(4) + each for each in values]
+    count, escape = len(values), ESCAPE + MARKER
+    stored = (
+        random.choice((b"", escape)) + struct.pack(">iiq", 8 + len(body), 8, key) + body
+        for key, body in enumerate(bodies)
+    )
+    data = changed(random, b"".join(stored))
+    target = bytearray(len(data))
+    records.frame_records(data, 0, len(data), 0, 99, escape, target, result)
+    copied = result[0]
+    encoded = changed(random, b"".join(vint(len(body)) for body in bodies))
+    lengths = array("q", bytes(8 * count))
+    records.read_lengths(encoded, len(encoded), lengths, count, 1 << 20, result)
+    body = changed(random, b"".join(bodies))
+    keys = struct.pack(f">{count}q", *range(count))
+    target = bytearray(len(body) + 8 * min(count, len(body) // 4))
+    records.frame_values(body, len(body), lengths, keys, 0, count, 0, target, result)
+    return int(copied + result[0])
+
+
+ROUNDS: Final = {
+    "decoders": decode,
+    "codecs": decompress,
+    "shredders": shred,
+    "MapFiles": walk_records,
+    "records": copy_records,
+}
 """By what is tried."""

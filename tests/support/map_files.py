@@ -152,11 +152,13 @@ class _Writer:
         self._last_sync = 0
         self.groups: list[Group] = []
         self._block: list[tuple[int, bytes]] = []
+        self._pending_bytes = 0
 
     def append(self, key: int, value: bytes) -> None:
         if self._compression == "block":
             self._block.append((key, value))
-            if sum(8 + len(each) for _, each in self._block) >= self._block_bytes:
+            self._pending_bytes += 8 + len(value)
+            if self._pending_bytes >= self._block_bytes:
                 self.close()
             return
         start = len(self.data)
@@ -174,7 +176,7 @@ class _Writer:
         self.data += block(self._escape, self._block)
         keys = [key for key, _ in self._block]
         self.groups.append(Group(keys[0], keys[-1], start, len(self.data)))
-        self._block = []
+        self._block, self._pending_bytes = [], 0
 
 
 def block(escape: bytes, records: Sequence[tuple[int, bytes]]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from dataclasses import dataclass, field, replace
 from itertools import chain, pairwise
 from typing import TYPE_CHECKING, Final, Self
@@ -136,6 +136,11 @@ class MapFileLedger:
         return 0
 
     @property
+    def is_in_blocks(self) -> bool:
+        """Whether records are compressed in blocks."""
+        return self.header.compression is Compression.BLOCK
+
+    @property
     def block_count(self) -> int:
         """Number of blocks that hold entries."""
         return len(self.blocks(0, self.last_entry_id))
@@ -183,7 +188,7 @@ class MapFileLedger:
         """Return the bytes `[start, stop)` that surely contain some entries."""
         table = self.table
         # In a file in blocks, the block of the next position may hold earlier entries.
-        after = 2 if self.header.compression is Compression.BLOCK else 1
+        after = 2 if self.is_in_blocks else 1
         stop = table.floor(last_entry_id) + after
         is_end = stop >= len(table.positions)
         start = table.positions[table.floor(first_entry_id)]
@@ -282,6 +287,7 @@ class _EntryRead:
         self._result = array("q", bytes(8 * 4))
         self._is_trial = False  # whether the position of the index may still prove wrong
         self._is_aligned = False
+        self._is_damaged = False
         self._error = _gap_error()  # what the next entries are lost to, if they are
 
     def runs(self) -> Iterator[EntryRun]:
@@ -293,15 +299,13 @@ class _EntryRead:
             yield from trial
             return
         # Only a pass from the start shows whether the index or the data is wrong.
-        is_misled, self._next = number > 0, first
-        for run in self._runs(ledger.table.positions[0], METADATA_KEY):
-            if is_misled and run.number(0, layout.ENTRY_ID) == first:
-                self._tally.metrics.doubts.append(
-                    f"{ledger.name.index_name} has wrong positions: the data file of ledger"
-                    f" {ledger.ledger_id} was read from its start"
-                )
-            is_misled = False
-            yield run
+        self._next, self._is_damaged = first, False
+        yield from self._runs(ledger.table.positions[0], METADATA_KEY)
+        if number and not self._is_damaged:
+            self._tally.metrics.doubts.append(
+                f"{ledger.name.index_name} has wrong positions: the data file of ledger"
+                f" {ledger.ledger_id} was read from its start"
+            )
 
     def _trial(self, number: int) -> Iterator[EntryRun] | None:
         """Read from a position of the index; return None if no record is there.
@@ -309,8 +313,7 @@ class _EntryRead:
         What looks like a record may be the data of an entry, until a sync marker follows.
         """
         ledger = self._ledger
-        is_in_blocks = ledger.header.compression is Compression.BLOCK
-        key = None if is_in_blocks else ledger.table.entry_ids[number]
+        key = None if ledger.is_in_blocks else ledger.table.entry_ids[number]
         runs = self._runs(ledger.table.positions[number], key)
         held, held_bytes = list[EntryRun](), 0
         self._is_trial = True
@@ -336,18 +339,18 @@ class _EntryRead:
                     yield from self._walked_runs(walk)
                     self._error = TruncatedObjectError(_SHORT, offset=ledger.data_stop)
                 except (CorruptBlockError, TruncatedObjectError) as damage:
-                    self._error = damage
+                    self._error, self._is_damaged = damage, True
                     if self._is_trial:
                         raise
             if self._next > self._last:
                 return
             if self._is_trial or not self._tally.salvage:
                 raise ledger.locate(self._error, self._next)
-            next_position = self._resume_position(walk)
-            if next_position is None:
+            resumed = self._resume_position(walk)
+            if resumed is None:
                 self._lose(self._last + 1)
                 return
-            position, key = next_position, None
+            position, key = resumed
 
     def _walked_runs(self, walk: MapFileWalk) -> Iterator[EntryRun]:
         """Yield the entries of a walk, whose first key may be greater than that of the next."""
@@ -361,20 +364,21 @@ class _EntryRead:
         if self._is_trial:
             _confirm(walk, self._ledger.data_stop)
 
-    def _resume_position(self, walk: MapFileWalk) -> int | None:
-        """Return where a read resumes after the damage at which a walk ended."""
-        ledger = self._ledger
-        if walk.resume_at is not None:
-            return walk.resume_at if walk.resume_at < ledger.data_stop else None
-        start = walk.position + 1
+    def _resume_position(self, walk: MapFileWalk) -> tuple[int, int | None] | None:
+        """Return position and key at which a read resumes after damage; None if there is none."""
+        ledger, table, start = self._ledger, self._ledger.table, walk.position + 1
         if start >= ledger.data_stop:
             return None
-        found = [each for each in ledger.table.positions if each >= start][:1]
+        number = bisect_left(table.positions, start)
+        # Blocks begin with an escape, so positions of the index are not needed.
+        is_last = number == len(table.positions) or ledger.is_in_blocks
+        stop = ledger.data_stop if is_last else table.positions[number]
         with RangeStream(ledger.span(start, self._last), self._prefetcher) as stream:
             search = walk_map_file(stream, ledger.header, ledger.data_stop, start)
-            escape = search.find_escape(start, found[0] if found else ledger.data_stop)
-        found += [] if escape is None else [escape]
-        return min(found, default=None)
+            position = search.find_next(stop, walk)
+        if position is not None:
+            return position, None
+        return None if is_last else (stop, table.entry_ids[number])
 
     def _lose(self, key: int) -> None:
         """Count the entries before a key as lost to the last damage."""

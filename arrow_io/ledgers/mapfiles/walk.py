@@ -124,7 +124,8 @@ class MapFileWalk:
     Attributes:
         position: Start of the next record or block, or of the escape before it.
         key: Key of the next record; None until the first one was read.
-        resume_at: After an error, end of the damaged record or block; None if that is unknown.
+        resume_at: After an error, where the damaged record ends by its length, which may be
+            damaged; None if that is unknown.
         piece_bytes: Values of blocks that become longer are decompressed in pieces of this size.
         is_aligned: Whether a sync marker was found where one may be. The first position may be
             wrong, and entries may look like records, but they do not contain the marker.
@@ -185,19 +186,46 @@ class MapFileWalk:
             self.position, self.key = group.stop, group.last_key + 1
             yield group
 
-    def find_escape(self, position: int, stop: int) -> int | None:
-        """Return the position of the first escape with the sync marker from a position on.
+    def find_next(self, stop: int, damaged: MapFileWalk) -> int | None:
+        """Find where a read can resume after the record or block at which another walk ended.
 
-        The marker is random, so entries contain it only if someone wrote it there on purpose.
-        `stop` is the end of the positions that are searched (exclusive).
+        This is where the damaged record ends by its length, if a record with the next key follows,
+        or the first escape. Entries contain no escape: the sync marker is random.
+
+        Args:
+            stop: End of the positions that are searched (exclusive).
+            damaged: The other walk; this one starts after its position.
         """
-        while position < min(stop, self._size_bytes - ESCAPE_BYTES + 1):
-            view, start = self._stream.at(position, ESCAPE_BYTES)
-            found = bytes(view[start:]).find(self._header.escape)
+        end, next_key = damaged.resume_at, damaged.key
+        if end is not None and end < stop:
+            escape = self._find_escape(end)
+            if escape is not None:
+                return escape
+            self.position = end
+            if self._is_record(None if next_key is None else next_key + 1):
+                return end
+        return self._find_escape(stop)
+
+    def _find_escape(self, stop: int) -> int | None:
+        """Return the position of the first escape with the sync marker before a position."""
+        stop = min(stop, self._size_bytes - ESCAPE_BYTES + 1)
+        while self.position < stop:
+            view, start = self._stream.at(self.position, ESCAPE_BYTES)
+            # Bytes of an escape that starts before the end may follow it.
+            last = min(len(view), start + stop - self.position + ESCAPE_BYTES - 1)
+            found = bytes(view[start:last]).find(self._header.escape)
             if found >= 0:
-                return position + found
-            position += len(view) - start - ESCAPE_BYTES + 1
+                return self.position + found
+            self.position += last - start - ESCAPE_BYTES + 1
         return None
+
+    def _is_record(self, key: int | None) -> bool:
+        """Return whether the next record has a key; None: any."""
+        try:
+            first_key = self._next_group().first_key
+        except (CorruptBlockError, TruncatedObjectError):
+            return False
+        return key in {None, first_key}
 
     def _next_chunks(self, last_key: int) -> Iterator[Chunk]:
         raise NotImplementedError
@@ -413,7 +441,6 @@ class _Blocks(MapFileWalk):
     def _next_chunks(self, last_key: int) -> Iterator[Chunk]:
         del last_key  # a block is decompressed as a whole
         block = self._next_block()
-        self.resume_at = block.stop
         keys, count = self._keys(block), block.record_count
         lengths, size_bytes = self._value_lengths(block)
         key = _KEY.unpack_from(keys)[0]
