@@ -50,7 +50,14 @@ BUCKET = "s3://offloaded"
 
 SUFFIXES = (".md", ".pxd", ".py", ".sql", ".toml", ".yml")
 """Endings of the names of our own files; those of users have others."""
-NOT_OURS = ("build/", ".venv/", "golden/", "tenant/namespace/topic", "_pulsar_offload/")
+NOT_OURS = (
+    "build/",
+    ".venv/",
+    "golden/",
+    "mapfiles/",
+    "tenant/namespace/topic",
+    "_pulsar_offload/",
+)
 """What `make` builds, and the folders of users and of their tables."""
 
 
@@ -87,6 +94,7 @@ def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     monkeypatch.chdir(tmp_path)
     (tmp_path / "tests").symlink_to(ROOT / "tests")
     (tmp_path / "golden").symlink_to(GOLDEN / "pulsar-4.0.7")
+    (tmp_path / "mapfiles").symlink_to(GOLDEN / "filesystem-4.0.8-broker-record")
 
     _ran(page)
 

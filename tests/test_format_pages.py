@@ -4,17 +4,28 @@ from __future__ import annotations
 
 import re
 import struct
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
+from uuid import UUID
 
 import pytest
 
 from arrow_io.format import ledger_metadata, magics
 from arrow_io.format.block_table import BlockEntry
+from arrow_io.format.checksum_file import CHUNK_BYTES, checksum_file
 from arrow_io.format.data_block import BlockHeader, write_block_header
 from arrow_io.format.entry_frame import write_entry
 from arrow_io.format.index_block import write_index_block
 from arrow_io.format.ledger_metadata import LedgerMetadata, LedgerState
+from arrow_io.format.object_names import MapFileName
+from arrow_io.format.sequence_file import (
+    BYTES_CLASS,
+    LONG_CLASS,
+    Compression,
+    SequenceFileHeader,
+    read_vint,
+)
 from arrow_io.format.streaming_block import StreamingBlockHeader
 from arrow_io.format.streaming_index import read_segment_index
 from arrow_io.messages import transactions
@@ -225,3 +236,84 @@ def test_compressed_managed_ledger() -> None:
     value += header + compress(LZ4, message)
     info = parse_managed_ledger_info(value, TopicName.parse("orders"))
     assert [ledger.ledger_id for ledger in info.ledgers] == [5]
+
+
+def test_map_file_header() -> None:
+    """A written header of a SequenceFile has the fields of the table, in its order."""
+    header = SequenceFileHeader(BYTES_CLASS, Compression.BLOCK, bytes(range(16)))
+    data = header.serialize()
+    position = 0
+    for _, size, field, type_name, value in _rows("map-files.md", "# File header\n"):
+        length = int(size) if size else 1 + data[position]
+        part = data[position : position + length]
+        position += length
+        if field == "magic":
+            assert part == value.encode()
+        elif field == "sync_marker":
+            assert part == header.sync_marker
+        elif type_name == "Text":
+            assert part[1:].decode() in value
+        elif value.isdecimal():
+            assert int.from_bytes(part, "big") == int(value)
+        else:
+            assert part == b"\1"
+    assert position == len(data) == 138
+    lengths = [
+        len(SequenceFileHeader(*each, bytes(16)).serialize())
+        for each in (
+            (BYTES_CLASS, Compression.NONE),
+            (BYTES_CLASS, Compression.RECORD),
+            (LONG_CLASS, Compression.BLOCK),
+        )
+    ]
+    assert lengths == [95, 138, 137]
+
+
+def test_map_file_record() -> None:
+    """A record that Pulsar wrote has its lengths and key where the table says."""
+    (data,) = (GOLDEN / "filesystem-2.10.1-none").rglob("502-*/data")
+
+    fields = _read("map-files.md", "Records", data.read_bytes(), 95)
+
+    assert (fields["key_len"], fields["key"]) == (8, -1)
+    stop = 95 + 8 + fields["record_len"]
+    assert _read("map-files.md", "Records", data.read_bytes(), stop)["key"] == 0
+
+
+def test_checksum_file() -> None:
+    """A written checksum file has the fields of the table."""
+    fields = _read("map-files.md", "Checksum file", checksum_file(b"abc"))
+
+    assert fields == {
+        "magic": int.from_bytes(b"crc\0", "big"),
+        "chunk_len": CHUNK_BYTES,
+        "checksum": zlib.crc32(b"abc"),
+    }
+
+
+def test_map_file_names() -> None:
+    """The paths of the table are those of the four files."""
+    name = MapFileName("a/b/persistent/c", UUID(int=1), 42)
+    paths = {
+        path.replace("<managed ledger>", name.managed_ledger)
+        .replace("<ledger id>", "42")
+        .replace("<uuid>", str(name.uuid))
+        for _, path, _ in _rows("map-files.md", "# Folders and names\n")
+    }
+    assert paths == {name.data_name, name.index_name, *name.checksum_names}
+
+
+def test_vint() -> None:
+    """Numbers are read as the table says."""
+    rows = [
+        row[0].replace("−", "-").split("…") for row in _rows("map-files.md", "# SequenceFile\n")
+    ]
+    (single, positive, negative) = [[int(each) for each in row] for row in rows]
+    for first in single:
+        assert read_vint(memoryview(struct.pack(">b", first)), 0) == (first, 1)
+    for first in positive:
+        data = struct.pack(">b", first) + b"\x01" * (-112 - first)
+        assert read_vint(memoryview(data), 0) == (int.from_bytes(data[1:], "big"), len(data))
+    for first in negative:
+        data = struct.pack(">b", first) + b"\x01" * (-120 - first)
+        assert read_vint(memoryview(data), 0) == (~int.from_bytes(data[1:], "big"), len(data))
