@@ -149,6 +149,7 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 # folder; it can see a folder that a .pth file names.
 .venv/demo-installed .venv/dev-installed: .venv/created $(BUILT_FROM)
 	@echo "Installing into .venv and compiling the core ..."
+	@rm -f arrow_io/*/*_py.c # Cython does not see that a .pxd file is newer than they are
 	@$(BIN)/python -m pip install -qq --editable $(WANTED)
 	@echo "$(CURDIR)/spark_ds/autoload" >"$$($(BIN)/python -c \
 		'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_pulsar_offload.pth"
