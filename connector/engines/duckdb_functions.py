@@ -100,11 +100,12 @@ def register_duckdb(
 
     Types of the options that are not plain values:
 
-    - `storage_options`, `metadata_options`, `buckets`: a STRUCT, a MAP, or the text of a JSON
-      object.
+    - `storage_options`, `metadata_options`, `schema_options`, `buckets`: a STRUCT, a MAP, or the
+      text of a JSON object.
     - `metadata`: a VARCHAR, or a STRUCT or MAP by topic.
     - `decryption_keys`: a VARCHAR (path or PEM text), or a STRUCT or MAP of these by name.
-    - `schema`: a VARCHAR (path, JSON text, or name of a type), a JSON, or a STRUCT, MAP or list.
+    - `schema`: a VARCHAR (path, JSON text, name of a type, or registry), a JSON, or a STRUCT, a MAP
+      or a list.
 
     Arguments are constants or parameters of the statement. Each execution reads the topic's current
     data, with the schema that the statement was bound with.
@@ -125,16 +126,16 @@ def register_duckdb(
     (`connector.filters.where`).
 
     Registered credentials are sent only to the host that they were registered with. If a statement
-    names `url`, `buckets` or `metadata` without the options for it, the registered
-    `storage_options` and `metadata_options` apply only if the host is the same
-    (`connector.engines.credential_scope`). Another bucket of the same store has the same host. The
-    rule also covers files that a statement names as `schema`. `statistics` on another host are
-    refused unless the statement has the options for them and for the bucket. Credentials that are
-    registered without a location apply to stores whose host is not in the URL, such as S3.
+    names `url`, `buckets`, `metadata` or a registry as `schema` without the options for it, the
+    registered `storage_options`, `metadata_options` and `schema_options` apply only if the host is
+    the same (`connector.engines.credential_scope`). Another bucket of the same store has the same
+    host. The rule also covers files that a statement names as `schema`. `statistics` on another
+    host are refused unless the statement has the options for them and for the bucket. Credentials
+    that are registered without a location apply to stores whose host is not in the URL, such as S3.
 
     DuckDB quotes the statement in its errors. So pass secrets in `storage_options`,
-    `metadata_options` and `decryption_keys` here, or in a parameter of the statement, not in its
-    text.
+    `metadata_options`, `schema_options` and `decryption_keys` here, or in a parameter of the
+    statement, not in its text.
 
     Args:
         con: The connection; or the module `duckdb`, for its default connection.

@@ -6,12 +6,16 @@ import base64
 import io
 import json
 import pickle
+from contextlib import suppress
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import fastavro
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from arrow_io.errors import (
     IncompleteReadWarning,
@@ -23,6 +27,7 @@ from arrow_io.errors import (
     UnknownSchemaVersionError,
 )
 from arrow_io.payloads.schema_info import TopicSchema
+from arrow_io.payloads.value_columns import ValueColumns
 from connector import open_topic, register_duckdb, write_messages
 from connector.catalog.registry import sources
 from connector.catalog.registry.definitions import schema_info
@@ -430,6 +435,45 @@ class TestEngines:
             assert [each["note"] for each in rows] == [row["note"] for row in _expected(_ORDERS)]
         refused = run("schema", "save", server.url, "--to", file, ends=USAGE)
         assert "write confluent: before its URL" in refused.stderr
+
+
+_WORDS: Final = st.sampled_from((
+    "type", "name", "namespace", "fields", "items", "values", "symbols", "size", "record", "enum",
+    "array", "map", "fixed", "string", "long", "null", "object", "integer", "properties", "$ref",
+    "#", "#/properties/a", "oneOf", "anyOf", "allOf", "additionalProperties", "a", "b.c", "ref",
+    "id", "",
+))  # fmt: skip
+_JSON: Final = st.recursive(
+    st.one_of(_WORDS, st.none(), st.booleans(), st.integers(-2, 5)),
+    lambda inner: st.one_of(
+        st.lists(inner, max_size=3), st.dictionaries(_WORDS, inner, max_size=4)
+    ),
+    max_leaves=25,
+)
+_TOKENS: Final = st.sampled_from((
+    "message", "M", "{", "}", ";", "=", "1", "2", "int32", "repeated", "optional", "oneof", "map<",
+    ",", ">", "enum", "E", "syntax", '"proto3"', "import", '"ref"', "package", "p.q", "option",
+    "[", "]", "(", ")", "group", "extend", "reserved", "//", "/*", "M", "x", "-",
+))  # fmt: skip
+
+
+@given(
+    definition=_JSON,
+    referenced=_JSON,
+    tokens=st.lists(_TOKENS, max_size=30),
+    kind=st.sampled_from(("AVRO", "JSON", "PROTOBUF")),
+)
+def test_random_definitions(
+    definition: object, referenced: object, tokens: list[str], kind: str
+) -> None:
+    """Whatever a registry returns as a definition has columns, or is an error of ours."""
+    is_protobuf = kind == "PROTOBUF"
+    text = " ".join(tokens) if is_protobuf else json.dumps(definition)
+    other = RegisteredSchema(kind, "message R {}" if is_protobuf else json.dumps(referenced))
+    source = SavedAnswers("memory", [replace(other, subject="ref", version=1, schema_id=2)])
+    registered = RegisteredSchema(kind, text, (Reference("ref", "ref", 1),))
+    with suppress(SchemaError):
+        assert ValueColumns(TopicSchema(schema_info(registered, source))).fields
 
 
 class TestReferences:
