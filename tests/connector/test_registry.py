@@ -42,6 +42,7 @@ from connector.catalog.registry.sources import RestApi, SavedAnswers
 from connector.catalog.schemas.proto_parser import parse_proto
 from connector.options.topic_request import TopicRequest
 from connector.replay.replay import replay_topic
+from tests.support.admin_server import Certificates
 from tests.support.command_line import USAGE, lines_of, run
 from tests.support.payload_rows import messages, rows_of, values_of
 from tests.support.registries import IdsInMemory, frame, recorded_messages, running_registry
@@ -360,6 +361,21 @@ class TestCredentials:
             secrets.append(base64.b64encode(f"me-wrong:{secrets[0]}".encode()).decode())
             shown = f"{error.value}{error.value!r}{TopicRequest(schema_options=wrong)!r}"
             assert not any(each in shown for each in secrets)
+
+    def test_certificates(self, tmp_path: Path) -> None:
+        """A registry is checked by the authority, and may ask for a certificate."""
+        certificates = Certificates.make(tmp_path)
+        own = {
+            "cert_file": str(certificates.client_file),
+            "key_file": str(certificates.client_key_file),
+        }
+        context = certificates.server_context(asks_for_certificate=True)
+        with running_registry(tls=context) as server:
+            place = f"confluent:{server.url}#{_EVENTS}"
+            options = {"ca_file": str(certificates.ca_file), **own}
+            assert _schema(place, schema_options=options).reader.type == "JSON"
+            with pytest.raises(StorageError, match="certificate"):
+                _schema(place, schema_options=own)
 
     @pytest.mark.parametrize(
         ("options", "reason"),

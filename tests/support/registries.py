@@ -13,6 +13,7 @@ from tests.support.golden import GOLDEN
 from tests.support.http_servers import serving
 
 if TYPE_CHECKING:
+    import ssl
     from collections.abc import Iterator, Mapping
 
     from arrow_io.payloads.schema_info import SchemaInfo
@@ -80,9 +81,12 @@ class RegistryServer:
 
 @contextmanager
 def running_registry(
-    answers: Mapping[str, tuple[int, bytes]] | None = None, *, authorization: str | None = None
+    answers: Mapping[str, tuple[int, bytes]] | None = None,
+    *,
+    authorization: str | None = None,
+    tls: ssl.SSLContext | None = None,
 ) -> Iterator[RegistryServer]:
-    """A registry on loopback that gives the recorded answers, or others."""
+    """A registry on loopback that gives the recorded answers, or others; with `tls` by https."""
     running = RegistryServer(
         dict(recorded_answers() if answers is None else answers), authorization
     )
@@ -101,5 +105,9 @@ def running_registry(
         def log_message(self, *_: object) -> None:
             """Print nothing."""
 
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), Handler)) as running.url:
+    http_server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    if tls is not None:
+        http_server.socket = tls.wrap_socket(http_server.socket, server_side=True)
+    with serving(http_server) as url:
+        running.url = url if tls is None else url.replace("http:", "https:")
         yield running
