@@ -110,7 +110,7 @@ class TestFailures:
         """401 and 403 are not tried again."""
         connection, pauses_s = _connection(server.url, token=token)
 
-        with pytest.raises(StorageError, match=r"the cluster refuses .*HTTP 40[13]") as error:
+        with pytest.raises(StorageError, match=r"the server refuses .*HTTP 40[13]") as error:
             connection.get(TENANTS)
         assert f"{server.url}{TENANTS}" in str(error.value)
         assert "wrong-token" not in f"{error.value!r}{error.value}"

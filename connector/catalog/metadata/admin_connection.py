@@ -248,7 +248,7 @@ class AdminConnection(Generic[_AccessT]):
         if isinstance(error, _StatusError):
             message = f"{what}: {error}"
             if error.status in {_UNAUTHORIZED, _FORBIDDEN}:
-                message = f"the cluster refuses {self.url}{path}: {error}"
+                message = f"the server refuses {self.url}{path}: {error}"
             if error.status == _UNAUTHORIZED and authorization is not None and not error.had_token:
                 message += "; the token was not sent on with a redirect to another host or port"
         return redacted(message, {} if authorization is None else authorization.secrets)
