@@ -55,6 +55,7 @@ _MAX_ERROR_BYTES: Final = 64 << 10
 _CHUNK_BYTES: Final = 256 << 10
 _LEAST_TIMEOUT_S: Final = 0.001
 _BYTES_TYPE: Final = "application/octet-stream"
+_LENGTH_HEADERS: Final = frozenset({"content-length", "transfer-encoding"})
 _HTTP_REDIRECTION: Final = 300
 _OUT_OF_RANGE: Final = "out of the range"
 """Part of a NameNode's message for a range that starts at or after the end of the file."""
@@ -103,10 +104,8 @@ class WebHdfsObjectStore(ConcurrentObjectStore):
 
     def list_folder(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """List the objects and folders directly in a folder, in the server's order: one page."""
-        start: dict[str, str | int] = (
-            {} if request.marker is None else {"startAfter": request.marker[0]}
-        )
         path = self._folder_path(request.name)
+        start = {} if request.marker is None else {"startAfter": request.marker[0]}
         answer = self._json("LISTSTATUS_BATCH", path, attempt, **start)
         with _broken_json("listing"):
             listing = answer["DirectoryListing"]
@@ -231,6 +230,10 @@ class WebHdfsObjectStore(ConcurrentObjectStore):
         ) as answer:
             if answer.headers.get("Content-Type", "").partition(";")[0] != _BYTES_TYPE:
                 message = f"the answer is not of type {_BYTES_TYPE}, so it is not WebHDFS's"
+                raise BrokenAnswerError(message)
+            if not _LENGTH_HEADERS.intersection(map(str.lower, answer.headers)):
+                # Nothing would show that the body is incomplete.
+                message = "the answer does not say how long it is"
                 raise BrokenAnswerError(message)
             yield answer
 

@@ -215,6 +215,22 @@ class TestAnswers:
             with pytest.raises(StorageError, match="application/octet-stream"):
                 location.read_range("a", 0, 10)
 
+    def test_bytes_of_unknown_number_are_refused(self) -> None:
+        """Nobody could tell whether all have come."""
+
+        def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+            request.send_response(200)
+            request.send_header("Content-Type", _BYTES)
+            request.send_header("Connection", "close")
+            request.end_headers()
+            request.wfile.write(_DATA)
+
+        with (
+            stalling_server(answer) as server,
+            pytest.raises(StorageError, match="how long it is"),
+        ):
+            _location(server).read_object("a", max_bytes=10)
+
     def test_more_bytes_than_a_range_has_are_refused(self) -> None:
         """A server that ignores offset and length would send each file again and again."""
         with (
