@@ -79,10 +79,10 @@ def _open_fsspec(
         # fsspec would look for libhdfs and Java.
         message = "no module named 'hdfs_native'"
         raise ImportError(message)
-    file_system, root = url_to_fs(str(url), **options)
-    if WebHdfsObjectStore.PROTOCOLS.intersection(protocols(file_system)):
-        return WebHdfsObjectStore(file_system, root, max_connections)
-    return _store(file_system, root)
+    store = _store(*url_to_fs(str(url), **options))
+    if isinstance(store, WebHdfsObjectStore):
+        store.keep_connections(max_connections)
+    return store
 
 
 def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
@@ -92,7 +92,13 @@ def _store(file_system: AbstractFileSystem, root: str) -> ObjectStore:
         return MemoryObjectStore(file_system, root)
     if isinstance(file_system, LocalFileSystem):
         return LocalObjectStore(file_system, root)
-    for store in (GcsObjectStore, AzureObjectStore, HttpObjectStore, HdfsObjectStore):
+    for store in (
+        GcsObjectStore,
+        AzureObjectStore,
+        HttpObjectStore,
+        HdfsObjectStore,
+        WebHdfsObjectStore,
+    ):
         if store.PROTOCOLS.intersection(protocols(file_system)):
             return store(file_system, root)
     if (turns := shared_turns(file_system)) is not None:

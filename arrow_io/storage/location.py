@@ -80,7 +80,8 @@ class Location:
     """
 
     url: str
-    """Local path (made absolute), `memory://`, `s3://bucket/prefix`, or any other fsspec URL."""
+    """Local path (made absolute), `memory://`, `s3://bucket/prefix`, or any other fsspec URL. It is
+    never percent-decoded, not even that of a `file://` URL."""
     storage_options: Mapping[str, object] | None = field(default=None, hash=False)
     """Options of the fsspec file system, such as `key`, `secret` and `endpoint_url` of s3fs; and
     options of this project: `request_attempts` and `request_deadline_s` (see `retry`),

@@ -402,9 +402,12 @@ class MemoryObjectStore(StoreWithoutUploads):
 
     def list_tree(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """List the objects below a folder: one pass over all names, and the only page."""
-        path = self._path(request.name) if request.name else self._root
-        entries = self._file_system.find(path, detail=True).values()
-        objects = [self._object_info(each, attempt) for each in entries if self._is_object(each)]
+        folder = self._folder_path(request.name)
+        entries = self._file_system.find(folder, detail=True).items()
+        # If the folder is an object, it is found too.
+        objects = [
+            self._object_info(entry, attempt) for path, entry in entries if path.startswith(folder)
+        ]
         return ListingPage(objects, key_count=len(objects))
 
     def begin_upload(self, request: Request, attempt: Attempt) -> StoreUpload:

@@ -91,16 +91,22 @@ class WebHdfsObjectStore(ConcurrentObjectStore):
     Args:
         file_system: fsspec's WebHDFS.
         root: Path of the folder.
-        max_connections: Number of connections that are kept open.
     """
 
     PROTOCOLS: ClassVar = frozenset({"webhdfs"})
     can_put_new: ClassVar[bool] = True
 
-    def __init__(self, file_system: AbstractFileSystem, root: str, max_connections: int) -> None:
+    def __init__(self, file_system: AbstractFileSystem, root: str) -> None:
         super().__init__(file_system, root or "/")
         self._session: Any = self._file_system.session
-        _keep_connections(self._session, max_connections)
+
+    def keep_connections(self, count: int) -> None:
+        """Keep up to `count` connections to each server open; others are closed after use."""
+        from requests.adapters import HTTPAdapter  # noqa: PLC0415 - fsspec has imported it
+
+        if self._session.get_adapter("https://")._pool_maxsize < count:  # noqa: SLF001 - its only name
+            for scheme in ("http://", "https://"):
+                self._session.mount(scheme, HTTPAdapter(pool_maxsize=count))
 
     def list_folder(self, request: Request, attempt: Attempt) -> ListingPage[ObjectInfo]:
         """List the objects and folders directly in a folder, in the server's order: one page."""
@@ -482,12 +488,3 @@ def _origin(url: str) -> tuple[str, str | None, int | None]:
 def _without_credentials(request: PreparedRequest) -> PreparedRequest:
     """Send a request without the credentials of the session."""
     return request
-
-
-def _keep_connections(session: Any, count: int) -> None:  # noqa: ANN401 - of an extra
-    """Keep up to `count` connections to each server open."""
-    from requests.adapters import HTTPAdapter  # noqa: PLC0415 - fsspec's WebHDFS has imported it
-
-    if session.get_adapter("https://")._pool_maxsize < count:  # noqa: SLF001 - it has no other name
-        for scheme in ("http://", "https://"):
-            session.mount(scheme, HTTPAdapter(pool_maxsize=count))

@@ -182,6 +182,10 @@ def test_a_file_is_no_tree(tmp_path: Path) -> None:
 
     with pytest.raises(StorageError, match="NotADirectory"):
         Location(str(tmp_path)).list_tree("a")
+    memory = Location(f"memory://{tmp_path}")
+    memory.write_object("a", b"1", user_metadata={})
+    assert memory.list_tree("a") == []
+    assert [info.name for info in memory.list_tree()] == ["a"]
 
 
 @pytest.mark.s3

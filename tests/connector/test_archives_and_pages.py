@@ -69,6 +69,10 @@ def test_a_folder_in_an_archive(archives: Path) -> None:
     assert root.child("backup").list_folders() == ["bucket"]
     objects = root.child("backup").child("bucket").list_objects()
     assert [each.name for each in objects] == sorted(path.name for path in _OBJECTS.iterdir())
+    assert root.list_tree("backup/none") == []
+    assert [each.name for each in root.list_tree()] == [
+        f"backup/bucket/{each.name}" for each in objects
+    ]
 
 
 @pytest.mark.parametrize(
