@@ -233,7 +233,7 @@ def _receive(
 
 @contextmanager
 def _translate_errors() -> Iterator[None]:
-    """Turn a `RuntimeError` of the client into an `OSError`; drop the stack of the NameNode."""
+    """Turn an error or panic of the client into an `OSError`; drop the stack of the NameNode."""
     try:
         yield
     except RuntimeError as error:
@@ -246,3 +246,8 @@ def _translate_errors() -> Iterator[None]:
         raise OSError(_ERRORS.get(name, errno.EINVAL), message) from None
     except (FileNotFoundError, FileExistsError) as error:
         raise type(error)(str(error).partition("\n")[0]) from None
+    except BaseException as error:
+        # Rust's panic has a class of its own, which is not an `Exception`.
+        if type(error).__name__ != "PanicException":
+            raise
+        raise OSError(errno.EREMOTEIO, f"the client panicked: {error}") from None

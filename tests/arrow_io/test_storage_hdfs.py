@@ -50,7 +50,7 @@ class _Client:
     """
 
     files: dict[str, bytes | None]
-    errors: list[Exception] = field(default_factory=list)
+    errors: list[BaseException] = field(default_factory=list)
     calls: int = 0
 
     def _begin(self) -> None:
@@ -145,6 +145,20 @@ def test_errors_have_the_name_nodes_message_without_its_stack() -> None:
     assert location.list_folder().objects == []
     with pytest.raises(MissingObjectError):
         location.read_object("none", max_bytes=9)
+
+
+class PanicException(BaseException):
+    """What a panic of the client becomes."""
+
+
+def test_a_panic_is_an_error_of_the_store() -> None:
+    """It would end a program that catches errors; an interrupt must."""
+    client = _Client({"/root": None}, [PanicException("index out of bounds")] * 5)
+    with pytest.raises(StorageError, match="panicked: index out of bounds"):
+        _location(client).list_folder()
+    client.errors = [KeyboardInterrupt()]
+    with pytest.raises(KeyboardInterrupt):
+        _location(client).list_folder()
 
 
 def test_a_folder_that_is_not_empty_stays() -> None:

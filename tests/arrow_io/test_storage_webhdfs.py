@@ -231,6 +231,23 @@ class TestAnswers:
         ):
             _location(server).read_object("a", max_bytes=10)
 
+    def test_a_body_that_is_no_http_is_told(self) -> None:
+        """Its chunks have impossible lengths."""
+
+        def answer(request: BaseHTTPRequestHandler, _server: StallingServer) -> None:
+            request.send_response(200)
+            request.send_header("Content-Type", _BYTES)
+            request.send_header("Transfer-Encoding", "chunked")
+            request.send_header("Connection", "close")
+            request.end_headers()
+            request.wfile.write(b"not a length\r\n")
+
+        with stalling_server(answer) as server:
+            with pytest.raises(StorageError, match="after 2 attempts"):
+                _location(server).read_range("a", 0, 10)
+            with pytest.raises(StorageError, match="after 2 attempts"):
+                _location(server).list_folder()
+
     def test_more_bytes_than_a_range_has_are_refused(self) -> None:
         """A server that ignores offset and length would send each file again and again."""
         with (
