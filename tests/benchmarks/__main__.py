@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
-from tests.benchmarks import copying, querying, spark_copying, threads
+from tests.benchmarks import copying, map_files, querying, spark_copying, threads
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     LIBRARIES,
@@ -361,6 +361,11 @@ def _print_queries(messages: int | None, rounds: int) -> None:
     _print_aligned(querying.table(rows))
 
 
+def _print_map_files(messages: int | None, rounds: int) -> None:
+    print()  # noqa: T201
+    _print_aligned(map_files.table(map_files.measure_map_files(messages=messages, rounds=rounds)))
+
+
 def _print_copies(rows: list[MeasuredCopy]) -> None:
     lines = [("copy to Parquet", "by hand", "copy_topics", "ratio")]
     lines.extend(
@@ -425,6 +430,7 @@ def main() -> None:
     _print_table(measure(messages=given.messages, rounds=given.rounds))
     _print_singles(measure_singles(messages=given.messages, rounds=given.rounds))
     _print_threads(measure_threads(messages=given.messages, rounds=given.rounds))
+    _print_map_files(given.messages, given.rounds)
     _print_queries(given.messages, given.rounds)
     _print_offloads(measure_offloads(rounds=given.rounds))
     _print_copies(measure_copies(messages=given.messages, rounds=given.rounds))

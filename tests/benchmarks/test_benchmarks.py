@@ -22,6 +22,8 @@ from tests.benchmarks.clients import CLIENTS, measure_clients
 from tests.benchmarks.clients import table as table_of_clients
 from tests.benchmarks.copying import by_hand, copy
 from tests.benchmarks.decoding import SCANS, TYPED_SCANS, decompress_all, payloads, scan, store
+from tests.benchmarks.map_files import measure_map_files
+from tests.benchmarks.map_files import table as table_of_map_files
 from tests.benchmarks.offloading import ENTRY_SIZES, offload
 from tests.benchmarks.querying import measure_queries
 from tests.benchmarks.querying import table as table_of_queries
@@ -95,6 +97,16 @@ def test_singles_of_each_codec_are_measured() -> None:
 
     assert [row.name for row in rows] == [ledger.name for ledger in SINGLES]
     assert all(row.seconds > 0 and row.library_seconds > 0 for row in rows)
+
+
+def test_map_files_of_each_compression_are_measured() -> None:
+    """Beside the data blocks of the same ledger, and ZLIB where that is used."""
+    rows = measure_map_files(messages=MESSAGES, rounds=1)
+
+    assert len(rows) == 3 * 4
+    assert [row.zlib_seconds is None for row in rows] == [True, True, False, False] * 3
+    assert all(row.entry_seconds > 0 and row.scan_seconds > 0 for row in rows)
+    assert len(table_of_map_files(rows)) == 1 + len(rows)
 
 
 def test_threads_are_measured() -> None:

@@ -45,6 +45,8 @@ class Group(NamedTuple):
     last_key: int
     start: int
     """Where the group begins, or the escape before it."""
+    value_start: int
+    """Where its value begins, or the ZLIB stream of its values."""
     stop: int
 
 
@@ -167,33 +169,38 @@ class _Writer:
             self._last_sync = len(self.data)
         stored = zlib.compress(value) if self._compression == "record" else value
         self.data += struct.pack(">iiq", 8 + len(stored), 8, key) + stored
-        self.groups.append(Group(key, key, start, len(self.data)))
+        stop = len(self.data)
+        self.groups.append(Group(key, key, start, stop - len(stored), stop))
 
     def close(self) -> None:
         if not self._block:
             return
-        start = len(self.data)
-        self.data += block(self._escape, self._block)
-        keys = [key for key, _ in self._block]
-        self.groups.append(Group(keys[0], keys[-1], start, len(self.data)))
+        start, records = len(self.data), self._block
+        buffers = (
+            vint(8) * len(records),
+            b"".join(struct.pack(">q", key) for key, _ in records),
+            b"".join(vint(len(value)) for _, value in records),
+            b"".join(value for _, value in records),
+        )
+        compressed = list(map(zlib.compress, buffers))
+        self.data += raw_block(self._escape, len(records), compressed)
+        stop = len(self.data)
+        value_start = stop - len(compressed[-1])
+        self.groups.append(Group(records[0][0], records[-1][0], start, value_start, stop))
         self._block, self._pending_bytes = [], 0
-
-
-def block(escape: bytes, records: Sequence[tuple[int, bytes]]) -> bytes:
-    """A block of records."""
-    buffers = (
-        vint(8) * len(records),
-        b"".join(struct.pack(">q", key) for key, _ in records),
-        b"".join(vint(len(value)) for _, value in records),
-        b"".join(value for _, value in records),
-    )
-    return raw_block(escape, len(records), [zlib.compress(each) for each in buffers])
 
 
 def raw_block(escape: bytes, count: int, streams: Sequence[bytes]) -> bytes:
     """A block of any number of records and any streams."""
     parts = (vint(len(each)) + each for each in streams)
     return escape + vint(count) + b"".join(parts)
+
+
+def streams(file: MapFile) -> Iterator[memoryview]:
+    """The ZLIB streams of the values of a file that is compressed."""
+    view = memoryview(file.data)
+    for group in file.groups:
+        yield view[group.value_start : group.stop]
 
 
 def vint(value: int) -> bytes:
