@@ -148,7 +148,7 @@ def _read_streams(
     for _ in range(4):
         length, position = read_vint(view, position)
         if length < 0:
-            message = f"a ZLIB stream of the index has {length} bytes"
+            message = f"a ZLIB stream of the index has {counted(length, 'byte')}"
             raise CorruptBlockError(message)
         if length > len(view) - position:
             raise short

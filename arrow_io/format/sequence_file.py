@@ -176,7 +176,7 @@ def _read_text(head: bytes, position: int) -> tuple[str, int]:
     _need(head, position + MAX_VINT_BYTES)
     length, position = read_vint(head, position)
     if not 0 <= length < MAX_HEADER_BYTES:
-        message = f"the header of the SequenceFile has a text of {length} bytes"
+        message = f"the header of the SequenceFile has a text of {counted(length, 'byte')}"
         raise UnknownFormatError(message, offset=position)
     _need(head, position + length)
     return head[position : position + length].decode(errors="replace"), position + length

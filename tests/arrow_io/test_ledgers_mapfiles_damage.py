@@ -15,6 +15,7 @@ import pytest
 
 from arrow_io.errors import CorruptBlockError, FormatError, TruncatedObjectError
 from arrow_io.ledgers.mapfiles import ledger as ledger_module
+from arrow_io.ledgers.mapfiles import walk as walk_module
 from arrow_io.read_metrics import Tally, Unit
 from tests.arrow_io.test_ledgers_segments_ledger import entries_of
 from tests.support.buckets import memory_bucket
@@ -192,6 +193,8 @@ def _packed(content: bytes) -> bytes:
 _TWO: Final = (_packed(b"\x08\x08"), _packed(struct.pack(">qq", 0, 1)), _packed(b"\x05\x05"))
 _VALUES: Final = _packed(b"\0\0\0\x01a\0\0\0\x01b")
 _RECORD: Final = struct.Struct(">iiq")
+_BOMB: Final = _packed(bytes(16 * _MIB))
+"""Becomes a thousand times as long, and longer than a value may be in these tests."""
 
 
 @pytest.mark.parametrize(
@@ -219,7 +222,7 @@ _RECORD: Final = struct.Struct(">iiq")
                 (8 + len(_VALUES), 8, 0, _VALUES),
                 (8 + 3, 8, 0, b"abc"),
                 (8 + len(_packed(b"abc")), 8, 0, _packed(b"abc")),
-                (8 + len(_packed(bytes(200 * _MIB))), 8, 0, _packed(bytes(200 * _MIB))),
+                (8 + len(_BOMB), 8, 0, _BOMB),
             )
         ),
         *(
@@ -244,9 +247,9 @@ _RECORD: Final = struct.Struct(">iiq")
                 (2, *_TWO[:2], _packed(b"\x05\x06"), _VALUES),
                 (2, *_TWO[:2], _packed(b"\x05"), _VALUES),
                 (2, *_TWO[:2], _packed(b"\x05\x05\x05"), _VALUES),
-                (2, *_TWO, _packed(bytes(64 * _MIB))),
-                (2, *_TWO[:2], _packed(vint(100 * _MIB) * 2), _packed(bytes(64 * _MIB))),
-                (2, _packed(bytes(64 * _MIB)), *_TWO[1:], _VALUES),
+                (2, *_TWO, _BOMB),
+                (2, *_TWO[:2], _packed(vint(7 * _MIB) * 2), _BOMB),
+                (2, _BOMB, *_TWO[1:], _VALUES),
                 (2, *_TWO, _VALUES + b"more"),
                 (2, *_TWO, _VALUES[:-1]),
             )
@@ -258,8 +261,11 @@ _RECORD: Final = struct.Struct(">iiq")
     ],
 )
 @pytest.mark.parametrize("has_more", [False, True])
-def test_hostile_records_are_refused(compression: str, piece: bytes, *, has_more: bool) -> None:
+def test_hostile_records_are_refused(
+    monkeypatch: pytest.MonkeyPatch, compression: str, piece: bytes, *, has_more: bool
+) -> None:
     """In no more memory than their bytes can justify; what follows is read when salvaging."""
+    monkeypatch.setattr(walk_module, "_MAX_VALUE_BYTES", 8 * _MIB)
     sound = write_map_file([b"a", b"b", b"c"], compression=compression, block_bytes=1, sync_bytes=1)
     after = sound.data[sound.groups[3].start :] if has_more else b""
     data = sound.data[: sound.groups[1].start] + piece + after

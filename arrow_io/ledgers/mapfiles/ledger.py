@@ -375,10 +375,8 @@ class _EntryRead:
         stop = ledger.data_stop if is_last else table.positions[number]
         with RangeStream(ledger.span(start, self._last), self._prefetcher) as stream:
             search = walk_map_file(stream, ledger.header, ledger.data_stop, start)
-            position = search.find_next(stop, walk)
-        if position is not None:
-            return position, None
-        return None if is_last else (stop, table.entry_ids[number])
+            found = search.find_next(stop, walk)
+        return found if found is not None or is_last else (stop, table.entry_ids[number])
 
     def _lose(self, key: int) -> None:
         """Count the entries before a key as lost to the last damage."""

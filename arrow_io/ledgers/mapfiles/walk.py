@@ -180,13 +180,10 @@ class MapFileWalk:
         """
         while self.position < self._size_bytes:
             group = self._next_group()
-            if self.key not in {None, group.first_key}:
-                message = f"found the key {group.first_key} instead of {self.key}"
-                raise CorruptBlockError(message, offset=group.start)
             self.position, self.key = group.stop, group.last_key + 1
             yield group
 
-    def find_next(self, stop: int, damaged: MapFileWalk) -> int | None:
+    def find_next(self, stop: int, damaged: MapFileWalk) -> tuple[int, int | None] | None:
         """Find where a read can resume after the record or block at which another walk ended.
 
         This is where the damaged record ends by its length, if a record with the next key follows,
@@ -195,16 +192,19 @@ class MapFileWalk:
         Args:
             stop: End of the positions that are searched (exclusive).
             damaged: The other walk; this one starts after its position.
+
+        Returns:
+            The position and the key of its first record, if that is known; None if there is none.
         """
-        end, next_key = damaged.resume_at, damaged.key
-        if end is not None and end < stop:
+        end, escape = damaged.resume_at, None
+        if end is not None and end < stop and damaged.key is not None:
             escape = self._find_escape(end)
-            if escape is not None:
-                return escape
             self.position = end
-            if self._is_record(None if next_key is None else next_key + 1):
-                return end
-        return self._find_escape(stop)
+            if escape is None and self._is_record(damaged.key + 1):
+                return end, damaged.key + 1
+        if escape is None:
+            escape = self._find_escape(stop)
+        return None if escape is None else (escape, None)
 
     def _find_escape(self, stop: int) -> int | None:
         """Return the position of the first escape with the sync marker before a position."""
@@ -219,13 +219,12 @@ class MapFileWalk:
             self.position += last - start - ESCAPE_BYTES + 1
         return None
 
-    def _is_record(self, key: int | None) -> bool:
-        """Return whether the next record has a key; None: any."""
+    def _is_record(self, key: int) -> bool:
+        """Return whether the next record has a key."""
         try:
-            first_key = self._next_group().first_key
+            return self._next_group().first_key == key
         except (CorruptBlockError, TruncatedObjectError):
             return False
-        return key in {None, first_key}
 
     def _next_chunks(self, last_key: int) -> Iterator[Chunk]:
         raise NotImplementedError
@@ -408,7 +407,7 @@ class _Blocks(MapFileWalk):
         room = self._size_bytes - position
         length, size = self._vint(self._read(position, min(MAX_VINT_BYTES, max(room, 1))))
         if length < 0 or (max_bytes is not None and length > max_stream_bytes(max_bytes)):
-            message = f"a ZLIB stream of the block has {length} bytes"
+            message = f"a ZLIB stream of the block has {counted(length, 'byte')}"
             raise CorruptBlockError(message, entry_id=self.key, offset=position)
         self._check_room(position + size, length)
         return position + size, length
