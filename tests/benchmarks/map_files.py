@@ -17,7 +17,7 @@ from tests.benchmarks.decoding import BLOCK_RANGE_BYTES
 from tests.benchmarks.resident import RESIDENT_URL, ResidentFileSystem
 from tests.support.benchmark_ledgers import JSON_LZ4, SINGLE_UNCOMPRESSED, TEXT_UNCOMPRESSED
 from tests.support.buckets import object_name, offload_ledger
-from tests.support.map_files import COMPRESSIONS, MapFile, open_map_file, streams, write_map_file
+from tests.support.map_files import COMPRESSIONS, MapFile, open_map_file, write_map_file
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -131,7 +131,7 @@ def _read_rows(opened: OpenLedger) -> int:
 
 
 def _inflate(file: MapFile) -> None:
-    for stream in streams(file):
+    for stream in file.streams:
         zlib.decompress(stream)
 
 

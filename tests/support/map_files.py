@@ -45,8 +45,6 @@ class Group(NamedTuple):
     last_key: int
     start: int
     """Where the group begins, or the escape before it."""
-    value_start: int
-    """Where its value begins, or the ZLIB stream of its values."""
     stop: int
 
 
@@ -58,11 +56,13 @@ class MapFile:
         data: The data file.
         index: The index.
         groups: What is in the data file.
+        streams: All ZLIB streams of the data file.
     """
 
     data: bytes
     index: bytes
     groups: Sequence[Group] = ()
+    streams: Sequence[bytes] = ()
 
     def objects(self, name: MapFileName = NAME, *, has_checksums: bool = False) -> dict[str, bytes]:
         """The files by name."""
@@ -130,7 +130,9 @@ def write_records(records: Sequence[tuple[int, bytes]], **layout: Unpack[Layout]
     for key, value in pairs:
         index.append(key, value)
     index.close()
-    return MapFile(bytes(writer.data), bytes(index.data), tuple(writer.groups))
+    return MapFile(
+        bytes(writer.data), bytes(index.data), tuple(writer.groups), tuple(writer.streams)
+    )
 
 
 class _Writer:
@@ -153,6 +155,7 @@ class _Writer:
         )
         self._last_sync = 0
         self.groups: list[Group] = []
+        self.streams: list[bytes] = []
         self._block: list[tuple[int, bytes]] = []
         self._pending_bytes = 0
 
@@ -167,10 +170,12 @@ class _Writer:
         if start >= self._last_sync + self._sync_bytes:
             self.data += self._escape
             self._last_sync = len(self.data)
-        stored = zlib.compress(value) if self._compression == "record" else value
+        stored = value
+        if self._compression == "record":
+            stored = zlib.compress(value)
+            self.streams.append(stored)
         self.data += struct.pack(">iiq", 8 + len(stored), 8, key) + stored
-        stop = len(self.data)
-        self.groups.append(Group(key, key, start, stop - len(stored), stop))
+        self.groups.append(Group(key, key, start, len(self.data)))
 
     def close(self) -> None:
         if not self._block:
@@ -184,9 +189,8 @@ class _Writer:
         )
         compressed = list(map(zlib.compress, buffers))
         self.data += raw_block(self._escape, len(records), compressed)
-        stop = len(self.data)
-        value_start = stop - len(compressed[-1])
-        self.groups.append(Group(records[0][0], records[-1][0], start, value_start, stop))
+        self.streams += compressed
+        self.groups.append(Group(records[0][0], records[-1][0], start, len(self.data)))
         self._block, self._pending_bytes = [], 0
 
 
@@ -194,13 +198,6 @@ def raw_block(escape: bytes, count: int, streams: Sequence[bytes]) -> bytes:
     """A block of any number of records and any streams."""
     parts = (vint(len(each)) + each for each in streams)
     return escape + vint(count) + b"".join(parts)
-
-
-def streams(file: MapFile) -> Iterator[memoryview]:
-    """The ZLIB streams of the values of a file that is compressed."""
-    view = memoryview(file.data)
-    for group in file.groups:
-        yield view[group.value_start : group.stop]
 
 
 def vint(value: int) -> bytes:
