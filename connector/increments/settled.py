@@ -196,8 +196,10 @@ class OpenTransactions:
         for run in ledger.entry_runs(first, last, tally, verify_checksums=self._verify):
             if self.outcomes is None:
                 self._note_run(run)
-            elif self._undecided is None:
-                self._undecided = _first_undecided(self.outcomes, run)
+                continue
+            self._undecided = _first_undecided(self.outcomes, run)
+            if self._undecided is not None:
+                return
 
     def _note_zones(self, ledger: Ledger, first: int, zones: Iterable[ZoneTransactions]) -> None:
         """Update the open transactions from recorded zones of a ledger, from an entry on."""
@@ -209,6 +211,8 @@ class OpenTransactions:
                 transactions = map(_transaction_id, each.first_entry_ids)
                 if not all(_is_decided(self.outcomes, one, last) for one in transactions):
                     self._read(ledger, max(first, each.first_entry_id), each.last_entry_id)
+                if self._undecided is not None:
+                    return
                 continue
             undecided = [name for name in each.first_entry_ids if name not in each.outcomes]
             if any(each.first_entry_ids[name] < first for name in undecided):
@@ -241,6 +245,8 @@ def _first_undecided(
 ) -> tuple[Position, TransactionId] | None:
     """Return position and transaction of the first entry whose transaction has no outcome."""
     for index in run.flagged(layout.TRANSACTION):
+        if run.number(index, layout.FLAGS) & layout.MARKER:
+            continue
         transaction = run.number(index, layout.TXN_MOST), run.number(index, layout.TXN_LEAST)
         position = Position(run.ledger_id, run.number(index, layout.ENTRY_ID))
         if not _is_decided(outcomes, transaction, position):
