@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import pickle
 import random
 import shutil
 import warnings
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 from unittest.mock import patch
 
@@ -13,12 +15,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from arrow_io.errors import IncompleteReadWarning, OpenTransactionError
+from arrow_io.errors import IncompleteReadWarning, OpenTransactionError, PulsarOffloadError
+from arrow_io.messages.transactions import Outcome, TransactionOutcomes
 from arrow_io.read_metrics import ReadMetrics
 from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import open_catalog, open_topic
+from connector.catalog.metadata.topic_metadata import TopicMetadata
+from connector.catalog.snapshot.json import metadata_json, read_metadata_json
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import memory_bucket
 from tests.support.builds import BUILDS, using_build
 from tests.support.expected import rows_of
@@ -28,7 +34,7 @@ from tests.support.increments import increments_of, read_increment, read_on
 from tests.support.memory_metadata_store import MemoryMetadataStore, nodes_of_folder
 from tests.support.reading import read
 from tests.support.statistics import analyzed
-from tests.support.transaction_buffer import TransactionModel
+from tests.support.transaction_buffer import SEGMENTS, TransactionModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -306,3 +312,68 @@ def test_a_stream_gives_each_row_once_and_waits_for_outcomes(
 
     expected = [each for each, t in model.messages() if t is None or model.outcomes[t]]
     assert sorted(rows) == sorted(expected)
+
+
+# ----------------------------------------------------------------------------- catalog snapshots
+
+_IDS: Final = st.tuples(*[st.integers(-(2**63), 2**63 - 1)] * 2)
+_OUTCOMES: Final = st.builds(
+    TransactionOutcomes,
+    watermark=st.none() | st.tuples(st.integers(-1, 2**63 - 1), st.integers(-1, 2**63 - 1)),
+    aborted=st.frozensets(_IDS, max_size=3),
+    states=st.dictionaries(_IDS, st.sampled_from(Outcome), max_size=3),
+    ended_ledger_id=st.integers(-1, 2**63 - 1),
+)
+_SEGMENT: Final = TopicName.parse(SEGMENTS[0])
+
+
+def _saved(outcomes: TransactionOutcomes | None) -> Any:  # noqa: ANN401 - any JSON
+    metadata = TopicMetadata(topic=_SEGMENT, ledgers=(), segment_outcomes=outcomes)
+    return json.loads(json.dumps(metadata_json(metadata)))
+
+
+@given(outcomes=st.none() | _OUTCOMES)
+def test_snapshot_keeps_the_outcomes(outcomes: TransactionOutcomes | None) -> None:
+    """They are the only record once the cluster has deleted its nodes."""
+    metadata = read_metadata_json(_saved(outcomes), _SEGMENT, ())
+
+    assert metadata.segment_outcomes == outcomes
+
+
+@given(
+    outcomes=_OUTCOMES,
+    name=st.sampled_from(["watermark", "aborted", "states", "ended", None]),
+    other=st.sampled_from(
+        [
+            None,
+            "",
+            0,
+            False,
+            5,
+            "x",
+            [],
+            {},
+            [1],
+            [[]],
+            [[1]],
+            [[1, 2, "x"]],
+            [[1, "2"]],
+            [2**63, 0],
+        ]
+    ),
+)
+def test_other_outcomes_in_a_snapshot_are_refused_or_harmless(
+    outcomes: TransactionOutcomes, name: str | None, other: object
+) -> None:
+    """What is read can be looked up."""
+    value = _saved(outcomes)
+    if name is None:
+        value["outcomes"] = other
+    else:
+        value["outcomes"][name] = other
+    with suppress(PulsarOffloadError, AttributeError, LookupError, TypeError, ValueError):
+        found = read_metadata_json(value, _SEGMENT, ()).segment_outcomes
+        if found is not None:
+            check = (found.outcome(0, 0, (1, 1)), found.outcome(-1, 2**63 - 1, (2**63 - 1, 0)))
+            assert set(check) <= set(Outcome)
+            assert isinstance(pickle.loads(pickle.dumps(found)), TransactionOutcomes)

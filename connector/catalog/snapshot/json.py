@@ -253,14 +253,14 @@ def read_metadata_json(
     value: dict[str, Any], topic: TopicName, ledgers: Sequence[LedgerInfo]
 ) -> TopicMetadata:
     """Read the value that `metadata_json` returned, and add the ledgers."""
-    terminated = value["terminated"]
+    terminated, outcomes = value["terminated"], value["outcomes"]
     return TopicMetadata(
         topic=topic,
         cursors={name: _read_cursor(*each) for name, each in value["cursors"].items()},
         ledgers=ledgers,
         terminated_position=terminated and _read_position(*terminated),
         properties=read_texts(value["properties"]),
-        segment_outcomes=value["outcomes"] and _read_outcomes(value["outcomes"]),
+        segment_outcomes=None if outcomes is None else _read_outcomes(outcomes),
         proven_to_ledger_id=read_number(value["proven_to"], minimum=-1),
     )
 
@@ -268,7 +268,7 @@ def read_metadata_json(
 def _read_outcomes(value: dict[str, Any]) -> TransactionOutcomes:
     watermark = value["watermark"]
     return TransactionOutcomes(
-        watermark=watermark and _read_cursor(*watermark),
+        watermark=None if watermark is None else _read_cursor(*watermark),
         aborted=frozenset(_read_transaction(*each) for each in value["aborted"]),
         states={
             _read_transaction(most, least): Outcome(state) for most, least, state in value["states"]
