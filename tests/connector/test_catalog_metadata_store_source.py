@@ -20,7 +20,11 @@ from connector.catalog.metadata.store_source import StoreSource
 from connector.inputs.topic_names import TopicName
 from tests.support.codecs import CODECS, compressed_managed_ledger
 from tests.support.golden import GOLDEN, GOLDEN_SETS, SCALABLE_SET, golden_topics
-from tests.support.memory_metadata_store import MemoryMetadataStore, golden_nodes
+from tests.support.memory_metadata_store import (
+    MemoryMetadataStore,
+    golden_nodes,
+    nodes_of_folder,
+)
 from tests.support.oxia_server import running_oxia_server
 from tests.support.pulsar_proto import varint
 
@@ -292,3 +296,50 @@ def test_nodes_of_scalable_topics_are_no_obstacle() -> None:
         f"persistent://public/default/migrated-partition-{number}" for number in (0, 1)
     ]
     assert all(each.ledgers for each in map(source.topic_metadata, topics) if each is not None)
+
+
+class TestScalableTopics:
+    """A store has the graph of segments, and their ledgers."""
+
+    def test_graphs_and_ledgers_are_those_of_the_folder(self) -> None:
+        """Segments, their ledgers and the outcomes of their transactions are the same."""
+        folder = GOLDEN / SCALABLE_SET
+        source = StoreSource(MemoryMetadataStore(nodes_of_folder(folder / "metadata-store")))
+        saved = MetadataFolder(str(folder))
+
+        assert source.scalable_topics() == saved.scalable_topics() != []
+        assert source.scalable_topics(["public/default"]) == source.scalable_topics()
+        assert source.scalable_topics(["none/none"]) == []
+        assert source.scalable_topics(["acme/west/eu"]) == []
+        for topic in source.scalable_topics():
+            graph = source.scalable_topic(topic)
+            assert graph is not None
+            assert graph == saved.scalable_topic(topic)
+            for member in graph.members:
+                assert source.topic_metadata(member) == saved.topic_metadata(member)
+        assert source.scalable_topic(TopicName.parse("topic://public/default/none")) is None
+
+    def test_namespaces_with_segments_alone_are_found(self) -> None:
+        """A namespace need not have persistent topics."""
+        nodes = {"/managed-ledgers/a/b/segment/x/0000-ffff-0": b"", "/topics/a/b/x": b"{}"}
+        source = StoreSource(MemoryMetadataStore(nodes))
+
+        assert [str(each) for each in source.scalable_topics()] == ["topic://a/b/x"]
+        assert source.topics() == []
+
+    @pytest.mark.parametrize("name", ["a b", "a%2fb", "%2F", "~"])
+    def test_strange_names_are_counted(self, name: str) -> None:
+        """A node whose name no topic has is left out, with a warning."""
+        nodes = {"/managed-ledgers/a/b/segment/x/0000-ffff-0": b"", f"/topics/a/b/{name}": b"{}"}
+        source = StoreSource(MemoryMetadataStore(nodes))
+
+        assert source.scalable_topics() == []
+        assert len(source.warnings) == 1
+
+    def test_malformed_graph_is_named(self) -> None:
+        """The error has the path of the node."""
+        source = _source({"/topics/public/default/x": b"{"})
+
+        with pytest.raises(CorruptMetadataError) as caught:
+            source.scalable_topic(TopicName.parse("topic://public/default/x"))
+        assert caught.value.object_key == "memory-store:///topics/public/default/x"

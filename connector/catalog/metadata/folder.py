@@ -181,18 +181,19 @@ class MetadataFolder:
             or self._part_of_scalable_topic(topic)
         )
         metadata = None if folder is None else folder.metadata.get(topic)
-        if metadata is None or topic.segment is None:
-            return metadata
         nodes = self._nodes(topic)
+        if metadata is None or nodes is None:
+            return metadata
         return self._segments.get(
             topic, lambda: read_segment_metadata(nodes, str(topic), lambda: metadata, is_live=False)
         )
 
-    def _nodes(self, segment: TopicName) -> NodeFolder:
-        if isinstance(self._source, Location):
-            location = self._source
-        else:
-            location = self._source.get(segment.base) or self._source[segment]
+    def _nodes(self, topic: TopicName) -> NodeFolder | None:
+        """Return the nodes of a segment's cluster; None for other topics, and without a folder."""
+        source = self._source
+        location = source if isinstance(source, Location) else source.get(topic.base)
+        if topic.segment is None or location is None:
+            return None
         return NodeFolder(location.child(NODE_FOLDER))
 
     def scalable_topics(self, namespaces: Collection[str] | None = None) -> list[TopicName]:

@@ -15,7 +15,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import CorruptMetadataError, MissingObjectError
+from arrow_io.errors import CorruptMetadataError, FormatError, MissingObjectError
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
 
 if TYPE_CHECKING:
@@ -49,10 +49,10 @@ class NodeFolder:
             (self._child(folder), name),
             (self._child(path.strip("/")), _VALUE_FILE),
         ):
-            # A folder of the file's name is no file.
+            # A folder of the file's name is no file, and may lack the other file.
             with suppress(MissingObjectError):
                 if location.exists(file):
-                    return location.read_object(file, max_bytes=MAX_METADATA_BYTES).data
+                    return _read(location, file)
         return None
 
     def children(self, path: str) -> list[str]:
@@ -74,3 +74,10 @@ class NodeFolder:
 
     def _child(self, path: str) -> Location:
         return self._location.child(path) if path else self._location
+
+
+def _read(location: Location, name: str) -> bytes:
+    try:
+        return location.read_object(name, max_bytes=MAX_METADATA_BYTES).data
+    except FormatError as error:
+        raise CorruptMetadataError(error.message, object_key=f"{location}/{name}") from None

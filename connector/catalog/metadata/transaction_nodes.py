@@ -52,6 +52,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError
 from arrow_io.messages.transactions import Outcome, TransactionOutcomes
 from connector.catalog.metadata.admin_answers import read_answer
@@ -228,7 +229,7 @@ def _read_node(store: MetadataStore, path: str) -> Mapping[str, object] | None:
     if data is None:
         return None
     if len(data) > _MAX_NODE_BYTES:
-        message = f"a node of {len(data)} bytes; {_MAX_NODE_BYTES} are allowed"
+        message = f"a node of {counted(len(data), 'byte')}; {_MAX_NODE_BYTES} are allowed"
         raise CorruptMetadataError(message, object_key=path)
     try:
         return read_answer(data)
