@@ -34,7 +34,7 @@ from tests.support.increments import increments_of, read_increment, read_on
 from tests.support.memory_metadata_store import MemoryMetadataStore, nodes_of_folder
 from tests.support.reading import read
 from tests.support.statistics import analyzed
-from tests.support.transaction_buffer import SEGMENTS, TransactionModel
+from tests.support.transaction_buffer import MOST, SEGMENTS, TransactionModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -312,6 +312,37 @@ def test_a_stream_gives_each_row_once_and_waits_for_outcomes(
 
     expected = [each for each, t in model.messages() if t is None or model.outcomes[t]]
     assert sorted(rows) == sorted(expected)
+
+
+@pytest.mark.parametrize("has_statistics", [True, False])
+def test_a_stream_stops_before_each_transaction_in_turn(has_statistics: bool) -> None:
+    """Even if several begin in one data block, and the whole ledger is one zone."""
+    model = TransactionModel(random.Random(0))
+    segment = model.segments[0]
+    ledger = segment.ledgers[0]
+    ledger.entries.extend([None, 0, 1, 1, None])
+    model.roll(segment)
+    watermark = f"/txn/segment-state/watermark/{segment.key}"
+    states = [["OPEN", "OPEN"], ["COMMITTED", "OPEN"], ["COMMITTED", "COMMITTED"]]
+    rows = []
+    progress = Progress()
+    with memory_bucket(model.objects()) as bucket, memory_bucket({}) as folder, _using(model):
+        options: dict[str, Any] = {"columns": POSITION}
+        if has_statistics:
+            analyzed(bucket.url, MODEL_TOPIC, folder.url, zone_bytes=1 << 20)
+            options["statistics"] = folder.url
+        source = increments_of(bucket.url, (MODEL_TOPIC,), {"metadata": STORE}, **options)
+        for last, both in enumerate(states):
+            position = {"ledgerId": ledger.ledger_id, "entryId": last}
+            model.nodes[watermark] = json.dumps(position).encode()
+            for transaction, state in enumerate(both):
+                header = json.dumps({"state": state}).encode()
+                model.nodes[f"/txn/id/{MOST}_{transaction}"] = header
+            source.refresh()
+            batches, progress = read_on(source, progress)
+            rows.append([entry_id for each in batches for _, entry_id in _positions(each)])
+
+    assert rows == [[0], [1], [2, 3, 4]]
 
 
 # ----------------------------------------------------------------------------- catalog snapshots

@@ -193,7 +193,7 @@ class TransactionModel:
             (self.begin, 3),
             (lambda: self._publish(segment, None), 2),
             (lambda: self._publish_in_transaction(segment), 6),
-            (lambda: self._roll(segment), 2),
+            (lambda: self.roll(segment), 2),
             (self._end, 3),
             (lambda: self._send(segment), 8),
             (lambda: self._apply(segment), 4),
@@ -238,7 +238,8 @@ class TransactionModel:
     def _publish(self, segment: ModelSegment, transaction: int | None) -> None:
         segment.ledgers[-1].entries.append(transaction)
 
-    def _roll(self, segment: ModelSegment) -> None:
+    def roll(self, segment: ModelSegment) -> None:
+        """Close a segment's ledger, unless it is empty, and begin another."""
         if segment.ledgers[-1].entries:
             segment.ledgers[-1].is_closed = True
             segment.ledgers.append(self._ledger())
