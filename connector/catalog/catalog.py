@@ -30,7 +30,7 @@ from connector.catalog.live_cluster import LiveCluster, explain_missing, explain
 from connector.catalog.metadata.source import open_metadata_source
 from connector.catalog.other_buckets import OtherBuckets
 from connector.catalog.read_gaps import count_read_gaps
-from connector.catalog.scalable_topics import ScalableTopics
+from connector.catalog.scalable_topics import MemberFinder, ScalableTopics
 from connector.catalog.schemas.loading import load_schema
 from connector.catalog.snapshot.json import Snapshot
 from connector.catalog.snapshot.snapshot import save_snapshot
@@ -290,7 +290,8 @@ class Catalog:
 
         Args:
             patterns: Names or globs, or a regular expression that full names have to match.
-            additional: Topics that exist too, even segments that the metadata does not name.
+            additional: Topics that exist too, even if the metadata of a scalable topic does not
+                name them any more.
             segments: `all` adds segments in the bucket that the metadata does not name.
             salvage: Whether the bucket decides for scalable topics whose metadata is malformed.
 
@@ -302,12 +303,9 @@ class Catalog:
         namespaces = None if isinstance(patterns, re.Pattern) else namespaces_of(patterns)
         known = self._topics(namespaces) | {*additional}
 
-        def members(topic: TopicName) -> list[TopicName]:
-            found = self.scalable_topics.members(
-                topic, known, include_pruned=segments == "all", salvage=salvage
-            )
-            return [*found, *(each for each in additional if each.base == topic)]
-
+        members = MemberFinder(
+            self.scalable_topics, known, additional=additional, segments=segments, salvage=salvage
+        )
         if isinstance(patterns, re.Pattern):
             return matching_topics(patterns, known, members)
         return select_topics(patterns, known, members)
@@ -467,18 +465,11 @@ class Catalog:
             PulsarOffloadError: The metadata cannot be read; or a ledger of these topics, or one
                 whose topic is unknown, is unsound.
         """
-        whole_topics: set[TopicName] = set()
-
-        def members(topic: TopicName) -> list[TopicName]:
-            whole_topics.add(topic)
-            return self.scalable_topics.members(
-                topic, known, include_pruned=segments == "all", salvage=salvage
-            )
-
         try:
             known = self._topics(namespaces_of(wanted))
             if more_partitions is not None:
                 known |= set(more_partitions(wanted, known))
+            members = MemberFinder(self.scalable_topics, known, segments=segments, salvage=salvage)
             topics = select_topics(wanted, known, members)
             ledgers = self.ledgers_of(topics)
         except TopicNotFoundError as not_found:
@@ -506,7 +497,7 @@ class Catalog:
             unattributed_errors=self.unattributed_errors,
             salvage=salvage,
         )
-        self.scalable_topics.count_gaps(whole_topics, topics, known, counted)
+        members.count_gaps(topics, counted)
         return ledgers
 
     def analyze(

@@ -11,6 +11,7 @@ migrated topic of N partitions has segments from N on.
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.scalable import ScalableTopic, SegmentNode
     from connector.catalog.metadata.source import MetadataSource
     from connector.display.topic_metrics import TopicMetrics
-    from connector.inputs.topic_names import TopicName
+    from connector.inputs.topic_names import SegmentSelection, TopicName
 
 _CONCURRENT_TOPICS: Final = 8
 
@@ -109,7 +110,7 @@ class ScalableTopics:
     def members(
         self,
         topic: TopicName,
-        available: Iterable[TopicName],
+        relatives: Iterable[TopicName],
         *,
         include_pruned: bool = False,
         salvage: bool = False,
@@ -118,7 +119,7 @@ class ScalableTopics:
 
         Args:
             topic: The scalable topic.
-            available: The topics of the bucket and of the metadata.
+            relatives: The segments and partitions of its name, in the bucket and in the metadata.
             include_pruned: Whether to add those that the graph does not name.
             salvage: Whether a malformed graph counts as none.
 
@@ -127,60 +128,95 @@ class ScalableTopics:
             MissingObjectError: The user named a path for the topic, and nothing exists there.
             StorageError: The metadata cannot be read.
         """
-        if salvage and self.error(topic) is not None:
-            return _members_in_bucket(topic, available)
-        graph = self.find(topic)
+        graph = None if salvage and self.error(topic) is not None else self.find(topic)
         if graph is None:
-            return _members_in_bucket(topic, available)
-        found = set(graph.members)
-        if include_pruned:
-            found.update(_relatives(topic, available))
+            return _members_in_bucket(relatives)
+        found = {*graph.members, *(relatives if include_pruned else ())}
         return sorted(found, key=attrgetter("order"))
 
-    def count_gaps(
+
+class MemberFinder:
+    """Finds the members of scalable topics among some topics, for `select_topics`.
+
+    Args:
+        scalable_topics: The scalable topics of the metadata.
+        available: The topics of the bucket and of the metadata.
+        additional: Topics that are members whatever the metadata names.
+        segments: Whether members are those that the metadata names (`current`), or all.
+        salvage: Whether a malformed graph counts as none.
+    """
+
+    def __init__(
         self,
-        topics: Iterable[TopicName],
-        selected: Collection[TopicName],
-        available: Collection[TopicName],
-        metrics: TopicMetrics,
+        scalable_topics: ScalableTopics,
+        available: Iterable[TopicName],
+        *,
+        additional: Iterable[TopicName] = (),
+        segments: SegmentSelection = "current",
+        salvage: bool = False,
     ) -> None:
-        """Count the segments that a read of scalable topics lacks, as far as anything shows them.
+        self._scalable_topics = scalable_topics
+        self._relatives = _by_classic(available)
+        self._additional = _by_classic(additional)
+        self._segments = segments
+        self._salvage = salvage
+        self._found: set[TopicName] = set()
+
+    def __call__(self, topic: TopicName) -> list[TopicName]:
+        """Return the members of a scalable topic.
+
+        Raises:
+            PulsarOffloadError: See `ScalableTopics.members`.
+        """
+        self._found.add(topic)
+        found = self._scalable_topics.members(
+            topic,
+            self._relatives.get(topic.classic, ()),
+            include_pruned=self._segments == "all",
+            salvage=self._salvage,
+        )
+        return [*found, *self._additional.get(topic.classic, ())]
+
+    def count_gaps(self, selected: Iterable[TopicName], metrics: TopicMetrics) -> None:
+        """Count the segments that are missing from the members that were found.
 
         Args:
-            topics: The scalable topics.
-            selected: Their members that are read.
-            available: The topics of the bucket and of the metadata.
+            selected: The topics that are read.
             metrics: Receives the counts.
 
         Raises:
             StorageError: The metadata cannot be read.
         """
-        for topic in topics:
-            error = self.error(topic)
+        selected_by_name = _by_classic(selected)
+        for topic in self._found:
+            members = selected_by_name.get(topic.classic, [])
+            error = self._scalable_topics.error(topic)
             if error is not None:
                 metrics.doubts.append(
                     f"the segments of {topic} were taken from the bucket alone, because their"
                     f" metadata cannot be read: {error}"
                 )
-            elif self.find(topic) is not None:
-                relatives = {each for each in available if each.base == topic}
-                metrics.unnamed_segments += len(relatives.difference(selected))
+            elif self._scalable_topics.find(topic) is not None:
+                segments = {each for each in self._relatives[topic.classic] if each.segment}
+                metrics.unnamed_segments += len(segments.difference(members))
             else:
-                ids = {each.segment_id for each in selected if each.base == topic}
-                partitions = sum(each.base == topic.classic for each in selected)
-                last = max((each for each in ids if each is not None), default=-1)
-                metrics.absent_segments += max(0, last + 1 - len(ids) - partitions)
+                ids = {each.segment_id for each in members if each.segment_id is not None}
+                partitions = sum(each.segment is None for each in members)
+                metrics.absent_segments += max(0, max(ids) + 1 - len(ids) - partitions)
 
 
-def _relatives(topic: TopicName, available: Iterable[TopicName]) -> list[TopicName]:
-    return [each for each in available if each.base in (topic, topic.classic)]
+def _by_classic(topics: Iterable[TopicName]) -> dict[TopicName, list[TopicName]]:
+    """Group topics by the persistent topic of their name."""
+    grouped: dict[TopicName, list[TopicName]] = defaultdict(list)
+    for each in topics:
+        grouped[each.classic].append(each)
+    return dict(grouped)
 
 
-def _members_in_bucket(topic: TopicName, available: Iterable[TopicName]) -> list[TopicName]:
-    relatives = sorted(_relatives(topic, available), key=attrgetter("order"))
-    segments = [each for each in relatives if each.segment is not None]
-    partitions = [each for each in relatives if each.segment is None]
+def _members_in_bucket(relatives: Iterable[TopicName]) -> list[TopicName]:
+    ordered = sorted(relatives, key=attrgetter("order"))
+    ids = [each.segment_id for each in ordered if each.segment_id is not None]
+    partitions = [each for each in ordered if each.segment is None]
     migrated = max((max(each.partition, 0) + 1 for each in partitions), default=0)
-    if any(each.segment_id < migrated for each in segments if each.segment_id is not None):
-        return segments
-    return [*partitions, *segments]
+    has_room = all(each >= migrated for each in ids)
+    return ordered if has_room else [each for each in ordered if each.segment is not None]

@@ -46,6 +46,7 @@ class TopicCopies:
         self._is_narrowed = False
         self._strays = bucket.names
         self._stray_copies: tuple[Collection[object], CopiesByTopic] = ((), {})
+        self._segment_ledgers: tuple[object, Mapping[TopicName, set[int]]] = (None, {})
         self._bucket_copies: tuple[object, CopiesByTopic] = (None, {})
 
     def find_by_metadata(self, metadata: TopicMetadata) -> list[LedgerCopy]:
@@ -122,15 +123,20 @@ class TopicCopies:
         """
         if topic.is_scalable:
             return 0
-        ids = {
-            copy.name.ledger_id
-            for owner, copies in self._copies_of_strays().items()
-            if isinstance(owner, TopicName) and owner.segment and owner.scalable == topic.scalable
-            for copy in copies
-        }
+        ids = self._segment_ledgers_of_strays().get(topic.scalable, set())
         if metadata is not None and metadata.terminated_position is not None:
-            ids |= self._recorded_segment_ledgers(topic.scalable)
+            ids = ids | self._recorded_segment_ledgers(topic.scalable)
         return len(ids)
+
+    def _segment_ledgers_of_strays(self) -> Mapping[TopicName, set[int]]:
+        strays = self._copies_of_strays()
+        if self._segment_ledgers[0] is not strays:
+            ids: dict[TopicName, set[int]] = defaultdict(set)
+            for owner, copies in strays.items():
+                if isinstance(owner, TopicName) and owner.segment is not None:
+                    ids[owner.base].update(copy.name.ledger_id for copy in copies)
+            self._segment_ledgers = strays, ids
+        return self._segment_ledgers[1]
 
     def _recorded_segment_ledgers(self, topic: TopicName) -> set[int]:
         """Return the ids of offloaded ledgers of a scalable topic, as far as metadata has them."""
