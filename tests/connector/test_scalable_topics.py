@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import shutil
 import warnings
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
@@ -11,13 +13,20 @@ import polars as pl
 import pyarrow.compute as pc
 import pytest
 
-from arrow_io.errors import CorruptMetadataError, IncompleteReadWarning, OptionError
+from arrow_io.errors import (
+    CorruptMetadataError,
+    IncompleteReadWarning,
+    OptionError,
+    TopicNotFoundError,
+)
 from connector import open_catalog, open_topic
 from connector.catalog.tables import ledgers_table, topics_table
 from connector.upkeep.audit.audit import audit
 from connector.upkeep.audit.findings import FindingKind
 from tests.support.admin_server import running_admin_server
+from tests.support.buckets import offload
 from tests.support.command_line import INCOMPLETE, OK, lines_of, run
+from tests.support.entries import Message, encode_entry
 from tests.support.expected import rows_of
 from tests.support.golden_datasets import as_the_client_tells
 from tests.support.golden_scalable import (
@@ -35,7 +44,6 @@ from tests.support.golden_scalable import (
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-    from pathlib import Path
 
     import pyarrow as pa
 
@@ -312,3 +320,90 @@ def test_malformed_graph(tmp_path: Path) -> None:
     (loss,) = found.losses
     assert (loss.kind, str(loss.topic)) == (FindingKind.METADATA, ORDERS)
     assert not any(each.deletable for each in found.findings)
+
+
+@pytest.fixture
+def pruned(tmp_path: Path) -> str:
+    """Metadata of a cluster that has pruned the first segment of a topic."""
+    folder = tmp_path / "orders"
+    shutil.copytree(golden_scalable_topic(ORDERS).folder, folder)
+    value = json.loads((folder / "scalable-metadata.json").read_text())
+    del value["segments"]["0"]
+    for each in ("1", "2"):
+        value["segments"][each]["parentIds"] = []
+    (folder / "scalable-metadata.json").write_text(json.dumps(value))
+    return str(folder)
+
+
+def test_pruned_segment(pruned: str) -> None:
+    """A segment that the cluster pruned is counted, and read only on request; audits keep it."""
+    catalog = open_catalog(str(OBJECTS), metadata={ORDERS: pruned})
+    current = [row for row in _expected(ORDERS) if row["__segment_id__"]]
+    dataset = open_topic(str(OBJECTS), "orders", catalog=catalog, value="raw")
+    with pytest.warns(IncompleteReadWarning, match=r"does not name 1 segment .* segments='all'"):
+        assert dataset.count_rows() == len(current)
+    assert dataset.metrics.unnamed_segments == 1
+    every = _open(ORDERS, catalog, segments="all")
+    with pytest.warns(IncompleteReadWarning, match="does not list 1 of the topics"):
+        assert _comparable(rows_of(every.to_table())) == _expected(ORDERS)
+    assert every.metrics.unnamed_segments == 0
+    findings = [each for each in audit(catalog, is_one_cluster=True).findings if each.objects]
+    of_topic = [each for each in findings if "/orders/" in str(each.topic)]
+    assert {str(each.topic) for each in of_topic} == {"segment://public/default/orders/0000-ffff-0"}
+    assert all(each.doubt and not each.deletable for each in of_topic)
+
+
+def test_deleted_topic(pruned: str) -> None:
+    """A topic with the mark of deletion is not found, and its objects are kept."""
+    path = Path(pruned) / "scalable-metadata.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"deleted": True}))
+    catalog = open_catalog(str(OBJECTS), metadata={ORDERS: pruned})
+    with pytest.raises(TopicNotFoundError):
+        open_topic(str(OBJECTS), ORDERS, catalog=catalog)
+    with pytest.warns(IncompleteReadWarning):
+        count = _open(ORDERS, catalog, segments="all").count_rows()
+    assert count == len(_expected(ORDERS))
+    assert not any(each.deletable for each in audit(catalog, is_one_cluster=True).findings)
+
+
+def test_absent_segments(tmp_path: Path) -> None:
+    """Without metadata, a missing id is reported, because nothing says what became of it."""
+    objects = json.loads((FOLDER / "objects.json").read_text())
+    for name, each in objects.items():
+        if each["user_metadata"]["managedledgername"].endswith(("/0000-7fff-1", "/0000-bfff-5")):
+            shutil.copy(OBJECTS / name, tmp_path)
+    dataset = open_topic(str(tmp_path), "orders", value="raw")
+    with pytest.warns(
+        IncompleteReadWarning, match="4 segments before others are not in the bucket"
+    ):
+        assert dataset.count_rows() == sum(
+            row["__segment_id__"] in {1, 5} for row in _expected(ORDERS)
+        )
+    segment = open_topic(str(tmp_path), "segment://public/default/orders/0000-bfff-5", value="raw")
+    assert segment.count_rows()
+    assert segment.metrics.absent_segments == 0
+
+
+def test_bucket_tells_a_namesake_from_a_migrated_topic(tmp_path: Path) -> None:
+    """A classic topic precedes segments only if their ids leave room for its partitions."""
+    for path in OBJECTS.iterdir():
+        shutil.copy(path, tmp_path)
+    namesake = offload(
+        [(10**6, [encode_entry([Message(payload=b"x")], batched=False)])],
+        managed_ledger="public/default/persistent/orders",
+    )
+    for name, data in namesake.items():
+        (tmp_path / name).write_bytes(data)
+    assert open_topic(str(tmp_path), ORDERS, value="raw").count_rows() == len(_expected(ORDERS))
+    classic = open_topic(str(tmp_path), "orders", value="raw")
+    with pytest.warns(IncompleteReadWarning, match="15 ledgers of its segments"):
+        assert classic.count_rows() == 1
+
+
+def test_snapshot_of_the_admin_api(server: AdminServer, tmp_path: Path) -> None:
+    """A snapshot keeps the graph of segments whose ledgers the metadata does not have."""
+    path = str(tmp_path / "saved.json.gz")
+    open_catalog(str(OBJECTS), metadata=server.url).save(path)
+    dataset = open_topic(str(OBJECTS), ORDERS, metadata=path, value="raw")
+    with pytest.warns(IncompleteReadWarning, match="has no ledgers of 6 segments"):
+        assert dataset.count_rows() == len(_expected(ORDERS))
