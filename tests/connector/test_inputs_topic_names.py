@@ -18,6 +18,7 @@ from connector.inputs.topic_names import (
     managed_ledger_owner,
     matching_topics,
     namespaces_of,
+    owning_topics,
     select_topics,
 )
 from tests.support.golden import GoldenTopic, golden_topics
@@ -279,6 +280,39 @@ class TestScalableTopics:
             list(map(str, sorted(map(TopicName.parse, reversed(names)), key=attrgetter("order"))))
             == names
         )
+
+    @pytest.mark.parametrize(
+        ("name", "precedes"),
+        [
+            ("persistent://t/n/x", True),
+            ("persistent://t/n/x-partition-7", True),
+            ("segment://t/n/x/0000-ffff-0", True),
+            ("segment://t/n/x/7fff-8000-3", True),
+            ("segment://t/n/x/0000-7fff-3", True),
+            ("segment://t/n/x/8000-ffff-3", False),
+            ("segment://t/n/x/0000-7fff-4", False),
+            ("segment://t/n/x/0000-ffff-5", False),
+            ("segment://t/n/y/0000-ffff-0", False),
+            ("persistent://t/n/y", False),
+            ("topic://t/n/x", False),
+        ],
+    )
+    def test_what_precedes_a_segment(self, name: str, precedes: bool) -> None:
+        """A key comes from partitions, and from segments with lower ids that may have it."""
+        segment = TopicName.parse("segment://t/n/x/0000-7fff-4")
+        topic = TopicName.parse(name)
+        assert topic.precedes(segment) is precedes
+        assert not segment.precedes(topic.base)
+
+    def test_topics_that_partitions_and_segments_belong_to(self) -> None:
+        """A partition belongs to the scalable topic of its name, if that is among them."""
+        names = ["x-partition-1", "y-partition-0", "segment://public/default/x/0000-ffff-1"]
+        owners = owning_topics(map(TopicName.parse, names))
+        assert list(map(str, owners.values())) == [
+            "topic://public/default/x",
+            "persistent://public/default/y",
+            "topic://public/default/x",
+        ]
 
     @pytest.mark.parametrize(
         ("wanted", "found"),
