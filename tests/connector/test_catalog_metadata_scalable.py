@@ -21,6 +21,7 @@ from connector.catalog.metadata.scalable import (
     scalable_topic_json,
 )
 from connector.catalog.metadata.source import open_metadata_source
+from connector.catalog.metadata.store_source import StoreSource
 from connector.inputs.topic_names import TopicName
 from tests.support.admin_server import running_admin_server
 from tests.support.golden_scalable import (
@@ -32,6 +33,7 @@ from tests.support.golden_scalable import (
     golden_scalable_topic,
     scalable_answers,
 )
+from tests.support.memory_metadata_store import MemoryMetadataStore, nodes_of_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -310,3 +312,55 @@ def test_wrong_lists_of_the_admin_api(answer: bytes, said: str) -> None:
         server.answers["admin", "v2", "scalable", "public", "default"] = answer
         with pytest.raises(CorruptMetadataError, match=said):
             open_metadata_source(server.url).scalable_topics(["public/default"])
+
+
+class TestStore:
+    """Scalable topics in the nodes of a metadata store."""
+
+    NODES: Final = nodes_of_folder(FOLDER / "metadata-store")
+
+    def test_golden_nodes(self) -> None:
+        """Topics, graphs and ledgers are those of the folder that was saved with them."""
+        source, folder = StoreSource(MemoryMetadataStore(self.NODES)), MetadataFolder(str(FOLDER))
+        assert source.scalable_topics() == folder.scalable_topics()
+        assert not source.scalable_topics(["public/other"])
+        assert not source.scalable_topics(["public/cluster/default"])
+        for topic in source.scalable_topics():
+            graph = source.scalable_topic(topic)
+            assert graph is not None
+            assert graph == folder.scalable_topic(topic)
+            for member in graph.members:
+                saved, stored = folder.topic_metadata(member), source.topic_metadata(member)
+                assert saved is not None
+                assert stored is not None
+                assert (saved.ledgers, saved.terminated_position) == (
+                    stored.ledgers,
+                    stored.terminated_position,
+                )
+        attempts = folder.named_attempts(None, max_topics=0)
+        assert source.named_attempts(None, max_topics=100) == attempts
+        assert source.named_attempts(None, max_topics=5) is None
+        assert not source.warnings
+
+    def test_other_nodes(self) -> None:
+        """A name that no broker writes is left out with a warning; an empty node is no topic."""
+        nodes = self.NODES | {
+            "/topics/public/default/a b": b"{}",
+            "/topics/public/default/a%2Fb": b"{}",
+            "/topics/public/default/parent/controller": b"",
+            "/topics/public/default/empty": b"",
+            node_path(TOPIC): b"[]",
+        }
+        source = StoreSource(MemoryMetadataStore(nodes))
+        names = {str(each) for each in source.scalable_topics()}
+        assert names - set(NAMES) == {
+            "topic://public/default/parent",
+            "topic://public/default/empty",
+        }
+        assert len([each for each in source.warnings if "is left out" in each]) == 2
+        assert source.scalable_topic(TopicName.parse("topic://public/default/empty")) is None
+        assert source.scalable_topic(TopicName.parse("topic://public/default/parent")) is None
+        with pytest.raises(CorruptMetadataError, match="not a JSON object") as error:
+            source.scalable_topic(TOPIC)
+        assert str(error.value.object_key).endswith(node_path(TOPIC))
+        assert source.named_attempts(None, max_topics=100)

@@ -41,6 +41,8 @@ from tests.support.golden_scalable import (
     golden_scalable_topic,
     scalable_answers,
 )
+from tests.support.memory_metadata_store import nodes_of_folder
+from tests.support.oxia_server import running_oxia_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -77,7 +79,14 @@ def server() -> Iterator[AdminServer]:
         yield server
 
 
-@pytest.fixture(params=["bucket", "folder", "snapshot", "admin API"])
+@pytest.fixture
+def store() -> Iterator[str]:
+    """The metadata store of the cluster."""
+    with running_oxia_server(nodes_of_folder(FOLDER / "metadata-store")) as server:
+        yield server.url
+
+
+@pytest.fixture(params=["bucket", "folder", "snapshot", "admin API", "metadata store"])
 def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
     """The golden bucket, with metadata from each source."""
     match request.param:
@@ -85,6 +94,8 @@ def catalog(request: pytest.FixtureRequest, tmp_path: Path) -> Catalog:
             metadata = None
         case "admin API":
             metadata = request.getfixturevalue("server").url
+        case "metadata store":
+            metadata = request.getfixturevalue("store")
         case "folder":
             metadata = str(FOLDER)
         case "snapshot":

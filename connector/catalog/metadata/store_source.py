@@ -161,12 +161,12 @@ class StoreSource:
     ) -> Collection[tuple[int, UUID]] | None:
         """Return the ledger id and uuid of each offload of topics: one request per topic.
 
-        Returns None if there are more than `max_topics` topics.
+        Returns None if there are more than `max_topics` topics and segments.
 
         Raises:
             StorageError: The store cannot be reached, or refuses; or it is no cluster's.
         """
-        topics = self.topics(namespaces)
+        topics = [*self.topics(namespaces), *self._every_segment(namespaces)]
         if len(topics) > max_topics:
             return None
         with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
@@ -248,11 +248,21 @@ class StoreSource:
                 warnings.append(f"a node of the metadata store is left out: {name[:200]!r}")
         return _TopicList(topics, warnings)
 
+    def _every_segment(self, namespaces: Collection[str] | None) -> list[TopicName]:
+        segments: list[TopicName] = []
+        for topic in self.scalable_topics(namespaces):
+            with suppress(FormatError):
+                graph = self.scalable_topic(topic)
+                members = [] if graph is None else graph.members
+                segments += [each for each in members if each.segment is not None]
+        return segments
+
     def _fetch_segments(self, topic: TopicName) -> ScalableTopic | None:
         path = node_path(topic)
         value = self.store.get(path)
         try:
-            return None if value is None else parse_scalable_topic(value, topic)
+            # A node that exists for its children alone, such as a lock of brokers, is empty.
+            return parse_scalable_topic(value, topic) if value else None
         except CorruptMetadataError as error:
             raise error.located(object_key=f"{self.store.url}{path}") from None
 
