@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import random
 import shutil
-import warnings
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+import pyarrow.compute as pc
+import pyarrow.dataset as pads
 import pytest
 
 from arrow_io.errors import (
@@ -23,10 +26,12 @@ from connector import copy_topics, open_catalog, open_topic
 from connector.catalog.topic_ledgers import LedgerState
 from connector.inputs.topic_names import TopicName
 from connector.upkeep.forecast.cost import read_cost
-from tests.support.buckets import memory_bucket, offload_ledger
+from tests.support.buckets import MANAGED_LEDGER, TOPIC, memory_bucket, offload_ledger
+from tests.support.command_line import run
+from tests.support.entries import Message, encode_entry
 from tests.support.golden import GOLDEN, GoldenTopic, map_file_topics
 from tests.support.golden_entries import golden_entries
-from tests.support.map_files import write_map_file
+from tests.support.map_files import COMPRESSIONS, write_map_file
 from tests.support.owned_bucket import (
     ANSWER_FILES,
     OwnedBucket,
@@ -341,17 +346,75 @@ def _without_heads(counts: RequestCounts) -> RequestCounts:
 # Statistics, streams and copies
 
 
-@pytest.mark.parametrize("topic", _some_topics(_BLOCK_SET)[:2], ids=str)
-def test_a_copy_to_parquet(topic: GoldenTopic, tmp_path: Path) -> None:
-    """A copy in steps has each message once, and a second run copies nothing."""
-    url, metadata = str(topic.objects_folder), GOLDEN / topic.set_name
-    target = str(tmp_path / "table")
+def _long_entries(count: int = 8000) -> list[bytes]:
+    """Entries of a kilobyte that no codec shortens, a millisecond apart, with ten keys."""
+    source = random.Random(1)
+    return [
+        encode_entry(
+            [Message(payload=source.randbytes(1000), partition_key=f"key {number * 10 // count}")],
+            batched=False,
+            publish_time=1_700_000_000_000 + number,
+        )
+        for number in range(count)
+    ]
 
-    for expected in (topic.message_count, 0):
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IncompleteReadWarning)
-            (summary,) = copy_topics(url, topic.name, target, metadata=metadata, format="parquet")
-        assert summary.rows == expected
+
+@pytest.mark.parametrize("compression", COMPRESSIONS)
+def test_statistics_prune_zones(compression: str, tmp_path: Path) -> None:
+    """A read with statistics has the same rows from fewer bytes; positions are estimates."""
+    statistics, name = str(tmp_path / "statistics"), MapFileName(MANAGED_LEDGER, UUID(int=5), 15)
+    map_file = write_map_file(_long_entries(), compression=compression)
+
+    with memory_bucket(map_file.objects(name)) as bucket:
+        (analyzed,) = open_catalog(bucket.url).analyze(statistics)
+        assert analyzed.losses == ()
+        whole = open_topic(bucket.url, TOPIC, value="raw").to_table()
+        for number in (0, 4, 9):
+            keyed = pc.equal(whole["__key__"], f"key {number}")
+            read_bytes = []
+            for options in ({}, {"statistics": statistics}):
+                trace = RequestTrace()
+                dataset = open_topic(bucket.url, TOPIC, value="raw", trace=trace, **options)
+                opened = trace.counts.range_bytes
+                found = dataset.to_table(filter=pc.field("__key__") == f"key {number}")
+                assert found.equals(whole.filter(keyed))
+                read_bytes.append(trace.counts.range_bytes - opened)
+            assert read_bytes[1] < 0.8 * read_bytes[0]
+
+
+def test_copies_and_increments(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """Steps of a copy have each message once, whatever was offloaded before and after them."""
+    expected, url, target = _open(bucket).to_table(), str(bucket.objects), str(tmp_path / "table")
+    later = [_name(number).folder for number in range(4, 9)]
+    for folder in later:
+        shutil.move(bucket.objects / folder, tmp_path / folder.rpartition("/")[2])
+
+    counts = []
+    for step in range(3):
+        if step == 1:
+            for folder in later:
+                shutil.move(tmp_path / folder.rpartition("/")[2], bucket.objects / folder)
+        (summary,) = copy_topics(url, _TOPIC.name, target, format="parquet", value="raw")
+        counts.append(summary.rows)
+
+    assert counts[0] > 0
+    assert counts[1] > 0
+    assert counts[2] == 0
+    columns = ["__ledger_id__", "__entry_id__", "__batch_index__", "__value__"]
+    order = [(name, "ascending") for name in columns[:3]]
+    table = pads.dataset(target, format="parquet", partitioning="hive").to_table(columns=columns)
+    assert table.sort_by(order).equals(expected.select(columns).cast(table.schema))
+
+
+def test_reports_and_plans(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """The HTML report of a bucket and the plan of a read show ledgers and ranges."""
+    url, page = str(bucket.objects), tmp_path / "page.html"
+
+    run("report", url, "--metadata", str(bucket.metadata), "--output", str(page))
+    plan = json.loads(run("plan", url, _TOPIC.name, "--json").stdout)
+
+    assert "r-multi-ledger" in page.read_text()
+    assert {row["ledger_id"] for row in plan["ranges"]} == {_name(n).ledger_id for n in range(9)}
 
 
 def test_names_of_map_files_are_looked_up_alone(bucket: OwnedBucket) -> None:
@@ -368,11 +431,10 @@ def test_names_of_map_files_are_looked_up_alone(bucket: OwnedBucket) -> None:
     assert Location(str(bucket.objects)).find(name.index_name) is None
 
 
-def test_entries_of_a_long_ledger_by_bounds(tmp_path: Path) -> None:
-    """A ledger that was written by the support code, for each compression, by positions."""
-    del tmp_path
+def test_bounds_within_a_ledger() -> None:
+    """From each entry on, for each compression, a read returns the rows after it."""
     entries = dict(golden_entries(_TOPIC))[15]
-    for compression in ("none", "record", "block"):
+    for compression in COMPRESSIONS:
         name = MapFileName(_TOPIC.managed_ledger, UUID(int=5), 15)
         map_file = write_map_file(
             entries,

@@ -27,7 +27,7 @@ from spark_ds.batch_reader import TopicBatchReader
 from spark_ds.datasource import PulsarOffloadDataSource
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.spark_ds.queries import frame, said_of, web_pages
-from tests.support.golden import GOLDEN, golden_topic
+from tests.support.golden import GOLDEN, MAP_FILE_SETS, golden_topic, map_file_topics
 from tests.support.s3_server import ACCESS_KEY, REGION, SECRET_KEY
 from tests.support.trimmed_topic import TOPIC, trimmed_topic
 
@@ -144,6 +144,29 @@ def test_rows_are_those_of_pulsars_client(
     ).toArrow()
 
     assert table_rows(table) == golden_rows(topics_named(*names))
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("set_name", MAP_FILE_SETS)
+def test_rows_of_map_files(spark: SparkSession, set_name: str) -> None:
+    """So it does for topics of the filesystem driver, with a task for each block."""
+    topics = [
+        each
+        for each in map_file_topics()
+        if each.set_name == set_name and not re.search("encrypted|-open|acme", each.name)
+    ]
+    url = str(GOLDEN / set_name / "objects")
+
+    table = frame(
+        spark,
+        url,
+        ",".join(each.name for each in topics),
+        columns=",".join(COLUMNS),
+        task_bytes=1,
+        value="raw",
+    ).toArrow()
+
+    assert table_rows(table) == golden_rows(topics)
 
 
 @pytest.mark.spark
