@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import warnings
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path  # noqa: TC003 - pytest looks at annotations
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
@@ -25,7 +25,7 @@ from arrow_io.errors import (
 )
 from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.read_metrics import Unit
-from arrow_io.storage.location import Location
+from arrow_io.storage.location import FolderListing, Location
 from arrow_io.storage.object_store import ObjectContent, ObjectInfo
 from arrow_io.storage.trace import RequestTrace
 from connector import Catalog, open_catalog, open_topic
@@ -315,7 +315,7 @@ def test_a_segment_without_an_index_object_is_under_way(folder: Folder) -> None:
 
 
 def test_foreign_objects_are_passed_over(folder: Folder) -> None:
-    """What no offloader of Pulsar names so is not looked into, nor what lies in folders."""
+    """What no offloader of Pulsar names so is not looked into; a folder is only listed."""
     name = folder.offload(6, "sound")
     for foreign in ("README", f"{name.data_name}.bak", f"{name.data_name}-index2", "-index"):
         folder.write(foreign, b"foreign")
@@ -326,7 +326,7 @@ def test_foreign_objects_are_passed_over(folder: Folder) -> None:
     catalog = open_catalog(str(folder.path), trace=trace)
 
     assert [copy.name for copy in catalog.contents.copies] == [name]
-    assert (trace.counts.list_requests, trace.counts.index_requests) == (1, 1)
+    assert (trace.counts.list_requests, trace.counts.index_requests) == (2, 1)
     assert folder.values() == ["sound"]
 
 
@@ -393,12 +393,13 @@ def test_index_that_is_deleted_meanwhile_is_an_error(
     """A listing may name what is gone when it is read: that is a ledger lost, not the bucket."""
     folder.offload(6, "sound")
     gone = object_name(7)
-    listed = Location.list_objects
+    listed = Location.list_folder
 
-    def list_more(location: Location) -> list[ObjectInfo]:
-        return [*listed(location), ObjectInfo(gone.index_name, 100, None)]
+    def list_more(location: Location) -> FolderListing:
+        listing = listed(location)
+        return replace(listing, objects=[*listing.objects, ObjectInfo(gone.index_name, 100, None)])
 
-    monkeypatch.setattr(Location, "list_objects", list_more)
+    monkeypatch.setattr(Location, "list_folder", list_more)
 
     error = _assert_lost(folder, MissingObjectError)
 

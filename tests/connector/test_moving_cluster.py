@@ -243,6 +243,7 @@ _SETTINGS = (
     Setting(label="metadata"),
     Setting(label="bucket alone", by_metadata=False),
     Setting(label="segments", segments=2),
+    Setting(label="map files", writes_map_files=True),
     Setting(label="metadata without uuids", tells_uuids=False),
     Setting(label="two buckets", buckets=2),
     Setting(label="slow steps", gap=5),
@@ -254,7 +255,7 @@ _SETTINGS = (
 )
 
 
-@pytest.mark.parametrize("setting", _SETTINGS[:3], ids=str)
+@pytest.mark.parametrize("setting", _SETTINGS[:4], ids=str)
 @pytest.mark.parametrize("move", list(Move))
 @pytest.mark.parametrize("door", _ORDERED_DOORS, ids=lambda door: door.__name__)
 def test_one_move_before_each_request(

@@ -21,7 +21,7 @@ from arrow_io.format.index_block import (
     MANAGED_LEDGER_NAME_KEY,
 )
 from arrow_io.format.ledger_metadata import LedgerSegment
-from arrow_io.format.object_names import LedgerObjectName
+from arrow_io.format.object_names import LedgerObjectName, MapFileName
 from arrow_io.ledgers.writer import new_ledger_metadata
 from arrow_io.storage.store_uploads import temporary_path
 from connector.catalog.metadata.topic_metadata import (
@@ -33,11 +33,14 @@ from connector.catalog.metadata.topic_metadata import (
 from connector.inputs.topic_names import TopicName
 from tests.support.encoded_ledgers import EncodedLedger, encode_ledger
 from tests.support.entries import Message, encode_entry
+from tests.support.map_files import MapFile, write_map_file
 from tests.support.model_store import ModelBucket
 from tests.support.streaming import Part, segment_objects, write_segment
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
+
+    from arrow_io.format.ledger_metadata import LedgerMetadata
 
 START_MS: Final = 1_577_836_800_000
 """The year 2020, so that the clock of the machine is never behind that of the model."""
@@ -67,7 +70,7 @@ class Stage(StrEnum):
 class Attempt:
     """One attempt to offload a ledger."""
 
-    name: LedgerObjectName
+    name: LedgerObjectName | MapFileName
     ledger: ModelLedger
     stage: Stage
     is_running: bool = True
@@ -80,6 +83,8 @@ class Attempt:
     @property
     def objects(self) -> list[str]:
         """Names of what it put into the bucket until now, as the store lists them."""
+        if isinstance(self.name, MapFileName):
+            return [self.name.index_name, self.name.data_name]
         if self.stage is Stage.UPLOAD:
             return [temporary_path(self.name.data_name, _UPLOAD_ID)]
         if self.segments:
@@ -91,10 +96,22 @@ class Attempt:
     @property
     def encoded(self) -> dict[str, bytes]:
         """The objects in the order in which they are written."""
+        if isinstance(self.name, MapFileName):
+            map_file = self.ledger.map_file
+            if self.stage is Stage.COMPLETE:
+                return map_file.objects(self.name)
+            half = map_file.data[: len(map_file.data) // 2]
+            return {self.name.data_name: half, self.name.index_name: b""}
         if not self.segments:
             encoded = self.ledger.encoded
             return {self.name.data_name: encoded.data, self.name.index_name: encoded.index}
         return _encoded_segments(self.ledger.ledger_id, self.ledger.entries, self.segments)
+
+    @property
+    def _driver(self) -> str | None:
+        if isinstance(self.name, MapFileName):
+            return "filesystem"
+        return None if self.is_here else "aws-s3"
 
     @property
     def context(self) -> OffloadContext:
@@ -105,7 +122,7 @@ class Attempt:
             uuid=None if self.segments else self.name.uuid,
             complete=is_complete,
             timestamp_ms=self.completed_ms,
-            driver=None if self.is_here else "aws-s3",
+            driver=self._driver,
             driver_properties={} if self.is_here else {"bucket": ELSEWHERE},
             segments=tuple(
                 OffloadSegment(
@@ -168,8 +185,21 @@ class ModelLedger:
     @property
     def encoded(self) -> EncodedLedger:
         """Its two objects."""
-        managed_ledger = TopicName.parse(self.topic).managed_ledger_name
-        return _encoded(self.entries, managed_ledger, self.created_ms, self.owner.bookie)
+        return _encoded(self.entries, *self._described)
+
+    @property
+    def map_file(self) -> MapFile:
+        """Its files, if the filesystem driver writes them."""
+        return _map_file(self.entries, *self._described)
+
+    @property
+    def managed_ledger(self) -> str:
+        """Name of the managed ledger."""
+        return TopicName.parse(self.topic).managed_ledger_name
+
+    @property
+    def _described(self) -> tuple[str, int, str]:
+        return self.managed_ledger, self.created_ms, self.owner.bookie
 
 
 @dataclass(eq=False)
@@ -204,6 +234,7 @@ class Owner:
         next_id: Id of its next ledger.
         offloads_here: Whether it offloads to the bucket that is looked at.
         segments: In how many segments of streaming offload it writes a ledger; 0: by PIP-17.
+        writes_map_files: Whether it has the filesystem driver instead.
         topics: Its topics by name.
     """
 
@@ -213,6 +244,7 @@ class Owner:
     next_id: int = 0
     offloads_here: bool = True
     segments: int = 0
+    writes_map_files: bool = False
     topics: dict[str, ModelTopic] = field(default_factory=dict)
 
     def __repr__(self) -> str:
@@ -238,7 +270,7 @@ class ModelWorld:
         """Where metadata is saved."""
         self.first = Owner("first")
         self.owners = [self.first]
-        self.attempts: dict[LedgerObjectName, Attempt] = {}
+        self.attempts: dict[LedgerObjectName | MapFileName, Attempt] = {}
         self.truth: dict[str, ModelLedger] = {}
         """The ledger of every row that was ever produced."""
         self._needed_until: dict[tuple[Owner, str], int] = {}
@@ -293,13 +325,16 @@ class ModelWorld:
         self, ledger: ModelLedger, stage: Stage = Stage.DATA, uuid: UUID | None = None
     ) -> Attempt:
         """Begin to offload a closed ledger; in segments, if its owner streams."""
-        name = LedgerObjectName(uuid or next(self._uuids), ledger.ledger_id)
+        uuid = uuid or next(self._uuids)
+        name: LedgerObjectName | MapFileName = LedgerObjectName(uuid, ledger.ledger_id)
+        if ledger.owner.writes_map_files:
+            name = MapFileName(ledger.managed_ledger, uuid, ledger.ledger_id)
         segments = tuple(islice(self._uuids, ledger.owner.segments))
         is_here = ledger.owner.offloads_here
         attempt = Attempt(name, ledger, stage, segments=segments, is_here=is_here)
         self.attempts[name] = attempt
         ledger.attempt = attempt
-        if stage is Stage.UPLOAD:
+        if stage is Stage.UPLOAD and isinstance(name, LedgerObjectName):
             data = attempt.encoded[name.data_name]
             self._put(attempt, attempt.objects[0], data[: len(data) // 2], {})
         else:
@@ -308,7 +343,8 @@ class ModelWorld:
 
     def finish_offload(self, attempt: Attempt) -> None:
         """Complete an offload."""
-        written = () if attempt.stage is Stage.UPLOAD else attempt.objects
+        is_map_file = isinstance(attempt.name, MapFileName)
+        written = () if attempt.stage is Stage.UPLOAD or is_map_file else attempt.objects
         if attempt.stage is Stage.UPLOAD:
             self.delete(*attempt.objects)
         attempt.stage, attempt.is_running = Stage.COMPLETE, False
@@ -487,8 +523,22 @@ def _encoded_segments(
 def _encoded(
     entries: tuple[bytes, ...], managed_ledger: str, created_ms: int, bookie: str
 ) -> EncodedLedger:
+    metadata = _metadata(entries, managed_ledger, created_ms, bookie)
+    return encode_ledger(entries, metadata, block_bytes=_BLOCK_BYTES)
+
+
+@lru_cache(maxsize=10_000)
+def _map_file(
+    entries: tuple[bytes, ...], managed_ledger: str, created_ms: int, bookie: str
+) -> MapFile:
+    metadata = _metadata(entries, managed_ledger, created_ms, bookie)
+    return write_map_file(entries, metadata=metadata.serialize(), compression="block")
+
+
+def _metadata(
+    entries: tuple[bytes, ...], managed_ledger: str, created_ms: int, bookie: str
+) -> LedgerMetadata:
     metadata = new_ledger_metadata(
         map(len, entries), managed_ledger=managed_ledger, ctime_ms=created_ms
     )
-    metadata = replace(metadata, segments=(LedgerSegment(0, (bookie,)),))
-    return encode_ledger(entries, metadata, block_bytes=_BLOCK_BYTES)
+    return replace(metadata, segments=(LedgerSegment(0, (bookie,)),))

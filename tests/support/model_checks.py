@@ -21,6 +21,7 @@ from tests.support.cluster_model import Attempt, ModelLedger, ModelWorld, Owner,
 from tests.support.saved_metadata import Layout, SavedMetadata, as_time, model_time
 
 if TYPE_CHECKING:
+    from arrow_io.format.object_names import PairName
     from connector import Catalog
     from connector.catalog.metadata.topic_metadata import LedgerInfo
 
@@ -379,7 +380,7 @@ def _named(info: LedgerInfo | None) -> LedgerObjectName | None:
     return LedgerObjectName(info.offload.uuid, info.ledger_id)
 
 
-def _is_there(world: ModelWorld, name: LedgerObjectName) -> bool:
+def _is_there(world: ModelWorld, name: PairName) -> bool:
     return {name.data_name, name.index_name} <= world.bucket.objects.keys()
 
 

@@ -57,6 +57,7 @@ class Setting:
         by_metadata: Whether who reads its topics asks it.
         by_store: Whether they ask its metadata store, and not its admin API.
         segments: In how many segments of streaming offload it writes a ledger; 0: by PIP-17.
+        writes_map_files: Whether it has the filesystem driver instead.
         tells_uuids: Whether it answers with the uuids of offloads.
         buckets: How many buckets it offloads to by turns, one or two.
         gap: How many requests come between two steps of an offload, or of a deletion.
@@ -66,6 +67,7 @@ class Setting:
     by_metadata: bool = True
     by_store: bool = False
     segments: int = 0
+    writes_map_files: bool = False
     tells_uuids: bool = True
     buckets: int = 1
     gap: int = 0
@@ -86,6 +88,7 @@ class MovingCluster:
     def __init__(self, server: AdminServer | OxiaServer, setting: Setting) -> None:
         self.world = ModelWorld()
         self.world.first.segments = setting.segments
+        self.world.first.writes_map_files = setting.writes_map_files
         self.setting = setting
         self.server = server
         self.trimmed: set[int] = set()
