@@ -194,7 +194,7 @@ class Bucket:
         )
 
     def look_again(self, names: Collection[PairName] | None) -> None:
-        """Look once more for pairs that were not listed with both objects.
+        """Look once more for pairs that were not listed with both objects, or are unfinished.
 
         If `names` is None, because the names are unknown, list the bucket.
 
@@ -203,7 +203,9 @@ class Bucket:
         """
         with self._lock:
             if names is not None:
-                names = {each for each in names if not self.listing.has_both(each)} - self._deleted
+                listing, unfinished = self.listing, self._unfinished_pairs
+                names = {each for each in names if not listing.has_both(each) or each in unfinished}
+                names -= self._deleted
             self._find(names)
 
     def open_all(self) -> BucketContents:
@@ -361,11 +363,19 @@ class Bucket:
         else:
             found = find_objects(location, names)
         new_names = self.listing.new_names(found)
+        changed_names = self.listing.changed_names(found, self._unfinished_pairs)
+        new_names |= changed_names
         if new_names:
-            self.listing = self.listing.with_objects(found)
+            self.listing = self.listing.without(changed_names).with_objects(found)
             for name in new_names:
                 self._forget(name)
         return found
+
+    @property
+    def _unfinished_pairs(self) -> set[PairName]:
+        """The pairs that were read while their writer may have been at work."""
+        pairs = self._pairs.items()
+        return {name for name, pair in pairs if any(each.is_unfinished for each in pair.copies)}
 
     def _forget(self, name: PairName) -> None:
         self._contents = self._shares = None

@@ -21,7 +21,7 @@ from connector.catalog.managed_ledger_folders import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Iterable, Mapping
 
     from arrow_io.format.object_names import PairName
     from arrow_io.storage.location import Location
@@ -80,6 +80,27 @@ class BucketListing:
         """Return the names of pairs with an object that only a later listing has."""
         indexes = later.indexes.keys() - self.indexes.keys()
         return indexes | (later.data.keys() - self.data.keys())
+
+    def changed_names(self, later: BucketListing, names: Iterable[PairName]) -> set[PairName]:
+        """Return those of some pairs that a later listing shows with other objects."""
+        return {
+            name
+            for name in names
+            if name in later.indexes
+            and (self.indexes.get(name), self.data.get(name))
+            != (later.indexes[name], later.data.get(name))
+        }
+
+    def without(self, names: Collection[PairName]) -> BucketListing:
+        """Return this listing without some pairs."""
+        if not names:
+            return self
+        return replace(
+            self,
+            indexes={name: each for name, each in self.indexes.items() if name not in names},
+            data={name: each for name, each in self.data.items() if name not in names},
+            checksums={name: each for name, each in self.checksums.items() if name not in names},
+        )
 
     def with_objects(self, later: BucketListing) -> BucketListing:
         """Return this listing with the objects added that a later one found."""

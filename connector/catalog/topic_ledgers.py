@@ -212,14 +212,14 @@ class TopicLedgers:
 
     @property
     def missing(self) -> list[LedgerInfo]:
-        """Ledgers of the metadata whose objects should exist but are missing."""
+        """Ledgers of the metadata whose objects should exist but are missing or unfinished."""
         return [
             each.info
             for each in self.unread
             if each.info is not None
             and each.info.offload is not None
             and each.info.offload.complete is not False
-            and _lacks_objects(each)
+            and (_lacks_objects(each) or (each.copy is not None and each.copy.is_unfinished))
         ]
 
     @property

@@ -23,8 +23,10 @@ from arrow_io.format.object_names import LedgerObjectName, MapFileName
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector import copy_topics, open_catalog, open_topic
+from connector.catalog.tables import ledgers_table
 from connector.catalog.topic_ledgers import LedgerState
 from connector.inputs.topic_names import TopicName
+from connector.upkeep.audit.audit import audit
 from connector.upkeep.forecast.cost import read_cost
 from tests.support.buckets import MANAGED_LEDGER, TOPIC, memory_bucket, offload_ledger
 from tests.support.command_line import run
@@ -231,6 +233,105 @@ def test_the_last_offload_is_under_way(bucket: OwnedBucket) -> None:
         assert dataset.to_table().equals(expected)
     assert dataset.metrics.pending_ledgers == 1
     assert not dataset.metrics.lost
+
+
+def _writing(bucket: OwnedBucket, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
+    """Let a broker write the last ledger, one step after each listing and each look at it."""
+    name = _name(-1)
+    paths = [bucket.objects / name.data_name, bucket.objects / name.index_name]
+    contents = [path.read_bytes() for path in paths]
+    times = iter(range(1, steps + 1))
+
+    def write() -> None:
+        step = next(times, None)
+        if step is not None:
+            length = len(contents[0]) * step // steps
+            paths[0].write_bytes(contents[0][:length])
+            paths[1].write_bytes(contents[1] if step == steps else b"")
+
+    paths[0].write_bytes(b"")
+    paths[1].write_bytes(b"")
+    for method in ("list_tree", "find"):
+        original = getattr(Location, method)
+
+        def change_after(*args: Any, original: Any = original) -> Any:  # noqa: ANN401
+            answer = original(*args)
+            write()
+            return answer
+
+        monkeypatch.setattr(Location, method, change_after)
+
+
+@pytest.mark.parametrize("has_metadata", [False, True])
+def test_a_folder_that_a_broker_finishes_meanwhile(
+    bucket: OwnedBucket,
+    monkeypatch: pytest.MonkeyPatch,
+    has_metadata: bool,
+) -> None:
+    """It is read again, and is whole by then; no other topic is disturbed."""
+    expected = _open(bucket).to_table()
+    _writing(bucket, monkeypatch, 2)
+
+    dataset = _open(bucket, metadata=bucket.metadata if has_metadata else None)
+
+    assert dataset.to_table().equals(expected)
+
+
+def test_a_folder_that_keeps_changing_is_unfinished(
+    bucket: OwnedBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An offload in progress stops no other topic, nor its own if metadata says that it is one."""
+    expected = _open(bucket, end=(22, 0)).to_table()
+    bucket.change(_TOPIC.name, {22: under_way})
+    _writing(bucket, monkeypatch, 1000)
+
+    with pytest.raises(TruncatedObjectError, match="open the topic with metadata"):
+        _open(bucket, metadata=None)
+    other = _TOPICS[0]
+    rows = open_topic(str(bucket.objects), other.name, value="raw").count_rows()
+    assert rows == other.message_count
+    with pytest.warns(IncompleteReadWarning, match="1 ledger"):
+        assert _open(bucket).to_table().equals(expected)
+
+
+@pytest.mark.parametrize("many", [False, True], ids=["by name", "by listing"])
+def test_metadata_that_is_newer_than_the_bucket(
+    bucket: OwnedBucket,
+    monkeypatch: pytest.MonkeyPatch,
+    many: bool,
+) -> None:
+    """An offload that was in progress when the bucket was read is looked up once more."""
+    expected, name = _open(bucket).to_table(), _name(-1)
+    whole = {
+        each: (bucket.objects / each).read_bytes() for each in (name.data_name, name.index_name)
+    }
+    _cut(bucket, -1, data_bytes=300)
+    catalog = bucket.catalog()
+    assert len([each for each in catalog.contents.copies if each.is_unfinished]) == 1
+    for each, data in whole.items():
+        bucket.write(each, data)
+    monkeypatch.setattr("connector.catalog.bucket._MAX_LOOKUPS_BY_NAME", 0 if many else 256)
+
+    dataset = open_topic(str(bucket.objects), _TOPIC.name, catalog=catalog, value="raw")
+
+    assert dataset.to_table().equals(expected)
+
+
+def test_a_snapshot_of_a_damaged_index(bucket: OwnedBucket, tmp_path: Path) -> None:
+    """A catalog snapshot has the same warnings, findings and ledgers."""
+    bucket.write(_name(3).index_name, b"")
+    _cut(bucket, 5)
+    path = tmp_path / "catalog.json.gz"
+    catalog = bucket.catalog()
+    catalog.save(path)
+
+    reopened = open_catalog(str(bucket.objects), metadata=str(path))
+
+    assert audit(reopened).findings == audit(catalog).findings
+    assert len(audit(reopened).findings) == 2
+    tables = [ledgers_table(each) for each in (reopened, catalog)]
+    assert tables[0].equals(tables[1])
+    assert any(tables[0]["warnings"].to_pylist())
 
 
 @pytest.mark.parametrize("has_metadata", [False, True])

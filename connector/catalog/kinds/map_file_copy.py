@@ -9,13 +9,14 @@ from __future__ import annotations
 from array import array
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.core.wording import OR_DELETION
 from arrow_io.errors import (
     CorruptSnapshotError,
     FormatError,
     MissingObjectError,
+    ObjectChangedError,
     PulsarOffloadError,
     TruncatedObjectError,
 )
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from connector.catalog.kinds.object_kind import SnapshotPair
     from connector.catalog.metadata.topic_metadata import LedgerInfo
     from connector.inputs.topic_names import AnyTopic, TopicName
+
+
+_MAX_READS: Final = 3
+"""How often files that change meanwhile are read before giving up."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +185,7 @@ class _MapFileCopyForm:
             raise CorruptSnapshotError(message)
         problem = value["index_error"]
         index_error = None if problem is None else read_error(*problem)
+        warnings = () if index_error is None else (f"{name.index_name}: {index_error.message}",)
         return OffloadedMapFile(
             pair.location,
             name,
@@ -187,6 +193,7 @@ class _MapFileCopyForm:
             table,
             parse_ledger_metadata(read_base64(value["metadata"])),
             read_number(data.size_bytes),
+            warnings,
             index_error=index_error,
             end_error=pair.error,
             versions=object_versions(pair.index, data),
@@ -234,7 +241,33 @@ class MapFiles:
         data: ObjectInfo | None,
         checksums: tuple[ObjectInfo, ...],
     ) -> MapFileCopy:
-        """Read the index, and parts of the data file; see `OffloadedMapFile.open`."""
+        """Read the index, and parts of the data file; see `OffloadedMapFile.open`.
+
+        The files have their names from the start, so a writer may change them meanwhile. Then they
+        are read again; if they keep changing, the copy is unfinished.
+        """
+        for _ in range(_MAX_READS):
+            try:
+                copy = self._read(location, name, index, data, checksums)
+                current_data = location.find(name.data_name) if copy.is_unfinished else data
+                if current_data == data:
+                    return copy
+            except ObjectChangedError:
+                current_data = location.find(name.data_name)
+            index, data = location.find(name.index_name) or index, current_data
+        message = "the files of the ledger keep changing"
+        error = TruncatedObjectError(message, object_key=name.data_name, ledger_id=name.ledger_id)
+        topic = managed_ledger_owner(name.managed_ledger)
+        return MapFileCopy(name, index, data, topic, None, error, None, checksums)
+
+    def _read(
+        self,
+        location: Location,
+        name: MapFileName,
+        index: ObjectInfo,
+        data: ObjectInfo | None,
+        checksums: tuple[ObjectInfo, ...],
+    ) -> MapFileCopy:
         ledger: OffloadedMapFile | None = None
         topic: AnyTopic | None = None
         error: PulsarOffloadError | None = None
