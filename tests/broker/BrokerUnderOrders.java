@@ -6,6 +6,7 @@ import java.nio.charset.StandardCharsets;
 import java.security.MessageDigest;
 import java.util.ArrayList;
 import java.util.Base64;
+import java.util.HashMap;
 import java.util.HexFormat;
 import java.util.List;
 import java.util.Map;
@@ -81,7 +82,7 @@ public final class BrokerUnderOrders {
             case "free-ledger-ids":
                 return freeLedgerIds(Integer.parseInt(words[1]));
             case "open-offloaded":
-                return openOffloaded(Long.parseLong(words[1]), UUID.fromString(words[2]));
+                return openOffloaded(Long.parseLong(words[1]), UUID.fromString(words[2]), words[3]);
             case "read-entries":
                 return readEntries(Long.parseLong(words[1]), Long.parseLong(words[2]));
             case "send-chunked":
@@ -123,12 +124,13 @@ public final class BrokerUnderOrders {
     }
 
     /** Opens a ledger by the broker's own offloader; its last entry id and its length in bytes. */
-    private List<Long> openOffloaded(long ledgerId, UUID uuid) throws Exception {
+    private List<Long> openOffloaded(long ledgerId, UUID uuid, String managedLedger)
+            throws Exception {
         LedgerOffloader offloader = service.getDefaultOffloader();
-        ledger =
-                wait(
-                        offloader.readOffloaded(
-                                ledgerId, uuid, offloader.getOffloadDriverMetadata()));
+        Map<String, String> metadata = new HashMap<>(offloader.getOffloadDriverMetadata());
+        // As ManagedLedgerImpl.asyncOpenLedger adds it; the driver to folders needs it.
+        metadata.put("ManagedLedgerName", managedLedger);
+        ledger = wait(offloader.readOffloaded(ledgerId, uuid, metadata));
         return List.of(ledger.getLastAddConfirmed(), ledger.getLength());
     }
 

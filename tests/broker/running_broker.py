@@ -88,12 +88,19 @@ class RunningBroker:
         folder: Where it keeps its data and its log.
         s3: Where it offloads to; it must outlive the broker.
         bucket: The bucket there.
+        settings: Settings of its `broker.conf` in place of these.
 
     Raises:
         BrokerError: What it consists of is not there.
     """
 
-    def __init__(self, folder: Path, s3: S3Server, bucket: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        s3: S3Server,
+        bucket: str,
+        settings: Mapping[str, object] | None = None,
+    ) -> None:
         if not (LIBRARIES / "classpath.txt").is_file():
             message = f"{LIBRARIES} has no broker: `make test-broker` puts it there"
             raise BrokerError(message)
@@ -104,8 +111,8 @@ class RunningBroker:
         self._answers: queue.Queue[str] = queue.Queue()
         self._log = folder / "broker.log"
         self._conf = folder / "broker.conf"
-        settings = self._settings(bucket)
-        self._conf.write_text("".join(f"{name}={settings[name]}\n" for name in settings))
+        lines = {**self._settings(bucket), **(settings or {})}
+        self._conf.write_text("".join(f"{name}={value}\n" for name, value in lines.items()))
 
     @property
     def service_url(self) -> str:

@@ -47,7 +47,7 @@ class OffloadedByPulsar:
     def __init__(self, cluster: Cluster, ledger_id: int, uuid: UUID) -> None:
         self._broker = cluster.broker
         self.last_entry_id, self.length_bytes = self._broker.order(
-            "open-offloaded", ledger_id, uuid
+            "open-offloaded", ledger_id, uuid, "public/default/persistent/ledgers"
         )
         self._before = -1
 

@@ -24,8 +24,13 @@ def golden_entries(topic: GoldenTopic) -> list[tuple[int, list[bytes]]]:
 def _entries(ledger: GoldenLedger) -> list[bytes]:
     if ledger.data_object.name != "data":
         return read_entries(ledger.data_object.read_bytes(), ledger.index_object.read_bytes())
+    return map_file_entries(ledger.data_object.read_bytes())
+
+
+def map_file_entries(data: bytes) -> list[bytes]:
+    """Give the entries in the data file of a MapFile."""
     # Of each serialized value, the first four bytes are the length of the rest.
-    _, *values = _values(_SequenceFile(ledger.data_object.read_bytes()))
+    _, *values = _values(_SequenceFile(data))
     return [value[4:] for value in values]
 
 
