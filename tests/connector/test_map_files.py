@@ -369,16 +369,18 @@ def _uploaded(name: str, store: str, s3_server: S3Server) -> Iterator[dict[str, 
         for path in folder.rglob("*")
         if path.is_file()
     }
-    if store == "s3":
+    if store.startswith("s3"):
         address = s3_server.upload(objects, prefix="a/b")
-        yield {"url": address.url, "storage_options": address.storage_options}
+        client = {"client": "obstore"} if store == "s3 by obstore" else {}
+        options = {**address.storage_options, **client}
+        yield {"url": address.url, "storage_options": options}
     else:
         with memory_bucket(objects) as bucket:
             yield {"url": bucket.url}
 
 
 @pytest.mark.s3
-@pytest.mark.parametrize("store", ["s3", "memory"])
+@pytest.mark.parametrize("store", ["s3", "s3 by obstore", "memory"])
 @pytest.mark.parametrize("name", [_SET, _BLOCK_SET])
 def test_an_object_store_has_the_same_rows(name: str, store: str, s3_server: S3Server) -> None:
     """Names of objects have the encoded local names, which no request decodes."""
