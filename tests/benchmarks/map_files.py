@@ -62,8 +62,8 @@ def measure_map_files(*, messages: int | None = None, rounds: int = 7) -> list[M
             _put("pip-17", offload_ledger(name, entries, block_bytes=BLOCK_RANGE_BYTES)),
             range_bytes=BLOCK_RANGE_BYTES,
         )
-        opened = OffloadedLedger.open(location, name)
-        rows.append(_measured(ledger.name, "pip-17", opened, rounds))
+        in_blocks = OffloadedLedger.open(location, name)
+        rows.append(_measured(ledger.name, "pip-17", in_blocks, rounds))
         for compression in COMPRESSIONS:
             file = write_map_file(entries, compression=compression)
             url = _put(compression, file.objects())
@@ -78,7 +78,7 @@ def measure_map_files(*, messages: int | None = None, rounds: int = 7) -> list[M
 
 def table(rows: Sequence[MeasuredMapFile]) -> list[tuple[str, ...]]:
     """The cells of the table, its head first."""
-    lines = [
+    lines: list[tuple[str, ...]] = [
         (
             "MapFiles",
             "layout",
