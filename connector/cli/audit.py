@@ -33,7 +33,7 @@ from connector.upkeep.verify.journal import VerificationJournal, VerifiedLedger
 from connector.upkeep.verify.verification import verify
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from datetime import timedelta
 
     from arrow_io.storage.object_store import UnfinishedUpload
@@ -109,6 +109,7 @@ def audit_(
             statistics_folder = open_statistics(statistics, catalog.location.storage_options)
         findings += _verify_ledgers(
             catalog,
+            result.findings,
             verification_journal,
             statistics_folder,
             is_verbose=shows_each_ledger(verbose=verbose),
@@ -276,12 +277,16 @@ def _is_unsure(ledger: TopicLedger) -> bool:
 
 def _verify_ledgers(
     catalog: Catalog,
+    findings: Sequence[Finding],
     journal: VerificationJournal | None,
     statistics: Statistics | None,
     *,
     is_verbose: bool,
 ) -> Iterable[Finding]:
-    """Yield the findings of reading all data. Print a line on stderr per ledger, or a summary."""
+    """Yield the findings of reading all data that are not among the audit's own.
+
+    Print a line on stderr per ledger, or a summary.
+    """
     topics = catalog.every_ledger()
     count = sum(len(each.ledgers) for each in topics)
     results: list[VerifiedLedger] = []
@@ -301,7 +306,11 @@ def _verify_ledgers(
         explaining=explaining,
     ):
         results.append(result)
+        reported = [each.text for each in findings if each.ledger_id == result.ledger_id]
         for problem in result.problems:
+            is_loss = problem not in result.broker_problems
+            if not is_loss and any(problem in text for text in reported):
+                continue
             yield Finding(
                 kind=FindingKind.DAMAGE,
                 text=problem,
@@ -309,7 +318,7 @@ def _verify_ledgers(
                 topic=TopicName.parse(result.topic),
                 ledger_id=result.ledger_id,
                 stored_bytes=result.stored_bytes,
-                is_loss=True,
+                is_loss=is_loss,
             )
     if not is_verbose:
         entries = counted(sum(each.entries for each in results), "entry")

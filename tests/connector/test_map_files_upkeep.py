@@ -432,6 +432,22 @@ def test_commands_of_the_owner(bucket: OwnedBucket) -> None:
     assert f"kept: {_name(15).index_name}: " in result.stderr
 
 
+def test_a_verifying_audit_tells_a_loss_from_what_brokers_lack(bucket: OwnedBucket) -> None:
+    """Wrong checksum files are reported once each, and no message is lost by them."""
+    arguments = str(bucket.objects), "--metadata", str(bucket.metadata), "--verify"
+    bucket.write(_name(15).checksum_names[0], b"crc\0\0\0\2\0" + bytes(4))
+    bucket.write(_name(16).checksum_names[1], b"crc\0\0\0\2\0" + bytes(4))
+
+    found = lines_of("audit", *arguments, ends=FOUND)
+
+    assert [(row["ledger_id"], row["is_loss"]) for row in found] == [(15, False), (16, False)]
+    data = bytearray((bucket.objects / _name(17).data_name).read_bytes())
+    data[len(data) // 2] ^= 1
+    bucket.write(_name(17).data_name, bytes(data))
+    losses = [row for row in lines_of("audit", *arguments, ends=UNREADABLE) if row["is_loss"]]
+    assert {row["ledger_id"] for row in losses} == {17}
+
+
 def test_listings_of_the_owner(bucket: OwnedBucket) -> None:
     """The commands that list blocks, objects and ledgers have each file and entry."""
     url, topic = str(bucket.objects), _TOPIC.name

@@ -330,9 +330,10 @@ def _line(**changes: object) -> bytes:
         _line(object=None),
         _line(problems=None),
         _line(problems=[5]),
+        _line(broker_problems=[5]),
         _line(more=5),
     ],
-    ids=range(14),
+    ids=range(15),
 )
 def test_file_that_is_no_journal_is_left_alone(text: bytes, tmp_path: Path) -> None:
     """A path that was mistyped costs nothing."""

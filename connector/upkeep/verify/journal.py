@@ -38,6 +38,8 @@ class VerifiedLedger:
     """The broker's index of the first entry. None if it has none, starts a count, or is unknown."""
     last_index: int | None = None
     """The broker's index of the last entry. None if it has none, or is unknown."""
+    broker_problems: tuple[str, ...] = ()
+    """Those of `problems` that only brokers have: the entries can be read without them."""
 
     @property
     def key(self) -> tuple[str, str, int, int]:
@@ -106,7 +108,11 @@ class VerificationJournal:
 
 
 def _parse(fields: dict[str, Any]) -> VerifiedLedger:
-    verified = VerifiedLedger(**(fields | {"problems": tuple(fields["problems"])}))
+    problems = {
+        "problems": tuple(fields["problems"]),
+        "broker_problems": tuple(fields.get("broker_problems", ())),
+    }
+    verified = VerifiedLedger(**(fields | problems))
     indexes = [each for each in (verified.first_index, verified.last_index) if each is not None]
     numbers = (
         verified.ledger_id,
@@ -115,7 +121,8 @@ def _parse(fields: dict[str, Any]) -> VerifiedLedger:
         verified.unchecked_entries,
         *indexes,
     )
-    texts = verified.url, verified.topic, verified.object, *verified.problems
+    problem_texts = (*verified.problems, *verified.broker_problems)
+    texts = verified.url, verified.topic, verified.object, *problem_texts
     if not all(type(each) is int for each in numbers) or not all(map(_is_text, texts)):
         message = "a field has the wrong type"
         raise TypeError(message)

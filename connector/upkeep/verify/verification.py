@@ -174,7 +174,7 @@ def _check_zone(
 
 
 def _merge_results(
-    ledger: OpenLedger, whole: WholeLedger[Ledger, _ZoneResult], problems: Sequence[str]
+    ledger: OpenLedger, whole: WholeLedger[Ledger, _ZoneResult], broker_problems: Sequence[str]
 ) -> VerifiedLedger:
     metrics = ReadMetrics().add(whole.metrics)
     last_index = None
@@ -185,13 +185,14 @@ def _merge_results(
             each.first.locate(error, 0)
             metrics.lose(Unit.ENTRY, error)
         last_index = each.order.last
-    problems = [*problems, *([] if whole.error is None else [str(whole.error)]), *metrics.losses]
+    read_errors = [] if whole.error is None else [str(whole.error)]
+    problems = [*broker_problems, *read_errors, *metrics.losses]
     more = metrics.lost.total() - len(metrics.losses)
     if more > 0:
         problems.append(f"{more} more {agreeing(more, 'is', 'are')} lost")
     entries = sum(each.entries for each in whole.zones)
     missing = ledger.entry_count - entries
-    if missing and not problems:
+    if missing and len(problems) == len(broker_problems):
         verb = agreeing(missing, "was", "were")
         problems.append(f"{counted(missing, 'entry')} of {ledger.entry_count} {verb} not found")
     return VerifiedLedger(
@@ -205,6 +206,7 @@ def _merge_results(
         problems=tuple(problems),
         first_index=whole.zones[0].order.first if whole.zones else None,
         last_index=last_index,
+        broker_problems=tuple(broker_problems),
     )
 
 
