@@ -262,6 +262,13 @@ class Location:
         slash = "" if first.endswith("/") else "/"
         return replace(self, url=f"{first}{slash}{name}{chain}{inner}")
 
+    def with_trace(self, trace: RequestTrace) -> Location:
+        """Return the same location, with the same connection and another counter of requests."""
+        other = object.__new__(type(self))
+        sender = self._sender.with_trace(trace)
+        other.__dict__.update(self.__dict__ | {"trace": trace, "_sender": sender})
+        return other
+
     def read_object(
         self,
         name: str,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from copy import copy
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -66,6 +67,13 @@ class RequestSender:
         self._errors = RequestErrors(url, shown_url, storage_options)
         self._opened: tuple[int, ObjectStore] | None = None
         self.refusals = Refusals()
+
+    def with_trace(self, trace: RequestTrace) -> RequestSender:
+        """Return a sender over the same connection that counts its requests elsewhere."""
+        self.store()
+        other = copy(self)
+        other._trace = trace  # noqa: SLF001 - of its own class
+        return other
 
     def send(self, request: Request, upload: StoreUpload | None = None) -> Any:  # noqa: ANN401 - of the operation
         """Send a request to the store or an upload; repeat it after each transient error.

@@ -28,7 +28,7 @@ _BATCH_FOLDERS: Final = 64
 _MAX_PAGES: Final = 10
 """Maximum number of pages of one folder, each with up to 1,000 keys. Tenants hold folders only, but
 another folder may hold millions of objects."""
-_NAME: Final = re.compile(r"[-=:.\w]+", re.ASCII)
+_NAME: Final = re.compile(r"(?!\.\.?$)[-=:.\w]+", re.ASCII)
 """A tenant or namespace (`NamedEntity`)."""
 
 

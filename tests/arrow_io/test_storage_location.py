@@ -427,3 +427,21 @@ class TestS3:
         with pytest.raises(StorageError, match="did not answer with the requested bytes"):
             FakeS3({"Body": body}).location().read_range("b", 0, 9)
         assert body.read_bytes == 10
+
+
+def test_another_trace_counts_on_the_same_connection(tmp_path: Path) -> None:
+    """A part of the requests is counted apart, and by the parent; pickled, it has no parent."""
+    (tmp_path / "object").write_bytes(b"bytes")
+    location = Location(str(tmp_path))
+    trace = RequestTrace(parent=location.trace)
+
+    part = location.with_trace(trace)
+    location.list_objects()
+    assert part.read_range("object", 1, 3).data == b"yt"
+
+    assert part == location
+    assert trace.counts == RequestCounts(range_requests=1, range_bytes=2)
+    assert location.trace.counts == trace.counts + RequestCounts(list_requests=1)
+    assert part._sender.store() is location._sender.store()
+    pickle.loads(pickle.dumps(part)).list_objects()
+    assert location.trace.counts.list_requests == 1

@@ -280,7 +280,7 @@ class MapFiles:
             else:
                 index_checksums = name.checksum_names[0]
                 ledger = OffloadedMapFile.open(
-                    replace(location, trace=trace),
+                    location.with_trace(trace),
                     name,
                     data.size_bytes,
                     has_checksums=any(each.name == index_checksums for each in checksums),
