@@ -16,14 +16,15 @@ from hypothesis import strategies as st
 from arrow_io.errors import CorruptMetadataError
 from arrow_io.messages.transactions import Outcome, TransactionOutcomes
 from connector.catalog.metadata import transaction_nodes
+from connector.catalog.metadata.topic_metadata import LedgerInfo, TopicMetadata
 from connector.catalog.metadata.transaction_nodes import read_outcomes, read_segment_metadata
+from connector.inputs.topic_names import TopicName
 from tests.support.memory_metadata_store import MemoryMetadataStore
 from tests.support.transaction_buffer import MOST, TransactionModel
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from connector.catalog.metadata.topic_metadata import TopicMetadata
     from tests.support.transaction_buffer import ModelSegment
 
 SEGMENT: Final = "segment://public/default/a b/0000-7fff-1"
@@ -171,6 +172,34 @@ def test_headers_are_not_read_if_the_watermark_decides() -> None:
 
     assert store.requests == [WATERMARK, "/txn/segment-state/aborted/*"]
     assert outcomes.outcome(1, 8, (5, 5)) is Outcome.UNKNOWN
+
+
+def test_nodes_are_requested_in_an_order_that_proves_something() -> None:
+    """Ledgers first and last; operations before headers, and the aborted nodes after both."""
+    operation = _json({"kind": "WRITE", "segment": SEGMENT})
+    store = MemoryMetadataStore(_nodes() | {"/txn/op/1_9-0001": operation, "/txn/op/1_4-0001": b""})
+    infos = [LedgerInfo(ledger_id=9, entries=10), LedgerInfo(ledger_id=10)]
+
+    def read_metadata() -> TopicMetadata:
+        store.requests.append("ledgers")
+        return TopicMetadata(topic=TopicName.parse(SEGMENT), ledgers=infos)
+
+    with patch.object(transaction_nodes, "_CONCURRENT_READS", 1):
+        metadata = read_segment_metadata(store, SEGMENT, read_metadata, is_live=True)
+
+    assert store.requests == [
+        "ledgers",
+        WATERMARK,
+        "/txn/op/*",
+        "/txn/id/*",
+        *(f"/txn/id/1_{each}" for each in (2, 3, 4)),
+        "/txn/op/1_9-0001",
+        "/txn/segment-state/aborted/*",
+        "ledgers",
+    ]
+    assert metadata is not None
+    assert metadata.segment_outcomes is not None
+    assert metadata.segment_outcomes.ended_ledger_id == 9
 
 
 @pytest.mark.parametrize("limit", [0, 1, 2])
