@@ -226,7 +226,7 @@ class UnusedStatisticsWarning(UserWarning):
 
 
 class UnsearchedFoldersWarning(UserWarning):
-    """A bucket has too many folders to search all of them for MapFiles."""
+    """A bucket has folders that were not searched for MapFiles: too many, or not permitted."""
 
 
 class UndecodedValuesWarning(UserWarning):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.extras import install_command
@@ -58,6 +59,10 @@ class UploadGoneError(StorageError):
     """
 
     code: str | None = None
+
+
+class AccessDeniedError(StorageError):
+    """A listing that the store refuses for lack of a permission."""
 
 
 class OtherObjectError(StorageError):
@@ -158,6 +163,9 @@ def _is_container_missing(error: FileNotFoundError, request: Request) -> bool:
 def _error_class(error: Exception, request: Request) -> type[StorageError]:
     if request.operation is Operation.COMPLETE_UPLOAD and isinstance(error, FileNotFoundError):
         return UploadGoneError
+    is_denied = isinstance(error, PermissionError) or http_status(error) == HTTPStatus.FORBIDDEN
+    if request.is_listing and is_denied:
+        return AccessDeniedError
     is_other = isinstance(error, FileExistsError) or http_status(error) == PRECONDITION_FAILED
     return OtherObjectError if is_other and request.operation in CONDITIONAL_PUTS else StorageError
 

@@ -39,7 +39,7 @@ class BucketListing:
         foreign: Objects whose names no offloader of Pulsar writes.
         checksums: Objects with the checksums of others, by the names of their pairs.
         folder_count: Number of folders that were listed besides the location, to find MapFiles.
-        unsearched_count: Number of folders that were not listed, because there are too many.
+        unsearched_count: Number of folders that were not listed: too many, or not permitted.
     """
 
     location: Location
@@ -63,9 +63,9 @@ class BucketListing:
             return ""
         folders = counted(self.unsearched_count, "folder")
         return (
-            f"{folders} of {self.location} were not searched for MapFiles, because the bucket has"
-            f" more than {MAX_UNRELATED_FOLDERS} folders without any: if it has MapFiles, open the"
-            " folder that contains their tenants"
+            f"{folders} of {self.location} were not searched for MapFiles: access is denied, or"
+            f" more than {MAX_UNRELATED_FOLDERS} folders have none. If the bucket has MapFiles,"
+            " open the folder that contains their tenants"
         )
 
     def has_both(self, name: PairName) -> bool:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import MANAGED_LEDGER_DOMAINS
 from arrow_io.storage.location import FolderListing
+from arrow_io.storage.request_errors import AccessDeniedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -40,7 +41,7 @@ class ManagedLedgerObjects:
         objects: Their names are paths from the location of the bucket.
         listing_count: Number of folders and trees that were listed.
         unsearched_count: Number of folders that were not listed, or not completely, because there
-            are too many.
+            are too many or a permission is missing.
     """
 
     objects: Sequence[ObjectInfo] = ()
@@ -123,6 +124,9 @@ class _Search:
         except MissingObjectError:
             # It was deleted after the folder above it was listed.
             return FolderListing([], [])
+        except AccessDeniedError:
+            # A reader of flat objects needs no permission for the folders beside them.
+            return FolderListing([], [], is_whole=False)
 
 
 def _name(path: str) -> str:

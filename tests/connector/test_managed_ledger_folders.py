@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from uuid import UUID
 
 import pytest
+from fsspec.implementations.memory import MemoryFileSystem
 
 from arrow_io.errors import UnsearchedFoldersWarning
 from arrow_io.format.object_names import MapFileName
@@ -136,3 +137,25 @@ def test_many_namespaces_are_all_found() -> None:
 
     assert len(listing.indexes) == width
     assert listing.unsearched_count == 0
+
+
+def test_a_folder_that_may_not_be_listed_hides_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A reader of flat objects opens them as before; a warning says what was not searched."""
+    listed = MemoryFileSystem.ls
+
+    def refuse(file_system: MemoryFileSystem, path: str, **options: object) -> object:
+        if "secret" in path:
+            raise PermissionError(path)
+        return listed(file_system, path, **options)
+
+    monkeypatch.setattr(MemoryFileSystem, "ls", refuse)
+    objects = {"secret/a/b": b"", **offload_ledger(object_name(5), _ENTRIES), **_map_file()}
+
+    with memory_bucket(objects) as bucket:
+        with pytest.warns(UnsearchedFoldersWarning, match="1 folder of .* access is denied"):
+            catalog = open_catalog(bucket.url)
+        (topic,) = catalog.topics()
+
+    assert len(catalog.ledgers(topic).ledgers) == 2

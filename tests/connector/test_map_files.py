@@ -235,6 +235,25 @@ def test_the_last_offload_is_under_way(bucket: OwnedBucket) -> None:
     assert not dataset.metrics.lost
 
 
+@pytest.mark.s3
+@pytest.mark.parametrize("client", ["fsspec", "obstore"])
+def test_an_unfinished_folder_in_a_bucket(
+    bucket: OwnedBucket, s3_server: S3Server, client: str
+) -> None:
+    """The store's times and versions do not make a file look as though it kept changing."""
+    _cut(bucket, 1)
+    files = [path for path in bucket.objects.rglob("*") if path.is_file()]
+    objects = {str(path.relative_to(bucket.objects)): path.read_bytes() for path in files}
+    address = s3_server.upload(objects)
+    options = {**address.storage_options, "client": client}
+
+    contents = open_catalog(address.url, storage_options=options).contents
+
+    (unfinished,) = (each for each in contents.copies if each.is_unfinished)
+    assert unfinished.name.ledger_id == 15
+    assert unfinished.cut is not None
+
+
 def _writing(bucket: OwnedBucket, monkeypatch: pytest.MonkeyPatch, steps: int) -> None:
     """Let a broker write the last ledger, one step after each listing and each look at it."""
     name = _name(-1)
