@@ -60,8 +60,9 @@ def test_secrets_are_never_printed(ends_with: str, ends: int) -> None:
 @pytest.mark.s3
 def test_storage_options_reach_the_store() -> None:
     """Options given as texts, nested ones and JSON values too, open a bucket of S3."""
+    golden = GOLDEN / "pulsar-4.0.7-small"
     with running_s3_server() as server:
-        address = server.upload_golden(GOLDEN / "pulsar-4.0.7-small", prefix="deep/down")
+        address = server.upload_golden(golden, prefix="deep/down")
         options = [
             "--storage-option", f"key={ACCESS_KEY}",
             "--storage-option", f"secret={SECRET_KEY}",
@@ -74,7 +75,7 @@ def test_storage_options_reach_the_store() -> None:
         sql = 'SELECT count(*) AS n FROM "small-compacted"'
         [counted] = lines_of("query", address.url, sql, *options)
 
-    assert listed == lines_of("topics", str(golden_topic("small-compacted").objects_folder))
+    assert listed == lines_of("topics", str(golden / "objects"))
     assert counted["n"] == golden_topic("small-compacted").message_count
 
 

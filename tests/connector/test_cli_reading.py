@@ -78,9 +78,9 @@ def test_topics_as_a_table_takes_a_pattern() -> None:
     """Without --json, the same stands in a table; a glob picks topics."""
     header, *rows = cells(run("topics", URL, "multi-*").stdout)
 
-    assert header == ["topic", "partitions", "ledgers", "entries", "bytes", "unsound"]
+    assert header == ["topic", "partitions", "segments", "ledgers", "entries", "bytes", "unsound"]
     assert [row[0].rpartition("/")[2] for row in rows] == ["multi-block", "multi-ledger"]
-    assert rows[1][1:4] == ["0", "6", "135"]
+    assert rows[1][1:5] == ["0", "0", "6", "135"]
 
 
 @pytest.mark.parametrize(
