@@ -418,3 +418,21 @@ def test_snapshot_of_the_admin_api(server: AdminServer, tmp_path: Path) -> None:
     dataset = open_topic(str(OBJECTS), ORDERS, metadata=path, value="raw")
     with pytest.warns(IncompleteReadWarning, match="has no ledgers of 6 segments"):
         assert dataset.count_rows() == len(_expected(ORDERS))
+
+
+def test_owner_of_the_bucket() -> None:
+    """A sound bucket is verified whole, nothing of it is deleted, and its reads have a cost."""
+    verified = run("audit", str(OBJECTS), "--verify", "--metadata", str(FOLDER))
+    assert "32 ledgers, 254 entries, 0 problems" in verified.stdout + verified.stderr
+    assert "14 segments" in verified.stdout
+    cleaned = run("clean", str(OBJECTS), "--metadata", str(FOLDER), "--one-cluster")
+    assert cleaned.stdout.startswith("0 objects")
+    (cost,) = lines_of("cost", str(OBJECTS), "orders")
+    assert cost["data"]["requests"] == 15
+    fates = lines_of(
+        "policy",
+        str(OBJECTS),
+        "orders",
+        *("--metadata", str(FOLDER), "--set", "managedLedgerOffloadThresholdInBytes=0"),
+    )
+    assert len({row["topic"] for row in fates}) == 6

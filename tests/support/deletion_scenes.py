@@ -16,6 +16,7 @@ from arrow_io.ledgers.reader import OffloadedLedger
 from arrow_io.storage.location import Location
 from connector.catalog.bucket import BucketContents, read_bucket
 from connector.catalog.metadata.topic_metadata import LedgerInfo, OffloadContext, TopicMetadata
+from connector.catalog.scalable_topics import ScalableTopics
 from connector.catalog.topic_ledgers import TopicLedgers, from_bucket, from_metadata
 from connector.inputs.times import milliseconds_of
 from connector.inputs.topic_names import TopicName
@@ -148,6 +149,7 @@ class Scene:
             contents=contents,
             listed_at=TAKEN,
             source=SimpleNamespace(is_live=self.is_live, topics=self._listed_in),
+            scalable_topics=ScalableTopics(None),
             location=self.store,
             unfinished=SimpleNamespace(user_metadata=attempts.__getitem__),
         )
