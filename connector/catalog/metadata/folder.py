@@ -240,11 +240,9 @@ class MetadataFolder:
         Raises:
             PulsarOffloadError: The folders cannot be listed.
         """
-        folders = set(self._folders.values())
-        for each in self._scalable_folders.values():
-            with suppress(FormatError, MissingObjectError):
-                folders.update(each.parts.values())
-        with ThreadPoolExecutor(_connections(folders)) as executor:
+        folders, scalable = set(self._folders.values()), self._scalable_folders.values()
+        with ThreadPoolExecutor(_connections([*folders, *scalable])) as executor:
+            folders.update(chain.from_iterable(executor.map(_parts_of, scalable)))
             return set(chain.from_iterable(executor.map(_attempts_of, folders)))
 
     def schema_source(self, topic: TopicName) -> bytes | None:
@@ -536,6 +534,13 @@ def _part_folder(topic: TopicName) -> str:
     if topic.segment is not None:
         return f"{SEGMENT_FOLDER}{topic.segment.id}"
     return f"{LEGACY_FOLDER}{encode_local_name(topic.local_name)}"
+
+
+def _parts_of(folder: _ScalableFolder) -> list[_TopicFolder]:
+    """Return the folders of segments and partitions; none if the graph cannot be read."""
+    with suppress(FormatError, MissingObjectError):
+        return list(folder.parts.values())
+    return []
 
 
 def _by_scalable_topic(folders: Iterable[_ScalableFolder]) -> dict[TopicName, _ScalableFolder]:
