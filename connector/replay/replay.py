@@ -85,7 +85,8 @@ def replay_topic(
     The replay preserves values, keys, ordering keys, properties, event times, null values, schemas,
     and the order within a partition. Publish times and message ids are new. The target's brokers
     must have deduplication enabled. Then each message is sent exactly once, however often a run is
-    stopped or repeated. Partitions are replayed one after another.
+    stopped or repeated. Partitions are replayed one after another. A segment of a scalable topic
+    waits until the segments before it that share keys with it are offloaded and sent.
 
     Args:
         url: See `open_topic`.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import nullcontext
+from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -11,9 +13,18 @@ import pytest
 
 from arrow_io.errors import IncompleteReadWarning, OptionError
 from arrow_io.read_metrics import ReadMetrics
-from connector import copy_topics, open_catalog, open_topic, register_duckdb, write_messages
+from connector import (
+    copy_topics,
+    open_catalog,
+    open_topic,
+    register_duckdb,
+    replay_topic,
+    write_messages,
+)
 from connector.increments.following import new_in_bucket
 from connector.lake.table_kinds import open_table
+from connector.live.broker import Brokers
+from connector.replay.partition_replay import PartitionReplay, ReplaySummary
 from connector.upkeep.audit.audit import audit
 from tests.support.buckets import memory_bucket, offload
 from tests.support.entries import Message, encode_entry
@@ -27,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
+    from connector.inputs.topic_names import TopicName
     from connector.lake.evolution import TableKind
 
 NAME: Final = str(TOPIC)
@@ -165,6 +177,49 @@ def test_follower_of_new_segments(world: ScalableWorld) -> None:
     assert sorted(found) == sorted(set(world.rows()) - known)
     for numbers in world.by_key(found):
         assert numbers == sorted(numbers)
+
+
+@dataclass
+class _Client:
+    """A client of brokers that have the unpartitioned topic to which messages are sent."""
+
+    def partitions(self, topic: TopicName) -> list[TopicName]:
+        return [topic]
+
+
+def test_replay_waits_for_segments_before(
+    world: ScalableWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A segment is replayed when all before it that share its keys are offloaded and sent."""
+    sent: list[str] = []
+
+    def replay(self: PartitionReplay, *_: object) -> ReplaySummary:
+        sent.append(str(self.topic.topic))
+        return ReplaySummary(sent[-1], ())
+
+    monkeypatch.setattr(PartitionReplay, "replay", replay)
+    monkeypatch.setattr(Brokers, "connect", lambda _: nullcontext(_Client()))
+    options: Any = {"to": "pulsar://127.0.0.1:1", "to_topic": "copied", "by_key": True}
+    _change(world, 0)
+    _offload_all(world)
+    partition = next(each for each in world.current if each.name.segment is None)
+    # The last ledger of a partition is only in BookKeeper again.
+    partition.ledgers[-1].uuid = None
+    summaries = replay_topic(world.bucket.url, NAME, metadata=world.save(), **options)
+    names = [str(each.name) for each in world.current]
+    assert [each.topic for each in summaries] == names
+    assert sent == [each for each in names if each.startswith("persistent://")]
+    assert all(
+        str(partition.name) in each.notices[0]
+        for each in summaries
+        if each.topic.startswith("segment://")
+    )
+    sent.clear()
+    world.offload_everything()
+    replay_topic(world.bucket.url, NAME, metadata=world.save(), **options)
+    assert sent == names
+    with pytest.raises(OptionError, match=r"a replay needs a persistent:// topic"):
+        replay_topic(world.bucket.url, NAME, **(options | {"to_topic": ORDERS}))
 
 
 def test_writes_create_no_scalable_topic(tmp_path: Path) -> None:
