@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Final
 from arrow_io.errors import FormatError, MissingObjectError
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Collection, Iterable, Sequence
 
     from connector.catalog.metadata.scalable import ScalableTopic, SegmentNode
     from connector.catalog.metadata.source import MetadataSource
@@ -101,11 +101,11 @@ class ScalableTopics:
         bases = [] if self._source is None else self._source.scalable_topics()
         return [graph for graph in map(self.find, bases) if graph is not None]
 
-    def _sound_members(self, topic: TopicName) -> list[TopicName]:
+    def _sound_members(self, topic: TopicName) -> Sequence[TopicName]:
         with suppress(FormatError, MissingObjectError):
             graph = self.find(topic)
-            return [] if graph is None else graph.members
-        return []
+            return () if graph is None else graph.members
+        return ()
 
     def members(
         self,

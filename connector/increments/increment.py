@@ -277,18 +277,22 @@ class Increments:
         for each in parts:
             by_topic[each.topic.scalable].append(each)
         for topic, relatives in by_topic.items():
-            segments = [each for each in relatives if each.topic.segment is not None]
+            segments = [each for each in relatives if each.topic.segment and each.step]
             if not segments:
                 continue
             names = [each.topic for each in relatives]
             members = set(
                 self.catalog.scalable_topics.members(topic, names, salvage=self.options.salvage)
             )
+            # Most segments of an old topic were read long ago.
+            unread = [
+                each
+                for each in relatives
+                if not each.is_drained and (each.topic.is_scalable or each.topic in members)
+            ]
             for each in segments:
-                for other in relatives:
-                    if other.topic.precedes(each.topic) and (
-                        other.topic.is_scalable or other.topic in members
-                    ):
+                for other in unread:
+                    if other.topic.precedes(each.topic):
                         each.predecessors.append(other)
                         other.successors.append(each)
 
@@ -378,7 +382,8 @@ class _TopicPart:
 
     Attributes:
         step: The next step, or None at the end.
-        predecessors: Parts whose topics have to be read before it; empty unless it is a segment.
+        predecessors: Parts that are not read to their ends, and have to be before it; empty unless
+            it is a segment.
         successors: The parts of which it is a predecessor.
     """
 

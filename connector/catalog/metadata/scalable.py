@@ -23,11 +23,13 @@ no segment any more, and its ledgers are deleted.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError, OptionError
 from connector.catalog.metadata.topic_metadata import MAX_METADATA_BYTES
@@ -64,7 +66,7 @@ class SegmentNode:
     """The partition of a migrated topic that it stands for; None if it is a segment of its own."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True)
 class ScalableTopic:
     """A scalable topic as its cluster recorded it.
 
@@ -76,14 +78,16 @@ class ScalableTopic:
     topic: TopicName
     nodes: tuple[SegmentNode, ...]
 
-    @property
-    def members(self) -> list[TopicName]:
+    @cached_property
+    def members(self) -> tuple[TopicName, ...]:
         """The topics that have its history, in order: migrated partitions, then segments."""
-        return sorted(map(self._name, self.nodes), key=attrgetter("order"))
+        return tuple(sorted(map(self._name, self.nodes), key=attrgetter("order")))
 
     def node(self, segment_id: int) -> SegmentNode | None:
         """Return the segment with an id; None if it was pruned, or never existed."""
-        return next((each for each in self.nodes if each.segment.id == segment_id), None)
+        index = bisect_left(self.nodes, segment_id, key=attrgetter("segment.id"))
+        found = self.nodes[index] if index < len(self.nodes) else None
+        return found if found is not None and found.segment.id == segment_id else None
 
     def _name(self, node: SegmentNode) -> TopicName:
         return node.legacy or segment_name(self.topic, node.segment)
