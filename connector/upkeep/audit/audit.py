@@ -360,7 +360,7 @@ class _Auditor:
         finding = replace(finding, topic=topic)
         topic_ledgers = self._topics.get(topic) if isinstance(topic, TopicName) else None
         if isinstance(topic, ForeignTopic):
-            return mark_doubtful(finding, f"Pulsar never offloads a topic of the domain {topic.domain}")
+            return mark_doubtful(finding, f"Pulsar offloads no {topic.domain} topic")
         if topic_ledgers is None:
             return finding if self._catalog.source is None else mark_doubtful(finding, NO_TOPIC)
         repairable = replace(finding, text=f"{finding.text}; {REPAIRABLE}")
