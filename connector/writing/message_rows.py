@@ -81,6 +81,7 @@ REGENERATED_COLUMNS: Final = frozenset(
         "__ledger_id__",
         "__batch_index__",
         "__partition__",
+        "__segment_id__",
         "__message_id__",
         "__topic__",
         "__broker_time__",
