@@ -292,8 +292,7 @@ def test_a_resumed_walk_whose_key_is_after_the_last_entry_ends() -> None:
     """Entries before it are lost, and it is not read."""
     for compression in COMPRESSIONS:
         keys = [-1, 0, 7, 8]
-        metadata = write_map_file([b"x"] * 9).data[95 + 16 :]
-        metadata = metadata[: 4 + int.from_bytes(metadata[:4])]
+        metadata = _metadata_record(9)
         records = [(key, metadata if key < 0 else b"\0\0\0\x01x") for key in keys]
         file = write_records(records, compression=compression, block_bytes=1, sync_bytes=1)
         position = file.groups[1].start + 24
@@ -303,3 +302,25 @@ def test_a_resumed_walk_whose_key_is_after_the_last_entry_ends() -> None:
             tally = Tally(salvage=True)
             assert entries_of(ledger, 0, 5, tally) == {}
             assert tally.metrics.lost.total() == 6
+
+
+def test_a_first_block_with_other_keys_and_no_index() -> None:
+    """No position is known but that of the first record: a read fails with a typed error."""
+    values = [_metadata_record(4), *[b"\0\0\0\x01x"] * 4]
+    file = write_records(list(zip([-1, 0, 1, 5, 6], values, strict=True)), compression="block")
+    objects = file.objects() | {NAME.index_name: b""}
+    with memory_bucket(objects) as bucket:
+        mapped = open_map_file(bucket.url, len(file.data))
+        assert isinstance(mapped.end_error, CorruptBlockError)
+        tally = Tally(salvage=True)
+        assert entries_of(mapped.data, 0, 3, tally) == {0: b"x", 1: b"x"}
+        assert tally.metrics.lost.total() == 2
+        assert mapped.data.stored_bytes == len(file.data) - file.groups[0].start
+        with pytest.raises(CorruptBlockError):
+            entries_of(mapped.data, 0, 3)
+
+
+def _metadata_record(count: int) -> bytes:
+    """The serialized value of the first record of a ledger with entries of one byte."""
+    metadata = write_map_file([b"x"] * count).data[95 + 16 :]
+    return metadata[: 4 + int.from_bytes(metadata[:4])]

@@ -238,6 +238,7 @@ class _Opener:
 
     header: SequenceFileHeader
     metadata: LedgerMetadata
+    index: MapFileIndex
 
     def __init__(
         self, location: Location, name: MapFileName, data_bytes: int, versions: ObjectVersions
@@ -247,7 +248,6 @@ class _Opener:
         self._versions = versions
         self._reader = RangeReader(location, name.data_name, data_bytes, versions.data)
         self._start = 0
-        self.index = MapFileIndex((METADATA_KEY,), (0,))
         self.index_error: PulsarOffloadError | None = None
         self.index_version = versions.index
         self.end_error: PulsarOffloadError | None = None
@@ -260,6 +260,7 @@ class _Opener:
             self.header, self._start = parse_header(view[start:], BYTES_CLASS)
             record = read_metadata_record(stream, self.header, size_bytes, self._start)
         self.metadata = parse_ledger_metadata(record)
+        self.index = MapFileIndex((METADATA_KEY,), (self._start,))
         _check_owner(self._name, self.metadata)
 
     def _stream(self, position: int) -> RangeStream:
@@ -312,7 +313,8 @@ class _Opener:
                 self.index_error = CorruptIndexError(
                     message, object_key=name.index_name, ledger_id=name.ledger_id
                 )
-        self.index = _index_of(groups)
+        if groups:
+            self.index = _index_of(groups)
 
     def _ends_well(self) -> bool:
         """Return whether the last position of the index leads to the last entry of the ledger."""
