@@ -366,3 +366,12 @@ def test_what_a_broker_refuses_is_told() -> None:
             assert problem in "".join(problems)
             assert (mapped.index_error is not None) is (index_crc in changes)
             assert len(list(mapped.read_entries(0, 2))) == 3
+
+
+def test_checksums_that_are_deleted_after_the_listing_are_not_missed() -> None:
+    """The ledger is sound: Hadoop compares nothing with checksums that do not exist."""
+    file = write_map_file([b"a"])
+    with memory_bucket(file.objects()) as bucket:
+        mapped = open_map_file(bucket.url, len(file.data), has_checksums=True)
+        assert (mapped.index_error, mapped.broker_problems()) == (None, [])
+        assert len(list(mapped.read_entries(0, 0))) == 1

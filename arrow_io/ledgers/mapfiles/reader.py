@@ -15,6 +15,7 @@ from arrow_io.errors import (
     CorruptBlockError,
     CorruptIndexError,
     FormatError,
+    MissingObjectError,
     PulsarOffloadError,
     TruncatedObjectError,
 )
@@ -288,9 +289,12 @@ class _Opener:
             self.index = index
 
     def _check_checksums(self, data: bytes) -> None:
-        content = self._location.read_object(
-            self._name.checksum_names[0], max_bytes=MAX_INDEX_OBJECT_BYTES
-        )
+        """Compare the index with its checksums, unless these were deleted after the listing."""
+        name = self._name.checksum_names[0]
+        try:
+            content = self._location.read_object(name, max_bytes=MAX_INDEX_OBJECT_BYTES)
+        except MissingObjectError:
+            return
         check_checksums(data, 0, content.data[HEADER_BYTES:], chunk_bytes(content.data))
 
     def read_end(self) -> None:
