@@ -357,6 +357,12 @@ class Bucket:
         if names is None or len(names) > _MAX_LOOKUPS_BY_NAME:
             found = list_again(location)
             missing_names = self.listing.indexes.keys() - found.indexes.keys() - self._deleted
+            if found.unsearched_count:
+                # MapFiles may be in the folders that were not searched.
+                unseen = missing_names.union(names or ()) - found.indexes.keys()
+                map_files = {name for name in unseen if name.managed_ledger is not None}
+                found = found.with_objects(find_objects(location, map_files))
+                missing_names -= found.indexes.keys()
             self._deleted |= missing_names
             for name in missing_names:
                 self._forget(name)

@@ -13,11 +13,12 @@ from arrow_io.format.object_names import MapFileName
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog
+from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.command_line import OK, run
 from tests.support.entries import Message, encode_entry
-from tests.support.map_files import write_map_file
+from tests.support.map_files import NAME, write_map_file
 
 if TYPE_CHECKING:
     from tests.support.s3_server import S3Server
@@ -159,3 +160,25 @@ def test_a_folder_that_may_not_be_listed_hides_nothing_else(
         (topic,) = catalog.topics()
 
     assert len(catalog.ledgers(topic).ledgers) == 2
+
+
+@pytest.mark.usefixtures("_small_bound")
+@pytest.mark.parametrize("max_lookups", [0, 1])
+def test_a_map_file_that_no_listing_finds_is_not_deleted(
+    monkeypatch: pytest.MonkeyPatch, max_lookups: int
+) -> None:
+    """Metadata names a MapFile in a folder that is not searched, so no listing finds it."""
+    monkeypatch.setattr("connector.catalog.bucket._MAX_LOOKUPS_BY_NAME", max_lookups)
+    width = 3 * _MAX_UNRELATED
+    objects = {f"a{number:05}/b/part": b"" for number in range(width)} | _map_file()
+
+    with memory_bucket(objects) as address:
+        bucket = Bucket(list_bucket(Location(address.url)))
+        assert bucket.copies_of([7]) == []
+        bucket.look_again({NAME})
+        assert len(bucket.copies_of([7])) == 1
+        bucket.look_again(None)
+        assert len(bucket.copies_of([7])) == 1
+        address.delete(NAME.index_name)
+        bucket.look_again(None)
+        assert bucket.copies_of([7]) == []
