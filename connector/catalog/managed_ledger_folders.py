@@ -1,7 +1,9 @@
 """Which folders of a bucket hold managed ledgers, as the filesystem driver writes them?
 
 Their paths are `tenant/namespace/domain/…`, so folders are listed two levels deep. A bucket may
-have any number of other folders: the search is bounded, and says how many folders it left out.
+have any number of other folders: the search is bounded, and says how many folders it left out. It
+does not find topics of Pulsar's first version, `tenant/cluster/namespace/domain/…`. MapFiles that
+it leaves out are found if metadata names them.
 """
 
 from __future__ import annotations

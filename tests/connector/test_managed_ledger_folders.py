@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 from uuid import UUID
 
@@ -15,6 +16,7 @@ from arrow_io.storage.trace import RequestTrace
 from connector import open_catalog
 from connector.catalog.bucket import Bucket
 from connector.catalog.bucket_listing import list_bucket
+from connector.inputs.topic_names import TopicName
 from tests.support.buckets import MANAGED_LEDGER, memory_bucket, object_name, offload_ledger
 from tests.support.command_line import OK, run
 from tests.support.entries import Message, encode_entry
@@ -182,3 +184,17 @@ def test_a_map_file_that_no_listing_finds_is_not_deleted(
         address.delete(NAME.index_name)
         bucket.look_again(None)
         assert bucket.copies_of([7]) == []
+
+
+def test_a_topic_with_a_cluster_is_found_by_name_only() -> None:
+    """Its folder is one level deeper than the search, and metadata names it."""
+    topic = TopicName.parse("persistent://sales/cluster/eu/orders")
+    name = replace(NAME, managed_ledger=topic.managed_ledger_name)
+
+    with memory_bucket(_map_file(name.managed_ledger)) as address:
+        bucket = Bucket(list_bucket(Location(address.url)))
+        assert bucket.copies_of([7]) == []
+        bucket.look_again({name})
+        (copy,) = bucket.copies_of([7])
+
+    assert (copy.topic, copy.error) == (topic, None)
