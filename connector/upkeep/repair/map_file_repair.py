@@ -1,7 +1,7 @@
 """Rebuilding the index of a MapFile (filesystem driver) from its data file.
 
 Nothing is in the index that the data file does not say, except for the file's sync marker, which is
-random. So the new index has the bytes that Hadoop writes.
+random. So the new index has the bytes that Hadoop writes with its default settings.
 """
 
 from __future__ import annotations
