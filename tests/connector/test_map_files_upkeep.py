@@ -20,7 +20,14 @@ from connector.upkeep.repair.repair import plan_repair, repair
 from connector.upkeep.verify.verification import verify
 from tests.support.command_line import FOUND, OK, UNREADABLE, lines_of, run
 from tests.support.golden import GOLDEN, MAP_FILE_SETS, GoldenLedger, map_file_topics
-from tests.support.owned_bucket import OTHER_UUID, OwnedBucket, gone, not_offloaded, under_way
+from tests.support.owned_bucket import (
+    LONG_AGO,
+    OTHER_UUID,
+    OwnedBucket,
+    gone,
+    not_offloaded,
+    under_way,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -242,6 +249,32 @@ def test_young_folders_stay(bucket: OwnedBucket) -> None:
 
     assert _clean(bucket, safety_age=timedelta(days=1)) == set()
     assert len(_files(bucket, copy.folder)) == 4
+
+
+def test_young_checksums_of_a_folder_without_index_stay(bucket: OwnedBucket) -> None:
+    """A finding is as old as its newest file."""
+    copy = _copy(bucket, _name(15))
+    bucket.delete(copy.index_name, copy.checksum_names[0])
+    bucket.write(copy.checksum_names[1], b"", datetime.now(UTC))
+
+    assert _clean(bucket, safety_age=timedelta(days=1)) == set()
+
+    bucket.age(copy.checksum_names[1], LONG_AGO)
+    assert _clean(bucket, safety_age=timedelta(days=1)) == {copy.data_name, copy.checksum_names[1]}
+
+
+def test_another_copy_stays_while_brokers_cannot_read_the_one_that_counts(
+    bucket: OwnedBucket,
+) -> None:
+    """Something happened to the folder that counts, so the other is kept until it is repaired."""
+    copy = _copy(bucket, _name(15))
+    bucket.write(_name(15).index_name, b"")
+
+    assert _clean(bucket) == set()
+    assert "brokers cannot read" in str(_finding(bucket, FindingKind.DOUBLE).doubt)
+
+    assert set(_repair(bucket)) == {None}
+    assert _clean(bucket) == {copy.data_name, copy.index_name, *copy.checksum_names}
 
 
 @pytest.mark.parametrize("deleted", range(4))

@@ -340,14 +340,9 @@ class _Auditor:
         if not has_ledger_id(name):
             text = f"an object of {kind_of(name).title} without its index object"
             return finding_from_objects(FindingKind.STREAMING, text, (offload.data,), None)
-        finding = Finding(
-            kind=FindingKind.DATA_WITHOUT_INDEX,
-            text="the data object exists, but its index object is missing",
-            objects=tuple(each.name for each in offload.objects),
-            ledger_id=name.ledger_id,
-            stored_bytes=sum(each.size_bytes for each in offload.objects),
-            modified=offload.data.modified,
-        )
+        text = "the data object exists, but its index object is missing"
+        finding = finding_from_objects(FindingKind.DATA_WITHOUT_INDEX, text, offload.objects, None)
+        finding = replace(finding, ledger_id=name.ledger_id)
         try:
             topic = self._catalog.unfinished.topic(name)
         except MissingObjectError:

@@ -188,6 +188,8 @@ def _doubt_of_readability(state: TopicLedger | None) -> str | None:
         return "the metadata does not say which copy counts"
     if state.copy is not None and state.copy.may_lack_entries:
         return "the copy that counts may lack entries that its writer lost"
+    if state.copy is not None and any(pair.index_error for pair in state.copy.pairs):
+        return "brokers cannot read the copy that counts"
     return None
 
 
