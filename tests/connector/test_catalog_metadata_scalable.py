@@ -83,6 +83,43 @@ def test_topic_that_is_being_deleted_has_no_members() -> None:
     assert not read_scalable_topic(value, TOPIC).members
 
 
+def test_check_of_many_parents_takes_no_quadratic_time() -> None:
+    """A topic that was migrated from thousands of partitions has as many parents per segment."""
+    comparisons = 0
+
+    class Id(int):
+        __hash__ = int.__hash__
+
+        def __eq__(self, other: object) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return int(self) == other
+
+        def __lt__(self, other: int) -> bool:
+            nonlocal comparisons
+            comparisons += 1
+            return int(self) < int(other)
+
+    def count_comparisons(parents: int) -> int:
+        nonlocal comparisons
+        comparisons = 0
+        ids = [Id(number) for number in range(parents + 1)]
+        nodes = {
+            str(number): {
+                "segmentId": ids[number],
+                "hashRange": {"start": 0, "end": 65535},
+                "state": "SEALED",
+                "parentIds": [] if number < parents else ids[:-1],
+                "childIds": ids[-1:] if number < parents else [],
+            }
+            for number in range(parents + 1)
+        }
+        read_scalable_topic({"nextSegmentId": parents + 1, "segments": nodes}, TOPIC)
+        return comparisons
+
+    assert count_comparisons(8 * 60) < 2 * 8 * count_comparisons(60)
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_graph_comes_back(name: str) -> None:
     """What a catalog snapshot stores is the same graph."""
