@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import LateLedgerError, OptionError
+from connector.increments.progress import Position
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
 from connector.lake.file_reader import read_rows
 from connector.lake.file_writer import FileWriter, delete_files
@@ -24,6 +25,7 @@ from connector.lake.transforms import Partitioning
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from connector.increments.progress import Progress
     from connector.inputs.topic_names import TopicName
     from connector.lake.data_file import DataFile
     from connector.lake.file_writer import FileSettings
@@ -85,6 +87,29 @@ class LatestPerKey:
                     f" {other}: copy one of them to another table, or both in one copy to a new one"
                 )
                 raise OptionError(message)
+
+    def check_order(self, before: Progress, after: Progress) -> None:
+        """Check that no rows of an increment are older than rows that the table has of their keys.
+
+        Raises:
+            LateLedgerError: Some are: a segment has rows, and one that continues it was copied.
+        """
+        copied = [
+            topic
+            for topic, progress in before.topics.items()
+            if topic.segment is not None and progress.next > Position(0, 0)
+        ]
+        for topic, progress in after.topics.items():
+            if progress.next == before.topic_progress(topic).next:
+                continue
+            later = next((each for each in copied if topic.precedes(each)), None)
+            if later is not None:
+                message = (
+                    f"{topic} has new ledgers, but {later}, which continues it, was copied before:"
+                    " the new rows are older than those of the table; copy the topic to a new"
+                    " table, with metadata that has the ledgers of segments"
+                )
+                raise LateLedgerError(message)
 
     @property
     def columns(self) -> list[str]:

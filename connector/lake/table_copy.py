@@ -172,6 +172,7 @@ class TableCopy:
         increment = self.increments.next_increment(before, limits)
         if self.latest is not None:
             self.latest.check_topics(increment.after.topics)
+            self.latest.check_order(before, increment.after)
         if before != Progress() or not self.increments.options.bounds.has_start:
             return increment
         notice = (

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 import duckdb
 import pytest
 
-from arrow_io.errors import IncompleteReadWarning, OptionError
+from arrow_io.errors import IncompleteReadWarning, LateLedgerError, OptionError
 from arrow_io.read_metrics import ReadMetrics
 from connector import (
     copy_topics,
@@ -108,6 +108,41 @@ def test_table_of_latest_rows(world: ScalableWorld, tmp_path: Path, kind: TableK
         numbers = [int(row["__value__"]) for row in read_back(table).to_pylist()]
     assert set(numbers) == world.latest(list(world.keys))
     assert len(numbers) == len(KEYS)
+
+
+def test_latest_rows_of_a_late_parent(world: ScalableWorld, tmp_path: Path) -> None:
+    """Rows of a segment never replace those of a segment that continues it.
+
+    Without metadata of ledgers, the last ledger of a parent may come in after its children.
+    """
+    for each in world.active:
+        world.publish(list(KEYS))
+        world.roll(each)
+    _offload_all(world)
+    parent = world.active[0]
+    world.split(parent, writes_meanwhile=KEYS)
+    world.publish(list(KEYS))
+    for each in world.active:
+        world.roll(each)
+        world.offload(each)
+    world.save(with_ledgers=False)
+
+    def copy() -> None:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IncompleteReadWarning)
+            metadata = world.save(with_ledgers=False)
+            copy_latest(world.bucket.url, tmp_path, "delta", NAME, metadata=metadata, columns=["*"])
+
+    def numbers() -> set[int]:
+        with table_in(tmp_path, "delta") as table:
+            return {int(row["__value__"]) for row in read_back(table).to_pylist()}
+
+    copy()
+    earlier = numbers()
+    world.offload(parent)
+    with pytest.raises(LateLedgerError, match=f"{parent.name}.*copied before"):
+        copy()
+    assert numbers() == earlier
 
 
 def test_table_of_all_rows(world: ScalableWorld, tmp_path: Path) -> None:
