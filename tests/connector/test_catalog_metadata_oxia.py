@@ -228,6 +228,26 @@ def test_token_and_certificates(tmp_path: Path) -> None:
             open_store(server.url, {"tls": True, "token": TOKEN}).get("/a")
 
 
+@pytest.mark.parametrize("padding", [0, 150], ids=["whole", "at the end of what is shown"])
+def test_answers_that_repeat_the_token(tmp_path: Path, padding: int) -> None:
+    """What a server says of a refusal shows nothing of a token, wherever that was read from."""
+    certificates = Certificates.make(tmp_path)
+    token = "abcdefghij" * 10
+    file = tmp_path / "token"
+    file.write_text(token)
+
+    def refuse(_: str, context: grpc.ServicerContext) -> None:
+        metadata = dict(context.invocation_metadata())
+        text = f"{'-' * padding}{metadata['authorization']}"
+        context.abort(grpc.StatusCode.PERMISSION_DENIED, text)
+
+    with running_oxia_server(NODES, before_answer=refuse, certificates=certificates) as server:
+        options = {"tls": "true", "ca_file": str(certificates.ca_file), "token_file": str(file)}
+        with pytest.raises(StorageError, match="refuses /a") as caught:
+            open_store(server.url, options).get("/a")
+    assert token[:10] not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("url", "options", "text"),
     [

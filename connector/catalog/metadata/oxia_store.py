@@ -160,6 +160,7 @@ class Oxia:
         self._channels: dict[str, grpc.Channel] = {}
         self._shards: dict[int, str] | None = None
         self._service = _SERVICES[0]
+        self._token: str | None = None
 
     def __repr__(self) -> str:
         return f"Oxia({self.url!r})"
@@ -260,10 +261,9 @@ class Oxia:
         """Return the error to raise; a ConnectionError if the request may be repeated."""
         codes = grpc.StatusCode
         code = error.code()
-        details = redacted(
-            " ".join((error.details() or "").split())[:_SHOWN_CHARACTERS],
-            {"token": self._options.token},
-        )
+        # Shortened afterwards: the beginning of a token would not be found.
+        details = redacted(error.details() or "", {"token": self._token})
+        details = " ".join(details.split())[:_SHOWN_CHARACTERS]
         text = f"{self.url}: {code.name.lower().replace('_', ' ')}: {details}"
         if code is codes.RESOURCE_EXHAUSTED and "larger than max" in details:
             return self._corrupt(path, f"the answer is too long: {details}")
@@ -330,7 +330,7 @@ class Oxia:
 
     def _call(self, server: str, call: str, request: Any, stop_s: float) -> Any:  # noqa: ANN401
         """Send a request; return gRPC's stream of answers, which are bytes."""
-        token = self._options.current_token()
+        token = self._token = self._options.current_token()
         send = self._channel(server).unary_stream(
             f"/{self._service}/{call}",
             request_serializer=lambda message: message.SerializeToString(),
