@@ -282,11 +282,13 @@ class TopicName:
         They do in a partition that the topic was migrated from, and in each segment with a lower id
         that may have the same keys: at any time, one segment has a key.
         """
-        if segment.segment is None or self.scalable != segment.base:
+        if segment.segment is None or (self.is_scalable and self.segment is None):
             return False
-        if self.segment is None:
-            return not self.is_scalable
-        return self.segment.id < segment.segment.id and self.segment.overlaps(segment.segment)
+        # Names are compared last, because a topic may have a thousand segments.
+        return (
+            self.segment is None
+            or (self.segment.id < segment.segment.id and self.segment.overlaps(segment.segment))
+        ) and self.scalable == segment.base
 
     def _split_partition(self) -> tuple[str, int]:
         match = None if self.is_scalable else _PARTITION.fullmatch(self.local_name)
