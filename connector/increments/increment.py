@@ -224,6 +224,7 @@ class Increments:
             probe_all(chain.from_iterable(each.unprobed() for each in parts))
         amount = _advance_in_turn(parts, limits or Limits(), settle=not self.options.uncommitted)
         notices = dict.fromkeys(notice for each in parts for notice in each.notices())
+        notices |= dict.fromkeys(_migrations(parts))
         after = before
         if any(each.position > each.due.progress.next for each in parts):
             progress_by_topic = {each.topic: each.progress for each in parts}
@@ -360,6 +361,18 @@ class Increments:
         last = (*end, 0) if bounds.end_id is None else min((*end, 0), bounds.end_id)
         bounds = replace(bounds, start_id=first, end_id=last)
         return topic_read(topic, replace(self.options, bounds=bounds), self.statistics)
+
+
+def _migrations(parts: Sequence[_TopicPart]) -> Iterator[str]:
+    """Yield where topics continue that were migrated, unless the scalable topic is read too."""
+    scalable = {each.topic.base for each in parts if each.topic.is_scalable}
+    for each in parts:
+        if each.due.topic.segment_ledgers and each.topic.scalable not in scalable:
+            yield (
+                f"{each.topic.base}: the topic was migrated to the scalable topic"
+                f" {each.topic.scalable}, where its history continues; read it by that name to have"
+                " both"
+            )
 
 
 def _place_of_outcomes(outcomes: TransactionOutcomes | None) -> str:

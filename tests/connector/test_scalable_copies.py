@@ -165,6 +165,23 @@ def test_table_of_all_rows(world: ScalableWorld, tmp_path: Path) -> None:
     }
 
 
+@pytest.mark.parametrize("has_metadata", [True, False])
+def test_copies_of_a_classic_name_report_the_migration(tmp_path: Path, has_metadata: bool) -> None:
+    """A copy of a topic that was migrated meanwhile says where the topic continues."""
+    golden = golden_scalable_topic(MIGRATED)
+    options: Any = {"format": "parquet", "value": "raw"}
+    if has_metadata:
+        options["metadata"] = str(FOLDER)
+    classic = "persistent://public/default/migrated"
+    [summary] = copy_topics(str(OBJECTS), classic, str(tmp_path / "classic"), **options)
+    assert 0 < summary.rows < len(golden.rows)
+    [notice] = [each for each in summary.notices if "scalable topic" in each]
+    assert classic in notice
+    assert MIGRATED in notice
+    [summary] = copy_topics(str(OBJECTS), MIGRATED, str(tmp_path / "whole"), **options)
+    assert not [each for each in summary.notices if "scalable topic" in each]
+
+
 def test_latest_rows_need_a_table_of_one_topic(tmp_path: Path) -> None:
     """Keys of a scalable topic move between segments, so a shared table cannot keep them."""
     with pytest.raises(OptionError, match="needs a table of its own"):
