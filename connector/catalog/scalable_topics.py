@@ -19,6 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import FormatError, MissingObjectError
+from connector.inputs.topic_names import may_be_migrated
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Sequence
@@ -215,8 +216,6 @@ def _by_classic(topics: Iterable[TopicName]) -> dict[TopicName, list[TopicName]]
 
 def _members_in_bucket(relatives: Iterable[TopicName]) -> list[TopicName]:
     ordered = sorted(relatives, key=attrgetter("order"))
-    ids = [each.segment_id for each in ordered if each.segment_id is not None]
-    partitions = [each for each in ordered if each.segment is None]
-    migrated = max((max(each.partition, 0) + 1 for each in partitions), default=0)
-    has_room = all(each >= migrated for each in ids)
-    return ordered if has_room else [each for each in ordered if each.segment is not None]
+    if may_be_migrated(ordered):
+        return ordered
+    return [each for each in ordered if each.segment is not None]

@@ -406,11 +406,25 @@ def topic_names(patterns: object) -> list[str]:
     return texts
 
 
+def may_be_migrated(relatives: Collection[TopicName]) -> bool:
+    """Return whether segments may continue partitions of the same name, by their ids.
+
+    A migration gives ids from 0 on to the partitions, and those that follow to segments. So
+    segments with lower ids than that belong to a topic that only has the same name.
+
+    Args:
+        relatives: Partitions and segments of one name.
+    """
+    ids = [each.segment.id for each in relatives if each.segment is not None]
+    partitions = [max(each.partition, 0) for each in relatives if each.segment is None]
+    return not ids or not partitions or min(ids) > max(partitions)
+
+
 def owning_topics(names: Iterable[TopicName]) -> dict[TopicName, TopicName]:
     """Return the topic that each of some partitions and segments belongs to.
 
     A partition of a topic that was migrated belongs to the scalable topic if a segment of that is
-    among the names.
+    among the names (`may_be_migrated`).
 
     Example:
         >>> names = map(TopicName.parse, ["a-partition-0", "segment://public/default/a/0000-ffff-1"])
@@ -418,8 +432,15 @@ def owning_topics(names: Iterable[TopicName]) -> dict[TopicName, TopicName]:
         ['topic://public/default/a', 'topic://public/default/a']
     """
     topics = list(names)
-    scalable = {topic.base for topic in topics if topic.is_scalable}
-    return {topic: topic.scalable if topic.scalable in scalable else topic.base for topic in topics}
+    relatives: dict[TopicName, list[TopicName]] = {}
+    for topic in topics:
+        relatives.setdefault(topic.scalable, []).append(topic)
+    migrated = {
+        scalable
+        for scalable, each in relatives.items()
+        if any(topic.is_scalable for topic in each) and may_be_migrated(each)
+    }
+    return {topic: topic.scalable if topic.scalable in migrated else topic.base for topic in topics}
 
 
 def namespaces_of(patterns: str | Sequence[str]) -> frozenset[str] | None:

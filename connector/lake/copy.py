@@ -255,9 +255,11 @@ class CopyRequest:
             target = _fill_target(self.target, base, unsafe)
             other = targets.setdefault(target, base)
             if other is not base:
+                advice = "add {tenant} and {namespace} to the target"
+                if base.classic == other.classic:
+                    advice = "copy each of them to a target of its own"
                 message = (
-                    f"{base} and {other} would share the table {redacted_urls(target)}: add"
-                    " {tenant} and {namespace} to the target"
+                    f"{base} and {other} would share the table {redacted_urls(target)}: {advice}"
                 )
                 raise OptionError(message)
         for target, base in targets.items():

@@ -304,12 +304,14 @@ class TestScalableTopics:
         assert topic.precedes(segment) is precedes
         assert not segment.precedes(topic.base)
 
-    def test_topics_that_partitions_and_segments_belong_to(self) -> None:
-        """A partition belongs to the scalable topic of its name, if that is among them."""
-        names = ["x-partition-1", "y-partition-0", "segment://public/default/x/0000-ffff-1"]
+    @pytest.mark.parametrize(("least_id", "owner"), [(1, "persistent"), (2, "topic")])
+    def test_topics_that_partitions_and_segments_belong_to(self, least_id: int, owner: str) -> None:
+        """A partition belongs to the scalable topic of its name, if ids leave room for it."""
+        segment = f"segment://public/default/x/0000-ffff-{least_id}"
+        names = ["x-partition-1", "y-partition-0", segment]
         owners = owning_topics(map(TopicName.parse, names))
         assert list(map(str, owners.values())) == [
-            "topic://public/default/x",
+            f"{owner}://public/default/x",
             "persistent://public/default/y",
             "topic://public/default/x",
         ]

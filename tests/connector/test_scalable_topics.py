@@ -19,12 +19,12 @@ from arrow_io.errors import (
     OptionError,
     TopicNotFoundError,
 )
-from connector import open_catalog, open_topic
+from connector import copy_topics, open_catalog, open_topic
 from connector.catalog.tables import ledgers_table, topics_table
 from connector.upkeep.audit.audit import audit
 from connector.upkeep.audit.findings import FindingKind
 from tests.support.admin_server import running_admin_server
-from tests.support.buckets import offload
+from tests.support.buckets import memory_bucket, offload
 from tests.support.command_line import INCOMPLETE, OK, lines_of, run
 from tests.support.entries import Message, encode_entry
 from tests.support.expected import rows_of
@@ -409,6 +409,26 @@ def test_bucket_tells_a_namesake_from_a_migrated_topic(tmp_path: Path) -> None:
     classic = open_topic(str(tmp_path), "orders", value="raw")
     with pytest.warns(IncompleteReadWarning, match="15 ledgers of its segments"):
         assert classic.count_rows() == 1
+
+
+@pytest.mark.parametrize("names", ["ord*", ["persistent://public/default/orders", ORDERS]])
+def test_latest_rows_of_a_namesake(names: str | list[str]) -> None:
+    """A key of a classic topic is none of a scalable topic that does not continue it."""
+    topics = {
+        5: ("persistent/orders", b"classic"),
+        9: ("segment/orders/0000-ffff-0", b"scalable"),
+    }
+    with memory_bucket({}) as bucket:
+        for ledger_id, (name, payload) in topics.items():
+            entry = encode_entry([Message(payload=payload, partition_key="k")], batched=True)
+            managed_ledger = f"public/default/{name}"
+            bucket.put(offload([(ledger_id, [entry])], managed_ledger=managed_ledger))
+        rows = open_topic(
+            bucket.url, names, value="raw", columns=["__value__"], view="latest"
+        ).to_table()
+        assert rows["__value__"].to_pylist() == [b"classic", b"scalable"]
+        with pytest.raises(OptionError, match="copy each of them to a target"):
+            copy_topics(bucket.url, names, "{topic}", format="parquet", value="raw")
 
 
 def test_snapshot_of_the_admin_api(server: AdminServer, tmp_path: Path) -> None:
