@@ -174,11 +174,12 @@ def test_headers_are_not_read_if_the_watermark_decides() -> None:
     assert outcomes.outcome(1, 8, (5, 5)) is Outcome.UNKNOWN
 
 
-def test_nodes_are_requested_in_an_order_that_proves_something() -> None:
+@pytest.mark.parametrize("open_entries", [None, 0])
+def test_nodes_are_requested_in_an_order_that_proves_something(open_entries: int | None) -> None:
     """Ledgers first and last; operations before headers, and the aborted nodes after both."""
     operation = _json({"kind": "WRITE", "segment": SEGMENT})
     store = MemoryMetadataStore(_nodes() | {"/txn/op/1_9-0001": operation, "/txn/op/1_4-0001": b""})
-    infos = [LedgerInfo(ledger_id=9, entries=10), LedgerInfo(ledger_id=10)]
+    infos = [LedgerInfo(ledger_id=9, entries=10), LedgerInfo(ledger_id=10, entries=open_entries)]
 
     def read_metadata() -> TopicMetadata:
         store.requests.append("ledgers")

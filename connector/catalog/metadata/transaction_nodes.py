@@ -113,8 +113,9 @@ def read_segment_metadata(
     earlier = read_metadata()
     if earlier is None:
         return None
-    closed = [each for each in earlier.ledgers if each.entries is not None]
-    last = (closed[-1].ledger_id, (closed[-1].entries or 0) - 1) if closed else _START
+    # The open ledger has no number of entries, or 0.
+    closed = [(each.ledger_id, each.entries - 1) for each in earlier.ledgers if each.entries]
+    last = closed[-1] if closed else _START
     outcomes = read_outcomes(store, segment, last, is_live=is_live)
     metadata = read_metadata()
     return None if metadata is None else replace(metadata, segment_outcomes=outcomes)
