@@ -301,8 +301,10 @@ class TopicLedgers:
         """
         if self.metadata is None:
             return False
-        is_terminated = self.metadata.terminated_position is not None
-        return not is_terminated or bool(self.pending or self.unknown)
+        if self.metadata.terminated_position is None or self.pending:
+            return True
+        # A terminated topic gets no more ledgers, so others in the bucket are left over.
+        return any(each.info is not None for each in self.unknown)
 
     @property
     def unknown(self) -> tuple[TopicLedger, ...]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import warnings
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +22,7 @@ from connector import (
     replay_topic,
     write_messages,
 )
+from connector.catalog.metadata.managed_ledger import serialize_managed_ledger_info
 from connector.increments.following import new_in_bucket
 from connector.lake.table_kinds import open_table
 from connector.live.broker import Brokers
@@ -36,7 +38,6 @@ from tests.support.scalable_model import KEYS, TOPIC, ScalableWorld
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from connector.inputs.topic_names import TopicName
     from connector.lake.evolution import TableKind
@@ -143,6 +144,25 @@ def test_latest_rows_of_a_late_parent(world: ScalableWorld, tmp_path: Path) -> N
     with pytest.raises(LateLedgerError, match=f"{parent.name}.*copied before"):
         copy()
     assert numbers() == earlier
+
+
+def test_leftovers_of_a_trimmed_parent(world: ScalableWorld, tmp_path: Path) -> None:
+    """A segment waits for no object of a parent that was trimmed, as nothing more comes of it."""
+    parent = world.active[0]
+    world.publish(list(KEYS))
+    _change(world, 0)
+    world.offload_everything()
+    metadata = replace(world.metadata(parent), ledgers=())
+    folder = Path(world.save())
+    value = folder / "orders" / f"segment-{parent.segment.id}" / "managed-ledger-info.bin"
+    value.write_bytes(serialize_managed_ledger_info(metadata))
+    options: Any = {"format": "parquet", "value": "raw", "columns": ["__value__"]}
+    target = str(tmp_path / "table")
+    [summary] = copy_topics(world.bucket.url, NAME, target, metadata=str(folder), **options)
+    assert not [each for each in summary.notices if "precede" in each]
+    table = read_back(open_table("parquet", target, None, None))
+    expected = world.rows([each for each in world.current if each is not parent])
+    assert sorted(map(int, table["__value__"].to_pylist())) == sorted(expected)
 
 
 def test_table_of_all_rows(world: ScalableWorld, tmp_path: Path) -> None:
