@@ -395,8 +395,8 @@ class _TopicPart:
 
     Attributes:
         step: The next step, or None at the end.
-        predecessors: Parts that are not read to their ends, and have to be before it; empty unless
-            it is a segment.
+        predecessors: Parts whose topics have to be read before it; empty unless it is a segment.
+            Those that have been read are removed.
         successors: The parts of which it is a predecessor.
     """
 
@@ -418,7 +418,10 @@ class _TopicPart:
     @property
     def is_ready(self) -> bool:
         """Whether the topics before it have been read."""
-        return all(each.is_drained for each in self.predecessors)
+        # They stay drained, and hundreds of segments may wait for each other.
+        while self.predecessors and self.predecessors[-1].is_drained:
+            self.predecessors.pop()
+        return not self.predecessors
 
     @property
     def is_drained(self) -> bool:
