@@ -6,7 +6,7 @@ import base64
 import math
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeVar
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import HiddenBytes, HiddenText
@@ -107,6 +107,8 @@ class ClusterAccess(ServerAccess):
     """Token of Pulsar's token authentication (a JSON Web Token)."""
     token_file: str | None = None
     """File that contains the token; read for each use, because tokens are renewed."""
+    has_many_hosts: ClassVar[bool] = True
+    """Whether the credentials are for all hosts that the server may redirect to over https."""
 
     def __post_init__(self) -> None:
         # Without arguments, `super` would refer to the class that `slots` replaces.
@@ -161,6 +163,7 @@ class RegistryAccess(ClusterAccess):
     """Name for basic authentication."""
     password: str | None = field(default=None, repr=False)
     """Password for basic authentication."""
+    has_many_hosts: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
         # Without arguments, `super` would refer to the class that `slots` replaces.

@@ -273,7 +273,7 @@ class TestRedirects:
             elsewhere = other.url.replace("127.0.0.1", host)
             server.redirect(f"{elsewhere}{TENANTS}")
 
-            with pytest.raises(StorageError, match="token was not sent on with a redirect"):
+            with pytest.raises(StorageError, match="credentials were not sent on with a redirect"):
                 connection.get(TENANTS)
             assert [asked.token for asked in other.asked] == [None]
 
@@ -282,7 +282,7 @@ class TestRedirects:
         connection, _ = _connection(server.url, token=TOKEN)
         server.redirect(server.url.replace("127.0.0.1", "localhost") + TENANTS)
 
-        with pytest.raises(StorageError, match="token was not sent on with a redirect"):
+        with pytest.raises(StorageError, match="credentials were not sent on with a redirect"):
             connection.get(TENANTS)
         assert [asked.token for asked in server.asked] == [TOKEN, None]
 
@@ -328,7 +328,7 @@ class TestTls:
             if is_checked:
                 assert connection.get(TENANTS) == b'["public"]'
             else:
-                with pytest.raises(StorageError, match="token was not sent on"):
+                with pytest.raises(StorageError, match="credentials were not sent on"):
                     connection.get(TENANTS)
             expected = TOKEN if is_checked else None
             assert [asked.token for asked in server.asked] == [TOKEN, expected]
@@ -342,7 +342,7 @@ class TestTls:
             connection, _ = _connection(server.url, token=TOKEN, ca_file=str(certificates.ca_file))
             server.redirect(f"{other.url}{TENANTS}")
 
-            with pytest.raises(StorageError, match="token was not sent on"):
+            with pytest.raises(StorageError, match="credentials were not sent on"):
                 connection.get(TENANTS)
             assert [asked.token for asked in other.asked] == [None]
 

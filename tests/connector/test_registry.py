@@ -362,6 +362,21 @@ class TestCredentials:
             shown = f"{error.value}{error.value!r}{TopicRequest(schema_options=wrong)!r}"
             assert not any(each in shown for each in secrets)
 
+    def test_redirects_to_another_host(self, tmp_path: Path) -> None:
+        """Even a host with a valid certificate must not receive the credentials of the registry."""
+        certificates = Certificates.make(tmp_path)
+        context = certificates.server_context(asks_for_certificate=False)
+        path = "/subjects/a/versions/latest"
+        with running_registry(authorization=_BASIC, tls=context) as server:
+            server.redirects[path] = server.url.replace("127.0.0.1", "localhost") + path
+            options = {"username": "me", "password": _PASSWORD}
+            with pytest.raises(StorageError, match="credentials were not sent on"):
+                _schema(
+                    f"confluent:{server.url}#a",
+                    schema_options={**options, "ca_file": str(certificates.ca_file)},
+                )
+            assert server.authorizations == [_BASIC, None]
+
     def test_certificates(self, tmp_path: Path) -> None:
         """A registry is checked by the authority, and may ask for a certificate."""
         certificates = Certificates.make(tmp_path)

@@ -71,12 +71,16 @@ class RegistryServer:
         answers: Status and body by path; anything else is unknown.
         authorization: The header that a request must have; None: any.
         paths: The paths that were asked for.
+        authorizations: The header of each request; None if it has none.
+        redirects: URLs by path, each of which the path is redirected to once.
     """
 
     answers: dict[str, tuple[int, bytes]]
     authorization: str | None = None
     url: str = ""
     paths: list[str] = field(default_factory=list)
+    authorizations: list[str | None] = field(default_factory=list)
+    redirects: dict[str, str] = field(default_factory=dict)
 
 
 @contextmanager
@@ -94,6 +98,13 @@ def running_registry(
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             running.paths.append(self.path)
+            running.authorizations.append(self.headers["Authorization"])
+            redirect = running.redirects.pop(self.path, None)
+            if redirect is not None:
+                self.send_response(307)
+                self.send_header("Location", redirect)
+                self.end_headers()
+                return
             status, body = running.answers.get(self.path, (404, b'{"error_code":40403}'))
             if running.authorization not in (None, self.headers["Authorization"]):
                 status, body = 401, f"no {self.headers['Authorization']}".encode()

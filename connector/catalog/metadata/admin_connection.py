@@ -3,7 +3,8 @@
 Brokers answer for the topics they own and redirect to the owner for others. With a redirect, the
 token is sent on only to the port that the user named: over https to any host, because the host's
 certificate is checked; over plain http, or if the host name is not checked, to the same host only.
-A redirect from https to http, or back, is not followed.
+Credentials for one server, such as a schema registry, are never sent on to another host. A redirect
+from https to http, or back, is not followed.
 
 A server that sends single bytes forever never exceeds the timeout between them, so an answer also
 has a deadline. Three limits bound the memory that a server can make us use: the bytes of an answer,
@@ -167,7 +168,8 @@ class AdminConnection(Generic[_AccessT]):
         if _port(url) != _port(self._server):
             return False
         is_checked = url.scheme == "https" and self.options.verify_hostname
-        return is_checked or url.hostname == self._server.hostname
+        is_cluster = is_checked and self.options.has_many_hosts
+        return is_cluster or url.hostname == self._server.hostname
 
     def _answer(self, url: SplitResult, authorization: Authorization | None) -> bytes | SplitResult:
         """Return the body, or the URL that the request is redirected to."""
@@ -250,7 +252,7 @@ class AdminConnection(Generic[_AccessT]):
             if error.status in {_UNAUTHORIZED, _FORBIDDEN}:
                 message = f"the server refuses {self.url}{path}: {error}"
             if error.status == _UNAUTHORIZED and authorization is not None and not error.had_token:
-                message += "; the token was not sent on with a redirect to another host or port"
+                message += "; credentials were not sent on with a redirect to another host or port"
         return redacted(message, {} if authorization is None else authorization.secrets)
 
 
