@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from functools import lru_cache
 from graphlib import CycleError, TopologicalSorter
 from typing import TYPE_CHECKING, Final
 
@@ -75,8 +76,7 @@ def messages_at(schema_data: str, indexes: Sequence[int]) -> set[str]:
     Raises:
         SchemaError: See `root_message`.
     """
-    file = descriptor_pb2.FileDescriptorProto()
-    root_message(schema_data).file.CopyToProto(file)
+    file = _root_file(schema_data)
     found = set()
     for counts_entries in (True, False):
         names, level = [file.package] if file.package else [], list(file.message_type)
@@ -90,6 +90,14 @@ def messages_at(schema_data: str, indexes: Sequence[int]) -> set[str]:
         else:
             found.add(".".join(names))
     return found
+
+
+# Messages of other types may alternate with those that are read.
+@lru_cache(maxsize=16)
+def _root_file(schema_data: str) -> FileDescriptorProto:
+    file = descriptor_pb2.FileDescriptorProto()
+    root_message(schema_data).file.CopyToProto(file)
+    return file
 
 
 def proto_files(schema_data: str) -> tuple[DescriptorPool, list[FileDescriptorProto]]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
+from arrow_io.core.lazy import cached_property
 from arrow_io.errors import SchemaError, UnknownSchemaVersionError
 from arrow_io.payloads.frames import Frame
 from arrow_io.payloads.protobuf_schema import messages_at, root_message
@@ -127,10 +128,14 @@ class RegistryIds:
         """Return the schema of an id."""
         return self._schemas[number]
 
+    @cached_property
+    def _own_message(self) -> str:
+        return root_message(self._reader.data).full_name
+
     def _check_message(self, info: SchemaInfo, frame: Frame) -> None:
         if frame.indexes is None:
             return
-        own = root_message(self._reader.data).full_name
+        own = self._own_message
         found = messages_at(info.data, frame.indexes)
         if found != {own}:
             message = (

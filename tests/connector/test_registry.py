@@ -26,6 +26,7 @@ from arrow_io.errors import (
     UndecodedValuesWarning,
     UnknownSchemaVersionError,
 )
+from arrow_io.payloads import protobuf_schema
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
 from connector import open_topic, register_duckdb, write_messages
@@ -168,6 +169,27 @@ class TestRecordedRegistry:
             _first_row(_schema(f"confluent:{server.url}#{_READINGS}"), other.payload)
         inner = _schema(f"confluent:{server.url}#readings-value#shop.Reading.Inner")
         assert _first_row(inner, other.payload) == {"z": [5]}
+
+    def test_other_messages_are_cheap(
+        self, saved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A topic may have many messages of another type: the schema is not parsed for each."""
+        own = recorded_messages("readings-value")[0].payload
+        other = recorded_messages("readings-value", others=True)[0].payload
+        url = _write(tmp_path / "bucket", *([own, other] * 20))
+        parsed: list[str] = []
+        read = protobuf_schema._read_descriptor
+
+        def count(data: str) -> object:
+            parsed.append(data)
+            return read(data)
+
+        monkeypatch.setattr(protobuf_schema, "_read_descriptor", count)
+        place = f"confluent:{saved}#{_READINGS}"
+        dataset = open_topic(url, "topic", schema=place, on_corruption="salvage")
+        with pytest.warns(IncompleteReadWarning, match="20 × value lost"):
+            assert dataset.to_table().num_rows == 40
+        assert len(parsed) < 10
 
     def test_saved_answers(self, server: RegistryServer, tmp_path: Path) -> None:
         """A saved subject has what it refers to, and nothing else."""
