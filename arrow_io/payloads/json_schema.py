@@ -103,7 +103,9 @@ class _Reader:
     def _type(self, schema: Mapping[str, object], depth: int) -> AvroType:
         reference = schema.get("$ref")
         if isinstance(reference, str):
-            return self.type(self._find(reference), depth + 1)
+            # Since draft 2019-09, keywords beside a reference apply too.
+            is_alone = schema.keys().isdisjoint(_UNTYPED - {"$ref"})
+            return self.type(self._find(reference) if is_alone else None, depth + 1)
         if not schema.keys().isdisjoint({"oneOf", "anyOf", "allOf"}):
             return self._combination(schema, depth)
         names = schema.get("type")
