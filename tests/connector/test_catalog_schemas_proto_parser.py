@@ -124,6 +124,7 @@ def test_random_files(schema: Schema) -> None:
         ('import "no end', "invalid character"),
         ("\x00", "invalid character"),
         ("message M {" * 70, "nested more than 64"),
+        pytest.param(";" * 600_000, "more than 500000 words", id="long"),
     ],
 )
 def test_malformed_files(text: str, reason: str) -> None:

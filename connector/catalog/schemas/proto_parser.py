@@ -33,6 +33,8 @@ _TOKEN: Final = re.compile(
     re.VERBOSE,
 )
 _MAX_DEPTH: Final = 64
+_MAX_TOKENS: Final = 500_000
+"""About 80,000 fields. A word takes more memory and time than its text suggests."""
 _MAX_NUMBER: Final = (1 << 31) - 1
 _SHOWN_CHARACTERS: Final = 40
 _OPENERS: Final = {"{": "}", "[": "]", "(": ")", "<": ">"}
@@ -71,7 +73,7 @@ class _Token(NamedTuple):
 
 
 def _tokens(text: str) -> list[_Token]:
-    tokens = []
+    tokens: list[_Token] = []
     position, line = 0, 1
     while position < len(text):
         match = _TOKEN.match(text, position)
@@ -80,6 +82,9 @@ def _tokens(text: str) -> list[_Token]:
             raise SchemaError(message)
         kind = str(match.lastgroup)
         if kind != "space":
+            if len(tokens) >= _MAX_TOKENS:
+                message = f"the .proto file has more than {_MAX_TOKENS} words"
+                raise SchemaError(message)
             tokens.append(_Token(kind, match[0], line))
         line += match[0].count("\n")
         position = match.end()
