@@ -14,6 +14,7 @@ from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError, SchemaError
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
+from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.schemas.answers import registered_versions
 from connector.catalog.schemas.files import schema_files
 from connector.cli.app import command, group
@@ -102,11 +103,11 @@ def save(
 
     place = RegistryPlace.parse(registry)
     if place is None:
-        message = f"{registry!r} is not a registry: write confluent: before its URL"
+        message = f"{redacted_urls(registry)!r} is not a registry: write confluent: before its URL"
         raise OptionError(message)
     answers = saved_answers(place.open(None, access.schema_options), place.subject)
     _write({to: answers})
-    typer.echo(f"{counted(answers.count(b'schemaType'), 'schema')} written to {to}")
+    typer.echo(f"{counted(len(json.loads(answers)), 'schema')} written to {to}")
 
 
 def _write(files: Mapping[Path, bytes]) -> None:

@@ -30,7 +30,7 @@ from arrow_io.payloads import protobuf_schema
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
 from connector import open_topic, register_duckdb, write_messages
-from connector.catalog.registry import sources
+from connector.catalog.registry import registry, sources
 from connector.catalog.registry.definitions import schema_info
 from connector.catalog.registry.registered import Reference, RegisteredSchema
 from connector.catalog.registry.registry import (
@@ -352,6 +352,27 @@ class TestFailures:
         with pytest.raises(SchemaError):
             saved_answers(RestApi(server.url, {}), _ORDERS)
 
+    def test_ids_of_two_schemas(self, tmp_path: Path) -> None:
+        """Ids are unique in a context of a registry only: a value must not be read by another."""
+        answers = [
+            {"subject": subject, "version": 1, "id": 7, "schema": f'"{kind}"'}
+            for subject, kind in (("a", "int"), (":.other:b", "long"), ("c", "int"))
+        ]
+        (tmp_path / "registry.json").write_text(json.dumps(answers))
+        schema = _schema(f"confluent:{tmp_path}#a")
+        with pytest.raises(SchemaError, match=r"id 7: two schemas"):
+            _first_row(schema, frame(7) + b"\2")
+        (tmp_path / "registry.json").write_text(json.dumps([answers[0], answers[2]]))
+        assert _first_row(_schema(f"confluent:{tmp_path}#a"), frame(7) + b"\2") == {
+            "__value__": [1]
+        }
+
+    def test_names_that_are_no_ids(self, tmp_path: Path) -> None:
+        """A file whose name is a longer number has no id, and not the start of it."""
+        (tmp_path / "12345678901.json").write_text('{"schema": "\\"int\\""}')
+        source = SavedAnswers.read(str(tmp_path), None)
+        assert source.by_id(1234567890) is None
+
     @pytest.mark.parametrize("content", ["", "[]", "{}", '[{"schema": 5}]', "{"])
     def test_malformed_files(self, tmp_path: Path, content: str) -> None:
         """A file without answers is refused."""
@@ -486,8 +507,19 @@ class TestEngines:
         for schema, more in ((place, access), (f"confluent:{file}#{_ORDERS}", ())):
             rows = lines_of("head", url, "topic", "--schema", schema, *more, "--columns", "id,note")
             assert [each["note"] for each in rows] == [row["note"] for row in _expected(_ORDERS)]
-        refused = run("schema", "save", server.url, "--to", file, ends=USAGE)
+        secret_url = server.url.replace("//", f"//me:{_PASSWORD}@")
+        refused = run("schema", "save", secret_url, "--to", file, ends=USAGE)
         assert "write confluent: before its URL" in refused.stderr
+        assert _PASSWORD not in refused.stderr
+
+    def test_saved_schemas_are_counted(self, tmp_path: Path) -> None:
+        """A schema whose text has the name of a field of the answer is one schema."""
+        text = json.dumps({"type": "enum", "name": "schemaType", "symbols": ["schemaType"]})
+        answer = {"subject": "a", "version": 1, "id": 1, "schema": text}
+        file = tmp_path / "registry.json"
+        file.write_text(json.dumps(answer))
+        said = run("schema", "save", f"confluent:{file}", "--to", str(tmp_path / "to.json")).stdout
+        assert said.startswith("1 schema written")
 
 
 _WORDS: Final = st.sampled_from((
@@ -604,6 +636,35 @@ class TestReferences:
         registered = RegisteredSchema(kind, text, (Reference("ref", "subject", 3),))
         with pytest.raises(SchemaError, match=r"'ref', version 3 of 'subject'"):
             schema_info(registered, SavedAnswers("memory", []))
+
+    @pytest.mark.parametrize("kind", ["AVRO", "PROTOBUF"])
+    def test_long_references(self, kind: str) -> None:
+        """All schemas that one needs are together as long as one may be."""
+        text = f'"{"x" * (9 << 20)}"' if kind == "AVRO" else "/*" + "x" * (9 << 20) + "*/"
+        parts = [RegisteredSchema(kind, text, (), n, f"part-{n}", 1) for n in range(2)]
+        references = tuple(Reference(f"n{n}", f"part-{n}", 1) for n in range(2))
+        whole = RegisteredSchema(kind, '"n0"', references)
+        with pytest.raises(SchemaError, match="together longer than"):
+            schema_info(whole, SavedAnswers("memory", parts))
+
+    def test_saved_answers_are_as_long_as_a_file_may_be(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """References that never end, or too many schemas, make no file that cannot be read."""
+
+        class Endless(SavedAnswers):
+            def version(self, subject: str, version: int | None) -> RegisteredSchema:
+                number = version or 1
+                references = (Reference("next", subject, number + 1),)
+                return RegisteredSchema("AVRO", '"int"', references, number, subject, number)
+
+            def versions(self, subject: str) -> list[int]:
+                del subject
+                return [1]
+
+        monkeypatch.setattr(registry, "MAX_SOURCE_BYTES", 10_000)
+        with pytest.raises(OptionError, match="longer than 10000 bytes: name a subject"):
+            saved_answers(Endless("memory", []), "a")
 
     def test_endless_references(self) -> None:
         """Schemas that refer to each other end."""

@@ -69,6 +69,7 @@ def schema_info(
 def _referenced(registered: RegisteredSchema, source: RegistrySource) -> dict[str, str]:
     """Return the texts of all schemas that a schema needs, by the names that refer to them."""
     texts: dict[str, str] = {}
+    characters = len(registered.text)
     queue = list(registered.references)
     while queue:
         reference = queue.pop()
@@ -83,6 +84,13 @@ def _referenced(registered: RegisteredSchema, source: RegistrySource) -> dict[st
             raise SchemaError(message)
         if len(texts) >= _MAX_REFERENCED:
             message = f"a schema of {source} refers to more than {_MAX_REFERENCED} others"
+            raise SchemaError(message)
+        characters += len(found.text)
+        if characters > MAX_SCHEMA_BYTES:
+            message = (
+                f"a schema of {source} and those it refers to are together longer than the"
+                f" {MAX_SCHEMA_BYTES} characters allowed"
+            )
             raise SchemaError(message)
         texts[reference.name] = found.text
         queue += found.references

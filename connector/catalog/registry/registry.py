@@ -18,15 +18,16 @@ from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
 from arrow_io.storage.hidden import hidden_url
 from connector.catalog.registry.definitions import schema_info
 from connector.catalog.registry.sources import RestApi, SavedAnswers
+from connector.catalog.schemas.forms import MAX_SOURCE_BYTES
 from connector.inputs.cluster_access import REGISTRY_PREFIX
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    from connector.catalog.registry.registered import RegisteredSchema
     from connector.catalog.registry.sources import RegistrySource
 
 _MAX_SHOWN: Final = 20
+_SEPARATOR: Final = b",\n"
 
 
 class RegistryPlace(NamedTuple):
@@ -187,27 +188,33 @@ def saved_answers(source: RegistrySource, subject: str | None = None) -> bytes:
     If `subject` is None, all subjects are included. `SavedAnswers` reads a file of it.
 
     Raises:
-        OptionError: There is no such subject.
+        OptionError: There is no such subject, or the file would be longer than `MAX_SOURCE_BYTES`.
         SchemaError: An answer is malformed, or a referenced schema is missing.
         StorageError: The registry cannot be asked.
     """
     subjects = source.subjects() if subject is None else [subject]
-    found: dict[tuple[str, int], RegisteredSchema] = {}
+    answers: dict[tuple[str, int], bytes] = {}
+    size_bytes = 0
     queue = [(each, version) for each in subjects for version in source.versions(each)]
     if not queue:
         raise _unknown(source, subject, None)
     while queue:
         key = queue.pop()
-        if key in found:
+        if key in answers:
             continue
         registered = source.version(*key)
         if registered is None:
             message = f"{source} lacks version {key[1]} of {key[0]}, which it lists or refers to"
             raise SchemaError(message)
-        found[key] = registered
+        answers[key] = json.dumps(registered.answer(), ensure_ascii=False).encode()
+        size_bytes += len(answers[key]) + len(_SEPARATOR)
+        if size_bytes > MAX_SOURCE_BYTES - len(_SEPARATOR):
+            message = (
+                f"the schemas of {source} are longer than {MAX_SOURCE_BYTES} bytes: name a subject"
+            )
+            raise OptionError(message)
         queue += [(each.subject, each.version) for each in registered.references]
-    answers = [found[key].answer() for key in sorted(found)]
-    return json.dumps(answers, indent=1, ensure_ascii=False).encode()
+    return b"[\n%b\n]" % _SEPARATOR.join(answers[key] for key in sorted(answers))
 
 
 def _only(subjects: Collection[str], source: RegistrySource) -> str:

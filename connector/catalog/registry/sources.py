@@ -11,6 +11,7 @@ name (`7.json`).
 
 from __future__ import annotations
 
+import re
 import threading
 import uuid
 from dataclasses import replace
@@ -36,7 +37,7 @@ from connector.inputs.cluster_access import RegistryAccess, read_access
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-_MAX_DIGITS: Final = 10
+_ID_NAME: Final = re.compile(r"[0-9]{1,10}")
 _MAX_UNKNOWN_IDS: Final = 1000
 """Number of unknown ids after which a registry is not asked for more. Damaged payloads can name any
 number of ids."""
@@ -162,11 +163,16 @@ class SavedAnswers:
     def __init__(self, name: str, schemas: Iterable[RegisteredSchema]) -> None:
         self._name = name
         self._schemas = tuple(schemas)
-        self._by_id = {each.schema_id: each for each in reversed(self._schemas)}
+        self._by_id: dict[int, RegisteredSchema] = {}
+        self._ambiguous_ids: set[int] = set()
         self._by_subject: dict[str, dict[int, RegisteredSchema]] = {}
         for each in self._schemas:
             if each.subject is not None and each.version is not None:
                 self._by_subject.setdefault(each.subject, {})[each.version] = each
+            if each.schema_id is not None:
+                first = self._by_id.setdefault(each.schema_id, each)
+                if (first.type, first.text) != (each.type, each.text):
+                    self._ambiguous_ids.add(each.schema_id)
 
     @classmethod
     def read(cls, path: str, storage_options: Mapping[str, object] | None) -> SavedAnswers:
@@ -227,7 +233,14 @@ class SavedAnswers:
         return found.get(max(found, default=0) if version is None else version)
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
-        """Return the schema of an id; see `RegistrySource`."""
+        """Return the schema of an id; see `RegistrySource`.
+
+        Raises:
+            SchemaError: Two schemas have the id, which is unique in one context of a registry only.
+        """
+        if schema_id in self._ambiguous_ids:
+            message = f"{self}: id {schema_id}: two schemas of different contexts have it"
+            raise SchemaError(message)
         return self._by_id.get(schema_id)
 
 
@@ -247,7 +260,7 @@ def _read_file(location: Location, name: str) -> list[RegisteredSchema]:
         if is_registered(each):
             registered = read_registered(each, name)
             stem = name.rpartition("/")[2].rpartition(".")[0]
-            if registered.schema_id is None and stem.isascii() and stem.isdigit():
-                registered = replace(registered, schema_id=int(stem[:_MAX_DIGITS]))
+            if registered.schema_id is None and _ID_NAME.fullmatch(stem):
+                registered = replace(registered, schema_id=int(stem))
             schemas.append(registered)
     return schemas
