@@ -245,6 +245,26 @@ class TestPlaces:
             _schema(place.format(url=server.url))
         assert "secret" not in str(error.value)
 
+    def test_ids_of_a_context(self, server: RegistryServer) -> None:
+        """Ids are unique in a context only, which the subject names."""
+        subject = "%3A.other%3Aorders"
+        answers = {kind: json.dumps({"id": 7, "schema": f'"{kind}"'}) for kind in ("int", "long")}
+        server.answers[f"/subjects/{subject}/versions/latest"] = (200, answers["int"].encode())
+        server.answers["/schemas/ids/7"] = (200, answers["long"].encode())
+        server.answers[f"/schemas/ids/7?subject={subject}"] = (200, answers["int"].encode())
+        inner = json.dumps({"id": 9, "schema": '{"type": "fixed", "name": "F", "size": 1}'})
+        server.answers["/subjects/%3A.other%3Af/versions/1"] = (200, inner.encode())
+        references = [{"name": "F", "subject": "f", "version": 1}]
+        outer = json.dumps({"schema": '"F"', "references": references}).encode()
+        server.answers[f"/schemas/ids/8?subject={subject}"] = (200, outer)
+        schema = _schema(f"confluent:{server.url}#:.other:orders")
+        assert _first_row(schema, frame(7) + b"\2") == {"__value__": [1]}
+        assert server.paths[-1] == f"/schemas/ids/7?subject={subject}"
+        assert schema.registry is not None
+        referring = schema.registry.schema(8)
+        assert referring is not None
+        assert '"fixed"' in referring.data
+
     def test_odd_names_of_subjects(self, server: RegistryServer) -> None:
         """Names are encoded, so that they lead nowhere else."""
         name = "persistent://t/n/x ü?-value"

@@ -69,7 +69,7 @@ class RegistryPlace(NamedTuple):
             StorageError: The store refused, or all attempts failed.
         """
         if self.source.lower().startswith(("http://", "https://")):
-            return RestApi(self.source, schema_options or {})
+            return RestApi(self.source, schema_options or {}, self.subject)
         if not self.source:
             message = (
                 f"{REGISTRY_PREFIX} must be followed by the URL of a registry, or a file or folder"

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 _ID_NAME: Final = re.compile(r"[0-9]{1,10}")
+_CONTEXT: Final = re.compile(r":\.[^:]*:")
 _MAX_UNKNOWN_IDS: Final = 1000
 """Number of unknown ids after which a registry is not asked for more. Damaged payloads can name any
 number of ids."""
@@ -72,15 +73,26 @@ class RestApi:
     Args:
         url: URL of the registry.
         options: Options of `RegistryAccess`, as users pass them.
+        subject: The subject to read. If it names a context (`:.context:subject`), ids and the
+            subjects of references are those of that context.
         opening: Identity of this opening; by default a new one.
 
     Raises:
         OptionError: The URL or an option cannot be used.
     """
 
-    def __init__(self, url: str, options: Mapping[str, object], opening: str | None = None) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: Mapping[str, object],
+        subject: str | None = None,
+        opening: str | None = None,
+    ) -> None:
         self._url = url
         self._options = options
+        self._subject = subject
+        context = _CONTEXT.match(subject or "")
+        self._context = context[0] if context else ""
         self._opening = opening or uuid.uuid4().hex
         self._access = read_access(RegistryAccess, "schema option", options)
         self._unknown: set[int] = set()
@@ -89,7 +101,7 @@ class RestApi:
         _ = self._connection
 
     def __reduce__(self) -> tuple[object, ...]:
-        return RestApi, (self._url, self._options, self._opening)
+        return RestApi, (self._url, self._options, self._subject, self._opening)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, RestApi) and other._opening == self._opening
@@ -123,15 +135,19 @@ class RestApi:
             raise StorageError(message)
         return sorted(read_names(found, f"the answer of {self}/subjects"))
 
+    def _versions_path(self, subject: str) -> str:
+        name = subject if _CONTEXT.match(subject) else f"{self._context}{subject}"
+        return f"/subjects/{quote(name, safe='')}/versions"
+
     def versions(self, subject: str) -> Sequence[int]:
         """Return the versions of a subject; see `RegistrySource`."""
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions")
+        found = self._get(self._versions_path(subject))
         return sorted(read_versions([] if found is None else found, f"{self}: {subject}"))
 
     def version(self, subject: str, version: int | None) -> RegisteredSchema | None:
         """Return a version of a subject; see `RegistrySource`."""
         name = "latest" if version is None else version
-        found = self._get(f"/subjects/{quote(subject, safe='')}/versions/{name}")
+        found = self._get(f"{self._versions_path(subject)}/{name}")
         return None if found is None else read_registered(found, f"{self}: {subject} {name}")
 
     def by_id(self, schema_id: int) -> RegisteredSchema | None:
@@ -144,7 +160,10 @@ class RestApi:
         with self._lock:
             if schema_id in self._unknown or len(self._unknown) >= _MAX_UNKNOWN_IDS:
                 return None
-        found = self._get(f"/schemas/ids/{schema_id}")
+        path = f"/schemas/ids/{schema_id}"
+        if self._context:
+            path += f"?subject={quote(self._subject or '', safe='')}"
+        found = self._get(path)
         if found is None:
             with self._lock:
                 self._unknown.add(schema_id)
