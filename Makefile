@@ -155,7 +155,6 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 		'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_pulsar_offload.pth"
 	@touch .venv/demo-installed $@
 
-# The file that Maven makes last tells that all are there.
 $(APICURIO):
 	@echo "Downloading a schema registry into build/registry ..."
 	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet \
@@ -165,6 +164,7 @@ $(APICURIO):
 		org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy)
 	@tar -xzf build/registry/*-all.tar.gz -C build/registry
 
+# The file that Maven makes last tells that all are there.
 build/broker/classpath.txt: tests/broker/pom.xml
 	@echo "Downloading a Pulsar into build/broker ..."
 	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< \
