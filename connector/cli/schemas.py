@@ -72,8 +72,9 @@ def export(
 ) -> None:
     """Write every version of a topic's schema as files for other tools.
 
-    The files are .avsc for Avro and JSON, and .desc (a FileDescriptorSet) with a folder of .proto
-    files for protobuf. schemas-rest.json has all versions, and can be passed to --schema.
+    The files are .avsc for Avro and JSON, .schema.json for a JSON Schema, and .desc (a
+    FileDescriptorSet) with a folder of .proto files for protobuf. schemas-rest.json has all
+    versions, and can be passed to --schema.
     """
     files = schema_files(_read_schema(url, topic, place))
     _write({to / name: data for name, data in files.items()})

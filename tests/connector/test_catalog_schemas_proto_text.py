@@ -129,6 +129,12 @@ def test_a_definition_without_utf8_is_refused() -> None:
         schema_files(TopicSchema(SchemaInfo("AVRO", r'"\ud800"')))
 
 
+def test_json_schemas_are_not_avro_files() -> None:
+    """A file named .avsc is read as an Avro schema, which a JSON Schema is not."""
+    info = SchemaInfo("JSON", '{"type": "object", "properties": {"a": {"type": "integer"}}}')
+    assert set(schema_files(TopicSchema(info))) == {"schemas-rest.json", "v0.schema.json"}
+
+
 @pytest.mark.parametrize("descriptor", [5, "é", "A", None])
 def test_descriptors_of_another_form_are_refused(descriptor: object) -> None:
     """They are the client's, too."""

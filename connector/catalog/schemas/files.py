@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import SchemaError
+from arrow_io.payloads.json_schema import is_json_schema
 from arrow_io.payloads.protobuf_schema import proto_files
 from connector.catalog.schemas.answers import registered_versions, schemas_json
 from connector.catalog.schemas.proto_text import proto_text
@@ -31,9 +32,10 @@ _PATH_PART: Final = re.compile(r"(?!\.{1,2}$)[\w.@+ -]+")
 def schema_files(schema: TopicSchema) -> dict[str, bytes]:
     """Return the files of a topic's schemas, by name.
 
-    Versions are named `v0.avsc` (AVRO and JSON) or `v0.desc` (a `FileDescriptorSet`), and the two
-    schemas of a KEY_VALUE `v0-key…` and `v0-value…`. The `.proto` files of a descriptor are in a
-    folder (`v0`) and import each other by their names in it.
+    Versions are named `v0.avsc` (AVRO and JSON), `v0.schema.json` (JSON with a JSON Schema) or
+    `v0.desc` (a `FileDescriptorSet`), and the two schemas of a KEY_VALUE `v0-key…` and `v0-value…`.
+    The `.proto` files of a descriptor are in a folder (`v0`) and import each other by their names
+    in it.
 
     Raises:
         SchemaError: A definition cannot be read, or a protobuf file has a name that leads out of
@@ -60,7 +62,8 @@ def _files(info: SchemaInfo) -> Iterator[tuple[str, bytes]]:
     if info.type in {"AVRO", "JSON"}:
         with _readable():
             definition = json.dumps(json.loads(info.data), indent=2, ensure_ascii=False).encode()
-        yield ".avsc", definition + b"\n"
+        is_avro = info.type == "AVRO" or not is_json_schema(info.data)
+        yield ".avsc" if is_avro else ".schema.json", definition + b"\n"
     if info.type in {"PROTOBUF", "PROTOBUF_NATIVE"}:
         with _readable():
             described = json.loads(info.data)
