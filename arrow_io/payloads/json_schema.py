@@ -166,7 +166,7 @@ def _is_null(schema: object) -> bool:
 
 
 def _implied_kind(schema: Mapping[str, object]) -> str | None:
-    """Return the type that a schema without `type` has all the same."""
+    """Return the type that other keywords of a schema without `type` imply."""
     values = schema.get("enum", [schema["const"]] if "const" in schema else None)
     if isinstance(values, list) and values and all(isinstance(each, str) for each in values):
         return "string"
