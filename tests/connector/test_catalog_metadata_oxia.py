@@ -219,10 +219,14 @@ def test_token_and_certificates(tmp_path: Path) -> None:
     with running_oxia_server(NODES, token=TOKEN, certificates=certificates) as server:
         options = {"tls": "true", "ca_file": str(certificates.ca_file), "token": TOKEN}
         assert open_store(server.url, options).get("/a") == b"1"
-        refused = open_store(server.url, {**options, "token": "other-token"})
-        with pytest.raises(StorageError, match="refuses /a") as caught:
-            refused.get("/a")
-        assert "other-token" not in str(caught.value)
+        file = tmp_path / "token"
+        file.write_text("other-token" * 100)
+        without_token = {**options, "token": None}
+        for wrong in ({"token": "other-token"}, {"token_file": str(file)}):
+            refused = open_store(server.url, {**without_token, **wrong})
+            with pytest.raises(StorageError, match="refuses /a") as caught:
+                refused.get("/a")
+            assert "other-token" not in str(caught.value)
         assert TOKEN not in repr(refused)
         with pytest.raises(StorageError):
             open_store(server.url, {"tls": True, "token": TOKEN}).get("/a")

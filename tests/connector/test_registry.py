@@ -425,6 +425,14 @@ class TestCredentials:
             shown = f"{error.value}{error.value!r}{TopicRequest(schema_options=wrong)!r}"
             assert not any(each in shown for each in secrets)
 
+    def test_long_tokens(self) -> None:
+        """A server that quotes a token longer than the reason that is shown reveals none of it."""
+        token = "s3cret." * 100
+        with running_registry(authorization="another") as server:
+            with pytest.raises(StorageError, match="HTTP 401") as error:
+                _schema(f"confluent:{server.url}#a", schema_options={"token": token})
+            assert "s3cret" not in str(error.value)
+
     def test_redirects_to_another_host(self, tmp_path: Path) -> None:
         """Even a host with a valid certificate must not receive the credentials of the registry."""
         certificates = Certificates.make(tmp_path)

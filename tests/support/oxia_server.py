@@ -167,7 +167,7 @@ class OxiaServer:
         self.before_answer(call, context)
         metadata = dict(context.invocation_metadata())
         if self.token is not None and metadata.get("authorization") != f"Bearer {self.token}":
-            context.abort(grpc.StatusCode.UNAUTHENTICATED, "a token is needed")
+            context.abort(grpc.StatusCode.UNAUTHENTICATED, f"not {metadata.get('authorization')}")
         if call in self.replies:
             yield self.replies[call]
             return

@@ -44,8 +44,8 @@ _OK: Final = 200
 _UNAUTHORIZED: Final = 401
 _FORBIDDEN: Final = 403
 _NOT_FOUND: Final = 404
-_MAX_TOKEN_BYTES: Final = 1 << 16
-_MAX_REASON_BYTES: Final = 1 << 12
+_MAX_REASON_BYTES: Final = 1 << 17
+"""More than a token may have: a server may quote it, and part of one could not be redacted."""
 _SHOWN_CHARACTERS: Final = 200
 _NAMESPACE_PARTS: Final = (2, 3)
 """Tenant and namespace; Pulsar's first version had a cluster between them."""
@@ -186,7 +186,7 @@ class AdminConnection(Generic[_AccessT]):
                 if response.status in _REDIRECTS:
                     return self._redirect_target(url, response.getheader("Location"))
                 if response.status != _OK:
-                    reason = _reason(response.read(_MAX_REASON_BYTES))
+                    reason = _reason(response.read(_MAX_REASON_BYTES), authorization)
                     raise _StatusError(response.status, reason, had_token=authorization is not None)
                 return self._check_values(_body(response))
         finally:
@@ -306,8 +306,10 @@ def _body(response: HTTPResponse) -> bytes:
     return data
 
 
-def _reason(body: bytes) -> str:
-    text = " ".join(body.decode("utf-8", "replace").split())
+def _reason(body: bytes, authorization: Authorization | None) -> str:
+    text = body.decode("utf-8", "replace")
+    # Once the text is cut, a secret in it may no longer be whole.
+    text = " ".join(redacted(text, authorization.secrets if authorization else {}).split())
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}…"
 
 
