@@ -30,6 +30,7 @@ from arrow_io.payloads import protobuf_schema
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import ValueColumns
 from connector import open_topic, register_duckdb, write_messages
+from connector.catalog.metadata import admin_connection
 from connector.catalog.registry import registry, sources
 from connector.catalog.registry.definitions import schema_info
 from connector.catalog.registry.registered import Reference, RegisteredSchema
@@ -361,6 +362,12 @@ class TestFailures:
             _first_row(schema, frame(77) + b"x")
         with pytest.raises((OptionError, SchemaError)):
             _first_row(_schema(f"confluent:{server.url}#odd"), frame(77) + b"x")
+
+    def test_too_many_values(self, server: RegistryServer, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The advice to name fewer namespaces is for Pulsar's admin API only."""
+        monkeypatch.setattr(admin_connection, "MAX_ANSWER_VALUES", 3)
+        with pytest.raises(OptionError, match=r"values; 3 are allowed$"):
+            _schema(f"confluent:{server.url}#{_ORDERS}")
 
     @pytest.mark.parametrize("body", [b"", b"{}", b"[5]", b"{"])
     def test_malformed_lists(self, server: RegistryServer, body: bytes) -> None:

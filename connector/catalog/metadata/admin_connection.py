@@ -198,14 +198,14 @@ class AdminConnection(Generic[_AccessT]):
         with self._lock:
             self._received_values += values
             total_values = self._received_values
+        advice = ": name fewer namespaces" if isinstance(self.options, AdminOptions) else ""
         for what, count, limit in (
             ("an answer", values, MAX_ANSWER_VALUES),
             ("the answers", total_values, MAX_ALL_VALUES),
         ):
             if count > limit:
                 message = (
-                    f"{what} of {self.url} came to {count} values; {limit} are allowed: name"
-                    " fewer namespaces"
+                    f"{what} of {self.url} came to {count} values; {limit} are allowed{advice}"
                 )
                 raise FormatError(message)
         return body
