@@ -22,6 +22,8 @@ DEMO_URL := tests/data/golden/pulsar-4.0.7/objects
 DEMO_SQL := sql_examples/duckdb/1_revenue_by_status.sql
 
 APICURIO := build/registry/apicurio-registry-app-2.6.13.Final-runner.jar
+BROKER_ALONE := tests/broker/test_hdfs.py tests/broker/test_map_files.py
+
 FAKE_GCS := build/stores/fake-gcs-server-1.56.1
 AZURITE := build/stores/azurite-3.35.0
 VERSITYGW := build/stores/versitygw-1.8.0
@@ -52,7 +54,11 @@ test-pure: install java browser ## Run all tests on the uncompiled core
 
 .PHONY: test-broker
 test-broker: broker ## Run the tests against a real Pulsar, which Maven downloads
-	@$(call with_maven,$(BIN)/python -m pytest -m broker tests/broker)
+	@# In processes of their own: a process with HDFS's native client cannot start Spark's, and MapFiles
+	@# need brokers with other settings.
+	@$(call with_maven,$(BIN)/python -m pytest -m broker tests/broker $(addprefix --ignore=,$(BROKER_ALONE)))
+	@for file in $(BROKER_ALONE); do \
+		$(call with_maven,$(BIN)/python -m pytest -m broker $$file) || exit 1; done
 
 .PHONY: broker
 broker: install build/broker/classpath.txt build/broker/hdfs/classpath.txt ## Download the Pulsar and HDFS of test-broker
