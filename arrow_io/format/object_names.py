@@ -88,8 +88,24 @@ def has_ledger_id(name: PairName) -> TypeGuard[CopyName]:
     return name.ledger_id is not None
 
 
+class _FlatName:
+    """A name in the one folder that all topics of a cluster share."""
+
+    __slots__ = ()
+
+    @property
+    def checksum_names(self) -> tuple[str, ...]:
+        """Empty: the objects have no checksums."""
+        return ()
+
+    @property
+    def managed_ledger(self) -> None:
+        """None: the names of objects do not contain it."""
+        return
+
+
 @dataclass(frozen=True, slots=True)
-class LedgerObjectName:
+class LedgerObjectName(_FlatName):
     """One offload attempt of one ledger, which determines the names of its two objects.
 
     Example:
@@ -119,19 +135,9 @@ class LedgerObjectName:
         """Name of the index object."""
         return f"{self.data_name}-index"
 
-    @property
-    def checksum_names(self) -> tuple[str, ...]:
-        """Empty: the objects have no checksums."""
-        return ()
-
-    @property
-    def managed_ledger(self) -> None:
-        """None: the names of objects do not contain it."""
-        return
-
 
 @dataclass(frozen=True, slots=True)
-class _SegmentObjects:
+class _SegmentObjects(_FlatName):
     uuid: UUID
     """Id of the segment, `OffloadSegment.uidMsb` and `uidLsb`."""
 
@@ -144,16 +150,6 @@ class _SegmentObjects:
     def index_name(self) -> str:
         """Name of the index object."""
         return f"{self.uuid}-index"
-
-    @property
-    def checksum_names(self) -> tuple[str, ...]:
-        """Empty: the objects have no checksums."""
-        return ()
-
-    @property
-    def managed_ledger(self) -> None:
-        """None: the names of objects do not contain it."""
-        return
 
 
 @dataclass(frozen=True, slots=True)

@@ -641,4 +641,5 @@ def _discover(root: Location) -> tuple[list[_TopicFolder], list[_ScalableFolder]
 
 
 def _listing(location: Location) -> tuple[list[str], list[str]]:
-    return [info.name for info in location.list_objects()], location.list_folders()
+    listing = location.list_folder()
+    return [info.name for info in listing.objects], listing.folders

@@ -65,8 +65,9 @@ class NodeFolder:
         location = self._child(path.strip("/"))
         names: set[str] = set()
         with suppress(MissingObjectError):
-            names = {each.name for each in location.list_objects()} - {_VALUE_FILE}
-            names.update(location.list_folders())
+            listing = location.list_folder()
+            names = {each.name for each in listing.objects} - {_VALUE_FILE}
+            names.update(listing.folders)
         if sum(map(len, names)) > MAX_METADATA_BYTES:
             message = f"the names of nodes in {location} are longer than {MAX_METADATA_BYTES} bytes"
             raise CorruptMetadataError(message)

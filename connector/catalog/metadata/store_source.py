@@ -65,7 +65,7 @@ class StoreSource:
     of those that need the same answer, one sends the request.
 
     Attributes:
-        store: The store, for what is not cached here.
+        store: The store, for nodes that this source does not cache.
     """
 
     is_live = True
