@@ -17,6 +17,9 @@ NAMESPACE: Final = "public/default"
 _REQUEST_SECONDS: Final = 30
 _OFFLOAD_SECONDS: Final = 60
 
+_SETTLED: Final = ("LedgerOpened", "Terminated")
+"""States of a managed ledger that is neither closing a full ledger nor opening the next one."""
+
 
 class AdminError(Exception):
     """The admin API refused.
@@ -87,7 +90,12 @@ class AdminApi:
         return ledgers
 
     def offload(self, topic: str) -> None:
-        """Have all ledgers of a topic offloaded, but for the one that is being written."""
+        """Have all ledgers of a topic offloaded, but for the one that is being written.
+
+        A broker acknowledges the last entry of a full ledger before it opens the next one. Until
+        then, the full ledger is the last one, which would stay behind.
+        """
+        wait_until(lambda: self._state(topic) in _SETTLED, _OFFLOAD_SECONDS)
         current = self.ledgers(topic)[-1]["ledgerId"]
         position = {"ledgerId": current, "entryId": 0, "partitionIndex": -1}
         self.of_topic("PUT", topic, "offload", position)
@@ -98,3 +106,8 @@ class AdminApi:
             return bool(status["status"] == "SUCCESS")
 
         wait_until(is_done, _OFFLOAD_SECONDS)
+
+    def _state(self, topic: str) -> str:
+        """Of `ManagedLedgerImpl.State`."""
+        state: str = self.of_topic("GET", topic, "internalStats")["state"]
+        return state
