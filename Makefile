@@ -18,6 +18,8 @@ PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no
 # The editable install compiles the core, so it is repeated when one of these changes.
 BUILT_FROM := pyproject.toml $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
 
+NOX = $(call with_programs,$(BIN)/nox)
+
 DEMO_URL := tests/data/golden/pulsar-4.0.7/objects
 DEMO_SQL := sql_examples/duckdb/1_revenue_by_status.sql
 
@@ -78,6 +80,26 @@ test-stores: stores ## Run the tests against S3 and emulators of GCS and Azure, 
 
 .PHONY: stores
 stores: install $(FAKE_GCS)/fake-gcs-server $(AZURITE)/package.json $(VERSITYGW)/versitygw ## Download the stores of test-stores
+
+.PHONY: test-versions
+test-versions: .venv/nox-installed ## Run chosen tests on the oldest and newest of each library and Python
+	@$(NOX) --tags versions
+
+.PHONY: test-brief
+test-brief: .venv/nox-installed ## Run chosen tests on the oldest and newest of all libraries at once
+	@$(NOX) --tags brief
+
+.PHONY: test-engines
+test-engines: .venv/nox-installed ## Run the tests with DataFusion, Daft, Ray, Dask and Ibis
+	@$(NOX) --session engines
+
+.PHONY: test-notebooks
+test-notebooks: .venv/nox-installed ## Run the tests with dbt, SQLAlchemy, JupySQL and marimo
+	@$(NOX) --session notebooks
+
+.PHONY: test-schedulers
+test-schedulers: .venv/nox-installed ## Run the tests with Airflow and Dagster
+	@$(NOX) --session schedulers
 
 .PHONY: lint
 lint: install docs ## Check style, spelling, types, import contracts and the links of docs/
@@ -149,6 +171,10 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 
 .venv/mutation-installed: .venv/dev-installed
 	@$(BIN)/python -m pip install -qq --group mutation
+	@touch $@
+
+.venv/nox-installed: .venv/dev-installed
+	@$(BIN)/python -m pip install -qq --group versions
 	@touch $@
 
 # pkgutil, which Spark looks for data sources with, cannot see what an editable install maps to another
