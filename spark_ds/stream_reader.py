@@ -25,8 +25,9 @@ from arrow_io.read_metrics import ReadMetrics
 from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
+from connector.scan.parts import default_part_bytes, plan_parts
 from connector.scan.topic_read import task_of
-from spark_ds.batch_reader import default_task_bytes, log_metrics, plan_partitions
+from spark_ds.batch_reader import log_metrics
 from spark_ds.column_types import spark_schema
 from spark_ds.offsets import to_offset
 from spark_ds.tracebacks import hide_traceback
@@ -130,7 +131,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 Progress.from_value(start), Progress.from_value(end)
             )
             self._log_notices(increment.notices)
-            task_bytes = source.task_bytes or default_task_bytes(increment.data_bytes)
+            task_bytes = source.task_bytes or default_part_bytes(increment.data_bytes)
             # An executor has only the partition. Pickle each read once for all its tasks.
             cluster = source.increments.catalog.cluster()
             reads = [
@@ -138,8 +139,8 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 for read in increment.reads
             ]
             return [
-                InputPartition(tuple((reads[number], handle) for number, handle in each.value))
-                for each in plan_partitions(increment.reads, task_bytes)
+                InputPartition(tuple((reads[number], handle) for number, handle in part))
+                for part in plan_parts(increment.reads, task_bytes)
             ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:

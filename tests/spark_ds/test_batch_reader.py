@@ -14,7 +14,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 from connector import open_topic
 from connector.display.topic_metrics import TopicMetrics
 from connector.scan.topic_read import task_of
-from spark_ds.batch_reader import TopicBatchReader, default_task_bytes
+from spark_ds.batch_reader import TopicBatchReader
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.support.golden import golden_topic
 
@@ -49,21 +49,7 @@ def read_as_executors_do(reader: TopicBatchReader) -> list[pa.RecordBatch]:
 
 def tasks_of(reader: TopicBatchReader, partition: InputPartition) -> list[ScanTask]:
     """The tasks of a partition."""
-    return [task_of([reader._reads[number]], handle) for number, handle in partition.value]
-
-
-@pytest.mark.parametrize(
-    ("scan_bytes", "task_bytes"),
-    [
-        (0, 16 * MIB),
-        (64 * 16 * MIB, 16 * MIB),
-        (64 * 100 * MIB, 100 * MIB),
-        (1 << 50, 128 * MIB),
-    ],
-)
-def test_default_task_bytes(scan_bytes: int, task_bytes: int) -> None:
-    """Tasks are worth their cost, and enough for a cluster where there is much to read."""
-    assert default_task_bytes(scan_bytes) == task_bytes
+    return [task_of([reader._reader.reads[number]], handle) for number, handle in partition.value]
 
 
 @pytest.mark.parametrize("task_bytes", [None, 1, 20_000])
