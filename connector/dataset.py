@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, NoReturn, ParamSpec, TypeVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as pads
+import pyarrow.fs as pafs
 
+from arrow_io.core.processors import processor_count
 from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from connector.display.html import html_table
 from connector.display.text import size_text
 from connector.display.topic_metrics import TopicMetrics
+from connector.scan.parts import split_scan
 from connector.scan.scanner import TopicScanner
 
 if TYPE_CHECKING:
@@ -20,8 +25,8 @@ if TYPE_CHECKING:
 
     import pandas as pd
     import polars as pl
-    import pyarrow.compute as pc
 
+    from connector.scan.parts import PartScan
     from connector.scan.topic_scan import Scan
 
 _P = ParamSpec("_P")
@@ -42,19 +47,33 @@ _TUNING = frozenset(
 """Options of `pyarrow.dataset.Scanner` that engines may pass; they are accepted and ignored."""
 
 
-def _refused(name: str) -> Callable[..., NoReturn]:
-    """Return a method of Arrow's datasets that raises NotImplementedError."""
+class _UnreadableFile(io.RawIOBase):
+    """The file that Arrow's C++ code opens in the place of a topic."""
 
-    def refuse(_self: TopicDataset, *_args: object, **_options: object) -> NoReturn:
-        """Raise NotImplementedError: use `to_table` or an engine."""
-        message = f"a topic has no {name}; use to_table() or an engine"
-        raise NotImplementedError(message)
+    def readable(self) -> bool:
+        """Return that Arrow may read, which raises the error."""
+        return True
 
-    return refuse
+    def _refuse(self, *_: object) -> NoReturn:
+        message = (
+            "Arrow's own scanners, joins and unions cannot read a topic: pass"
+            " dataset.to_table() or dataset.scanner().to_reader() instead"
+        )
+        raise OptionError(message)
+
+    # The rules of overriding do not matter, because no call returns.
+    read = seek = tell = _refuse
+
+
+def _unreadable_dataset(schema: pa.Schema) -> pads.Dataset:
+    """Return a dataset of Arrow whose scan raises an error."""
+    format_ = pads.IpcFileFormat()
+    fragment = format_.make_fragment(_UnreadableFile())
+    return pads.FileSystemDataset([fragment], schema, format_, pafs.LocalFileSystem())
 
 
 # pyarrow carries no types, so its class is Any.
-class TopicDataset(pads.Dataset):  # type: ignore[misc]
+class TopicDataset(pads.UnionDataset):  # type: ignore[misc]
     """Rows of one or more topics, as a dataset that DuckDB and other users of Arrow can scan.
 
     Immutable: `filter` returns a copy. Filters are applied exactly. Predicate columns are decoded
@@ -76,6 +95,9 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
         self.scan = scan
         self.unsound = unsound or TopicMetrics()
         self.metrics = self.unsound
+        # A dataset without an object of Arrow's C++ code would crash functions that expect one.
+        schema = scan.options.projection.schema
+        super().__init__(schema, [_unreadable_dataset(schema)])
 
     def __reduce__(self) -> tuple[object, ...]:
         return type(self), (self.scan, self.unsound)
@@ -287,13 +309,87 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
 
         return lazy_frame(self.scan, self.scanner_of)
 
-    partition_expression = property(_refused("partition_expression"))
-    get_fragments = _refused("get_fragments")
-    take = _refused("take")
-    replace_schema = _refused("replace_schema")
-    sort_by = _refused("sort_by")
-    join = _refused("join")
-    join_asof = _refused("join_asof")
+    @property
+    def children(self) -> list[TopicDataset]:
+        """Datasets of which this one is a union: itself alone."""
+        return [self]
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """The condition that all rows match: none is known, so it is always true."""
+        return pc.scalar(True)  # noqa: FBT003 - the literal
+
+    def get_fragments(
+        self,
+        filter: pc.Expression | None = None,  # noqa: A002
+    ) -> Iterator[TopicFragment]:
+        """Yield the parts of the dataset that may have rows that match a filter.
+
+        Fragments have at least 256 MiB of data objects, and there is about one for each core. Like
+        those of Arrow's datasets, they also have rows that do not match. Together they have each
+        row once. Losses that were found before a fragment is read are warned of here.
+
+        Raises:
+            OptionError: The filter cannot be applied.
+            PulsarOffloadError: See `Scan.reads`.
+        """
+        self.scanner().warn_of_plan()
+        for part in split_scan(self.scan, filter, processor_count()):
+            yield TopicFragment(part)
+
+    def take(
+        self,
+        indices: pa.Array | pa.ChunkedArray | Sequence[int],
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002
+        **tuning: object,
+    ) -> pa.Table:
+        """Return the rows with these numbers among those of `to_table`; see `TopicScanner.take`.
+
+        Raises:
+            IndexError: A number is negative, or no row has it.
+            OptionError: See `scanner`; also if the indices are not whole numbers.
+        """
+        return self._read(self.scanner(columns, filter, **tuning), TopicScanner.take, indices)
+
+    def replace_schema(self, schema: pa.Schema) -> TopicDataset:
+        """Return a dataset with the columns of a schema, in its order.
+
+        Raises:
+            OptionError: A column does not exist or has another type: no values are converted, and
+                no column of nulls is added, which Arrow's datasets do for unknown columns.
+        """
+        dataset = TopicDataset(self.scan.select(schema.names), self.unsound)
+        for field, wanted in zip(dataset.schema, schema, strict=True):
+            if not field.equals(wanted):
+                message = (
+                    f"column {field.name} is {field.type} and cannot be read as {wanted.type}"
+                    f"{'' if wanted.nullable else ' without nulls'}: cast the rows instead"
+                )
+                raise OptionError(message)
+        return dataset
+
+    def sort_by(
+        self, sorting: str | Sequence[tuple[str, str]], **options: object
+    ) -> pads.InMemoryDataset:
+        """Return all rows sorted, in memory; see `pyarrow.dataset.Dataset.sort_by`."""
+        return _in_memory(self).sort_by(sorting, **options)
+
+    def join(
+        self,
+        right_dataset: pads.Dataset,
+        keys: str | Sequence[str],
+        *arguments: object,
+        **options: object,
+    ) -> pads.InMemoryDataset:
+        """Return the join with another dataset, both in memory; see Arrow's `Dataset.join`."""
+        return _in_memory(self).join(_in_memory(right_dataset), keys, *arguments, **options)
+
+    def join_asof(
+        self, right_dataset: pads.Dataset, *arguments: object, **options: object
+    ) -> pads.InMemoryDataset:
+        """Return the asof join with a dataset, in memory; see Arrow's `Dataset.join_asof`."""
+        return _in_memory(self).join_asof(_in_memory(right_dataset), *arguments, **options)
 
     def _read(
         self,
@@ -306,3 +402,71 @@ class TopicDataset(pads.Dataset):  # type: ignore[misc]
             return method(scanner, *args, **options)
         finally:
             self.metrics = scanner.metrics
+
+
+def _in_memory(dataset: pads.Dataset) -> pads.InMemoryDataset:
+    """Return a dataset of Arrow with all rows; another dataset than a topic unchanged."""
+    return pads.dataset(dataset.to_table()) if isinstance(dataset, TopicDataset) else dataset
+
+
+class TopicFragment(pads.Fragment):  # type: ignore[misc]
+    """A part of a topic dataset that can be read apart from the others. Picklable.
+
+    Methods that read rows take `columns`, `filter` and `tuning` as `TopicDataset.scanner` does, and
+    raise the same errors. `schema` names the columns if `columns` is None.
+    """
+
+    def __init__(self, part: PartScan) -> None:
+        self._dataset = TopicDataset(part)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return type(self), (self._dataset.scan,)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._dataset!r})"
+
+    @property
+    def physical_schema(self) -> pa.Schema:
+        """Columns that a read returns unless it names others."""
+        return self._dataset.schema
+
+    @property
+    def partition_expression(self) -> pc.Expression:
+        """The condition that all rows match: none is known, so it is always true."""
+        return self._dataset.partition_expression
+
+    def scanner(
+        self,
+        schema: pa.Schema | None = None,
+        columns: Sequence[str] | None = None,
+        filter: pc.Expression | None = None,  # noqa: A002 - the name is Arrow's
+        **tuning: object,
+    ) -> TopicScanner:
+        """Return a scanner of some columns of the rows that match a filter."""
+        if columns is None and schema is not None:
+            columns = schema.names
+        return self._dataset.scanner(columns, filter, **tuning)
+
+    def to_table(self, schema: pa.Schema | None = None, **options: Any) -> pa.Table:  # noqa: ANN401
+        """Return all rows that match the filter, as a table."""
+        return self.scanner(schema, **options).to_table()
+
+    def to_batches(
+        self,
+        schema: pa.Schema | None = None,
+        **options: Any,  # noqa: ANN401 - of `scanner`
+    ) -> Iterator[pa.RecordBatch]:
+        """Return an iterator of the rows that match the filter."""
+        return self.scanner(schema, **options).to_batches()
+
+    def take(self, indices: pa.Array | Sequence[int], **options: Any) -> pa.Table:  # noqa: ANN401
+        """Return the rows with these numbers; see `TopicScanner.take`."""
+        return self.scanner(**options).take(indices)
+
+    def head(self, num_rows: int, **options: Any) -> pa.Table:  # noqa: ANN401
+        """Return the first rows that match the filter, at most `num_rows`."""
+        return self.scanner(**options).head(num_rows)
+
+    def count_rows(self, filter: pc.Expression | None = None, **tuning: Any) -> int:  # noqa: A002, ANN401
+        """Return the number of matching rows; without a filter, no payload is decompressed."""
+        return self.scanner(filter=filter, **tuning).count_rows()

@@ -9,13 +9,15 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from arrow_io.core.option_values import check_whole_number
-from arrow_io.errors import UnusedStatisticsWarning
+from arrow_io.errors import OptionError, UnusedStatisticsWarning
 from arrow_io.read_metrics import ReadMetrics
 from connector.display.topic_metrics import TopicMetrics
 from connector.display.warnings import warn_of_read
 from connector.scan.execution import count, execute, warn_incomplete
+from connector.scan.row_numbers import numbered_rows
 from connector.scan.scan_units import prefetch_rows
 from connector.scan.topic_read import EntryRange
 
@@ -119,6 +121,28 @@ class TopicScanner:
         self._warn()
         return pa.Table.from_batches(batches, self.projected_schema)
 
+    def take(self, indices: pa.Array | pa.ChunkedArray | Sequence[int]) -> pa.Table:
+        """Return the rows with these numbers, counted from 0, in the order of the numbers.
+
+        Reads to the last of the rows. Tasks without one of them are only counted, which
+        decompresses no payload. The metrics are those of the decoded tasks.
+
+        Raises:
+            IndexError: A number is negative, or no row has it.
+            OptionError: The indices are not whole numbers.
+        """
+        numbers = _whole_numbers(indices)
+        distinct = sorted(set(numbers))
+        self.metrics = self._new_metrics(self.scan)
+        with self._counting() as counts:
+            batches = list(numbered_rows(self.scan.plan(), distinct, counts)) if distinct else []
+        self._warn()
+        table = pa.Table.from_batches(batches, self.projected_schema)
+        if table.num_rows < len(distinct):
+            message = f"there is no row with the number {distinct[table.num_rows]}"
+            raise IndexError(message)
+        return table if numbers == distinct else table.take(_positions(numbers, distinct))
+
     def count_rows(self) -> int:
         """Return how many rows there are; without a filter, no payload is decompressed.
 
@@ -142,6 +166,17 @@ class TopicScanner:
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)
+
+    def warn_of_plan(self) -> None:
+        """Warn about what was left out before any task is read, for readers of planned tasks.
+
+        That is: unsound ledgers, statistics that cannot be used, and losses of a view's first pass.
+
+        Raises:
+            PulsarOffloadError: See `Scan.reads`.
+        """
+        self.metrics = self._new_metrics(self.scan)
+        self._warn()
 
     def _new_metrics(self, scan: Scan) -> TopicMetrics:
         """Return the initial metrics of a read: earlier losses, and pruning by statistics."""
@@ -180,6 +215,30 @@ class TopicScanner:
         names = (each.topic for each in self.scan.topics)
         texts = dict.fromkeys(str(each.base if each.segment else each) for each in names)
         warn_incomplete(self.metrics, ", ".join(texts))
+
+
+def _whole_numbers(indices: pa.Array | pa.ChunkedArray | Sequence[int]) -> list[int]:
+    try:
+        if not isinstance(indices, pa.Array | pa.ChunkedArray):
+            indices = pa.array(indices)
+        numbers: list[int | None] = indices.cast(pa.int64()).to_pylist()
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        message = f"indices must be whole numbers: {error}"
+        raise OptionError(message) from error
+    if None in numbers:
+        message = "indices must be whole numbers, not null"
+        raise OptionError(message)
+    negative = next((each for each in numbers if each is not None and each < 0), None)
+    if negative is not None:
+        message = f"the number of a row cannot be negative: {negative}"
+        raise IndexError(message)
+    return [each for each in numbers if each is not None]
+
+
+def _positions(numbers: Sequence[int], distinct: Sequence[int]) -> pa.Array:
+    """Return the index of each number among the distinct ones."""
+    int64 = pa.int64()
+    return pc.index_in(pa.array(numbers, int64), value_set=pa.array(distinct, int64))
 
 
 def _last_rows(

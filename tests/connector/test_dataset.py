@@ -452,21 +452,6 @@ def test_polars_frame_has_the_rows(dataset: TopicDataset) -> None:
     assert frame.height == table.num_rows > 0
 
 
-@pytest.mark.parametrize(
-    "method", ["get_fragments", "take", "replace_schema", "sort_by", "join", "join_asof"]
-)
-def test_what_a_topic_cannot_do_is_refused(dataset: TopicDataset, method: str) -> None:
-    """Methods of Arrow's datasets that have no meaning here say so, and what to do instead."""
-    with pytest.raises(NotImplementedError, match=f"a topic has no {method}; use to_table"):
-        getattr(dataset, method)(1)
-
-
-def test_partition_expression_is_refused(dataset: TopicDataset) -> None:
-    """It is a property in Arrow."""
-    with pytest.raises(NotImplementedError, match="no partition_expression"):
-        _ = dataset.partition_expression
-
-
 def test_dataset_of_nothing_has_its_schema() -> None:
     """Bounds that no row lies in give an empty table of the right type, by no request."""
     trace = RequestTrace()
