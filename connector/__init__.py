@@ -49,7 +49,10 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.opening import open_catalog
     from connector.dataset import TopicDataset
+    from connector.engines.daft_source import read_daft
+    from connector.engines.dask_source import read_dask
     from connector.engines.duckdb_functions import register_duckdb
+    from connector.engines.ray_source import read_ray
     from connector.lake.copy import copy_topics, plan_copy
     from connector.lake.copy_plan import CopyPlan, CopySizes
     from connector.lake.table_copy import TableSummary
@@ -76,6 +79,9 @@ else:
         "open_topic": "topic",
         "plan_copy": "lake.copy",
         "plan_replay": "replay.replay",
+        "read_daft": "engines.daft_source",
+        "read_dask": "engines.dask_source",
+        "read_ray": "engines.ray_source",
         "register_duckdb": "engines.duckdb_functions",
         "replay_topic": "replay.replay",
         "write_messages": "writing.topic_writer",
@@ -150,6 +156,9 @@ __all__ = [
     "open_topic",
     "plan_copy",
     "plan_replay",
+    "read_daft",
+    "read_dask",
+    "read_ray",
     "register_duckdb",
     "replay_topic",
     "write_messages",

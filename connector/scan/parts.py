@@ -105,6 +105,18 @@ class PartReader:
         """Plan a scan; sends requests like `Scan.reads`."""
         return cls(tuple(scan.reads()), scan.cluster)
 
+    def select(self, columns: Sequence[str]) -> PartReader:
+        """Return a reader of the same parts with these columns, in this order.
+
+        Raises:
+            OptionError: A column does not exist.
+        """
+        reads = []
+        for each in self.reads:
+            projection = each.options.filterable.select(columns)
+            reads.append(replace(each, options=replace(each.options, projection=projection)))
+        return replace(self, reads=tuple(reads))
+
     def batches(
         self, part: Part, report: Callable[[str, ReadMetrics], None] = report_losses
     ) -> Iterator[pa.RecordBatch]:
