@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 
 PLACE_OPTIONS = ("url", *(name for name, each in OPTIONS.items() if each.scope == "place"))
 """Options that say where topics are stored."""
+ROWS = "rows of the topic"
+"""Name of a first column of nulls, which `read_pulsar` leaves out.
+
+A statement that uses no column, such as `count(*)`, reads the first one, so DuckDB requests this
+column if it needs only the number of rows.
+"""
 _MAX_CATALOGS = 8
 _MAX_SHOWN_CHARACTERS = 200
 _OWN_MODULES = f"{__package__}.duckdb_"

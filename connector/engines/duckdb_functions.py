@@ -23,6 +23,7 @@ from arrow_io.errors import OptionError, PulsarOffloadError
 from connector.engines.credential_scope import HOSTLESS, origins
 from connector.engines.duckdb_binding import (
     PLACE_OPTIONS,
+    ROWS,
     Catalogs,
     Variable,
     convert_argument,
@@ -206,8 +207,9 @@ def _macro(name: str, function: str) -> str:
         [f"'function': '{name}'"]
         + [f"'{each}': {_pass_argument(each)}" for each in dict.fromkeys(("topic", *_MACROS[name]))]
     )
+    columns = f'* EXCLUDE ("{ROWS}")' if name == _READ else "*"
     return (
-        f"{name}({parameters}) AS TABLE"
+        f"{name}({parameters}) AS TABLE SELECT {columns}"
         f" FROM query_table({function}(to_json({{{arguments}}})::VARCHAR))"
     )
 
@@ -328,6 +330,9 @@ class _Binder:
         dataset = self._open(topic, url, request, arguments)
         if not dataset.schema.names:
             message = f"{option_name('columns')} is empty: a table in DuckDB needs a column"
+            raise OptionError(message)
+        if ROWS in map(str.lower, dataset.schema.names):
+            message = f"the topic has a field {ROWS!r}, a name that read_pulsar uses itself"
             raise OptionError(message)
         # The schema is fixed here, so that every execution has the columns that DuckDB bound.
         values = dataset.scan.options.filterable.values

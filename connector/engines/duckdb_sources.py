@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from contextlib import closing
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.dataset as pads
 
 from arrow_io.errors import PulsarOffloadError
 from connector.dataset import TopicDataset
+from connector.engines.duckdb_binding import ROWS
 from connector.scan.scanner import TopicScanner
 
 if TYPE_CHECKING:
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
 
     from connector.scan.topic_scan import Scan
 
+_ROWS_FIELD: Final = pa.field(ROWS, pa.null())
 _BYTES_PER_ROW = 100
 """Rough size of a message in a data object, for the row estimate that DuckDB gets."""
 
@@ -44,9 +47,9 @@ class BoundTopic(TopicDataset):
 
     @property
     def schema(self) -> pa.Schema:
-        """The default columns."""
+        """The column `ROWS`, then the default columns."""
         self._on_bound()
-        return super().schema
+        return super().schema.insert(0, _ROWS_FIELD)
 
     def scanner(
         self,
@@ -59,7 +62,11 @@ class BoundTopic(TopicDataset):
             dataset = self._open()
             self.scan, self.unsound = dataset.scan, dataset.unsound
         self._is_fresh = False
-        return super().scanner(columns, filter, **tuning)
+        names = self.schema.names if columns is None else list(columns)
+        if names != [ROWS]:
+            return super().scanner(names, filter, **tuning)
+        scanner = super().scanner((), filter, **tuning)
+        return _RowCounter(scanner.scan, scanner.unsound)
 
     def scanner_of(self, scan: Scan) -> TopicScanner:
         """Return the scanner of a scan derived from this dataset's."""
@@ -74,6 +81,21 @@ class _BoundScanner(TopicScanner):
         return pa.RecordBatchReader.from_batches(
             self.projected_schema, _without_traceback(self.to_batches())
         )
+
+
+class _RowCounter(_BoundScanner):
+    """A scanner that returns the number of rows as a column of nulls, which takes no memory."""
+
+    @property
+    def projected_schema(self) -> pa.Schema:
+        """The column `ROWS`."""
+        return pa.schema([_ROWS_FIELD])
+
+    def to_batches(self) -> Iterator[pa.RecordBatch]:
+        """Yield batches with as many rows as the topic, whatever their size."""
+        with closing(self.row_counts()) as counts:
+            for count in counts:
+                yield pa.record_batch([pa.nulls(count)], schema=self.projected_schema)
 
 
 def _without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

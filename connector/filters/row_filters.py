@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 import pyarrow as pa
@@ -163,6 +163,19 @@ class BothFilters:
         """Return for each guarantee whether rows that satisfy it can match both filters."""
         answers = (each.can_match(guarantees, schema) for each in (self.first, self.second))
         return [all(each) for each in zip(*answers, strict=True)]
+
+
+def failing_filter(row_filter: RowFilter) -> ArrowFilter | None:
+    """Return a filter of exactly the rows that do not match; None if Arrow cannot express it."""
+    if isinstance(row_filter, BothFilters):
+        first, second = failing_filter(row_filter.first), failing_filter(row_filter.second)
+        if first is None or second is None:
+            return None
+        return ArrowFilter(first.expression | second.expression, row_filter.columns)
+    if not isinstance(row_filter, ArrowFilter):
+        return None
+    expression = row_filter.expression
+    return replace(row_filter, expression=~expression | expression.is_null())
 
 
 def _scalars(value: pa.Scalar) -> Iterator[pa.Scalar]:

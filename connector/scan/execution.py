@@ -20,7 +20,7 @@ from connector.display.warnings import warn_of_read
 from connector.scan.entry_stream import EntryStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator
 
     from arrow_io.columns import Assembly
     from arrow_io.messages.message_columns import MessageColumns
@@ -57,33 +57,6 @@ def execute(
         )
     if metrics is None:
         warn_incomplete(read_metrics, task.read.origin.topic)
-
-
-def count(tasks: Sequence[ScanTask], metrics: ReadMetrics) -> int:
-    """Return how many rows tasks have; without a filter, their columns are not decoded.
-
-    Raises:
-        PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
-            salvaging).
-    """
-    total = 0
-    with RangePrefetcher(byte_spans(tasks)) as prefetch:
-        for task in tasks:
-            options = task.read.options
-            builder = (
-                None if options.row_filter is None else RecordBatchBuilder.from_read(task.read)
-            )
-            tally = new_tally(options, metrics)
-            columns = _rows(task, tally, prefetch)
-            if builder is not None:
-                total += sum(batch.num_rows for batch in builder.build(columns, tally))
-                continue
-            for rows in columns:
-                selection = options.bounds.matching_rows(rows)
-                row_count = rows.count if selection is None else len(selection)
-                metrics.rows += row_count
-                total += row_count
-    return total
 
 
 def warn_incomplete(metrics: ReadMetrics, topic: str, *, is_last: bool = True) -> None:

@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 from arrow_io.columns import Origin
 from arrow_io.messages import layout
 from connector.filters.combinations import matching_combinations
+from connector.filters.row_filters import failing_filter
 from connector.scan import zone_predicates
 from connector.scan.topic_read import EntryRange, Pruning, TopicRead
 from connector.scan.zone_lookup import ENTRY_COLUMNS, prunable_zones, sum_of
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.ledger import Ledger
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.filters.combinations import Cell, Combination
+    from connector.filters.row_filters import RowFilter
     from connector.inputs.bounds import Bounds
     from connector.scan.read_options import ReadOptions
     from connector.statistics.store import Statistics
@@ -47,7 +49,7 @@ def topic_read(
         StorageError: Statistics cannot be read.
     """
     origin = Origin(str(topic.topic), topic.topic.partition, topic.topic.segment_id)
-    combinations = _combinations(origin, options)
+    combinations = _combinations(origin, options, options.row_filter)
     ranges = [
         each for ledger in topic.data for each in _ranges(ledger, options.bounds, combinations)
     ]
@@ -74,9 +76,11 @@ def topic_read(
     )
 
 
-def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
-    """Return value ranges of rows that match the filter, by the default names of columns."""
-    if options.row_filter is None:
+def _combinations(
+    origin: Origin, options: ReadOptions, row_filter: RowFilter | None
+) -> list[Combination]:
+    """Return value ranges of rows that match a filter, by the default names of columns."""
+    if row_filter is None:
         return _EVERYTHING
     names = {own: name for name, own in options.filterable.columns}
     own_names = {name: own for own, name in names.items()}
@@ -87,7 +91,7 @@ def _combinations(origin: Origin, options: ReadOptions) -> list[Combination]:
         & (segment.is_null() if origin.segment_id is None else segment == origin.segment_id)
     )
     combinations = matching_combinations(
-        options.row_filter,
+        row_filter,
         options.filterable.schema,
         [names[each] for each in zone_predicates.PRUNABLE_COLUMNS],
         guarantee,
@@ -192,16 +196,18 @@ def plan_count(
 ) -> tuple[TopicRead, int]:
     """Return the read of the rows that must be counted, and the recorded count of the rest.
 
-    The read must have no filter.
-
     Raises:
         StorageError: Statistics cannot be read.
     """
-    predicate = CountPredicate(read.options.bounds, read.options.uncommitted)
+    options, row_filter = read.options, read.options.row_filter
+    failing: list[Combination] = []
+    if row_filter is not None:
+        failing = _combinations(read.origin, options, failing_filter(row_filter))
+    predicate = CountPredicate(options.bounds, options.uncommitted, failing)
     prunable, pruning = prunable_zones(topic, read.ranges, predicate, statistics)
     columns = (prunable.column(name).to_pylist() for name in ENTRY_COLUMNS)
     # A bound by id may split a zone, and even an entry; the recorded count covers it whole.
-    bounds = read.options.bounds
+    bounds = options.bounds
     split_entries = [
         each[:2] for each in (bounds.start_id, bounds.end_id) if each is not None and each[2]
     ]

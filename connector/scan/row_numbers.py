@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from arrow_io.read_metrics import ReadMetrics
 from connector.filters.row_filters import BothFilters
-from connector.scan.execution import count, execute
+from connector.scan.execution import execute
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -44,7 +44,7 @@ def numbered_rows(
             return
         end = None
         if task is not tasks[-1] and not task.read.options.salvage:
-            end = selection.passed_rows + count([task], ReadMetrics())
+            end = selection.passed_rows + _count_rows(task)
         if end is None or selection.next_number < end:
             yield from _matching_rows(task, selection, end, metrics)
         if end is not None:
@@ -62,6 +62,13 @@ def _matching_rows(
         yield batch
         if selection.is_complete or (end is not None and selection.next_number >= end):
             return
+
+
+def _count_rows(task: ScanTask) -> int:
+    options = task.read.options
+    options = replace(options, projection=options.filterable.select([]))
+    task = replace(task, read=replace(task.read, options=options))
+    return sum(batch.num_rows for batch in execute(task, ReadMetrics()))
 
 
 @dataclass

@@ -16,13 +16,13 @@ from arrow_io.errors import OptionError, UnusedStatisticsWarning
 from arrow_io.read_metrics import ReadMetrics
 from connector.display.topic_metrics import TopicMetrics
 from connector.display.warnings import warn_of_read
-from connector.scan.execution import count, execute, warn_incomplete
+from connector.scan.execution import execute, warn_incomplete
 from connector.scan.row_numbers import numbered_rows
 from connector.scan.scan_units import prefetch_rows
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Generator, Iterator, Sequence
 
     from connector.scan.topic_read import TopicRead
     from connector.scan.topic_scan import Scan
@@ -144,25 +144,24 @@ class TopicScanner:
         return table if numbers == distinct else table.take(_positions(numbers, distinct))
 
     def count_rows(self) -> int:
-        """Return how many rows there are; without a filter, no payload is decompressed.
+        """Return how many rows there are; without a filter, no payload is decompressed."""
+        return sum(self.row_counts())
 
-        Without a filter, zones whose row count is recorded in statistics are not read either. That
-        is not recorded for zones with chunks or with messages of transactions.
+    def row_counts(self) -> Generator[int, None, None]:
+        """Yield the number of rows in parts, one by one as they are read.
+
+        Zones whose rows all match are not read if statistics record how many there are. That is not
+        recorded for zones with chunks or with messages of transactions.
         """
-        scan = self.scan.select([])
-        if scan.options.row_filter is not None:
-            filtered = replace(self, scan=scan)
-            try:
-                return sum(batch.num_rows for batch in filtered.to_batches())
-            finally:
-                self.metrics = filtered.metrics
-        scan, recorded_rows = scan.plan_count()
-        self.metrics = self._new_metrics(scan)
-        self.metrics.rows += recorded_rows
-        with self.scan.explaining():
-            rows = recorded_rows + count(scan.plan(), self.metrics)
-        self._warn()
-        return rows
+        scan, recorded_rows = self.scan.select([]).plan_count()
+        rest = TopicScanner(scan, self.unsound)
+        try:
+            yield recorded_rows
+            for batch in rest.to_batches():
+                yield batch.num_rows
+        finally:
+            self.metrics = rest.metrics
+            self.metrics.rows += recorded_rows
 
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return self.to_reader().__arrow_c_stream__(requested_schema)

@@ -147,14 +147,12 @@ class Scan:
     def plan_count(self) -> tuple[Scan, int]:
         """Return a scan of the rows that have to be counted, and the recorded count of the rest.
 
-        The scan must have no filter.
-
         Raises:
             StorageError: Statistics cannot be read.
         """
-        if self.view is not None:
+        if self.view is not None and self.options.row_filter is None:
             return self._replace_reads([]), self.view.count()
-        if self.statistics is None:
+        if self.view is not None or self.statistics is None:
             return self, 0
         pairs = [
             plan_count(topic, read, self.statistics)

@@ -13,13 +13,13 @@ import pyarrow.compute as pc
 
 from arrow_io.messages.key_filters import hash_range, match_filters
 from connector.filters.combinations import Cell
+from connector.inputs.bounds import Bounds
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from connector.filters.combinations import Combination
-    from connector.inputs.bounds import Bounds
 
 KEY: Final = "__key__"
 _UNPRUNABLE: Final = ("chunks", "encrypted", "damaged")
@@ -108,24 +108,32 @@ class CountPredicate:
     Attributes:
         bounds: Bounds of publish times; bounds by id are ignored.
         uncommitted: Whether messages of transactions always count, whatever their outcomes.
+        failing: Values that rows have that fail the filter; no row fails it if empty.
     """
 
     bounds: Bounds
     uncommitted: bool
+    failing: Sequence[Combination] = ()
 
     has_key: ClassVar[bool] = False
 
     @property
     def columns(self) -> list[str]:
         """The statistics columns that it needs, except positions."""
-        return [*_UNPRUNABLE, "messages", "transactional", "min_publish_time", "max_publish_time"]
+        own = [*_UNPRUNABLE, "messages", "transactional", "min_publish_time", "max_publish_time"]
+        return sorted({*own, *self._failing_zones.columns})
+
+    @property
+    def _failing_zones(self) -> ZonePredicate:
+        return ZonePredicate(self.failing, Bounds())
 
     def may_match(self, zones: pa.Table) -> pa.BooleanArray:
         """Return for each zone or ledger whether it has to be read; never null."""
         unprunable = _UNPRUNABLE if self.uncommitted else (*_UNPRUNABLE, "transactional")
         is_in_bounds = pc.fill_null(_is_in_bounds(zones, self.bounds), fill_value=False)
         has_none = pc.equal(column(zones, "messages"), 0)
-        return pc.or_(_has_any(zones, unprunable), pc.invert(pc.or_(is_in_bounds, has_none)))
+        is_counted = pc.and_(is_in_bounds, pc.invert(self._failing_zones.may_match(zones)))
+        return pc.or_(_has_any(zones, unprunable), pc.invert(pc.or_(is_counted, has_none)))
 
     def all_may_match(self, ledgers: pa.Table) -> pa.BooleanArray:
         """Return False for each ledger, because ledger statistics never prove that."""
