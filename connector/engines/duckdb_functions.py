@@ -1,18 +1,13 @@
 """Table functions in DuckDB's SQL: read topics, and list what a bucket contains.
 
-`read_pulsar` is a table macro over `query_table(name)`. The name is the result of a scalar
-function, which opens the topic as a Python variable (`duckdb_binding`). DuckDB pushes projection
-and filters down to `TopicDataset.scanner`. It does not repeat the filters that it pushes down, and
-applies the others itself.
-
-The macro passes its arguments to the function as JSON, because DuckDB requires typed parameters of
-Python functions, and most options allow several types.
+`read_pulsar` is a macro (`duckdb_macros`) that calls a scalar function, which opens the topic.
+DuckDB pushes projection and filters down to `TopicDataset.scanner`. It does not repeat the filters
+that it pushes down, and applies the others itself.
 """
 
 from __future__ import annotations
 
 import itertools
-import json
 import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -30,8 +25,18 @@ from connector.engines.duckdb_binding import (
     is_string_list,
     topic_label,
 )
-from connector.options.kinds import FLAG
-from connector.options.option import hidden_arguments, takes_options
+from connector.engines.duckdb_macros import (
+    LIST_ZONES,
+    LISTINGS,
+    MACROS,
+    PLAN,
+    STATISTICS,
+    UNTIL,
+    WHERE,
+    macro_sql,
+    read_arguments,
+)
+from connector.options.option import takes_options
 from connector.options.topic_request import (
     OPTIONS,
     TopicRequest,
@@ -53,34 +58,13 @@ if TYPE_CHECKING:
     from connector.engines.duckdb_sources import BoundListing
 
 _FUNCTION = "pulsar_offload_bind_"
-_READ = "read_pulsar"
-_PLAN = "pulsar_plan"
 _NUMBERS = itertools.count(1)
-
-_UNTIL = "until"
-"""Alias of the option `end` that SQL accepts without quotes."""
-_LIST_ZONES = "pulsar_zones"
-_STATISTICS = "statistics"
-LISTINGS = ("pulsar_topics", "pulsar_ledgers", "pulsar_blocks", "pulsar_objects")
-"""Table functions for `connector.catalog.tables.TABLES`."""
 _CREDENTIALS = {
     "storage_options": ("url", "buckets"),
     "metadata_options": ("metadata",),
     "schema_options": ("schema",),
 }
 """By option that holds credentials, the options that name the locations they are for."""
-_READ_PARAMETERS = (
-    "url",
-    *(n for n, each in OPTIONS.items() if each.in_python_only is None),
-    _UNTIL,
-)
-_WHERE = "where"
-_MACROS = {
-    _READ: _READ_PARAMETERS,
-    _PLAN: (*_READ_PARAMETERS, _WHERE),
-    _LIST_ZONES: ("topic", _STATISTICS, *PLACE_OPTIONS),
-} | dict.fromkeys(LISTINGS, ("topic", *PLACE_OPTIONS))
-"""The named parameters of each table function; those that read take the topic before them."""
 
 
 @takes_options(OPTIONS)
@@ -180,10 +164,10 @@ def register_duckdb(
         side_effects=True,
     )
     replaced = _registered_function(con)
-    for name in _MACROS:
-        con.execute(f"CREATE OR REPLACE TEMP MACRO {_macro(name, function)}")
+    for name in MACROS:
+        con.execute(f"CREATE OR REPLACE TEMP MACRO {macro_sql(name, function)}")
         if _is_in_memory(con):
-            con.execute(f"CREATE OR REPLACE MACRO {_macro(name, function)}")
+            con.execute(f"CREATE OR REPLACE MACRO {macro_sql(name, function)}")
     if replaced is not None:
         con.remove_function(replaced)
 
@@ -198,48 +182,6 @@ def _statistics_folder(request: TopicRequest, catalog: Catalog) -> str | os.Path
 
 def _in_sql(name: str, value: object) -> str:
     return name if value is None else f"{name} := {value!r}"
-
-
-def _macro(name: str, function: str) -> str:
-    named = ", ".join(f'"{parameter}" := NULL' for parameter in _MACROS[name])
-    parameters = f"topic, {named}" if name in {_READ, _PLAN} else named
-    arguments = ", ".join(
-        [f"'function': '{name}'"]
-        + [f"'{each}': {_pass_argument(each)}" for each in dict.fromkeys(("topic", *_MACROS[name]))]
-    )
-    columns = f'* EXCLUDE ("{ROWS}")' if name == _READ else "*"
-    return (
-        f"{name}({parameters}) AS TABLE SELECT {columns}"
-        f" FROM query_table({function}(to_json({{{arguments}}})::VARCHAR))"
-    )
-
-
-def _pass_argument(parameter: str) -> str:
-    """Return the SQL that passes a macro's argument to the function.
-
-    DuckDB takes `start = '…'` for a positional argument: a comparison of the text 'start' with the
-    value, which fails if the text cannot be cast. So a BOOLEAN is not evaluated, unless the
-    parameter allows one, and `_check_booleans` refuses it.
-    """
-    if _takes_boolean(parameter):
-        return f'"{parameter}"'
-    is_boolean = f"typeof(\"{parameter}\") = 'BOOLEAN'"
-    return f'CASE WHEN {is_boolean} THEN to_json(false) ELSE to_json("{parameter}") END'
-
-
-def _takes_boolean(parameter: str) -> bool:
-    return parameter in OPTIONS and OPTIONS[parameter].kind is FLAG
-
-
-def _check_booleans(function: object, arguments: Mapping[str, object]) -> None:
-    """Refuse a BOOLEAN for a parameter that is no flag: probably the user wrote `=` for `:=`."""
-    for name, value in arguments.items():
-        if isinstance(value, bool) and not _takes_boolean(name):
-            message = (
-                "use := or => to name an argument, as in start := '2026-01-31' (DuckDB takes"
-                f" start = '2026-01-31' for a comparison): {name} of {function} cannot be a BOOLEAN"
-            )
-            raise OptionError(message)
 
 
 def _registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
@@ -284,22 +226,16 @@ class _Binder:
 
         `text` is the JSON object of the macro's arguments and the macro's name.
         """
-        arguments = {
-            name: value
-            for name, value in hidden_arguments(OPTIONS, json.loads(text)).items()
-            if value is not None
-        }
+        function, arguments = read_arguments(text)
         # The text may hold secrets, which tracebacks with local variables would show.
         del text
-        function = arguments.pop("function", None)
-        _check_booleans(function, arguments)
-        if _UNTIL in arguments and "end" in arguments:
-            message = f'{_UNTIL} and "end" are the same option: give one of them'
+        if UNTIL in arguments and "end" in arguments:
+            message = f'{UNTIL} and "end" are the same option: give one of them'
             raise OptionError(message)
-        if _UNTIL in arguments:
-            arguments["end"] = arguments.pop(_UNTIL)
+        if UNTIL in arguments:
+            arguments["end"] = arguments.pop(UNTIL)
         topic = arguments.pop("topic", None)
-        is_listing = function in {_LIST_ZONES, *LISTINGS}
+        is_listing = function in {LIST_ZONES, *LISTINGS}
         is_all = is_listing and topic is None
         if not is_all and not isinstance(topic, str) and not is_string_list(topic):
             message = f"the topic must be a name, a glob, or a list of these, not {topic!r}"
@@ -310,7 +246,7 @@ class _Binder:
             with use_spelling(_in_sql):
                 if is_listing:
                     source = self._listing(function, topic, arguments)
-                elif function == _PLAN:
+                elif function == PLAN:
                     source = self._plan(topic, arguments)
                 else:
                     source = self._topic(topic, arguments)
@@ -353,9 +289,9 @@ class _Binder:
         from connector.filters.where import where_expression  # noqa: PLC0415
         from connector.scan.plan_table import plan_table  # noqa: PLC0415
 
-        where = arguments.pop(_WHERE, None)
+        where = arguments.pop(WHERE, None)
         if where is not None and not isinstance(where, str):
-            message = f"{_WHERE} must be a text, not {type_name(where)}"
+            message = f"{WHERE} must be a text, not {type_name(where)}"
             raise OptionError(message)
         url, request = self._request(arguments)
         request = self._with_schema(request, arguments)
@@ -381,7 +317,7 @@ class _Binder:
 
         def table() -> pa.Table:
             catalog = self._catalog(url, request, arguments)
-            if function == _LIST_ZONES:
+            if function == LIST_ZONES:
                 return zones_table(catalog, _statistics_folder(request, catalog), topic)
             return TABLES[function.removeprefix("pulsar_")](catalog, topic)
 
@@ -425,9 +361,9 @@ class _Binder:
         """Refuse statistics on another host, which would receive the registered credentials."""
         catalog = request.catalog
         sent = request.storage_options if catalog is None else catalog.location.storage_options
-        places = (*_CREDENTIALS["storage_options"], _STATISTICS)
+        places = (*_CREDENTIALS["storage_options"], STATISTICS)
         is_own = not sent or "storage_options" in arguments
-        if _STATISTICS in arguments and not is_own and not self._is_registered(places, arguments):
+        if STATISTICS in arguments and not is_own and not self._is_registered(places, arguments):
             message = (
                 "the statistics are on another host, and register_duckdb's storage_options are for"
                 " the URL registered with them: set storage_options in the statement"
@@ -482,5 +418,5 @@ class _Binder:
             and catalog.statistics is not None
         ):
             # A catalog snapshot in a statement may itself name statistics.
-            self._check_statistics({**arguments, _STATISTICS: catalog.statistics}, request)
+            self._check_statistics({**arguments, STATISTICS: catalog.statistics}, request)
         return catalog

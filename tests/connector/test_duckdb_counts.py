@@ -38,7 +38,7 @@ _COLUMNS: Final = (
 def statistics(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with statistics of a topic whose ledger has many zones."""
     folder = tmp_path_factory.mktemp("statistics")
-    open_catalog(BLOCKS.objects_folder).analyze(folder, ["multi-block"])
+    open_catalog(str(BLOCKS.objects_folder)).analyze(folder, ["multi-block"])
     return folder
 
 
@@ -161,7 +161,7 @@ def test_counts_are_those_of_a_plain_scan(
         for name, content in objects.items():
             if early.get(name) != content:
                 bucket.put({name: content})
-        options = {
+        options: dict[str, Any] = {
             "value": "raw",
             "on_corruption": data.draw(st.sampled_from(("raise", "salvage"))),
             "transactions": data.draw(st.sampled_from(("committed", "all"))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import json
 import subprocess
 import sys
 import threading
@@ -270,28 +271,6 @@ def test_unknown_option(con: duckdb.DuckDBPyConnection) -> None:
         register_duckdb(con, URL, verify_checksum=False)
 
 
-@pytest.mark.parametrize("function", ["read_pulsar", "pulsar_plan", "pulsar_topics"])
-@pytest.mark.parametrize(
-    "value",
-    ["'2026-11-21'", "timestamp '2026-11-21'", "7", "1.5", "['a']", "{'a': 1}", "?", "null"],
-)
-def test_equals_sign_for_a_name(con: duckdb.DuckDBPyConnection, function: str, value: str) -> None:
-    """`name = value` is an error that shows how to name an argument, in whatever position."""
-    parameters = one(
-        con,
-        "select parameters from duckdb_functions()"
-        " where function_name = ? and database_name = 'temp'",
-        [function],
-    )
-    for position, name in enumerate(parameters):
-        before = ["'json-orders'", *["null"] * len(parameters)][:position]
-        arguments = ", ".join([*before, f'"{name}" = {value}'])
-        if name == "verify_checksums":
-            continue
-        with pytest.raises(duckdb.InvalidInputException, match="use := or => to name"):
-            con.execute(f"from {function}({arguments})", [1] if value == "?" else [])
-
-
 def test_missing_url(con: duckdb.DuckDBPyConnection) -> None:
     """Without any URL the error says where one can be given."""
     register_duckdb(con)
@@ -340,10 +319,17 @@ def test_function_without_a_caller(
     monkeypatch.setattr("connector.engines.duckdb_binding.inspect.currentframe", lambda: None)
     [name] = [name for _, name in functions(con) if name.startswith("pulsar_offload_bind")]
 
+    call = {
+        "function": "read_pulsar",
+        "time_zone": "UTC",
+        "arguments": {"topic": "string"},
+        "booleans": {},
+        "variables": {},
+    }
     with pytest.raises(
         duckdb.InvalidInputException, match="OptionError: call the table function after FROM"
     ):
-        con.execute(f'select {name}(\'{{"topic": "string"}}\')').fetchall()
+        con.execute(f"select {name}(?)", [json.dumps(call)]).fetchall()
 
 
 # Databases and connections

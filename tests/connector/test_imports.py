@@ -19,7 +19,7 @@ from arrow_io.messages.column_names import COLUMN_NAMES
 from arrow_io.messages.message_reader import BatchLimits
 from connector.catalog.tables import TABLES
 from connector.cli.program import COMMANDS, app
-from connector.engines.duckdb_functions import LISTINGS
+from connector.engines.duckdb_macros import LISTINGS
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
