@@ -55,6 +55,11 @@ if TYPE_CHECKING:
     from connector.engines.ray_source import read_ray
     from connector.lake.copy import copy_topics, plan_copy
     from connector.lake.copy_plan import CopyPlan, CopySizes
+    from connector.lake.maintenance import (
+        MaintenanceSettings,
+        MaintenanceSummary,
+        maintain_table,
+    )
     from connector.lake.table_copy import TableSummary
     from connector.replay.partition_replay import ReplaySummary
     from connector.replay.replay import ReplayPlan, plan_replay, replay_topic
@@ -68,6 +73,8 @@ else:
         "CopySizes": "lake.copy_plan",
         "LedgerOffloader": "writing.offloader",
         "LedgerToOffload": "writing.offloader",
+        "MaintenanceSettings": "lake.maintenance",
+        "MaintenanceSummary": "lake.maintenance",
         "OffloadResult": "writing.offloader",
         "ReplayPlan": "replay.replay",
         "ReplaySummary": "replay.partition_replay",
@@ -75,6 +82,7 @@ else:
         "TopicDataset": "dataset",
         "WrittenTopic": "writing.topic_writer",
         "copy_topics": "lake.copy",
+        "maintain_table": "lake.maintenance",
         "open_catalog": "catalog.opening",
         "open_topic": "topic",
         "plan_copy": "lake.copy",
@@ -125,6 +133,8 @@ __all__ = [
     "LateLedgerError",
     "LedgerOffloader",
     "LedgerToOffload",
+    "MaintenanceSettings",
+    "MaintenanceSummary",
     "Message",
     "MissingEntriesError",
     "MissingObjectError",
@@ -152,6 +162,7 @@ __all__ = [
     "UnusedStatisticsWarning",
     "WrittenTopic",
     "copy_topics",
+    "maintain_table",
     "open_catalog",
     "open_topic",
     "plan_copy",

@@ -10,7 +10,7 @@ import json
 import math
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from time import time_ns
 from typing import TYPE_CHECKING, Final, TypeVar
@@ -173,7 +173,7 @@ class DeltaTable:
                 raise CommitFailedError(message)
         added = [self._action(each, commit) for each in commit.files]
         snapshot.create_write_transaction(
-            [*added, *removals(commit.removed)],
+            [*added, *removals(commit)],
             "append",
             schema,
             partition_by=[each.name for each in commit.partitioning.fields],
@@ -187,7 +187,9 @@ class DeltaTable:
             for each, value in zip(fields, file.partition, strict=True)
         }
         now_ms = time_ns() // 1_000_000
-        return AddAction(file.path, file.size_bytes, values, now_ms, True, _stats(file))  # noqa: FBT003
+        # Streams that read the table skip files whose rows they have read.
+        is_new = not commit.has_same_rows
+        return AddAction(file.path, file.size_bytes, values, now_ms, is_new, _stats(file))
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
         """Iterate over the files of the version that `read_state` read; see `RewritableTable`."""
@@ -203,6 +205,34 @@ class DeltaTable:
     ) -> Iterator[pa.RecordBatch]:
         """Read the rows of one of these files; see `RewritableTable`."""
         return read_file(self.location, file, columns, state.schema)
+
+    def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
+        """Write a checkpoint and delete expired log files; see `MaintainedTable`.
+
+        Versions expire by the table's own `delta.logRetentionDuration`, by default 30 days, instead
+        of `before`. A dry run does not know them.
+        """
+        del before
+        snapshot = self._snapshot()
+        if dry_run or snapshot is None:
+            return 0
+        log = self.location.child("_delta_log")
+        commits = sum(each.name.endswith(".json") for each in log.list_objects())
+        self._call(snapshot.create_checkpoint)
+        self._call(snapshot.cleanup_metadata)
+        return commits - sum(each.name.endswith(".json") for each in log.list_objects())
+
+    def delete_unneeded(self, before: datetime, *, dry_run: bool) -> list[str]:
+        """Vacuum the table, also of files that its log never named; see `MaintainedTable`."""
+        snapshot = self._snapshot()
+        if snapshot is None:
+            return []
+        hours = math.ceil((datetime.now(UTC) - before) / timedelta(hours=1))
+        return self._call(
+            lambda: snapshot.vacuum(
+                max(hours, 0), dry_run=dry_run, enforce_retention_duration=False, full=True
+            )
+        )
 
     # ----------------------------------------------------------------------------- the library
 

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable as Snapshot
 
     from arrow_io.storage.location import Location
+    from connector.lake.table import Commit
     from connector.lake.transforms import Partitioning
 
 _PLAIN: Final = "/!$&'()+,:;=@~"
@@ -83,12 +84,15 @@ def read_file(
         yield pa.RecordBatch.from_pydict(arrays)
 
 
-def removals(files: Sequence[TableFile]) -> list[RemoveAction]:
-    """Return the log actions that remove files from a table."""
-    logged = [each.token for each in files]
+def removals(commit: Commit) -> list[RemoveAction]:
+    """Return the log actions that remove a commit's files from a table."""
+    logged = [each.token for each in commit.removed]
+    is_change = not commit.has_same_rows
     now_ms = time_ns() // 1_000_000
     return [
-        RemoveAction(each.path, data_change=True, deletion_timestamp=now_ms, size=each.size_bytes)
+        RemoveAction(
+            each.path, data_change=is_change, deletion_timestamp=now_ms, size=each.size_bytes
+        )
         for each in logged
         if isinstance(each, _LoggedFile)
     ]
@@ -116,7 +120,8 @@ def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[
         bounds[name] = low, high
     partition = {str(each): value(f"partition.{each.name}").as_py() for each in partitioning.fields}
     size_bytes = value("size_bytes").as_py()
-    return TableFile(_LoggedFile(path, size_bytes, values), bounds, partition)
+    rows = value("num_records").as_py()
+    return TableFile(_LoggedFile(path, size_bytes, values), bounds, partition, size_bytes, rows)
 
 
 def _check_features(snapshot: Snapshot) -> None:
@@ -128,7 +133,7 @@ def _check_features(snapshot: Snapshot) -> None:
         unsupported.add("columnMapping")
     if unsupported:
         message = (
-            "latest_per_key cannot rewrite the files of a Delta table with"
+            "the files of a Delta table cannot be rewritten if it has"
             f" {', '.join(sorted(unsupported))}"
         )
         raise LakeTableError(message)

@@ -51,10 +51,12 @@ from connector.lake.iceberg_schema import (
     partition_spec,
     partitioning_from_spec,
 )
+from connector.lake.iceberg_upkeep import needed_files, unneeded_names
 from connector.lake.table import TableState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from pyiceberg.catalog import Catalog
     from pyiceberg.partitioning import PartitionSpec
@@ -313,6 +315,45 @@ class IcebergTable:
                 url = f"{self._url}/{file.path}"
                 producer.append_data_file(iceberg_file(file, url, spec, schema))
         return transaction
+
+    def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
+        """Expire snapshots that are older, except those of branches and tags."""
+        with self._catalog_errors():
+            table = self._table()
+            if table is None:
+                return 0
+            heads = {each.snapshot_id for each in table.refs().values()}
+            before_ms = before.timestamp() * 1000
+            expired = [
+                each.snapshot_id
+                for each in table.snapshots()
+                if each.snapshot_id not in heads and each.timestamp_ms < before_ms
+            ]
+            if expired and not dry_run:
+                try:
+                    table.maintenance.expire_snapshots().by_ids(expired).commit()
+                except CommitFailedException:
+                    message = (
+                        f"another writer changed the Iceberg table {self.identifier} while its"
+                        " snapshots expired. Run again"
+                    )
+                    raise ConcurrentCopyError(message) from None
+            return len(expired)
+
+    def delete_unneeded(self, before: datetime, *, dry_run: bool) -> list[str]:
+        """Delete files below `data/` and `metadata/` that no snapshot needs."""
+        # Listed before the metadata is read: files committed in between are not deleted.
+        infos = self.location.list_tree()
+        with self._catalog_errors():
+            table = self._table()
+            if table is None:
+                return []
+            needed = needed_files(table)
+        old = [each.name for each in infos if each.modified is not None and each.modified < before]
+        names = list(unneeded_names(old, needed, self._url))
+        if not dry_run:
+            self.location.delete_objects(names)
+        return names
 
     def _table(self) -> Table | None:
         try:

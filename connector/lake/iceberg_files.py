@@ -118,7 +118,8 @@ def table_file(
             )
         )
         bounds[name] = (partition[name], partition[name]) if name in partition else (low, high)
-    return TableFile(task, bounds, partition)
+    rows = None if task.delete_files else task.file.record_count
+    return TableFile(task, bounds, partition, task.file.file_size_in_bytes, rows)
 
 
 def scan_task_from_file(file: TableFile) -> FileScanTask:

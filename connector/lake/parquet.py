@@ -2,9 +2,12 @@
 
 `_pulsar_offload/manifest-<number>.json` lists the files that its commit added, and is written only
 if the name is free. The last manifest also has the table's columns, partitioning and progress,
-which are then removed from the one before it. The table's files are those that all manifests list
-together. A file that no manifest lists was left by a run that was stopped, and may be deleted while
-no copy runs.
+which are then removed from the one before it. A commit that removes files writes a *checkpoint*,
+which lists all files of the table. The table's files are those of the last checkpoint and of the
+later manifests; each manifest has the number of that checkpoint as `start`.
+
+A file that no manifest lists was removed by a commit whose earlier manifests were deleted, or was
+left by a run that was stopped. It may be deleted while no copy runs.
 """
 
 from __future__ import annotations
@@ -26,23 +29,37 @@ from arrow_io.errors import (
     PulsarOffloadError,
 )
 from connector.lake.data_file import DataFile
-from connector.lake.evolution import storable_schema, widen_schema
+from connector.lake.evolution import fit_rows, storable_schema, widen_schema
+from connector.lake.file_reader import read_rows
 from connector.lake.state_file import STATE_FOLDER, check_members, decode_state, encode_state
-from connector.lake.table import TableState
+from connector.lake.table import TableFile, TableState
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     from arrow_io.storage.location import Location
+    from arrow_io.storage.object_store import ObjectInfo
     from connector.lake.table import Commit
 
 _MAX_MANIFEST_BYTES = 256 << 20
 _NAME = re.compile(r"manifest-(\d{20})\.json")
-_MEMBERS: Final[Mapping[str, type]] = MappingProxyType({"id": str, "summary": dict, "files": list})
+_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
+    {"id": str, "start": int, "summary": dict, "files": list}
+)
 _LAST_MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
     {"progress": str, "partitioning": list, "arrow_schema": str}
 )
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    """The last manifest that was read."""
+
+    number: int
+    start: int
+    """Number of the checkpoint, or 1, where the table's files begin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +83,10 @@ class ParquetTable:
         """
         self.location.check_writes_new_objects()
         number = 0
-        while number != (number := len(self._numbers())):
+        while number != (number := max(numbers := self._numbers(), default=0)):
             manifest = self._manifest(number)
             if "progress" in manifest:
+                self._check_complete(numbers, manifest)
                 return self._state_from_manifest(number, manifest)
             # Another run wrote a later manifest after the listing: list again.
         if number:
@@ -85,7 +103,8 @@ class ParquetTable:
             partitioning = Partitioning.parse(manifest["partitioning"], schema)
         except (pa.ArrowException, OSError, ValueError, TypeError, AttributeError) as error:
             raise self._malformed_error(number, error) from None
-        return TableState(schema, partitioning, manifest["progress"], number)
+        token = _Token(number, manifest["start"])
+        return TableState(schema, partitioning, manifest["progress"], token)
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Write the next manifest; see `LakeTable`.
@@ -93,15 +112,23 @@ class ParquetTable:
         Raises:
             ConcurrentCopyError: The manifest already exists.
         """
-        number = 1 + (state.token if state and isinstance(state.token, int) else 0)
+        token = _Token(0, 1) if state is None else state.token
+        assert isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
+        number = token.number + 1
+        files = [_describe_file(each, commit.partitioning) for each in commit.files]
+        if commit.removed:
+            removed = {each.token for each in commit.removed}
+            current = (each for _, each in self._descriptions(token.start, token.number))
+            files = [each for each in current if each["path"] not in removed] + files
         manifest = {
             "id": uuid4().hex,  # so that no two runs write the same bytes
+            "start": number if commit.removed else token.start,
             "progress": commit.after,
             "partitioning": list(commit.partitioning.texts),
             "columns": {each.name: str(each.type) for each in commit.schema},
             "arrow_schema": base64.b64encode(commit.schema.serialize()).decode(),
             "summary": dict(commit.summary),
-            "files": [_describe_file(each, commit.partitioning) for each in commit.files],
+            "files": files,
         }
         data = encode_state(number, manifest)
         is_new = self._folder.write_new_object(_manifest_name(number), data)
@@ -131,34 +158,115 @@ class ParquetTable:
         Raises:
             LakeTableError: A manifest is malformed.
         """
-        for number in self._numbers():
+        numbers = self._numbers()
+        if not numbers:
+            return
+        manifest = self._manifest(numbers[-1])
+        self._check_complete(numbers, manifest)
+        for _, each in self._descriptions(manifest["start"], numbers[-1]):
+            yield DataFile(
+                each["path"], each["size_bytes"], each["rows"], tuple(each["partition"].values())
+            )
+
+    def _descriptions(self, first: int, last: int) -> Iterator[tuple[int, dict[str, Any]]]:
+        """Iterate over the files that manifests list, with the number of the manifest.
+
+        The first and last number are inclusive.
+        """
+        for number in range(first, last + 1):
             for each in self._manifest(number)["files"]:
                 match each:
                     case {
-                        "path": str(path),
-                        "size_bytes": int(size_bytes),
-                        "rows": int(rows),
-                        "partition": dict(values),
+                        "path": str(),
+                        "size_bytes": int(),
+                        "rows": int(),
+                        "partition": dict(),
                     }:
-                        yield DataFile(path, size_bytes, rows, tuple(values.values()))
+                        yield number, each
                     case _:
                         raise self._malformed_error(
                             number, ValueError(f"{each!r:.100} does not describe a file")
                         )
 
+    def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
+        """Iterate over the files of the manifest that `read_state` read; see `RewritableTable`.
+
+        Manifests record no bounds. Partition values are texts.
+        """
+        token = state.token
+        assert isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
+        names = [str(each) for each in state.partitioning.fields]
+        bounds = dict.fromkeys(columns, (None, None))
+        for number, each in self._descriptions(token.start, token.number):
+            if len(each["partition"]) != len(names):
+                message = f"{each['path']!r:.100} has another partitioning than the table"
+                raise self._malformed_error(number, ValueError(message))
+            partition = dict(zip(names, each["partition"].values(), strict=True))
+            yield TableFile(each["path"], bounds, partition, each["size_bytes"], each["rows"])
+
+    def read_file(
+        self, state: TableState, file: TableFile, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Read the rows of one of these files; see `RewritableTable`.
+
+        Columns that were added after the file was written are null.
+        """
+        path = file.token
+        assert isinstance(path, str)  # noqa: S101 - what `data_files` returned
+        names = state.schema.names if columns is None else columns
+        schema = pa.schema([state.schema.field(each) for each in names])
+        for batch in read_rows(self.location, path, file.size_bytes, columns):
+            yield fit_rows(batch, schema, "parquet")
+
     def find_unnamed_files(self) -> list[str]:
         """Return the paths of Parquet files that no manifest lists, for `location.delete_objects`.
 
-        They are leftovers, or files of a running copy.
+        They are leftovers, or files of a running copy. Files that a checkpoint removed are listed
+        by earlier manifests, until these are deleted.
 
         Raises:
             LakeTableError: A manifest is malformed.
         """
         # Listed before the manifests are read: files committed in between are not reported.
-        names = (info.name for info in self.location.list_tree())
-        paths = [name for name in names if name.endswith(".parquet")]
-        named = {each.path for each in self.files()}
-        return [each for each in paths if each not in named]
+        return [each.name for each in self._unnamed_files()]
+
+    def _unnamed_files(self) -> list[ObjectInfo]:
+        infos = [each for each in self.location.list_tree() if each.name.endswith(".parquet")]
+        numbers = self._numbers()
+        if not numbers:
+            return infos
+        named = {each["path"] for _, each in self._descriptions(numbers[0], numbers[-1])}
+        return [each for each in infos if each.name not in named]
+
+    def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
+        """Delete manifests that a checkpoint replaced before a time; see `MaintainedTable`.
+
+        If the store does not report times, all remain.
+        """
+        infos = self._list_manifests()
+        if not infos:
+            return 0
+        start = self._manifest(max(infos))["start"]
+        checkpoint = infos.get(start)
+        if checkpoint is None or checkpoint.modified is None or checkpoint.modified >= before:
+            return 0
+        expired = [number for number in sorted(infos) if number < start]
+        if not dry_run:
+            # In order, so that none is missing between others if the store fails.
+            for number in expired:
+                self._folder.delete_objects([_manifest_name(number)])
+        return len(expired)
+
+    def delete_unneeded(self, before: datetime, *, dry_run: bool) -> list[str]:
+        """Delete Parquet files that no manifest lists; see `MaintainedTable`."""
+        names = [
+            each.name
+            for each in self._unnamed_files()
+            if each.modified is not None and each.modified < before
+        ]
+        if not dry_run:
+            self.location.delete_objects(names)
+        return names
 
     @property
     def exists(self) -> bool:
@@ -169,25 +277,46 @@ class ParquetTable:
     def _folder(self) -> Location:
         return self.location.child(STATE_FOLDER)
 
-    def _numbers(self) -> list[int]:
-        """Return the numbers of the manifests. They must be consecutive from 1 on."""
+    def _list_manifests(self) -> dict[int, ObjectInfo]:
         try:
             infos = self._folder.list_objects()
         except MissingObjectError:
-            return []
-        matches = (_NAME.fullmatch(info.name) for info in infos)
-        numbers = sorted(int(match[1]) for match in matches if match)
-        for expected, number in enumerate(numbers, 1):
+            return {}
+        matches = ((_NAME.fullmatch(info.name), info) for info in infos)
+        return {int(match[1]): info for match, info in matches if match}
+
+    def _numbers(self) -> list[int]:
+        """Return the numbers of the manifests. They must be consecutive."""
+        numbers = sorted(self._list_manifests())
+        for expected, number in enumerate(numbers, min(numbers, default=1)):
             if number != expected:
-                name = _manifest_name(expected)
-                message = (
-                    f"{STATE_FOLDER}/{name} is missing at {self.location}, but later ones exist"
-                )
-                raise LakeTableError(message, object_key=name)
+                raise self._missing_error(expected)
         return numbers
 
+    def _check_complete(self, numbers: Sequence[int], last: dict[str, Any]) -> None:
+        """Raise `LakeTableError` unless the last manifest's checkpoint is among the manifests."""
+        start = last["start"]
+        if not 1 <= start <= numbers[-1]:
+            message = f"its start is malformed: {start!r:.100}"
+            raise self._malformed_error(numbers[-1], ValueError(message))
+        if start < numbers[0]:
+            raise self._missing_error(start)
+
+    def _missing_error(self, number: int) -> LakeTableError:
+        name = _manifest_name(number)
+        message = f"{STATE_FOLDER}/{name} is missing at {self.location}, but later ones exist"
+        return LakeTableError(message, object_key=name)
+
     def _manifest(self, number: int) -> dict[str, Any]:
-        content = self._folder.read_object(_manifest_name(number), max_bytes=_MAX_MANIFEST_BYTES)
+        name = _manifest_name(number)
+        try:
+            content = self._folder.read_object(name, max_bytes=_MAX_MANIFEST_BYTES)
+        except MissingObjectError:
+            message = (
+                f"{STATE_FOLDER}/{name} disappeared from the table at {self.location}, because"
+                " another run replaced and expired it. Run again"
+            )
+            raise ConcurrentCopyError(message, object_key=name) from None
         try:
             return decode_state(content.data, number, _MEMBERS)
         except ValueError as error:

@@ -20,6 +20,7 @@ from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
 from connector.lake.file_reader import read_rows
 from connector.lake.file_writer import FileWriter, delete_files
 from connector.lake.latest_rows import NULL_VALUE, SEGMENT_ID, Identity, LatestRows
+from connector.lake.rewriting import filter_rows
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class LatestPerKey:
                 continue
             columns = settings.schema.names
             batches = read_rows(settings.location, file.path, file.size_bytes, columns)
-            yield from _filter_rows(batches, is_selected)
+            yield from filter_rows(batches, is_selected)
 
     def _rewrite_files(
         self, keys: KeySet, writer: FileWriter, state: TableState | None
@@ -195,9 +196,7 @@ class LatestPerKey:
             if not matching:
                 continue
             if matching < len(rows):
-                for batch in _filter_rows(
-                    self.table.read_file(state, file), pc.invert(is_matching)
-                ):
+                for batch in filter_rows(self.table.read_file(state, file), pc.invert(is_matching)):
                     writer.write(batch)
             yield file, matching
 
@@ -217,15 +216,3 @@ class Replacement:
     removed: tuple[TableFile, ...] = ()
     replaced: int = 0
     keyless: int = 0
-
-
-def _filter_rows(
-    batches: Iterable[pa.RecordBatch], is_selected: pa.BooleanArray
-) -> Iterator[pa.RecordBatch]:
-    """Filter the rows of consecutive batches by a mask over all of them."""
-    first = 0
-    for batch in batches:
-        selected = batch.filter(is_selected.slice(first, batch.num_rows))
-        first += batch.num_rows
-        if selected.num_rows:
-            yield selected

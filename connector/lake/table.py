@@ -7,10 +7,14 @@ unreferenced files, never half a commit.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
+
+from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from connector.lake.file_writer import delete_files, note_uncertain_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
+    from datetime import datetime
 
     import pyarrow as pa
 
@@ -49,11 +53,15 @@ class TableFile:
             returned it.
         bounds: The minimum and maximum of each requested column. None if a bound is not recorded.
         partition: The value of each partition field, by the field's text. None stands for null.
+        size_bytes: Length of the file.
+        rows: Number of rows. None if it is not recorded, or rows were deleted since.
     """
 
     token: object
     bounds: Mapping[str, tuple[object, object]]
     partition: Mapping[str, object]
+    size_bytes: int
+    rows: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,7 @@ class Commit:
         summary: Additional text for people, stored with the commit if the table kind supports it.
         removed: Files that the commit removes; they were part of the table when the copy started.
         latest_per_key: See `TableState`. It is the same in each commit to a table.
+        has_same_rows: Whether the files that are added have the rows of those that are removed.
     """
 
     files: tuple[DataFile, ...]
@@ -80,6 +89,7 @@ class Commit:
     summary: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[TableFile, ...] = ()
     latest_per_key: bool = False
+    has_same_rows: bool = False
 
 
 class LakeTable(Protocol):
@@ -161,3 +171,49 @@ class RewritableTable(LakeTable, Protocol):
             LakeTableError: The file is malformed.
             StorageError: The store failed.
         """
+
+
+class MaintainedTable(RewritableTable, Protocol):
+    """A table that is maintained: each kind of table, as far as its library can."""
+
+    def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
+        """Expire versions that were replaced before a time. Return how many.
+
+        Raises:
+            ConcurrentCopyError: Another writer changed the table.
+            LakeTableError: The table cannot be read.
+            StorageError: The store or the catalog failed.
+        """
+
+    def delete_unneeded(self, before: datetime, *, dry_run: bool) -> list[str]:
+        """Delete files that no version needs and that were written before a time.
+
+        Returns:
+            Their paths, relative to the table's folder.
+
+        Raises:
+            LakeTableError: The table cannot be read.
+            StorageError: The store or the catalog failed.
+        """
+
+
+_REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
+"""Errors after which a commit was certainly not made. After any other error, it may have been."""
+
+
+def commit_files(table: LakeTable, commit: Commit, state: TableState | None) -> None:
+    """Commit, or delete the new files if the commit was refused.
+
+    If it may have been made, a note on the error names them.
+
+    Raises:
+        PulsarOffloadError: See `LakeTable.commit`.
+    """
+    try:
+        table.commit(commit, state)
+    except _REFUSALS as error:
+        delete_files(table.location, commit.files, error)
+        raise
+    except BaseException as error:
+        note_uncertain_files(table.location, commit.files, error)
+        raise

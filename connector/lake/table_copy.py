@@ -11,13 +11,12 @@ from __future__ import annotations
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from arrow_io.core.wording import counted
 from arrow_io.errors import (
-    ConcurrentCopyError,
     CorruptProgressError,
     LakeTableError,
     OptionError,
@@ -28,9 +27,9 @@ from connector.increments.progress import Progress
 from connector.lake.copy_plan import DEFAULT_SIZES, plan_table_copy
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA
 from connector.lake.executors import run_in_threads
-from connector.lake.file_writer import FileSettings, delete_files, note_uncertain_files
+from connector.lake.file_writer import FileSettings, delete_files
 from connector.lake.replacement import Replacement
-from connector.lake.table import Commit
+from connector.lake.table import Commit, commit_files
 from connector.lake.task_writer import TaskWriter
 from connector.lake.transforms import Partitioning
 
@@ -230,8 +229,7 @@ class TableCopy:
             change.removed,
             latest_per_key=self.latest is not None,
         )
-        with _delete_on_refusal(self.table.location, change.files):
-            self.table.commit(commit, state)
+        commit_files(self.table, commit, state)
         summary.commits += 1
         summary.files += len(change.files)
         summary.rows += change.rows
@@ -363,12 +361,7 @@ class _DeadLetterTable:
             _merge_progress(self.progress, after).to_json(),
             summary,
         )
-        with _delete_on_refusal(self.table.location, files):
-            self.table.commit(commit, self.state)
-
-
-_REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
-"""Errors after which a commit was certainly not made. After any other error, it may have been."""
+        commit_files(self.table, commit, self.state)
 
 
 @contextmanager
@@ -377,19 +370,6 @@ def _delete_on_error(location: Location, files: Sequence[DataFile]) -> Iterator[
         yield
     except BaseException as error:
         delete_files(location, files, error)
-        raise
-
-
-@contextmanager
-def _delete_on_refusal(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
-    """Delete the files of a refused commit, or note them on the error if it may have been made."""
-    try:
-        yield
-    except _REFUSALS as error:
-        delete_files(location, files, error)
-        raise
-    except BaseException as error:
-        note_uncertain_files(location, files, error)
         raise
 
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import sys
 from contextlib import suppress
 from functools import partial
 from itertools import count
-from typing import TYPE_CHECKING, Final, Self
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pytest
@@ -14,13 +13,13 @@ import pytest
 from arrow_io.errors import ConcurrentCopyError
 from connector.lake import delta, iceberg, parquet
 from connector.lake.table_kinds import KINDS
+from tests.support.interruption import Interruption
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import staged
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
-    from types import FrameType
 
     from connector.lake.evolution import TableKind
     from connector.lake.table import Commit, LakeTable, TableState
@@ -29,31 +28,6 @@ _CODE: Final = {"delta": delta.__file__, "iceberg": iceberg.__file__, "parquet":
 _LEAST_LINES: Final = 3
 NARROW: Final = pa.schema([("n", pa.int64())])
 WIDE: Final = NARROW.append(pa.field("price", pa.float64()))
-
-
-class _Interruption:
-    """Runs something once, before a call from a line of some code that was not met before."""
-
-    def __init__(self, code: str, met_lines: set[int], run: Callable[[], None]) -> None:
-        self._code, self._met_lines, self._run = code, met_lines, run
-        self.is_over = False
-
-    def __enter__(self) -> Self:
-        sys.setprofile(self._called)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        sys.setprofile(None)
-
-    def _called(self, frame: FrameType, event: str, _: object) -> None:
-        caller = frame if event == "c_call" else frame.f_back
-        if event not in {"call", "c_call"} or caller is None:
-            return
-        if caller.f_code.co_filename == self._code and caller.f_lineno not in self._met_lines:
-            self._met_lines.add(caller.f_lineno)
-            sys.setprofile(None)
-            self.is_over = True
-            self._run()
 
 
 def prepared(
@@ -87,7 +61,7 @@ _SCHEMAS: Final = {
 def test_one_of_two_runs_wins_at_every_step(kind: TableKind, schemas: str, tmp_path: Path) -> None:
     """Another run commits the same rows before each line of a commit that calls anything."""
     own, other = _SCHEMAS[schemas]
-    lines: set[int] = set()
+    lines: set[tuple[str, int]] = set()
     for attempt in count():
         folder = tmp_path / str(attempt)
         folder.mkdir()
@@ -99,7 +73,7 @@ def test_one_of_two_runs_wins_at_every_step(kind: TableKind, schemas: str, tmp_p
             }
             won: list[str] = []
             come_between = partial(take, "theirs", steps, won)
-            with _Interruption(_CODE[kind], lines, come_between) as interruption:
+            with Interruption({_CODE[kind]}, lines, come_between) as interruption:
                 take("ours", steps, won)
             if not interruption.is_over:
                 assert len(lines) > _LEAST_LINES, "the commit was not followed"

@@ -1,0 +1,126 @@
+"""The command `lake maintain`, the upkeep of tables that copies write."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import pyarrow as pa
+import typer
+
+from connector.cli.app import command, group
+from connector.cli.options import AsJson, key_values
+from connector.cli.output import print_rows, say
+from connector.inputs.times import duration
+from connector.lake.evolution import TableKind  # noqa: TC001 - typer reads annotations
+from connector.lake.maintenance import MaintenanceSettings, maintain_table
+
+_DEFAULTS = MaintenanceSettings()
+_SCHEMA = pa.schema(
+    {"table": pa.string()}
+    | dict.fromkeys(
+        (
+            "deleted_rows",
+            "merged_files",
+            "merged_bytes",
+            "new_files",
+            "expired_versions",
+            "deleted_files",
+        ),
+        pa.int64(),
+    )
+)
+
+lake = group("lake", "Maintain the tables that copies write.")
+
+
+@command("--yes", url="lake/orders", parent=lake)
+def maintain(
+    target: Annotated[
+        str,
+        typer.Argument(help="Folder of the table; for Iceberg its name, namespace.table."),
+    ],
+    *,
+    format_: Annotated[TableKind, typer.Option("--format", help="Format of the table.")] = "delta",
+    file_bytes: Annotated[
+        int,
+        typer.Option(min=1, help="Target size of files. Those below three quarters are merged."),
+    ] = _DEFAULTS.file_bytes,
+    min_files: Annotated[
+        int,
+        typer.Option(min=2, help="Number of small files of a partition that are merged."),
+    ] = _DEFAULTS.min_files,
+    sort_by: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="COLUMN", help="Sort the rows of each merged file by it. May be repeated."
+        ),
+    ] = None,
+    keep: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Delete rows that were published longer ago (90d, 52w)."),
+    ] = None,
+    expire_after: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Age of snapshots and manifests that expire. Delta's log expires by the table's"
+            " own delta.logRetentionDuration.",
+        ),
+    ] = f"{_DEFAULTS.expire_after.days}d",
+    delete_after: Annotated[
+        str,
+        typer.Option(
+            metavar="TIME",
+            help="Age of files that no version needs, above which they are deleted. Must exceed"
+            " the duration of each copy and query.",
+        ),
+    ] = f"{_DEFAULTS.delete_after.days}d",
+    target_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="Option of the table's fsspec file system. May be repeated."
+        ),
+    ] = None,
+    table_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="As for copy. May be repeated."),
+    ] = None,
+    yes: Annotated[
+        bool, typer.Option("--yes", help="Do it; without it, only print what it would do.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Merge small files of a table, and delete what it no longer needs.
+
+    The rows stay the same, except that --keep deletes old ones. The next copy continues where the
+    last one ended. Copies and queries may run at the same time; if two runs rewrite the same files,
+    one of them fails, and can be repeated.
+    """
+    summary = maintain_table(
+        target,
+        format=format_,
+        target_options=key_values("--target-option", target_option) or None,
+        table_options=key_values("--table-option", table_option) or None,
+        settings=MaintenanceSettings(
+            file_bytes=file_bytes,
+            min_files=min_files,
+            sort_by=tuple(sort_by or ()),
+            keep=None if keep is None else duration("--keep", keep),
+            expire_after=duration("--expire-after", expire_after),
+            delete_after=duration("--delete-after", delete_after),
+        ),
+        dry_run=not yes,
+    )
+    row = {
+        "table": summary.target,
+        "deleted_rows": summary.deleted_rows,
+        "merged_files": summary.merged_files,
+        "merged_bytes": summary.merged_bytes,
+        "new_files": summary.new_files,
+        "expired_versions": summary.expired_versions,
+        "deleted_files": len(summary.deleted_files),
+    }
+    batches = pa.Table.from_pylist([row], _SCHEMA).to_batches()
+    print_rows(_SCHEMA, batches, "jsonl" if as_json else "table")
+    if not yes:
+        say("note", "nothing was changed: --yes does it")

@@ -1,0 +1,56 @@
+"""The command `lake maintain`: what it prints, with and without `--yes`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import polars as pl
+import pytest
+
+from tests.support.command_line import URL, USAGE, lines_of, run
+from tests.support.golden import GOLDEN
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+_METADATA = ("--metadata", str(GOLDEN / "pulsar-4.0.7"))
+
+
+@pytest.fixture(name="target")
+def _target(tmp_path: Path) -> str:
+    """A table with a file for each ledger."""
+    target = str(tmp_path / "multi")
+    lines_of("copy", URL, "multi-ledger", target, *_METADATA, "--commit-bytes", "1")
+    return target
+
+
+def test_nothing_changes_without_yes(target: str) -> None:
+    """What would be merged is printed, then merged, and there is nothing left to do."""
+    arguments = ("lake", "maintain", target, "--min-files", "2")
+    files = len(list(pl.scan_delta(target).collect_schema()))
+    assert files
+    [planned] = lines_of(*arguments)
+    [again] = lines_of(*arguments)
+    assert planned == again
+    assert planned["merged_files"] > 2
+    [done] = lines_of(*arguments, "--yes")
+    assert (done["merged_files"], done["new_files"]) == (planned["merged_files"], 1)
+    [after] = lines_of(*arguments)
+    assert after["merged_files"] == 0
+    assert pl.read_delta(target).height == 255
+
+
+def test_old_rows(target: str) -> None:
+    """All rows are old."""
+    [done] = lines_of("lake", "maintain", target, "--keep", "1d", "--yes")
+    assert done["deleted_rows"] == 255
+    assert pl.read_delta(target).height == 0
+    [copied] = lines_of("copy", URL, "multi-ledger", target, *_METADATA)
+    assert copied["rows"] == 0
+
+
+def test_refusals(target: str, tmp_path: Path) -> None:
+    """A time that is none, and a folder without a table."""
+    run("lake", "maintain", target, "--keep", "long", ends=USAGE)
+    result = run("lake", "maintain", str(tmp_path / "nothing"), ends=USAGE)
+    assert "not a table that a copy writes" in result.output

@@ -1,0 +1,328 @@
+"""Maintenance changes which files a table has, and never its rows or the progress of copies."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from itertools import count
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import pyarrow as pa
+import pytest
+
+from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from connector.lake import delta, iceberg, maintenance, parquet, rewriting
+from connector.lake.iceberg import IcebergTable
+from connector.lake.maintenance import MaintenanceSettings, maintain
+from connector.lake.parquet import ParquetTable
+from connector.lake.table_kinds import KINDS
+from tests.support.interruption import Interruption
+from tests.support.lake_kinds import read_back, table_in
+from tests.support.lake_tables import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from connector.lake.evolution import TableKind
+    from connector.lake.maintenance import MaintenanceSummary
+    from connector.lake.table import LakeTable, MaintainedTable
+
+_EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_SCHEMA: Final = pa.schema(
+    [
+        ("__publish_time__", pa.timestamp("us", "UTC")),
+        ("n", pa.int64()),
+        ("country", pa.string()),
+    ]
+)
+_COMMITS: Final = 7
+_ROWS: Final = 6
+_FEW: Final = 3
+_EVERYTHING: Final = MaintenanceSettings(
+    min_files=2, expire_after=timedelta(), delete_after=timedelta()
+)
+"""Nothing is too young."""
+_LATER: Final = timedelta(hours=1)
+_CODE: Final = {"delta": delta.__file__, "iceberg": iceberg.__file__, "parquet": parquet.__file__}
+
+
+_INTERRUPTED: Final = [
+    # A table of Iceberg takes long.
+    pytest.param(kind, marks=pytest.mark.exhaustive) if kind == "iceberg" else kind
+    for kind in KINDS
+]
+
+
+class _KilledError(BaseException):
+    """The process is no more."""
+
+
+def _batch(numbers: range) -> pa.RecordBatch:
+    """One row for each number, an hour apart."""
+    times = [_EPOCH + timedelta(hours=n) for n in numbers]
+    countries = [["DE", None, "FR"][n % 3] for n in numbers]
+    return pa.record_batch([times, list(numbers), countries], schema=_SCHEMA)
+
+
+def _copy(table: LakeTable, numbers: range, partition_by: tuple[str, ...] = ()) -> None:
+    """Commit rows as a copy does."""
+    state = table.read_state()
+    table.commit(staged(table, state, _batch(numbers), str(numbers.stop), partition_by), state)
+
+
+def _filled(
+    table: LakeTable, partition_by: tuple[str, ...] = (), *, commits: int = _COMMITS
+) -> MaintainedTable:
+    """Return a table with several small files."""
+    for number in range(commits):
+        _copy(table, range(number * _ROWS, (number + 1) * _ROWS), partition_by)
+    return cast("MaintainedTable", table)
+
+
+def _maintain(
+    table: MaintainedTable, kind: TableKind, settings: MaintenanceSettings, *, dry_run: bool = False
+) -> MaintenanceSummary:
+    # The store's clock sets the times of files.
+    return maintain(table, kind, settings, datetime.now(UTC) + _LATER, dry_run=dry_run)
+
+
+def _numbers(table: LakeTable) -> list[int]:
+    numbers: list[int] = sorted(read_back(table)["n"].to_pylist())
+    return numbers
+
+
+def _file_count(table: MaintainedTable) -> int:
+    state = table.read_state()
+    assert state is not None
+    return sum(1 for _ in table.data_files(state, ()))
+
+
+def _progress(table: LakeTable) -> str | None:
+    state = table.read_state()
+    assert state is not None
+    return state.progress
+
+
+@pytest.fixture(name="folder_table", params=KINDS)
+def _folder_table(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[LakeTable, TableKind]]:
+    with table_in(tmp_path, request.param) as table:
+        yield table, request.param
+
+
+@pytest.mark.parametrize("partition_by", [(), ("country",), ("day(__publish_time__)",)])
+@pytest.mark.parametrize("sort_by", [(), ("country", "n")])
+def test_the_rows_and_the_progress_stay(
+    folder_table: tuple[LakeTable, TableKind],
+    partition_by: tuple[str, ...],
+    sort_by: tuple[str, ...],
+) -> None:
+    """Small files of a partition become one, and the next copy continues."""
+    table, kind = _filled(folder_table[0], partition_by), folder_table[1]
+    files, rows = _file_count(table), list(range(_COMMITS * _ROWS))
+    settings = MaintenanceSettings(min_files=2, sort_by=sort_by)
+
+    summary = _maintain(table, kind, settings)
+
+    partitions = {(): 1, ("country",): 3, ("day(__publish_time__)",): 2}[partition_by]
+    assert _file_count(table) == summary.new_files == partitions
+    assert summary.merged_files == files
+    assert _numbers(table) == rows
+    assert _progress(table) == str(len(rows))
+    _copy(table, range(len(rows), len(rows) + 2))
+    assert _numbers(table) == [*rows, *range(len(rows), len(rows) + 2)]
+    _copy(table, range(100, 101))
+    assert _progress(table) == "101"
+
+
+def test_a_dry_run_changes_nothing(
+    folder_table: tuple[LakeTable, TableKind], tmp_path: Path
+) -> None:
+    """It reports what a run would merge, and no byte changes."""
+    table, kind = _filled(folder_table[0]), folder_table[1]
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+
+    planned = _maintain(table, kind, _EVERYTHING, dry_run=True)
+
+    assert {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()} == before
+    done = _maintain(table, kind, _EVERYTHING)
+    assert planned.merged_files == done.merged_files == _COMMITS
+    assert planned.merged_bytes == done.merged_bytes > 0
+    assert planned.new_files == done.new_files == 1
+
+
+def test_old_versions_and_their_files_disappear(
+    folder_table: tuple[LakeTable, TableKind], tmp_path: Path
+) -> None:
+    """With files of a run that was killed; what the current version needs remains."""
+    table, kind = _filled(folder_table[0]), folder_table[1]
+    staged(table, table.read_state(), _batch(range(1000, 1003)), "never committed")
+
+    _maintain(table, kind, _EVERYTHING)
+    # Files that the first run made unneeded were not yet when it looked.
+    second = _maintain(table, kind, _EVERYTHING)
+
+    assert second.merged_files == 0
+    data = [path for path in tmp_path.rglob("*.parquet") if "checkpoint" not in path.name]
+    assert len(data) == 1
+    assert _numbers(table) == list(range(_COMMITS * _ROWS))
+    if kind == "parquet":
+        manifests = list((tmp_path / "t" / "_pulsar_offload").iterdir())
+        assert [each.name for each in manifests] == [f"manifest-{_COMMITS + 1:020}.json"]
+    _copy(table, range(500, 502))
+    assert _numbers(table)[-2:] == [500, 501]
+    assert _maintain(table, kind, MaintenanceSettings()).deleted_files == ()
+
+
+def test_young_files_and_versions_remain(folder_table: tuple[LakeTable, TableKind]) -> None:
+    """They may belong to a copy or a query that runs."""
+    table, kind = _filled(folder_table[0]), folder_table[1]
+    staged(table, table.read_state(), _batch(range(1000, 1003)), "not yet committed")
+    settings = MaintenanceSettings(min_files=2)
+
+    for _ in range(2):
+        summary = _maintain(table, kind, settings)
+        assert summary.deleted_files == ()
+        assert summary.expired_versions == 0
+
+
+@pytest.mark.parametrize("partition_by", [(), ("day(__publish_time__)",)])
+def test_old_rows_are_deleted(
+    folder_table: tuple[LakeTable, TableKind], partition_by: tuple[str, ...]
+) -> None:
+    """Exactly those that were published before."""
+    table, kind = _filled(folder_table[0], partition_by), folder_table[1]
+    kept = 25
+    now = _EPOCH + timedelta(hours=kept, microseconds=500) + timedelta(days=90)
+    settings = MaintenanceSettings(keep=timedelta(days=90), min_files=1000)
+
+    planned = maintain(table, kind, settings, now, dry_run=True)
+    summary = maintain(table, kind, settings, now)
+
+    assert planned.deleted_rows >= summary.deleted_rows == kept + 1
+    assert _numbers(table) == list(range(kept + 1, _COMMITS * _ROWS))
+    assert _progress(table) == str(_COMMITS * _ROWS)
+    assert maintain(table, kind, settings, now).deleted_rows == 0
+
+
+def test_what_cannot_be_maintained(
+    folder_table: tuple[LakeTable, TableKind], tmp_path: Path
+) -> None:
+    """A table that does not exist, a column that it lacks, or the latest row of each key."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    with pytest.raises(LakeTableError, match="not a table that a copy writes"):
+        _maintain(table, kind, _EVERYTHING)
+    _filled(table)
+    with pytest.raises(OptionError, match="no column nothing to sort by"):
+        _maintain(table, kind, MaintenanceSettings(min_files=2, sort_by=("nothing",)))
+    assert _numbers(table) == list(range(_COMMITS * _ROWS))
+    with pytest.raises(OptionError, match="min_files"):
+        MaintenanceSettings(min_files=1)
+    with pytest.raises(OptionError, match="keep must not be negative"):
+        MaintenanceSettings(keep=-timedelta(days=1))
+    assert tmp_path.exists()
+
+
+def _interrupted(
+    kind: TableKind,
+    tmp_path: Path,
+    interrupt: Any,  # noqa: ANN401 - of a table
+) -> Iterator[MaintainedTable]:
+    """Interrupt a run at each of its lines in turn; yield the table after each."""
+    files = {_CODE[kind], maintenance.__file__, rewriting.__file__}
+    lines: set[tuple[str, int]] = set()
+    settings = MaintenanceSettings(
+        min_files=2,
+        keep=timedelta(hours=1),
+        expire_after=timedelta(),
+        delete_after=timedelta(),
+    )
+    now = _EPOCH + timedelta(hours=_ROWS + 1)
+    for attempt in count():
+        folder = tmp_path / str(attempt)
+        folder.mkdir()
+        with table_in(folder, kind) as opened, table_in(folder, kind) as other:
+            table = _filled(opened, commits=_FEW)
+            interruption = Interruption(files, lines, partial(interrupt, other))
+            with suppress(_KilledError, ConcurrentCopyError), interruption:
+                maintain(table, kind, settings, now)
+            if not interruption.is_over:
+                assert len(lines) > 20, "the run was not followed"
+                return
+            with suppress(ConcurrentCopyError):
+                maintain(table, kind, settings, now)
+            yield table
+
+
+@pytest.mark.parametrize("kind", _INTERRUPTED)
+def test_killed_at_each_line(kind: TableKind, tmp_path: Path) -> None:
+    """The table has its rows and its progress, and the next run finishes the work."""
+
+    def kill(_: LakeTable) -> None:
+        raise _KilledError
+
+    for table in _interrupted(kind, tmp_path, kill):
+        assert _numbers(table) == list(range(_ROWS, _FEW * _ROWS))
+        assert _progress(table) == str(_FEW * _ROWS)
+        assert _file_count(table) == 1
+
+
+@pytest.mark.parametrize("kind", _INTERRUPTED)
+def test_a_copy_at_each_line(kind: TableKind, tmp_path: Path) -> None:
+    """Its rows are there once, as are all others."""
+
+    def copy(other: LakeTable) -> None:
+        _copy(other, range(100, 103))
+
+    for table in _interrupted(kind, tmp_path, copy):
+        assert _numbers(table) == [*range(_ROWS, _FEW * _ROWS), *range(100, 103)]
+        assert _progress(table) == "103"
+        _copy(table, range(200, 201))
+
+
+@pytest.mark.parametrize("kind", _INTERRUPTED)
+def test_two_runs_at_a_time(kind: TableKind, tmp_path: Path) -> None:
+    """One of them may fail; the rows stay."""
+
+    def run(other: LakeTable) -> None:
+        with suppress(ConcurrentCopyError):
+            maintain(cast("MaintainedTable", other), kind, _EVERYTHING, datetime.now(UTC))
+
+    for table in _interrupted(kind, tmp_path, run):
+        assert _numbers(table) == list(range(_ROWS, _FEW * _ROWS))
+
+
+def test_an_expired_manifest_that_is_needed(tmp_path: Path) -> None:
+    """A table whose checkpoint disappeared is refused, instead of read without its first files."""
+    with table_in(tmp_path, "parquet") as opened:
+        table = _filled(opened)
+        _maintain(table, "parquet", _EVERYTHING)
+        _copy(table, range(100, 102))
+        [checkpoint, _] = sorted((tmp_path / "t" / "_pulsar_offload").iterdir())
+        checkpoint.unlink()
+
+        with pytest.raises(LakeTableError, match="is missing"):
+            table.read_state()
+        assert isinstance(table, ParquetTable)
+        with pytest.raises(LakeTableError, match="is missing"):
+            list(table.files())
+
+
+def test_other_files_beside_an_iceberg_table(tmp_path: Path) -> None:
+    """Only files below `data/` and `metadata/` are deleted."""
+    with table_in(tmp_path, "iceberg") as opened:
+        table = _filled(opened)
+        assert isinstance(opened, IcebergTable)
+        folder = opened.location.url.removeprefix("file://")
+        for name in ("notes.txt", "data/left.parquet"):
+            with open(os.path.join(folder, name), "wb") as file:  # noqa: PTH118, PTH123
+                file.write(b"x")
+
+        summary = _maintain(table, "iceberg", _EVERYTHING)
+
+        assert "data/left.parquet" in summary.deleted_files
+        assert "notes.txt" not in summary.deleted_files
