@@ -149,6 +149,20 @@ class ReadMetrics:
         )
         return [sentence]
 
+    def dropped(self) -> dict[tuple[str, str], int]:
+        """Return how much was left out that a consumer may receive, by unit and reason.
+
+        A reason is `open_transaction`, `unknown_transaction`, `missing_chunks`, or the name of the
+        error class of a loss.
+        """
+        counts: dict[tuple[str, str], int] = {
+            ("message", "open_transaction"): self.open_messages,
+            ("message", "unknown_transaction"): self.unknown_messages,
+            ("message", "missing_chunks"): self.incomplete_messages,
+        }
+        counts |= {(str(unit), reason): number for (unit, reason), number in self.lost.items()}
+        return {key: number for key, number in counts.items() if number}
+
     def notices(self) -> list[str]:
         """Return one sentence for each thing that a user of the rows must know."""
         sentences = []

@@ -61,6 +61,7 @@ if TYPE_CHECKING:
         maintain_table,
     )
     from connector.lake.table_copy import TableSummary
+    from connector.otel import instrument
     from connector.replay.partition_replay import ReplaySummary
     from connector.replay.replay import ReplayPlan, plan_replay, replay_topic
     from connector.topic import open_topic
@@ -82,6 +83,7 @@ else:
         "TopicDataset": "dataset",
         "WrittenTopic": "writing.topic_writer",
         "copy_topics": "lake.copy",
+        "instrument": "otel",
         "maintain_table": "lake.maintenance",
         "open_catalog": "catalog.opening",
         "open_topic": "topic",
@@ -162,6 +164,7 @@ __all__ = [
     "UnusedStatisticsWarning",
     "WrittenTopic",
     "copy_topics",
+    "instrument",
     "maintain_table",
     "open_catalog",
     "open_topic",

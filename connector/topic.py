@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Literal
 
 from arrow_io.columns import every_column, projection
+from arrow_io.core import telemetry
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, TopicNotFoundError, UndecodedValuesWarning
 from arrow_io.messages.message_reader import BatchLimits
@@ -14,6 +15,7 @@ from arrow_io.payloads.decoder import is_decodable, is_external
 from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.storage.hidden import hidden, hidden_url
+from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.opening import open_catalog
 from connector.catalog.registry.registry import RegistryPlace, registry_schema
 from connector.catalog.schemas.loading import load_schema
@@ -124,10 +126,16 @@ def open_request(url: str, topic: str | Sequence[str], request: TopicRequest) ->
 
     If the request has a catalog, options that a catalog fixes are ignored.
     """
-    topic_names(topic)
-    inputs = _resolve(request)
-    opened = _open(url, topic, inputs)
-    return TopicDataset(_plan(inputs, opened), opened.unsound)
+    names = topic_names(topic)
+    name = names[0] if len(names) == 1 else None
+    with telemetry.operation("open", url=redacted_urls(str(url)), topic=name) as operation:
+        inputs = _resolve(request)
+        opened = _open(url, topic, inputs)
+        scan = _plan(inputs, opened)
+        if operation.is_observed:
+            ledgers = sum(len(each.ledgers) for each in scan.topics)
+            operation.note(topic=scan.name, ledgers=ledgers)
+        return TopicDataset(scan, opened.unsound)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,6 +9,7 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from connector.scan.parts import PartReader, plan_parts
 from spark_ds.column_types import spark_schema
+from spark_ds.process_log import log_sentences
 from spark_ds.tracebacks import hide_traceback
 
 if TYPE_CHECKING:
@@ -55,7 +56,7 @@ class TopicBatchReader(DataSourceReader):
         log_metrics("the bucket", self._unsound)
         for sentence in self._pruning.lines():
             level = logging.WARNING if sentence in self._pruning.problems else logging.INFO
-            _LOG.log(level, "pulsar_offload: %s", sentence)
+            log_sentences([sentence], level=level)
         return self._partitions
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -80,5 +81,5 @@ def _new_task_reader(cls: type[TopicBatchReader], part_reader: PartReader) -> To
 
 def log_metrics(source: str, metrics: ReadMetrics) -> None:
     """Log the notices and losses of a read of a topic or bucket."""
-    for sentence in (*metrics.notices(), *metrics.waiting(), *metrics.losses):
-        _LOG.warning("pulsar_offload: %s: %s", source, sentence)
+    sentences = (*metrics.notices(), *metrics.waiting(), *metrics.losses)
+    log_sentences(f"{source}: {each}" for each in sentences)

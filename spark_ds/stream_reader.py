@@ -7,9 +7,8 @@ meantime. So a sink that stores each batch once has each row once.
 
 from __future__ import annotations
 
-import logging
 import pickle
-from typing import TYPE_CHECKING, Any, Final, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import (
@@ -20,16 +19,19 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from arrow_io.core import telemetry
 from arrow_io.core.lazy import cached_property
 from arrow_io.read_metrics import ReadMetrics
 from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.increments.increment import execute_increment
 from connector.increments.progress import Progress
+from connector.scan.execution import count_read
 from connector.scan.parts import default_part_bytes, plan_parts
 from connector.scan.topic_read import task_of
 from spark_ds.batch_reader import log_metrics
 from spark_ds.column_types import spark_schema
 from spark_ds.offsets import to_offset
+from spark_ds.process_log import log_sentences
 from spark_ds.tracebacks import hide_traceback
 
 if TYPE_CHECKING:
@@ -40,8 +42,6 @@ if TYPE_CHECKING:
     from connector.catalog.live_cluster import LiveCluster
     from connector.scan.topic_read import TopicRead
     from spark_ds.stream_source import StreamSource
-
-_LOG: Final = logging.getLogger(__name__)
 
 
 class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -110,6 +110,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             limits = None if isinstance(limit, ReadAllAvailable) else source.limits
             increment = source.increments.next_increment(Progress.from_value(start), limits)
             self._log_notices(increment.notices)
+            telemetry.measure("lag", increment.lag.data_bytes, topic=increment.topic)
             offset = to_offset(increment)
             self._latest = {"behind": offset["behind"]}
             return start if increment.after == increment.before else offset
@@ -161,6 +162,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 with explain_missing_in_topic(cluster, read.origin.topic):
                     for batch in execute_increment(task_of([read], handle), metrics):
                         yield batch if target_schema == schema else batch.cast(target_schema)
+                count_read(read.origin.topic, metrics)
                 log_metrics(read.origin.topic, metrics)
 
     def commit(self, end: dict[str, Any]) -> None:
@@ -170,7 +172,7 @@ class TopicStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         for notice in notices:
             if notice not in self._logged:
                 self._logged.add(notice)
-                _LOG.warning("pulsar_offload: %s", notice)
+                log_sentences([notice])
 
 
 def _refuse_opening() -> NoReturn:

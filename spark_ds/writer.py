@@ -8,7 +8,6 @@ So the commit record's id is made of the ids of query and batch, and the record 
 
 from __future__ import annotations
 
-import logging
 from collections import deque
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
@@ -27,6 +26,7 @@ from connector.writing.commit import begin, discard, metadata_files, publish, pu
 from connector.writing.ledger_ids import mark_with_id
 from connector.writing.message_rows import MessageRows
 from connector.writing.staging import stage
+from spark_ds.process_log import log_sentences
 from spark_ds.spark_version import is_spark_since
 from spark_ds.tracebacks import hide_traceback
 
@@ -42,7 +42,6 @@ if TYPE_CHECKING:
     from connector.writing.write_target import WriteTarget
     from spark_ds.write_options import SinkOptions
 
-_LOG: Final = logging.getLogger(__name__)
 
 _QUERY_ID: Final = "sql.streaming.queryId"
 """Spark's local property with a query's id, which stays the same when the query is restarted.
@@ -252,5 +251,4 @@ def _publish(target: WriteTarget, tasks: Sequence[StagedTask], file: CommitRecor
 
 
 def _log(target: WriteTarget, sentences: Iterable[str]) -> None:
-    for sentence in sentences:
-        _LOG.warning("pulsar_offload: %s: %s", target.topic, sentence)
+    log_sentences(f"{target.topic}: {each}" for each in sentences)

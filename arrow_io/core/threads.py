@@ -8,20 +8,35 @@ from __future__ import annotations
 
 import os
 import threading
-from concurrent.futures import Future
+from concurrent.futures import Future, ThreadPoolExecutor  # noqa: TID251 - the base class
 from contextvars import copy_context
 from functools import partial
 from queue import Empty, SimpleQueue
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, ParamSpec, TypeVar
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+_P = ParamSpec("_P")
 _Result = TypeVar("_Result")
 
 _NAME: Final = "pulsar-offload"
 _MAX_IDLE_S: float = 10.0
 """Idle time after which a thread ends, in seconds."""
+
+
+class ContextThreadPool(ThreadPoolExecutor):
+    """A `ThreadPoolExecutor` that runs each call in a copy of the caller's context.
+
+    The context holds the running operation (`arrow_io.core.telemetry`), and the spelling of options
+    in error messages.
+    """
+
+    def submit(
+        self, fn: Callable[_P, _Result], /, *args: _P.args, **kwargs: _P.kwargs
+    ) -> Future[_Result]:
+        """Queue a call, and return its result; `map` uses this method too."""
+        return super().submit(partial(copy_context().run, fn, *args, **kwargs))
 
 
 def shared_workers(max_calls: int) -> WorkerPool:

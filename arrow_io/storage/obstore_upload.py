@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import queue
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import obstore
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.storage.obstore_errors import OBSTORE_ERRORS, translate_error
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ class ObstoreUpload:
         self._attributes = dict(attributes)
         self._parts: queue.SimpleQueue[bytes | _AbortedError | None] = queue.SimpleQueue()
         self._room = threading.Semaphore()
-        self._executor = ThreadPoolExecutor(1)
+        self._executor = ContextThreadPool(1)
         self._upload_result = self._executor.submit(self._send)
         # Wake a writer that waits for room after the upload has failed.
         self._upload_result.add_done_callback(lambda _future: self._room.release())

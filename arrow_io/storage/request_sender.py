@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
+from arrow_io.core import telemetry
 from arrow_io.errors import OptionError
 from arrow_io.storage.attempts import Attempts, Refusals
 from arrow_io.storage.connection import open_store
@@ -32,6 +34,9 @@ if TYPE_CHECKING:
     from arrow_io.storage.request_threads import SendInThread
     from arrow_io.storage.store_uploads import StoreUpload
     from arrow_io.storage.trace import RequestTrace
+
+_OF_RANGES: Final = frozenset({RequestKind.RANGE_GET, RequestKind.PART})
+"""Requests for a part of an object."""
 
 
 class RequestSender:
@@ -60,6 +65,7 @@ class RequestSender:
         trace: RequestTrace,
     ) -> None:
         self._url = url
+        self._shown_url = shown_url
         self._storage_options = storage_options
         self._retry = retry
         self._max_connections = max_connections
@@ -87,6 +93,23 @@ class RequestSender:
         attempts = Attempts(
             self._retry, request.can_repeat, len(request.data), refusals=self.refusals
         )
+        with telemetry.operation(
+            "request",
+            logging.DEBUG,
+            kind=request.kind,
+            url=self._shown_url,
+            object=request.object_key,
+            start=request.start if request.kind in _OF_RANGES else None,
+            stop=request.stop if request.kind in _OF_RANGES else None,
+        ) as operation:
+            try:
+                answer = self._send(request, upload, attempts)
+            finally:
+                operation.note(attempts=attempts.count)
+            operation.note(**_sizes(request, answer))
+        return answer
+
+    def _send(self, request: Request, upload: StoreUpload | None, attempts: Attempts) -> Any:  # noqa: ANN401 - as `send`
         try:
             store = self._store_for(request)
             method = getattr(upload or store, request.operation)
@@ -113,6 +136,7 @@ class RequestSender:
                         if not attempts.pause_after(error):
                             attempts.raise_earlier_error()
                             raise
+                        _report_retry(request, error)
         except NotImplementedError:
             raise self._errors.read_only_error() from None
         except storage_errors() as error:
@@ -158,7 +182,7 @@ class RequestSender:
 
     def _count(self, request: Request) -> None:
         kind = request.kind
-        if kind in {RequestKind.RANGE_GET, RequestKind.PART}:
+        if kind in _OF_RANGES:
             self._trace.note_request(kind, request.name, request.start, request.stop)
         elif kind is not RequestKind.LIST:
             self._trace.note_request(kind, request.name)
@@ -230,3 +254,19 @@ class RequestSender:
 def _is_past_end(request: Request, error: Exception) -> bool:
     """Return whether the store reports that an object ends before a range."""
     return request.operation is Operation.GET_RANGE and http_status(error) == RANGE_NOT_SATISFIABLE
+
+
+def _sizes(request: Request, answer: object) -> dict[str, int]:
+    """Return the bytes of objects that a request received or sent."""
+    if isinstance(answer, RangeContent):
+        return {"received_bytes": len(answer.data)}
+    return {"sent_bytes": len(request.data)} if request.data else {}
+
+
+def _report_retry(request: Request, error: Exception) -> None:
+    kind, status = request.kind, http_status(error)
+    telemetry.count("retries", kind=kind, status=status)
+    # Not the error's text: a library may have put a secret into it.
+    reason = type(error).__name__
+    name = request.object_key
+    telemetry.log(logging.WARNING, "retry", kind=kind, object=name, status=status, reason=reason)

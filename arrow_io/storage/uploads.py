@@ -6,9 +6,9 @@ none of them: each request ends before the upload is aborted.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import MissingObjectError, PulsarOffloadError, StorageError
 from arrow_io.storage.request import ObjectAttributes, Operation, Request
 from arrow_io.storage.request_errors import UploadGoneError
@@ -42,7 +42,7 @@ class ObjectUpload:
         self._name = name
         self._attributes = attributes
         self._send = send
-        self._executor = ThreadPoolExecutor(1)
+        self._executor = ContextThreadPool(1)
         self._upload: StoreUpload | None = None
         self._current_part: Future[None] | None = None
         self._part_count = 0
@@ -168,11 +168,11 @@ class ObjectUpload:
 
 def run_uninterrupted(action: Callable[[], _Result]) -> _Result:
     """Run an action in a thread so that an interrupt of the caller waits for its end."""
-    with ThreadPoolExecutor(1) as executor:
+    with ContextThreadPool(1) as executor:
         _start(executor)
         return executor.submit(action).result()
 
 
-def _start(executor: ThreadPoolExecutor) -> None:
+def _start(executor: ContextThreadPool) -> None:
     """Start the thread with an empty task, so that an interrupt here loses no other task."""
     executor.submit(int).result()

@@ -7,10 +7,10 @@ ledger is first needed.
 from __future__ import annotations
 
 import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import MissingObjectError, StorageError
 from arrow_io.format.object_names import has_ledger_id
 from connector.catalog.bucket_listing import find_objects, list_again, list_bucket
@@ -332,7 +332,7 @@ class Bucket:
                 checksums=listing.checksums_of(name),
             )
 
-        with ThreadPoolExecutor(min(len(names), listing.location.max_connections)) as executor:
+        with ContextThreadPool(min(len(names), listing.location.max_connections)) as executor:
             return list(executor.map(read, names))
 
     def _recheck_incomplete(self, incomplete: Collection[PairName]) -> set[PairName]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from arrow_io.core.lazy import cached_property
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.core.wording import counted
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import MAX_LEDGER_ID
@@ -200,7 +200,7 @@ def find_objects(location: Location, names: Collection[PairName]) -> BucketListi
 
     found: dict[PairName, _FoundPair] = {}
     if names:
-        with ThreadPoolExecutor(min(len(names), location.max_connections)) as executor:
+        with ContextThreadPool(min(len(names), location.max_connections)) as executor:
             found = dict(zip(names, executor.map(find, names), strict=True))
     return BucketListing(
         location,

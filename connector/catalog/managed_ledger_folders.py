@@ -9,11 +9,11 @@ it leaves out are found if metadata names them.
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain, zip_longest
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.object_names import MANAGED_LEDGER_DOMAINS
 from arrow_io.storage.location import FolderListing
@@ -64,14 +64,14 @@ def list_managed_ledgers(location: Location, folders: Sequence[str]) -> ManagedL
     if not folders:
         return ManagedLedgerObjects()
     threads = location.max_connections if location.is_async else 1
-    with ThreadPoolExecutor(threads) as executor:
+    with ContextThreadPool(threads) as executor:
         return _Search(location, executor).run(folders)
 
 
 class _Search:
     """One search of a bucket for the folders of managed ledgers."""
 
-    def __init__(self, location: Location, executor: ThreadPoolExecutor) -> None:
+    def __init__(self, location: Location, executor: ContextThreadPool) -> None:
         self._location = location
         self._executor = executor
         self._listing_count = 0

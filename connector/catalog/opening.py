@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING
 
+from arrow_io.core import telemetry
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError
 from arrow_io.storage.location import Location
@@ -66,9 +67,10 @@ def open_catalog(  # noqa: D417 - the decorator describes the options
         option = option_name("metadata_options" if metadata_options else "buckets")
         message = f"{option} cannot be used without {option_name('metadata')}: give that too"
         raise OptionError(message)
-    if not isinstance(metadata, str | os.PathLike) or not is_snapshot(metadata):
-        return Catalog.from_options(options)
-    file = load_snapshot(
-        os.fspath(metadata), options.location, buckets=buckets, storage_options=metadata_options
-    )
-    return SnapshotCatalog(options, file)
+    with telemetry.operation("open", url=str(options.location)):
+        if not isinstance(metadata, str | os.PathLike) or not is_snapshot(metadata):
+            return Catalog.from_options(options)
+        file = load_snapshot(
+            os.fspath(metadata), options.location, buckets=buckets, storage_options=metadata_options
+        )
+        return SnapshotCatalog(options, file)

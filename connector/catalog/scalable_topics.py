@@ -12,12 +12,12 @@ from __future__ import annotations
 
 import threading
 from collections import defaultdict
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import FormatError, MissingObjectError
 from connector.inputs.topic_names import may_be_migrated
 
@@ -90,7 +90,7 @@ class ScalableTopics:
         bases = [] if self._source is None else self._source.scalable_topics(namespaces)
         if not bases:
             return set()
-        with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+        with ContextThreadPool(_CONCURRENT_TOPICS) as executor:
             return set(chain.from_iterable(executor.map(self._sound_members, bases)))
 
     def every(self) -> list[ScalableTopic]:

@@ -7,11 +7,11 @@ asked once more, still lists it.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import FormatError, StorageError
 from connector.catalog.kinds.registry import named_pairs
 from connector.catalog.metadata.topic_metadata import TopicMetadata
@@ -61,7 +61,7 @@ class TopicLookup:
                 than they could be looked up.
         """
         found: dict[TopicName, TopicLedgers] = {}
-        with ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+        with ContextThreadPool(_CONCURRENT_TOPICS) as executor:
             pending = dict(zip(topics, executor.map(self._read_metadata, topics), strict=True))
             self._copies.prefetch(
                 None if isinstance(each, FormatError) else each for each in pending.values()
@@ -114,7 +114,7 @@ class TopicLookup:
         )
 
     def _changed(
-        self, executor: ThreadPoolExecutor, compared: dict[TopicName, TopicLedgers]
+        self, executor: ContextThreadPool, compared: dict[TopicName, TopicLedgers]
     ) -> dict[TopicName, MetadataResult]:
         """Ask a live cluster about topics that lack ledgers; return the answers that differ."""
         missing = {topic: each.missing for topic, each in compared.items() if each.missing}

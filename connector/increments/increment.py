@@ -18,12 +18,14 @@ from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from arrow_io.core import telemetry
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OpenTransactionError, OptionError
 from arrow_io.read_metrics import ReadMetrics
 from connector.increments.due import due_ledgers, lost_ledger_error, unfinished_ledgers
 from connector.increments.progress import Position, Progress, TopicProgress
 from connector.increments.settled import OpenTransactions, position_after, probe_all
+from connector.inputs.topic_names import common_base
 from connector.scan.execution import execute
 from connector.scan.outcomes import add_outcomes
 from connector.scan.pruning import topic_read
@@ -99,6 +101,11 @@ class Increment:
     amount: Amount = Amount()
     lag: Amount = Amount()
     notices: tuple[str, ...] = ()
+
+    @property
+    def topic(self) -> str | None:
+        """Name of the topic, without partition and segment; None if there are several topics."""
+        return common_base(self.after.topics)
 
     @property
     def data_bytes(self) -> int:
@@ -215,6 +222,17 @@ class Increments:
             MissingObjectError: A ledger that was in the bucket was deleted before it was read.
             PulsarOffloadError: Ledgers cannot be read.
         """
+        with telemetry.operation("plan") as operation:
+            increment = self._next_increment(before, limits)
+            if operation.is_observed:
+                operation.note(
+                    topic=increment.topic,
+                    data_bytes=increment.data_bytes,
+                    lag_bytes=increment.lag.data_bytes,
+                )
+        return increment
+
+    def _next_increment(self, before: Progress, limits: Limits | None) -> Increment:
         due = self._due_ledgers(before)
         parts = [
             _TopicPart(each, self._open_transactions(each.topic), self._plan_read) for each in due

@@ -16,10 +16,10 @@ need no scan, and the entry that holds back the position is looked up again with
 from __future__ import annotations
 
 from bisect import bisect_left
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import MissingObjectError
 from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import layout
@@ -274,7 +274,7 @@ def probe_all(probes: Iterable[tuple[OpenTransactions, Ledger]]) -> None:
     """
     pairs = list(probes)
     if pairs:
-        with ThreadPoolExecutor(min(len(pairs), _CONCURRENT_PROBES)) as executor:
+        with ContextThreadPool(min(len(pairs), _CONCURRENT_PROBES)) as executor:
             list(executor.map(lambda pair: pair[0].probe(pair[1]), pairs))
 
 

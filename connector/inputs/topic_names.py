@@ -406,6 +406,12 @@ def topic_names(patterns: object) -> list[str]:
     return texts
 
 
+def common_base(topics: Iterable[TopicName]) -> str | None:
+    """Return the name of the topic that all partitions or segments belong to; None if several."""
+    names = {each.base for each in topics}
+    return str(names.pop()) if len(names) == 1 else None
+
+
 def may_be_migrated(relatives: Collection[TopicName]) -> bool:
     """Return whether segments may continue partitions of the same name, by their ids.
 

@@ -333,6 +333,7 @@ class CopyRequest:
             else None,
             partition_by=self.partition_by,
             sizes=self.sizes,
+            topic=", ".join(topics),
             source=f"{catalog.location}: {', '.join(topics)}",
         )
 

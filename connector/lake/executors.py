@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from contextvars import copy_context
+from concurrent.futures import FIRST_COMPLETED, wait
 from typing import TYPE_CHECKING, TypeAlias
 
 from arrow_io.core.processors import processor_count
+from arrow_io.core.threads import ContextThreadPool
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 def run_in_threads(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[WrittenTask]:
     """Run tasks in one thread for each available processor; see `Executor`."""
     failure: BaseException | None = None
-    with ThreadPoolExecutor(min(len(tasks), processor_count()) or 1) as pool:
-        # The caller's context holds the spelling of options in error messages.
-        futures = {pool.submit(copy_context().run, write, each) for each in tasks}
+    with ContextThreadPool(min(len(tasks), processor_count()) or 1) as pool:
+        futures = {pool.submit(write, each) for each in tasks}
         try:
             while futures:
                 finished, _ = wait(futures, return_when=FIRST_COMPLETED)

@@ -251,7 +251,7 @@ def _commit(
         latest_per_key=state.latest_per_key,
         has_same_rows=has_same_rows,
     )
-    commit_files(table, commit, state)
+    commit_files(settings.kind, table, commit, state)
 
 
 def filter_rows(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
+from arrow_io.core import telemetry
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from connector.lake.file_writer import delete_files, note_uncertain_files
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from connector.lake.data_file import DataFile
+    from connector.lake.evolution import TableKind
     from connector.lake.transforms import Partitioning
 
 
@@ -201,7 +203,9 @@ _REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
 """Errors after which a commit was certainly not made. After any other error, it may have been."""
 
 
-def commit_files(table: LakeTable, commit: Commit, state: TableState | None) -> None:
+def commit_files(
+    kind: TableKind, table: LakeTable, commit: Commit, state: TableState | None
+) -> None:
     """Commit, or delete the new files if the commit was refused.
 
     If it may have been made, a note on the error names them.
@@ -209,8 +213,10 @@ def commit_files(table: LakeTable, commit: Commit, state: TableState | None) -> 
     Raises:
         PulsarOffloadError: See `LakeTable.commit`.
     """
+    fields = {"files": len(commit.files), "rows": sum(each.rows for each in commit.files)}
     try:
-        table.commit(commit, state)
+        with telemetry.operation("commit", table=str(table.location), format=kind, **fields):
+            table.commit(commit, state)
     except _REFUSALS as error:
         delete_files(table.location, commit.files, error)
         raise

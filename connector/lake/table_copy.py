@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from arrow_io.core import telemetry
 from arrow_io.core.wording import counted
 from arrow_io.errors import (
     CorruptProgressError,
@@ -32,6 +34,7 @@ from connector.lake.replacement import Replacement
 from connector.lake.table import Commit, commit_files
 from connector.lake.task_writer import TaskWriter
 from connector.lake.transforms import Partitioning
+from connector.scan.execution import record_read
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -57,6 +60,7 @@ class TableSummary:
 
     Attributes:
         target: The table.
+        topic: Full name of the topic. If there are several: as they were named, joined by commas.
         rows: Rows added.
         replaced: Older rows that were replaced or removed, if the table keeps the latest row of
             each key.
@@ -70,11 +74,15 @@ class TableSummary:
         progress: How far the topics are copied. None if nothing is.
         lag_bytes: Bytes of data objects that cannot be copied yet, because they follow an open
             transaction or a missing ledger.
+        lag_ledgers: Number of ledgers that they belong to.
+        newest_publish_time: Latest publish time of the rows added. None if there are no rows, or
+            they have no column `__publish_time__`.
         metrics: Read metrics.
         notices: One sentence for each fact that a reader of the table must know.
     """
 
     target: str
+    topic: str = ""
     rows: int = 0
     replaced: int = 0
     keyless: int = 0
@@ -86,6 +94,8 @@ class TableSummary:
     analyzed_ledgers: int = 0
     progress: str | None = None
     lag_bytes: int = 0
+    lag_ledgers: int = 0
+    newest_publish_time: datetime | None = None
     metrics: ReadMetrics = field(default_factory=ReadMetrics)
     notices: list[str] = field(default_factory=list)
 
@@ -103,6 +113,7 @@ class TableCopy:
         partition_by: How a new table is partitioned. None keeps the partitioning of an existing
             table.
         analysis: Collects statistics of ledgers that are read completely. None: no statistics.
+        topic: The topics, as they were named for this table, joined by commas.
         source: Description of the topics, for the table's history.
     """
 
@@ -116,6 +127,7 @@ class TableCopy:
     executor: Executor = run_in_threads
     on_progress: ProgressCallback | None = None
     analysis: CopyAnalysis | None = None
+    topic: str = ""
     source: str = ""
 
     def plan(self) -> CopyPlan:
@@ -148,23 +160,37 @@ class TableCopy:
                 remain.
             PulsarOffloadError: Data cannot be read, decoded or written.
         """
-        summary = TableSummary(str(self.table.location))
+        table = str(self.table.location)
+        summary = TableSummary(table, self.topic)
+        with telemetry.operation("copy", table=table, format=self.kind) as operation:
+            try:
+                self._copy(summary)
+            finally:
+                lag_bytes = summary.lag_bytes
+                operation.note(topic=summary.topic, rows=summary.rows, lag_bytes=lag_bytes)
+        return summary
+
+    def _copy(self, summary: TableSummary) -> None:
         total = 0
         while True:
             state = self.table.read_state()
             # Fails before anything is written, even if there are no new rows.
             settings = self._settings(state)
-            before = _read_progress(str(self.table.location), state)
+            before = _read_progress(summary.target, state)
             summary.progress = None if state is None else state.progress
             increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
+            summary.topic = increment.topic or self.topic
             summary.lag_bytes = increment.lag.data_bytes
+            summary.lag_ledgers = increment.lag.ledgers
+            uncopied_bytes = increment.data_bytes + increment.lag.data_bytes
+            telemetry.measure("lag", uncopied_bytes, topic=summary.topic, table=summary.target)
             summary.notices += [each for each in increment.notices if each not in summary.notices]
             if increment.after == before:
                 if summary.keyless:
                     messages = counted(summary.keyless, "message")
                     summary.notices.append(f"{messages} without a key left out")
-                return summary
-            total = total or increment.data_bytes + increment.lag.data_bytes
+                return
+            total = total or uncopied_bytes
             self._step(increment, settings, state, summary, partial(self._report_progress, total))
 
     def _next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
@@ -229,7 +255,7 @@ class TableCopy:
             change.removed,
             latest_per_key=self.latest is not None,
         )
-        commit_files(self.table, commit, state)
+        commit_files(self.kind, self.table, commit, state)
         summary.commits += 1
         summary.files += len(change.files)
         summary.rows += change.rows
@@ -237,9 +263,16 @@ class TableCopy:
         summary.keyless += change.keyless
         summary.written_bytes += sum(each.size_bytes for each in change.files)
         summary.dead_letters += _rows(dead_letter_files)
+        summary.newest_publish_time = max(
+            filter(None, (summary.newest_publish_time, *map(_publish_time, change.files))),
+            default=None,
+        )
+        metrics = ReadMetrics()
         for each in results:
             summary.data_bytes += each.data_bytes
-            summary.metrics.add(each.metrics)
+            metrics.add(each.metrics)
+        record_read(summary.topic, metrics)
+        summary.metrics.add(metrics)
         if self.analysis is not None:
             parts = (part for each in results for part in each.parts)
             summary.analyzed_ledgers += self.analysis.add(increment.reads, parts)
@@ -361,7 +394,7 @@ class _DeadLetterTable:
             _merge_progress(self.progress, after).to_json(),
             summary,
         )
-        commit_files(self.table, commit, self.state)
+        commit_files(self.settings.kind, self.table, commit, self.state)
 
 
 @contextmanager
@@ -371,6 +404,12 @@ def _delete_on_error(location: Location, files: Sequence[DataFile]) -> Iterator[
     except BaseException as error:
         delete_files(location, files, error)
         raise
+
+
+def _publish_time(file: DataFile) -> datetime | None:
+    """Return the latest publish time of a file's rows, if its statistics record it."""
+    stats = file.stats.get("__publish_time__")
+    return stats.greatest if stats and isinstance(stats.greatest, datetime) else None
 
 
 def _read_progress(target: str, state: TableState | None) -> Progress:

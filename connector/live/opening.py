@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import TopicNotFoundError
 from connector.inputs.topic_names import TopicName, namespaces_of, select_topics, topic_names
 from connector.live.broker import BEGINNING, EntryId
@@ -34,7 +34,7 @@ def live_tails(
         BrokerError: The brokers cannot be reached, or refuse.
     """
     is_binary = has_binary_keys(values)
-    with brokers.connect() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+    with brokers.connect() as client, ContextThreadPool(_CONCURRENT_TOPICS) as executor:
 
         def tail(topic: TopicLedgers) -> LiveTail | None:
             end = topic.data[-1] if topic.data else None
@@ -73,6 +73,6 @@ def partitions_of_brokers(
             topic = TopicName.parse(name)
             if namespaces_of(name) is not None and not topic.is_scalable:
                 bases.add(topic.base)
-    with brokers.connect() as client, ThreadPoolExecutor(_CONCURRENT_TOPICS) as executor:
+    with brokers.connect() as client, ContextThreadPool(_CONCURRENT_TOPICS) as executor:
         partitions = [name for names in executor.map(client.partitions, bases) for name in names]
     return [each for each in partitions if each.partition >= 0]

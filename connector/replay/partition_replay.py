@@ -6,10 +6,12 @@ without an outcome, and before the first missing ledger.
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from arrow_io.core import telemetry
 from arrow_io.core.wording import agreeing, counted
 from arrow_io.errors import OpenTransactionError
 from arrow_io.read_metrics import ReadMetrics
@@ -150,7 +152,9 @@ class PartitionReplay:
     ) -> None:
         # A single task: a chunked message belongs to the task of its first chunk, but its place is
         # that of the last one, so several tasks could return messages out of order.
-        with closing(prefetch_rows([read.task(read.ranges)], summary.metrics)) as batches:
+        rows = prefetch_rows([read.task(read.ranges)], summary.metrics)
+        rows = telemetry.observe_batches("read", rows, logging.INFO, topic=read.origin.topic)
+        with closing(rows) as batches:
             for batch in (places.rows_after(each, resume_place) for each in batches):
                 summary.base64_keys += count_base64_keys(batch)
                 self._send_batch(batch, senders)

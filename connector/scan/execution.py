@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.core import telemetry
 from arrow_io.errors import IncompleteReadWarning
 from arrow_io.messages.chunks import ChunkLookback
 from arrow_io.messages.delivery import Delivery
@@ -20,7 +22,7 @@ from connector.display.warnings import warn_of_read
 from connector.scan.entry_stream import EntryStream
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Generator, Iterable, Iterator
 
     from arrow_io.columns import Assembly
     from arrow_io.messages.message_columns import MessageColumns
@@ -49,6 +51,13 @@ def execute(
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
+    batches = _execute(task, metrics, gatherer)
+    return telemetry.observe_batches("decode", batches, topic=task.read.origin.topic)
+
+
+def _execute(
+    task: ScanTask, metrics: ReadMetrics | None, gatherer: ZoneGatherer | None
+) -> Generator[pa.RecordBatch, None, None]:
     read_metrics = ReadMetrics() if metrics is None else metrics
     tally = new_tally(task.read.options, read_metrics)
     with RangePrefetcher(byte_spans([task])) as prefetch:
@@ -67,6 +76,26 @@ def warn_incomplete(metrics: ReadMetrics, topic: str, *, is_last: bool = True) -
     """
     for notice in (*metrics.notices(), *(metrics.waiting() if is_last else ())):
         warn_of_read(f"{topic}: {notice}", IncompleteReadWarning)
+
+
+def record_read(topic: str | None, metrics: ReadMetrics) -> None:
+    """Report the rows of a read that has ended, and what it left out, as measurements and logs.
+
+    Args:
+        topic: The topic; None if there are several.
+        metrics: The metrics of the read.
+    """
+    count_read(topic, metrics)
+    for (unit, reason), amount in metrics.dropped().items():
+        fields = {"topic": topic, "unit": unit, "reason": reason, "amount": amount}
+        telemetry.log(logging.WARNING, "dropped", **fields)
+
+
+def count_read(topic: str | None, metrics: ReadMetrics) -> None:
+    """Report the same as `record_read`, as measurements alone."""
+    telemetry.count("rows", metrics.rows, topic=topic)
+    for (unit, reason), amount in metrics.dropped().items():
+        telemetry.count("dropped", amount, topic=topic, unit=unit, reason=reason)
 
 
 def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final, TypeAlias
 from arrow_io.read_metrics import ReadMetrics
 from connector.catalog.live_cluster import explain_missing_in_topic
 from connector.filters.row_filters import BothFilters
-from connector.scan.execution import execute, warn_incomplete
+from connector.scan.execution import count_read, execute, warn_incomplete
 from connector.scan.topic_read import Pruning, task_of
 from connector.scan.topic_scan import DEFAULT_TASK_BYTES, Scan
 
@@ -136,6 +136,7 @@ class PartReader:
             metrics = ReadMetrics()
             with explain_missing_in_topic(self.cluster, topic):
                 yield from execute(task, metrics)
+            count_read(topic, metrics)
             report(topic, metrics)
 
 

@@ -7,12 +7,14 @@ checksums, decompression, columns and values.
 
 from __future__ import annotations
 
+import logging
 from contextlib import closing, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from arrow_io.core import telemetry
 from arrow_io.core.memory import use_system_memory
 from arrow_io.core.prefetch import most_units, prefetch_units
 from arrow_io.core.processors import processor_count
@@ -288,7 +290,10 @@ def _decode(
     # Count in a copy, because a unit may run again.
     own_counts = ReadMetrics().add(counts)
     parts = _decode_parts(builder, runs, limits, decryptor, own_counts)
-    return replace(next(parts), remaining_parts=parts)
+    with telemetry.operation("decode", logging.DEBUG) as operation:
+        first = next(parts)
+        operation.note(rows=sum(each.num_rows for each in first.batches))
+    return replace(first, remaining_parts=parts)
 
 
 def _decode_parts(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections import deque
 from contextlib import closing, contextmanager
@@ -11,12 +12,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from arrow_io.core import telemetry
 from arrow_io.core.option_values import check_whole_number
 from arrow_io.errors import OptionError, UnusedStatisticsWarning
 from arrow_io.read_metrics import ReadMetrics
 from connector.display.topic_metrics import TopicMetrics
 from connector.display.warnings import warn_of_read
-from connector.scan.execution import execute, warn_incomplete
+from connector.scan.execution import execute, record_read, warn_incomplete
 from connector.scan.row_numbers import numbered_rows
 from connector.scan.scan_units import prefetch_rows
 from connector.scan.topic_read import EntryRange
@@ -61,11 +63,11 @@ class TopicScanner:
         requested, and stops soon after the last requested batch.
         """
         self.metrics = self._new_metrics(self.scan)
-        with (
-            self._counting() as counts,
-            closing(prefetch_rows(self.scan.plan(), counts)) as batches,
-        ):
-            yield from batches
+        with self._counting() as counts:
+            rows = prefetch_rows(self.scan.plan(), counts)
+            observed = telemetry.observe_batches("read", rows, logging.INFO, topic=self.scan.name)
+            with closing(observed) as batches:
+                yield from batches
         self._warn()
 
     def to_reader(self) -> pa.RecordBatchReader:
@@ -198,16 +200,24 @@ class TopicScanner:
         The losses that a view's first pass counted are not added again; only its second pass
         decodes values.
         """
-        if self.scan.view is None:
-            with self.scan.explaining():
+        with self._recording(), self.scan.explaining():
+            if self.scan.view is None:
                 yield self.metrics
-            return
-        counts = ReadMetrics()
-        try:
-            with self.scan.explaining():
+                return
+            counts = ReadMetrics()
+            try:
                 yield counts
+            finally:
+                self.metrics.add(counts.value_metrics(self.metrics))
+
+    @contextmanager
+    def _recording(self) -> Iterator[None]:
+        """Record the metrics when the read ends, even if it fails or is stopped."""
+        metrics = self.metrics
+        try:
+            yield
         finally:
-            self.metrics.add(counts.value_metrics(self.metrics))
+            record_read(self.scan.name, metrics)
 
     def _warn(self) -> None:
         # A scalable topic may have hundreds of segments, so it is named as a whole.

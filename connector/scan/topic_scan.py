@@ -7,10 +7,12 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
 
+from arrow_io.core import telemetry
 from arrow_io.core.lazy import cached_property
 from connector.catalog.live_cluster import explain_missing
 from connector.catalog.topic_ledgers import topic_with_ledger
 from connector.filters.row_filters import ArrowFilter, BothFilters
+from connector.inputs.topic_names import common_base
 from connector.scan.outcomes import add_outcomes
 from connector.scan.pruning import plan_count, topic_read
 from connector.scan.tail_read import add_tail, tail_read
@@ -73,6 +75,11 @@ class Scan:
         """Return the fields alone, so that cached reads are not pickled."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
+    @cached_property
+    def name(self) -> str | None:
+        """Name of the topic, without partition and segment; None if there are several topics."""
+        return common_base(each.topic for each in self.topics)
+
     def explaining(self) -> AbstractContextManager[None]:
         """Return a context that explains missing objects (`explain_missing`)."""
         return explain_missing(self.cluster, partial(topic_with_ledger, self.topics))
@@ -133,6 +140,16 @@ class Scan:
 
     @cached_property
     def _reads(self) -> list[TopicRead]:
+        with telemetry.operation("plan", topic=self.name) as operation:
+            reads = self._plan_reads()
+            if operation.is_observed:
+                operation.note(
+                    data_bytes=sum(each.data_bytes for each in reads),
+                    pruned_bytes=sum(each.pruning.bytes for each in reads),
+                )
+        return reads
+
+    def _plan_reads(self) -> list[TopicRead]:
         reads = [
             add_tail(topic_read(topic, self.options, self.statistics), self.tails.get(topic.topic))
             for topic in self.topics

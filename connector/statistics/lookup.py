@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final, Generic, TypeVar
 
 import pyarrow as pa
 
+from arrow_io.core.threads import ContextThreadPool
 from connector.statistics.store import UNUSABLE
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def answers(
     while remaining:
         assignments = list(_choose(remaining, answered))
         damaged = set[str]()
-        with ThreadPoolExecutor(_MAX_FILES) as executor:
+        with ContextThreadPool(_MAX_FILES) as executor:
             every = executor.map(lambda each: _ask(ask, *each), assignments)
             for (file, _), answer in zip(assignments, every, strict=True):
                 answered.update(answer.ledgers)

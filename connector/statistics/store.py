@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.option_names import option_name
 from arrow_io.core.option_values import path_or_url
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import FormatError, MissingObjectError, OptionError, UnusedStatisticsWarning
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
@@ -64,7 +64,7 @@ class Statistics:
             for info in infos
             if ZoneFile.is_file_name(info.name)
         ]
-        with ThreadPoolExecutor(location.max_connections) as executor:
+        with ContextThreadPool(location.max_connections) as executor:
             problems = list(executor.map(_problem, files))
         return Statistics(
             location,

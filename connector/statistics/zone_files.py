@@ -15,7 +15,6 @@ import json
 import re
 from base64 import b64decode, b64encode
 from bisect import bisect_left, bisect_right
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, fields
 from itertools import accumulate
 from mmap import mmap
@@ -26,6 +25,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from arrow_io.core.lazy import cached_property
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import CorruptStatisticsError
 from connector.statistics.zones import (
     EARLIER_ZONE_SCHEMA,
@@ -241,7 +241,7 @@ class ZoneFile:
             else:
                 runs.append((start, stop))
         threads = min(len(runs), self.location.max_connections) or 1
-        with ThreadPoolExecutor(threads) as executor:
+        with ContextThreadPool(threads) as executor:
             for (start, _), data in zip(
                 runs, executor.map(lambda run: self._read(*run), runs), strict=True
             ):

@@ -25,13 +25,13 @@ scalable topics; no answer has the ledgers of their segments.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from itertools import chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import (
     CorruptMetadataError,
     FormatError,
@@ -151,7 +151,7 @@ class AdminApi:
     ) -> list[TopicName]:
         if namespaces is None:
             namespaces = self._namespaces.get(None, self._all_namespaces)
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ContextThreadPool(_CONCURRENT_REQUESTS) as executor:
             found = set(chain.from_iterable(executor.map(list_topics, set(namespaces))))
         return sorted(found, key=attrgetter("order"))
 
@@ -183,7 +183,7 @@ class AdminApi:
         topics = self.topics(namespaces)
         if len(topics) > max_topics:
             return None
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ContextThreadPool(_CONCURRENT_REQUESTS) as executor:
             return set(chain.from_iterable(executor.map(self._attempts_of, topics)))
 
     def _attempts_of(self, topic: TopicName) -> set[tuple[int, UUID]]:
@@ -203,7 +203,7 @@ class AdminApi:
             StorageError: The cluster cannot be reached, or refuses.
         """
         topics = self.topics()
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ContextThreadPool(_CONCURRENT_REQUESTS) as executor:
             infos = zip(topics, executor.map(self._info, topics), strict=True)
             return {
                 ledger.ledger_id: topic
@@ -239,7 +239,7 @@ class AdminApi:
         tenants = self._get(_TENANTS, read_names)
         if tenants is None:
             raise StorageError(self._no_admin_api(_TENANTS))
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ContextThreadPool(_CONCURRENT_REQUESTS) as executor:
             lists = executor.map(self._namespaces_of, tenants)
             return tuple(chain.from_iterable(lists))
 

@@ -35,7 +35,6 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from itertools import chain
@@ -43,6 +42,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.lazy import cached_property
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.errors import (
     CorruptMetadataError,
     FormatError,
@@ -155,7 +155,7 @@ class MetadataFolder:
             for topic, folder in self._folders.items()
             if namespaces is None or topic.full_namespace in namespaces
         ]
-        with ThreadPoolExecutor(_connections(folders)) as executor:
+        with ContextThreadPool(_connections(folders)) as executor:
             found = set(chain.from_iterable(executor.map(_topics_of, folders)))
         if folders and not self._scalable and not any(folder.has_files for folder in folders):
             message = (
@@ -241,7 +241,7 @@ class MetadataFolder:
             PulsarOffloadError: The folders cannot be listed.
         """
         folders, scalable = set(self._folders.values()), self._scalable_folders.values()
-        with ThreadPoolExecutor(_connections([*folders, *scalable])) as executor:
+        with ContextThreadPool(_connections([*folders, *scalable])) as executor:
             folders.update(chain.from_iterable(executor.map(_parts_of, scalable)))
             return set(chain.from_iterable(executor.map(_attempts_of, folders)))
 
@@ -565,7 +565,7 @@ def _nameless(location: Location) -> str:
 
 def _by_topic(folders: Sequence[_TopicFolder]) -> dict[TopicName, _TopicFolder]:
     found: dict[TopicName, _TopicFolder] = {}
-    with ThreadPoolExecutor(_connections(folders)) as executor:
+    with ContextThreadPool(_connections(folders)) as executor:
         topics_of_each = list(executor.map(_topics_of, folders))
     for folder, topics in zip(folders, topics_of_each, strict=True):
         for topic in topics:
@@ -617,7 +617,7 @@ def _discover(root: Location) -> tuple[list[_TopicFolder], list[_ScalableFolder]
     found: list[_TopicFolder] = []
     scalable: list[_ScalableFolder] = []
     level: list[tuple[Location, tuple[str, ...]]] = [(root, ())]
-    with ThreadPoolExecutor(root.max_connections) as executor:
+    with ContextThreadPool(root.max_connections) as executor:
         for _ in range(_MAX_DEPTH + 1):
             below: list[tuple[Location, tuple[str, ...]]] = []
             listings = list(executor.map(_listing, [location for location, _ in level]))

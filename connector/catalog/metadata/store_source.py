@@ -12,7 +12,6 @@ A store does not have:
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import replace
 from itertools import chain
@@ -20,6 +19,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import unquote_plus
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.core.wording import counted
 from arrow_io.errors import (
     CorruptMetadataError,
@@ -142,7 +142,7 @@ class StoreSource:
         self._check_cluster()
         if namespaces is None:
             namespaces = self._namespaces.get(None, self._all_namespaces)
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ContextThreadPool(_CONCURRENT_REQUESTS) as executor:
             found = set(chain.from_iterable(executor.map(list_topics, set(namespaces))))
         return sorted(found, key=attrgetter("order"))
 
@@ -169,7 +169,7 @@ class StoreSource:
         topics = [*self.topics(namespaces), *self._every_segment(namespaces)]
         if len(topics) > max_topics:
             return None
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ContextThreadPool(_CONCURRENT_REQUESTS) as executor:
             return set(chain.from_iterable(executor.map(self._attempts_of, topics)))
 
     def schema_source(self, topic: TopicName) -> bytes | None:
@@ -208,7 +208,7 @@ class StoreSource:
 
     def _children(self, paths: Collection[str]) -> dict[str, list[str]]:
         """Return the names of the children of nodes below `/managed-ledgers`, by path."""
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ContextThreadPool(_CONCURRENT_REQUESTS) as executor:
             names = executor.map(self.store.children, [f"{_LEDGERS}{path}" for path in paths])
             return dict(zip(paths, names, strict=True))
 
@@ -278,7 +278,7 @@ class StoreSource:
             return _TopicNodes(None, [], 0)
         warnings: list[str] = []
         path = _path(topic)
-        with ThreadPoolExecutor(_CONCURRENT_REQUESTS) as executor:
+        with ContextThreadPool(_CONCURRENT_REQUESTS) as executor:
             names = self.store.children(path)
             values = executor.map(lambda name: self.store.get(f"{path}/{name}"), names)
             # A subscription that was deleted after its name was listed has no value.

@@ -48,10 +48,10 @@ of a running cluster, and only if the segment has a watermark.
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
+from arrow_io.core.threads import ContextThreadPool
 from arrow_io.core.wording import counted
 from arrow_io.errors import CorruptMetadataError
 from arrow_io.messages.transactions import Outcome, TransactionOutcomes
@@ -220,7 +220,7 @@ def _read_nodes(
 ) -> list[tuple[str, Mapping[str, object] | None]]:
     """Return path and fields of nodes, None for the fields of a node that was deleted."""
     paths = [f"{folder}/{name}" for name in names]
-    with ThreadPoolExecutor(_CONCURRENT_READS) as executor:
+    with ContextThreadPool(_CONCURRENT_READS) as executor:
         values = executor.map(lambda path: _read_node(store, path), paths)
         return list(zip(paths, values, strict=True))
 
