@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -10,6 +11,7 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from arrow_io.columns import ALL_COLUMNS
+from arrow_io.core import telemetry
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, PulsarOffloadError
 from arrow_io.payloads.value_columns import VALUE_COLUMN
@@ -159,6 +161,8 @@ def copy_topics(
             except PulsarOffloadError as error:
                 failures[table] = error
                 continue
+            fields = {"topic": summary.topic, "table": summary.target}
+            telemetry.measure("copy.last_success", time.time(), **fields)
             summaries.append(summary)
             # What this run had to leave out is copied by a later run.
             summary.notices += summary.metrics.waiting()
