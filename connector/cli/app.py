@@ -6,11 +6,12 @@ A module of commands imports `command`, and registers its functions with it when
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 import warnings
 from contextlib import contextmanager, nullcontext
 from enum import IntEnum
-from typing import TYPE_CHECKING, ParamSpec
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal, TypeAlias
 
 import typer
 
@@ -36,7 +37,8 @@ from arrow_io.errors import (
     UnsearchedFoldersWarning,
     UnusedStatisticsWarning,
 )
-from connector.cli import interrupts, streams
+from connector.cli import event_lines, interrupts, streams
+from connector.cli.log_lines import LogLevel, logging_to_stderr
 from connector.cli.options import with_options
 from connector.cli.output import say
 from connector.cli.program import app, spell_options
@@ -45,13 +47,35 @@ from connector.display.text import printable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-_Parameters = ParamSpec("_Parameters")
 _NOTED = (
     IncompleteReadWarning,
     UndecodedValuesWarning,
     UnsearchedFoldersWarning,
     UnusedStatisticsWarning,
 )
+_Progress: TypeAlias = Literal["text", "json"]
+_SHARED: Final = (
+    inspect.Parameter(
+        "log_level",
+        inspect.Parameter.KEYWORD_ONLY,
+        default=None,
+        annotation=Annotated[
+            LogLevel | None, typer.Option(help="Log to stderr: requests, plans, commits, retries.")
+        ],
+    ),
+    inspect.Parameter(
+        "progress",
+        inspect.Parameter.KEYWORD_ONLY,
+        default="text",
+        annotation=Annotated[
+            _Progress,
+            typer.Option(
+                help="Form of stderr. json: one JSON object a line, for events and errors."
+            ),
+        ],
+    ),
+)
+"""Options of each command."""
 _GOLDEN = "tests/data/golden/pulsar-4.0.7/objects"
 
 
@@ -81,7 +105,7 @@ def group(name: str, about: str) -> typer.Typer:
 
 def command(
     example: str, *, url: str = _GOLDEN, writes: bool = False, parent: typer.Typer = app
-) -> Callable[[Callable[_Parameters, None]], Callable[_Parameters, None]]:
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that registers a function as a command.
 
     Args:
@@ -91,13 +115,21 @@ def command(
         parent: The program, or a group of its commands.
     """
 
-    def register(function: Callable[_Parameters, None]) -> Callable[_Parameters, None]:
+    def register(function: Callable[..., None]) -> Callable[..., None]:
         read = with_options(function)
 
         @functools.wraps(read)
-        def run(*args: _Parameters.args, **kwargs: _Parameters.kwargs) -> None:
-            with _report_errors(), interrupts.cleaned_up() if writes else nullcontext():
-                read(*args, **kwargs)
+        def run(*, log_level: LogLevel | None, progress: _Progress, **texts: Any) -> None:  # noqa: ANN401 - as typer reads them
+            with (
+                event_lines.as_json(is_requested=progress == "json"),
+                logging_to_stderr(log_level),
+                _report_errors(),
+                interrupts.cleaned_up() if writes else nullcontext(),
+            ):
+                read(**texts)
+
+        parameters = inspect.signature(read).parameters.values()
+        run.__signature__ = inspect.Signature([*parameters, *_SHARED])  # type: ignore[attr-defined]
 
         # A function whose name is used otherwise (a builtin or an import) ends with "_".
         name = function.__name__.rstrip("_")
@@ -123,9 +155,7 @@ def _report_errors() -> Iterator[None]:
         # Python would wait for requests of other threads.
         interrupts.exit_at_once()
     except PulsarOffloadError as error:
-        say("error", str(error))
-        for line in (line for note in getattr(error, "__notes__", ()) for line in note.split("\n")):
-            sys.stderr.write(f"{printable(line)}\n")
+        _print_error(error)
         # The form of values does not matter if none were printed.
         caught = [each for each in caught if each.category is not UndecodedValuesWarning]
         raise typer.Exit(_exit_code(error)) from None
@@ -135,12 +165,31 @@ def _report_errors() -> Iterator[None]:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
+def _print_error(error: PulsarOffloadError) -> None:
+    notes = [line for note in getattr(error, "__notes__", ()) for line in note.split("\n")]
+    fields = {
+        "error_type": type(error).__name__,
+        "exit_code": int(_exit_code(error)),
+        "object": error.object_key,
+        "ledger_id": error.ledger_id,
+        "entry_id": error.entry_id,
+        "offset": error.offset,
+        "notes": notes or None,
+    }
+    say("error", str(error), **fields)
+    if not event_lines.is_json():
+        for line in notes:
+            sys.stderr.write(f"{printable(line)}\n")
+
+
 def _print_warnings(caught: list[warnings.WarningMessage]) -> bool:
     """Print each of our warnings once, and pass on others. Return whether rows are missing."""
     notes: dict[str, None] = {}
     for each in caught:
         if issubclass(each.category, _NOTED):
             notes[str(each.message)] = None
+        elif event_lines.is_json():
+            say("warning", str(each.message), category=each.category.__name__)
         else:
             warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
     for note in notes:

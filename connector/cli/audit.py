@@ -295,7 +295,17 @@ def _verify_ledgers(
         state = counted(len(result.problems), "problem") if result.problems else "sound"
         entries = counted(result.entries, "entry")
         if is_verbose:
-            say("verified", f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}")
+            say(
+                "verified",
+                f"{len(results) + 1} of {count}: {result.object}, {entries}, {state}",
+                number=len(results) + 1,
+                total=count,
+                topic=result.topic,
+                ledger_id=result.ledger_id,
+                object=result.object,
+                entries=result.entries,
+                problems=len(result.problems),
+            )
 
     explaining = partial(explain_missing_in_topic, catalog.cluster(topics))
     for result in verify(

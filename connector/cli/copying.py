@@ -11,6 +11,7 @@ import typer
 from arrow_io.core.wording import counted
 from arrow_io.storage.trace import RequestCounts, RequestTrace
 from connector.cli.app import command
+from connector.cli.event_lines import write_event
 from connector.cli.options import AsJson, Reading, Topic, Url, key_values
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
@@ -104,6 +105,13 @@ def copy(
             help="Store statistics of completely copied ledgers in --statistics, as analyze does.",
         ),
     ] = False,
+    metrics_file: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="File for Prometheus' textfile collector, written when the copy ends or fails.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what a copy would read, write and cost.")
     ] = False,
@@ -136,22 +144,28 @@ def copy(
         "table_options": key_values("--table-option", table_option) or None,
         "sizes": CopySizes(file_bytes=file_bytes, commit_bytes=commit_bytes),
         "analyze": analyze,
+        "metrics_file": metrics_file,
     }
     if dry_run:
         with progress(trace):
             plans = plan_copy(url, topic, target, **options)
         _print_plans(plans, prices, as_json=as_json)
         return
-    progress_text = _ProgressText()
+    status = _Status()
     summaries: list[TableSummary] = []
+
+    def add(summary: TableSummary) -> None:
+        summaries.append(summary)
+        write_event("table", **_row(summary), topic=summary.topic, lag_bytes=summary.lag_bytes)
+
     try:
-        with progress(trace, status=progress_text.text):
+        with progress(trace, status=status):
             copy_topics(
                 url,
                 topic,
                 target,
-                on_progress=progress_text.update,
-                on_table=summaries.append,
+                on_progress=status.update,
+                on_table=add,
                 **options,
             )
     finally:
@@ -163,14 +177,17 @@ def copy(
         say("analyzed", f"{counted(ledgers, 'ledger')}")
     rows = sum(each.rows for each in summaries)
     read_bytes = sum(each.data_bytes for each in summaries)
+    seconds = time.monotonic() - start_s
     say(
         "copied",
-        f"{counted(rows, 'row')} of {size_text(read_bytes)} of data objects,"
-        f" {time.monotonic() - start_s:.2f} s",
+        f"{counted(rows, 'row')} of {size_text(read_bytes)} of data objects, {seconds:.2f} s",
+        rows=rows,
+        data_bytes=read_bytes,
+        seconds=round(seconds, 3),
     )
 
 
-class _ProgressText:
+class _Status:
     def __init__(self) -> None:
         self._bytes = (0, 0)
 
@@ -181,23 +198,27 @@ class _ProgressText:
         copied, total = self._bytes
         return f"copying … {size_text(copied)} of {size_text(total)}" if total else "copying …"
 
+    def fields(self) -> dict[str, object]:
+        copied, total = self._bytes
+        return {"copied_bytes": copied, "total_bytes": total}
+
 
 def _print_summaries(summaries: Sequence[TableSummary], *, as_json: bool) -> None:
     for each in summaries:
         for notice in each.notices:
             say("note", notice)
-    rows = [
-        {
-            "table": each.target,
-            "rows": each.rows,
-            "files": each.files,
-            "bytes": each.written_bytes,
-            "dead_letters": each.dead_letters,
-            "commits": each.commits,
-        }
-        for each in summaries
-    ]
-    _print(_COPIED_SCHEMA, rows, as_json=as_json)
+    _print(_COPIED_SCHEMA, [_row(each) for each in summaries], as_json=as_json)
+
+
+def _row(summary: TableSummary) -> dict[str, object]:
+    return {
+        "table": summary.target,
+        "rows": summary.rows,
+        "files": summary.files,
+        "bytes": summary.written_bytes,
+        "dead_letters": summary.dead_letters,
+        "commits": summary.commits,
+    }
 
 
 def _print_plans(plans: Sequence[CopyPlan], prices: str | None, *, as_json: bool) -> None:

@@ -14,6 +14,7 @@ import threading
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Final, NoReturn
 
+from connector.cli import event_lines
 from connector.cli.streams import OutputError
 
 if TYPE_CHECKING:
@@ -100,7 +101,11 @@ def _interrupt(number: int, _frame: FrameType | None) -> None:
 
 def _print_at_once(line: str) -> None:
     """Print a line on stderr without its buffer, which the signal may have interrupted."""
-    text = _CLEAR_LINE + line if sys.stderr.isatty() else line
+    if event_lines.is_json():
+        kind, _, note = line.strip().partition(": ")
+        text = event_lines.event_line(kind, {"text": note})
+    else:
+        text = _CLEAR_LINE + line if sys.stderr.isatty() else line
     # The reader of the stream may have ended.
     with suppress(OSError):
         os.write(sys.stderr.fileno(), text.encode())

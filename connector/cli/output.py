@@ -15,7 +15,7 @@ from datetime import datetime
 from decimal import Decimal
 from itertools import islice, pairwise
 from threading import Timer
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 from rich.box import ROUNDED
@@ -24,12 +24,14 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from arrow_io.core.telemetry import LOG, NULL_HANDLER
 from arrow_io.core.wording import counted
+from connector.cli import event_lines
 from connector.cli.forms import csv_line, markdown_head, markdown_line
 from connector.display.text import printable, size_text
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from arrow_io.storage.trace import RequestCounts, RequestTrace
     from connector.cli.forms import Form
@@ -47,14 +49,27 @@ _UNITS_NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 _WHITE_SPACE = str.maketrans("", "", "\t\n\r")
 
 
-def say(kind: str, text: str) -> None:
-    """Print one line on stderr, such as `error: …`."""
-    sys.stderr.write(f"{kind}: {printable(text)}\n")
+class Status(Protocol):
+    """How far a command is."""
+
+    def text(self) -> str:
+        """Return it for a terminal."""
+
+    def fields(self) -> Mapping[str, object]:
+        """Return it as fields of an event."""
+
+
+def say(kind: str, text: str, **fields: object) -> None:
+    """Print one line on stderr, such as `error: …`; or an event of this kind, with fields."""
+    if event_lines.is_json():
+        event_lines.write_event(kind, text=text, **fields)
+    else:
+        sys.stderr.write(f"{kind}: {printable(text)}\n")
 
 
 def shows_each_ledger(*, verbose: bool) -> bool:
-    """Return whether a long command prints a line on stderr for each ledger."""
-    return verbose or sys.stderr.isatty()
+    """Return whether a long command prints a line or an event on stderr for each ledger."""
+    return verbose or event_lines.is_json() or sys.stderr.isatty()
 
 
 def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:
@@ -76,22 +91,33 @@ def cost_text(counts: RequestCounts, rows: int, seconds: float) -> str:
 def progress(
     trace: RequestTrace,
     timer: Callable[[float, Callable[[], None]], Timer] = Timer,
-    status: Callable[[], str] | None = None,
+    status: Status | None = None,
 ) -> Iterator[None]:
-    """Show progress on stderr if it is a terminal and the body takes over a second.
+    """Show progress on stderr if it is a terminal and the body takes over a second; or as events.
 
     Args:
         trace: Counts the requests of a read.
         timer: Creates a timer that calls a function after a number of seconds.
-        status: Returns the progress as text. By default, the requests and bytes of the trace.
+        status: The progress. By default, the requests and bytes of the trace.
     """
-    if not sys.stderr.isatty():
+
+    def fields() -> dict[str, object]:
+        counts = trace.counts
+        own = {} if status is None else status.fields()
+        return {"requests": counts.requests, "received_bytes": counts.received_bytes, **own}
+
+    if event_lines.is_json():
+        with event_lines.progress_events(fields, timer, is_whole=status is not None):
+            yield
+        return
+    # Lines of a log would mix with the progress.
+    if not sys.stderr.isatty() or set(LOG.handlers) - {NULL_HANDLER}:
         yield
         return
 
     def line() -> Text:
         if status is not None:
-            return Text(status())
+            return Text(status.text())
         counts = trace.counts
         return Text(
             f"reading … {counted(counts.requests, 'request')}, {size_text(counts.received_bytes)}"

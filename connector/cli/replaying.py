@@ -12,6 +12,7 @@ from arrow_io.core.wording import counted
 from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestTrace
 from connector.cli.app import command
+from connector.cli.event_lines import write_event
 from connector.cli.options import Printing, Replaying, Topic, Url, key_values
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
@@ -110,10 +111,15 @@ def replay(
     if to is None:
         message = "--to is missing: give the URL of the target's brokers"
         raise OptionError(message)
-    progress_text = _ProgressText()
+    status = _Status()
     summaries: list[ReplaySummary] = []
+
+    def add(summary: ReplaySummary) -> None:
+        summaries.append(summary)
+        write_event("partition", **_row(summary), lag_bytes=summary.lag_bytes)
+
     try:
-        with progress(trace, status=progress_text.text):
+        with progress(trace, status=status):
             replay_topic(
                 url,
                 topic,
@@ -126,8 +132,8 @@ def replay(
                 compression=compression,
                 rate=rate,
                 replay_id=replay_id,
-                on_progress=progress_text.update,
-                on_partition=summaries.append,
+                on_progress=status.update,
+                on_partition=add,
                 **options,
             )
     finally:
@@ -135,14 +141,18 @@ def replay(
         if summaries:
             _print_summaries(summaries, form)
     messages = sum(each.messages for each in summaries)
-    size = size_text(sum(each.value_bytes for each in summaries))
+    value_bytes = sum(each.value_bytes for each in summaries)
+    seconds = time.monotonic() - start_s
     say(
         "sent",
-        f"{counted(messages, 'message')} of {size}, {time.monotonic() - start_s:.2f} s",
+        f"{counted(messages, 'message')} of {size_text(value_bytes)}, {seconds:.2f} s",
+        messages=messages,
+        bytes=value_bytes,
+        seconds=round(seconds, 3),
     )
 
 
-class _ProgressText:
+class _Status:
     def __init__(self) -> None:
         self._messages = 0
 
@@ -152,23 +162,26 @@ class _ProgressText:
     def text(self) -> str:
         return f"replaying … {counted(self._messages, 'message')} of this partition"
 
+    def fields(self) -> dict[str, object]:
+        return {"partition_messages": self._messages}
+
 
 def _print_summaries(summaries: Sequence[ReplaySummary], form: Form) -> None:
     for notice in dict.fromkeys(notice for each in summaries for notice in each.notices):
         say("note", notice)
-    rows = [
-        {
-            "topic": each.topic,
-            "targets": ", ".join(each.targets),
-            "messages": each.messages,
-            "bytes": each.value_bytes,
-            "resumed_after": each.resumed_after,
-            "sent_to": each.sent_to,
-        }
-        for each in summaries
-    ]
-    table = pa.Table.from_pylist(rows, _SENT_SCHEMA)
+    table = pa.Table.from_pylist([_row(each) for each in summaries], _SENT_SCHEMA)
     print_rows(table.schema, table.to_batches(), form)
+
+
+def _row(summary: ReplaySummary) -> dict[str, object]:
+    return {
+        "topic": summary.topic,
+        "targets": ", ".join(summary.targets),
+        "messages": summary.messages,
+        "bytes": summary.value_bytes,
+        "resumed_after": summary.resumed_after,
+        "sent_to": summary.sent_to,
+    }
 
 
 def _print_plans(plans: Sequence[ReplayPlan], form: Form) -> None:

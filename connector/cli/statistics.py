@@ -49,9 +49,16 @@ def analyze(
         nonlocal unreadable
         unreadable += bool(each.losses)
         if prints_each:
-            say("analyzed", f"{each.topic}, ledger {each.ledger_id}: {size_text(each.bytes)}")
+            say(
+                "analyzed",
+                f"{each.topic}, ledger {each.ledger_id}: {size_text(each.bytes)}",
+                topic=each.topic,
+                ledger_id=each.ledger_id,
+                bytes=each.bytes,
+                zones=each.zones,
+            )
         for loss in each.losses:
-            say("lost", loss)
+            say("lost", loss, topic=each.topic, ledger_id=each.ledger_id)
 
     results = catalog.analyze(statistics, topics or "*", progress=print_ledger)
     size_bytes, zones = sum(each.bytes for each in results), sum(each.zones for each in results)

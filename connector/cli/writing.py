@@ -69,7 +69,7 @@ def write(
     trace = RequestTrace()
     source = _Source(files)
     start_s = time.monotonic()
-    with progress(trace, status=source.progress_text):
+    with progress(trace, status=source):
         target = WriteTarget.from_name(url, topic, replace(request, trace=trace))
         result = write_to(target, source.rows())
     for warning in result.warnings:
@@ -81,10 +81,14 @@ def write(
     if not result.is_earlier:
         files_text, ledgers_text = counted(len(files), "file"), counted(ledgers.num_rows, "ledger")
         size = size_text(sum(ledgers["bytes"].to_pylist()))
+        seconds = time.monotonic() - start_s
         say(
             "wrote",
             f"{counted(result.message_count, 'message')} of {files_text} in {ledgers_text}, {size}"
-            f" of entries, {time.monotonic() - start_s:.2f} s",
+            f" of entries, {seconds:.2f} s",
+            messages=result.message_count,
+            ledgers=ledgers.num_rows,
+            seconds=round(seconds, 3),
         )
 
 
@@ -96,11 +100,18 @@ class _Source:
         self._file_number = 0
         self._row_count = 0
 
-    def progress_text(self) -> str:
+    def text(self) -> str:
         return (
             f"writing … {counted(self._row_count, 'message')}, file {self._file_number} of"
             f" {len(self._files)}"
         )
+
+    def fields(self) -> dict[str, object]:
+        return {
+            "messages": self._row_count,
+            "file": self._file_number,
+            "files": len(self._files),
+        }
 
     def rows(self) -> Iterator[FileRows]:
         for file in self._files:

@@ -19,10 +19,11 @@ from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
-from connector.inputs.topic_names import TopicName, owning_topics, topic_names
+from connector.inputs.topic_names import TopicName, common_base, owning_topics, topic_names
 from connector.lake.copy_analysis import CopyAnalysis
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.executors import run_in_threads
+from connector.lake.metrics_file import MetricsFile
 from connector.lake.replacement import SEGMENT_STAGED_COLUMNS, STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import TableCopy
 from connector.lake.table_kinds import open_table
@@ -38,6 +39,7 @@ from connector.statistics.store import open_statistics
 from connector.topic import open_request
 
 if TYPE_CHECKING:
+    import os
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from connector.catalog.catalog import Catalog
@@ -68,7 +70,7 @@ _SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
     "__partition__": attrgetter("partition"),
 }
 """Columns that identify a topic or partition, and how to compute their value from its name."""
-_RUN_OPTIONS: Final = ("on_progress", "on_table", "executor")
+_RUN_OPTIONS: Final = ("metrics_file", "on_progress", "on_table", "executor")
 """Options of `copy_topics` that control how it runs, and do not affect what it writes."""
 _SECRETS: Final = ("target_options", "table_options")
 
@@ -87,6 +89,7 @@ def copy_topics(
     table_options: Mapping[str, object] | None = None,
     sizes: CopySizes = DEFAULT_SIZES,
     analyze: bool = False,
+    metrics_file: str | os.PathLike[str] | None = None,
     on_progress: ProgressCallback | None = None,
     on_table: Callable[[TableSummary], object] | None = None,
     executor: Executor = run_in_threads,
@@ -124,6 +127,8 @@ def copy_topics(
         analyze: Whether to store statistics of each completely copied ledger in the folder
             `statistics`, unless it has them. If it cannot be written, the copy issues an
             `UnusedStatisticsWarning` and continues.
+        metrics_file: File to which metrics of this run and earlier ones are written when it ends or
+            fails, for Prometheus (`connector.lake.metrics_file`).
         on_progress: Called after each task with the bytes of data objects that were copied, and the
             total.
         on_table: Called with the summary of each table as soon as its copy is finished.
@@ -151,8 +156,9 @@ def copy_topics(
     summaries: list[TableSummary] = []
     failures: dict[str, PulsarOffloadError] = {}
     analysis: CopyAnalysis | None = None
-    with ExitStack() as stack:
-        for table, open_copy in request.copies():
+    topics = ", ".join(topic_names(topic))
+    with MetricsFile(metrics_file, redacted_urls(target), topics) as metrics, ExitStack() as stack:
+        for table, topic_name, open_copy in request.copies():
             try:
                 copy = replace(open_copy(), on_progress=on_progress, executor=executor)
                 if analyze and analysis is None:
@@ -160,9 +166,11 @@ def copy_topics(
                 summary = replace(copy, analysis=analysis).copy()
             except PulsarOffloadError as error:
                 failures[table] = error
+                metrics.note_failure(table, topic_name, error)
                 continue
             fields = {"topic": summary.topic, "table": summary.target}
             telemetry.measure("copy.last_success", time.time(), **fields)
+            metrics.note_success(table, topic_name, summary)
             summaries.append(summary)
             # What this run had to leave out is copied by a later run.
             summary.notices += summary.metrics.waiting()
@@ -195,7 +203,7 @@ def plan_copy(
         topic: Names or patterns of the topics.
         target: URL of the table's folder.
         options: Options of `copy_topics`, including those of `open_topic`. `analyze`,
-            `on_progress`, `on_table` and `executor` have no effect.
+            `metrics_file`, `on_progress`, `on_table` and `executor` have no effect.
 
     Raises:
         PulsarOffloadError: See `copy_topics`, for errors that occur before data is read.
@@ -203,7 +211,7 @@ def plan_copy(
     own = selected_options(CopyRequest.__dataclass_fields__, options)
     topic_options = {n: each for n, each in options.items() if n not in {*own, *_RUN_OPTIONS}}
     request = CopyRequest(url=url, topic=topic, target=target, topic_options=topic_options, **own)
-    return [open_copy().plan() for _, open_copy in request.copies()]
+    return [open_copy().plan() for _, _, open_copy in request.copies()]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -223,8 +231,8 @@ class CopyRequest:
     analyze: bool = False
     topic_options: Mapping[str, object] = field(repr=False)
 
-    def copies(self) -> Iterator[tuple[str, Callable[[], TableCopy]]]:
-        """Yield each table's name and a function that opens its copy.
+    def copies(self) -> Iterator[tuple[str, str, Callable[[], TableCopy]]]:
+        """Yield each table's name, that of its topics, and a function that opens its copy.
 
         Raises:
             PulsarOffloadError: An option is not allowed, or the topics do not exist or cannot be
@@ -277,9 +285,11 @@ class CopyRequest:
         target: str,
         *,
         is_shared: bool,
-    ) -> tuple[str, Callable[[], TableCopy]]:
-        opening = partial(self._copy, catalog, request, topics, target, is_shared=is_shared)
-        return redacted_urls(target), opening
+    ) -> tuple[str, str, Callable[[], TableCopy]]:
+        name = common_base(map(TopicName.parse, topics)) if not is_shared else None
+        name = name or ", ".join(topics)
+        opening = partial(self._copy, catalog, request, topics, target, name, is_shared=is_shared)
+        return redacted_urls(target), name, opening
 
     def _copy(
         self,
@@ -287,6 +297,7 @@ class CopyRequest:
         request: TopicRequest,
         topics: Sequence[str],
         target: str,
+        name: str,
         *,
         is_shared: bool,
     ) -> TableCopy:
@@ -337,7 +348,7 @@ class CopyRequest:
             else None,
             partition_by=self.partition_by,
             sizes=self.sizes,
-            topic=", ".join(topics),
+            topic=name,
             source=f"{catalog.location}: {', '.join(topics)}",
         )
 

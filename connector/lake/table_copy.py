@@ -60,7 +60,8 @@ class TableSummary:
 
     Attributes:
         target: The table.
-        topic: Full name of the topic. If there are several: as they were named, joined by commas.
+        topic: Full name of the topic. If topics share the table: as they were named, joined by
+            commas.
         rows: Rows added.
         replaced: Older rows that were replaced or removed, if the table keeps the latest row of
             each key.
@@ -113,7 +114,7 @@ class TableCopy:
         partition_by: How a new table is partitioned. None keeps the partitioning of an existing
             table.
         analysis: Collects statistics of ledgers that are read completely. None: no statistics.
-        topic: The topics, as they were named for this table, joined by commas.
+        topic: As in `TableSummary`.
         source: Description of the topics, for the table's history.
     """
 
@@ -179,7 +180,6 @@ class TableCopy:
             before = _read_progress(summary.target, state)
             summary.progress = None if state is None else state.progress
             increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
-            summary.topic = increment.topic or self.topic
             summary.lag_bytes = increment.lag.data_bytes
             summary.lag_ledgers = increment.lag.ledgers
             uncopied_bytes = increment.data_bytes + increment.lag.data_bytes

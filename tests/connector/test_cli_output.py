@@ -164,11 +164,23 @@ def test_progress_is_shown_of_what_takes_long(terminal: Callable[[int], Terminal
     assert shown.endswith("\x1b[2K")
 
 
+class _Writing:
+    """How far a write is."""
+
+    def text(self) -> str:
+        """For a terminal."""
+        return "writing … 3 messages"
+
+    def fields(self) -> dict[str, object]:
+        """For an event."""
+        return {"messages": 3}
+
+
 def test_progress_of_what_is_no_read(terminal: Callable[[int], Terminal]) -> None:
     """What takes long may say itself how far it has come."""
     stream = terminal(NARROW)
 
-    with progress(RequestTrace(), TimerThatFires, lambda: "writing … 3 messages"):
+    with progress(RequestTrace(), TimerThatFires, _Writing()):
         pass
 
     assert "writing … 3 messages" in stream.getvalue()

@@ -22,8 +22,10 @@ from tests.support.s3_server import running_s3_server
 from tests.support.stopping_store import Killed
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
     from pathlib import Path
+
+    from connector.cli.output import Status
 
 _TABLE = pa.table({"__key__": ["a", "b"], "__value__": ["one", "two"]})
 
@@ -105,10 +107,10 @@ def test_progress_tells_what_was_taken(
     lines: list[str] = []
 
     @contextlib.contextmanager
-    def spy(_trace: object, *, status: Callable[[], str]) -> Iterator[None]:
-        lines.append(status())
+    def spy(_trace: object, *, status: Status) -> Iterator[None]:
+        lines.append(status.text())
         yield
-        lines.append(status())
+        lines.append(status.text())
 
     monkeypatch.setattr("connector.cli.writing.progress", spy)
 

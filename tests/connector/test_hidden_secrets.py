@@ -373,7 +373,7 @@ def test_no_option_is_shown(kind: str, tmp_path: Path) -> None:
         **options,
     )
     assert _HIDDEN not in repr(request)
-    for _, open_copy in request.copies():
+    for _, _, open_copy in request.copies():
         copy = open_copy()
         assert _HIDDEN not in repr(copy)
         assert _HIDDEN not in f"{copy.table} {copy.table!r} {copy.dead_letter_table!r}"

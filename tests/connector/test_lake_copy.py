@@ -335,8 +335,9 @@ class TestOptions:
             format="iceberg",
             topic_options={"schema": SCHEMA},
         )
-        [(target, _)] = request.copies()
+        [(target, topic, _)] = request.copies()
         assert target == "shop." + name.replace(".", "_")
+        assert topic.endswith(name)
 
     def test_a_plan_writes_nothing(self, bucket: MemoryBucket, tmp_path: Path) -> None:
         """It says what a copy would read."""
