@@ -163,13 +163,23 @@ def register_duckdb(
         "VARCHAR",
         side_effects=True,
     )
-    replaced = _registered_function(con)
-    for name in MACROS:
-        con.execute(f"CREATE OR REPLACE TEMP MACRO {macro_sql(name, function)}")
-        if _is_in_memory(con):
-            con.execute(f"CREATE OR REPLACE MACRO {macro_sql(name, function)}")
+    replaced = registered_function(con)
+    add_macros(con, function)
+    if _is_in_memory(con):
+        add_macros(con, function, "MACRO")
     if replaced is not None:
         con.remove_function(replaced)
+
+
+def add_macros(
+    con: DuckDBPyConnection | ModuleType, function: str, kind: str = "TEMP MACRO"
+) -> None:
+    """Create the macros that call a registered scalar function.
+
+    All connections to a database have the function, but only one connection has a `TEMP MACRO`.
+    """
+    for name in MACROS:
+        con.execute(f"CREATE OR REPLACE {kind} {macro_sql(name, function)}")
 
 
 def _statistics_folder(request: TopicRequest, catalog: Catalog) -> str | os.PathLike[str]:
@@ -184,23 +194,24 @@ def _in_sql(name: str, value: object) -> str:
     return name if value is None else f"{name} := {value!r}"
 
 
-def _registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
+def registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
     """Return the scalar function that this connection's own macro calls, if it has one."""
-    row = con.execute(
+    # With `fetchone`, the result would be unfinished, and DuckDB refuses other calls until it is.
+    rows = con.execute(
         "SELECT macro_definition FROM duckdb_functions()"
         " WHERE database_name = 'temp' AND function_name = 'read_pulsar'"
-    ).fetchone()
-    match = re.search(rf"{_FUNCTION}\d+", row[0]) if row else None
+    ).fetchall()
+    match = re.search(rf"{_FUNCTION}\d+", rows[0][0]) if rows else None
     return match and match[0]
 
 
 def _is_in_memory(con: DuckDBPyConnection | ModuleType) -> bool:
     """Return whether all cursors see a macro in the current database, and no file stores it."""
-    row = con.execute(
+    rows = con.execute(
         "SELECT path IS NULL AND type = 'duckdb' FROM duckdb_databases()"
         " WHERE database_name = current_database()"
-    ).fetchone()
-    return row == (True,)
+    ).fetchall()
+    return rows == [(True,)]
 
 
 class _Binder:

@@ -11,6 +11,7 @@ import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
+import pyarrow as pa
 import pytest
 
 from arrow_io.errors import OptionError
@@ -391,6 +392,15 @@ def test_database_file(tmp_path: Path) -> None:
         register_duckdb(con, URL)
         assert one(con, "select count(*) from orders") == ORDERS.message_count
     assert URL.encode() not in path.read_bytes()
+
+
+def test_connection_is_ready_for_other_calls(tmp_path: Path) -> None:
+    """A registration leaves no unfinished result, in whose presence DuckDB refuses other calls."""
+    with duckdb.connect(tmp_path / "kept.db") as con:
+        register_duckdb(con, URL)
+        con.register("counts", pa.table({"count": [ORDERS.message_count]}))
+
+        assert con.execute(f"from counts where count = ({COUNT})").fetchall() != []
 
 
 def test_transaction(con: duckdb.DuckDBPyConnection) -> None:
