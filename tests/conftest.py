@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 SLOW_SECONDS = 600
 """What starts a Java runtime, or compiles the core, may take this long; the rest, `timeout`."""
+SLOW_FOLDERS = {"spark_ds", "notebooks", "schedulers"}
 EXHAUSTIVE_SECONDS = 7_200
 
 settings.register_profile("default", max_examples=50, derandomize=True, deadline=None)
@@ -106,7 +107,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         fixtures = getattr(item, "fixturenames", ())
         if is_exhaustive or item.get_closest_marker("exhaustive"):
             item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))
-        elif "spark_ds" in item.path.parts or "unpacked_wheel" in fixtures:
+        elif not SLOW_FOLDERS.isdisjoint(item.path.parts) or "unpacked_wheel" in fixtures:
             item.add_marker(pytest.mark.timeout(SLOW_SECONDS))
 
 

@@ -6,6 +6,10 @@ import re
 import shlex
 from dataclasses import dataclass
 from itertools import takewhile
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 _BLOCK = re.compile(
     r"^(?P<indent> *)(?:<!-- (?P<skipped>not run here: [^>]+) -->\n(?P=indent))?"
@@ -14,6 +18,8 @@ _BLOCK = re.compile(
     re.DOTALL | re.MULTILINE,
 )
 _PROMPT = "$ pulsar-offload "
+_FILE_NAME = re.compile(r"(?:#|--) ([\w./-]+\.\w+)\s")
+"""What the first line of a block begins with, if the block is a file."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,17 @@ def snippets_of(page: str) -> list[Snippet]:
         )
         for match in _BLOCK.finditer(page)
     ]
+
+
+def write_files(page: str, folder: Path) -> dict[str, Path]:
+    """Write the blocks of a page that are files to a folder; return their paths by their names."""
+    paths = {}
+    for snippet in snippets_of(page):
+        if match := _FILE_NAME.match(snippet.text):
+            path = paths[match[1]] = folder / match[1]
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(f"{snippet.text}\n", "utf-8")
+    return paths
 
 
 def _without_indent(text: str, indent: str) -> str:
