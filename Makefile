@@ -20,9 +20,6 @@ BUILT_FROM := pyproject.toml $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
 
 NOX = $(call with_programs,$(BIN)/nox)
 
-DEMO_URL := tests/data/golden/pulsar-4.0.7/objects
-DEMO_SQL := sql_examples/duckdb/1_revenue_by_status.sql
-
 APICURIO := build/registry/apicurio-registry-app-2.6.13.Final-runner.jar
 BROKER_ALONE := tests/broker/test_hdfs.py tests/broker/test_map_files.py
 
@@ -36,8 +33,7 @@ help: ## List the targets
 
 .PHONY: demo
 demo: .venv/demo-installed ## Install, then ask a bundled topic a question in SQL
-	@cat $(DEMO_SQL)
-	@$(BIN)/pulsar-offload query $(DEMO_URL) -- "$$(cat $(DEMO_SQL))"
+	@$(BIN)/pulsar-offload demo
 
 .PHONY: install
 install: .venv/dev-installed ## Install everything that development needs into .venv

@@ -167,8 +167,8 @@ def test_the_demo_answers() -> None:
     """`make demo` must print its question and the table that answers it from the bundled topic."""
     installed = f"BIN={Path(sys.executable).parent}"
     printed = run("make", "--old-file=.venv/demo-installed", installed, "demo")
-    assert "FROM read_pulsar(" in printed
-    assert re.search(r"│ PAID +│ +\d+ │ +\d+\.\d+ │", printed)
+    assert "FROM orders" in printed
+    assert re.search(r"│ DE +│ +\d+ │ +\d+\.\d+ │", printed)
 
 
 def test_too_old_a_python_is_refused_with_words(tmp_path: Path) -> None:
@@ -245,3 +245,12 @@ def test_the_wheel_is_compiled(unpacked_wheel: Path) -> None:
     )
     assert compiled == "True"
     assert Path(file.strip()).is_relative_to(unpacked_wheel)
+
+
+def test_the_wheel_holds_the_bucket_of_the_demo(unpacked_wheel: Path) -> None:
+    """What `pulsar-offload demo` reads must be in the wheel, byte for byte."""
+    folder = Path("connector") / "demo_bucket"
+    inside = [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()]
+    assert len(inside) == 8
+    for path in inside:
+        assert (unpacked_wheel / path).read_bytes() == (ROOT / path).read_bytes()

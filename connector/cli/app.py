@@ -104,13 +104,13 @@ def group(name: str, about: str) -> typer.Typer:
 
 
 def command(
-    example: str, *, url: str = _GOLDEN, writes: bool = False, parent: typer.Typer = app
+    example: str, *, url: str | None = _GOLDEN, writes: bool = False, parent: typer.Typer = app
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Return a decorator that registers a function as a command.
 
     Args:
         example: Arguments after the URL of the example in the command's help.
-        url: URL of the example.
+        url: URL of the example; None if the command takes no URL.
         writes: Whether to give the command time to delete half-written objects after an interrupt.
         parent: The program, or a group of its commands.
     """
@@ -134,7 +134,7 @@ def command(
         # A function whose name is used otherwise (a builtin or an import) ends with "_".
         name = function.__name__.rstrip("_")
         words = name if parent is app else f"{parent.info.name} {name}"
-        line = f"pulsar-offload {words} {url} {example}"
+        line = " ".join(["pulsar-offload", words, *filter(None, [url]), example])
         parent.command(name, epilog=f"\b\nExample:\n  {line}")(run)
         return run
 

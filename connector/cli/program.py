@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from arrow_io.core.option_names import Spelling
 
 COMMANDS: Final = {
+    "demo": ("demo", "Ask a question in SQL about a topic of this package."),
     "topics": ("contents", "List topics and their offloaded ledgers."),
     "ledgers": ("contents", "List the ledgers of a topic, and where they are."),
     "blocks": ("contents", "List the data blocks of a topic's offloaded ledgers."),
