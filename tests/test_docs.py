@@ -8,6 +8,7 @@ import json
 import pkgutil
 import re
 import shlex
+import tomllib
 from fnmatch import fnmatch
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -121,12 +122,25 @@ def test_pages_are_linked_from_the_readme() -> None:
 
     pages = [_name(page) for page in PAGES if page.parent == DOCS or page.name == "index.md"]
     assert "recipes/index.md" in pages
-    assert [page for page in pages if f"(docs/{page}" not in readme] == []
+    assert [page for page in pages if f"[docs/{page}" not in readme] == []
 
 
 def test_links_of_the_readme_lead_somewhere() -> None:
-    """Each file that it links is there, and each heading; `make docs` looks at the pages' links."""
-    for name, anchor in re.findall(r"\]\(([^)#:]+)(?:#([^)]+))?\)", README.read_text("utf-8")):
+    """Each file that it links is there, and each heading; `make docs` looks at the pages' links.
+
+    The README is also the description on the package index, so a link names a definition at its
+    end, which is the absolute address of the file that is its label.
+    """
+    readme = README.read_text("utf-8")
+    definitions = dict(re.findall(r"^\[([^]]+)\]: (.+)$", readme, re.MULTILINE))
+    home = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["urls"]["Source"]
+
+    assert re.findall(r"\]\((?!#)[^)]*\)", readme) == []
+    assert set(re.findall(r"\]\[([^]]+)\]", readme)) == definitions.keys()
+    assert definitions == {label: f"{home}/blob/main/{label}" for label in definitions}
+    within = [f"README.md{anchor}" for anchor in re.findall(r"\]\((#[^)]*)\)", readme)]
+    for label in (*definitions, *within):
+        name, _, anchor = label.partition("#")
         page = (ROOT / name).read_text("utf-8")
         headings = re.findall(r"^#+ (.+)$", page, re.MULTILINE)
         anchors = {re.sub(r"[^\w -]", "", each).lower().replace(" ", "-") for each in headings}
