@@ -383,5 +383,6 @@ def _forget_keeper() -> None:
     _keeper = _Keeper()
 
 
-# A forked child does not have the thread.
-os.register_at_fork(after_in_child=_forget_keeper)
+# A forked child does not have the thread. Windows does not fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_keeper)

@@ -91,5 +91,6 @@ def _forget_budgets() -> None:
     _budgets = SharedBudgets()
 
 
-# A forked child has none of the parent's readers.
-os.register_at_fork(after_in_child=_forget_budgets)
+# A forked child has none of the parent's readers. Windows does not fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_budgets)

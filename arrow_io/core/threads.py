@@ -183,5 +183,6 @@ def _forget_threads() -> None:
     _threads, _workers, _lock = _Threads(), {}, threading.Lock()
 
 
-# A forked child has none of the threads.
-os.register_at_fork(after_in_child=_forget_threads)
+# A forked child has none of the threads. Windows does not fork.
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_threads)

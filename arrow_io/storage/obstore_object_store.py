@@ -90,7 +90,8 @@ class _Runtime:
     def __init__(self) -> None:
         self.is_in_parent = False
         self._is_used = False
-        os.register_at_fork(after_in_child=self._fork)
+        if hasattr(os, "register_at_fork"):  # Windows does not fork
+            os.register_at_fork(after_in_child=self._fork)
 
     def use(self) -> None:
         """Raise `StorageError` if the threads exist only in the parent: a request would hang."""
