@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """The decompressor: compressed payloads of a run of entries → one buffer; see `_entries_py`.
 
 Raw blocks of LZ4 and Snappy are decompressed here, ZLIB streams by `_inflate_py`. A *body*, the

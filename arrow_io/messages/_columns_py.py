@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """Operations on the row table and on the bytes that its rows refer to; see `_entries_py`."""
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """The filter that finds in the entry table what a Pulsar consumer would receive; see `delivery`."""
 
 from __future__ import annotations

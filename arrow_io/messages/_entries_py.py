@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """The entry walk: decodes the bytes of a block into the entry table (`arrow_io.messages.layout`).
 
 This file, `_metadata_py`, `_codecs_py`, `_inflate_py` and `_columns_py` are Cython in pure-Python

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """The column gatherer: rows and the bytes they refer to → one Arrow buffer; see `_entries_py`.
 
 One call measures all requested columns and another one fills them, because at each call a thread

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """The ZLIB decompressor (RFC 1950 and 1951): ZLIB streams → their bytes; see `_entries_py`.
 
 A library takes longer to initialise a stream than to decompress the payload of one message. Only

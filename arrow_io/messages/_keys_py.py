@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """Hashes of keys: Bloom filters as Parquet defines them, and the hashes of Pulsar 5.0.
 
 See `key_filters`. A split-block Bloom filter uses XXH64 with seed 0 and consists of 32-byte blocks.

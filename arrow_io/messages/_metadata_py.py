@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """The metadata decoder: metadata of entries and messages → `arrow_io.messages.layout` tables.
 
 The layouts are those of Pulsar's `Commands.java` (batch) and `PulsarApi.proto` (MessageMetadata,

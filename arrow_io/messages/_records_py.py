@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """Records of MapFiles → entries in the frames of PIP-17's data blocks; see `_entries_py`.
 
 An entry then looks the same to its readers, whatever kind of object holds it: i32 length, i64 entry

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """The arena: one buffer that contains the buffers of all Arrow arrays that payloads are read into.
 
 This module is written in Cython's pure-Python mode, as are its subclasses, one for each encoding.

@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """Pulsar's primitive types, big-endian, as its `*Schema.java` write them; see `_arena_py`."""
 
 from __future__ import annotations

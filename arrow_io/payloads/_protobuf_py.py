@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-# cython: initializedcheck=False, cdivision=True
+# cython: initializedcheck=False, cdivision=True, freethreading_compatible=True
 """Protobuf's wire format, for proto2, proto3 and editions; see `_arena_py`.
 
 It accepts and refuses what upb, the protobuf library's parser, does:
