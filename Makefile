@@ -9,6 +9,7 @@ MAKEFLAGS += --no-builtin-rules --no-print-directory
 export PYTHON
 WORKERS ?= 2
 FUZZ_SECONDS ?= 120
+PYTHONS ?= $(BIN)/python
 
 BIN := .venv/bin
 # Whole files, so that what is costly to start (Spark, a built wheel) is started once for its tests;
@@ -97,6 +98,19 @@ test-notebooks: .venv/nox-installed ## Run the tests with dbt, SQLAlchemy, JupyS
 test-schedulers: .venv/nox-installed ## Run the tests with Airflow and Dagster
 	@$(NOX) --session schedulers
 
+.PHONY: wheels
+wheels: .venv/wheels-installed ## Build and test dist/: the source distribution and a Linux wheel for each of PYTHONS
+	@rm -rf build/wheels dist
+	@$(BIN)/python -m build --sdist --outdir dist >/dev/null
+	@# Linked as plainly as in a container: a Python that was built by hand would add its own folder.
+	@for python in $(PYTHONS); do \
+		echo "Compiling a wheel for $$python ..."; \
+		PULSAR_OFFLOAD_PURE=0 LDSHARED="$(CC) -shared" $(BIN)/python -m pip --python "$$python" \
+			wheel -qq --no-deps --wheel-dir build/wheels dist/*.tar.gz; \
+	done
+	@$(BIN)/auditwheel --quiet repair --strip --wheel-dir dist build/wheels/*.whl
+	@$(BIN)/python -m pytest -m wheels tests/wheels
+
 .PHONY: lint
 lint: install docs ## Check style, spelling, types, import contracts and the links of docs/
 	$(BIN)/ruff check
@@ -171,6 +185,10 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 
 .venv/nox-installed: .venv/dev-installed
 	@$(BIN)/python -m pip install -qq --group versions
+	@touch $@
+
+.venv/wheels-installed: .venv/dev-installed
+	@$(BIN)/python -m pip install -qq --group wheels
 	@touch $@
 
 # pkgutil, which Spark looks for data sources with, cannot see what an editable install maps to another

@@ -229,5 +229,9 @@ class UnsearchedFoldersWarning(UserWarning):
     """A bucket has folders that were not searched for MapFiles: too many, or not permitted."""
 
 
+class UncompiledCoreWarning(RuntimeWarning):
+    """The core was not compiled when the package was installed, so reads are slow."""
+
+
 class UndecodedValuesWarning(UserWarning):
     """A topic was opened without a schema, so its values are returned as bytes."""

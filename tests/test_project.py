@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import importlib.metadata
+import json
 import os
 import pkgutil
 import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
-import zipfile
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 import pytest
@@ -26,6 +27,7 @@ PYPROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT: dict[str, Any] = PYPROJECT["project"]
 SETUPTOOLS: dict[str, Any] = PYPROJECT["tool"]["setuptools"]
 TOP_PACKAGES = ("arrow_io", "connector", "spark_ds")
+GOLDEN = str(ROOT / "tests" / "data" / "golden" / "pulsar-4.0.7" / "objects")
 READING_MODULES = ("arrow_io.ledgers.reader", "arrow_io.ledgers.writer", "connector")
 DOTTED_NAME = re.compile(rf"`((?:{'|'.join(TOP_PACKAGES)})(?:\.\w+)+)(?:\(\))?`")
 ENGINES = {"cryptography", "duckdb", "pandas", "polars", "pyspark", "rich", "s3fs", "typer"}
@@ -190,9 +192,9 @@ def test_too_old_a_python_is_refused_with_words(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def unpacked_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The content of the wheel that pip builds from the source distribution."""
-    folder = tmp_path_factory.mktemp("wheel")
+def sdist(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The source distribution."""
+    folder = tmp_path_factory.mktemp("sdist")
     source = folder / "source"
     # A copy without what was built here, so that nothing of it can be packed.
     built = (".*", "build", "dist", "*.egg-info", "*.so", "*.c", "__pycache__", "golden")
@@ -204,13 +206,90 @@ def unpacked_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     pyproject.write_text(optimised.replace('"-O3"', '"-O0"'))
     script = f"from setuptools.build_meta import build_sdist; build_sdist({str(folder)!r})"
     run(sys.executable, "-c", script, cwd=source)
-    (sdist,) = folder.glob("*.tar.gz")
-    pip = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
-    run(*pip, "wheel", "--no-deps", "--no-build-isolation", sdist, cwd=folder)
-    (wheel,) = folder.glob("*.whl")
-    with zipfile.ZipFile(wheel) as archive:
-        archive.extractall(folder / "content")
+    (file,) = folder.glob("*.tar.gz")
+    return file
+
+
+def build_wheel(sdist: Path, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    """Build a wheel in a folder, without a network; `content` is what is in it."""
+    command = [sys.executable, "-m", "pip", "--disable-pip-version-check", "wheel", "--verbose"]
+    built = subprocess.run(
+        [*command, "--no-deps", "--no-build-isolation", sdist],
+        cwd=folder,
+        env=os.environ | environment,
+        check=False,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    for wheel in folder.glob("*.whl"):
+        shutil.unpack_archive(wheel, folder / "content", "zip")
+    return built
+
+
+@pytest.fixture(scope="module")
+def unpacked_wheel(sdist: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The content of the wheel that pip builds from the source distribution."""
+    folder = tmp_path_factory.mktemp("wheel")
+    built = build_wheel(sdist, folder, **{builds.PURE_SWITCH: "0"})
+    assert built.returncode == 0, built.stdout
     return folder / "content"
+
+
+def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist: Path) -> None:
+    """None of the tests may be in it: their data is larger than all else together."""
+    with tarfile.open(sdist) as archive:
+        packed = {PurePath(*PurePath(name).parts[1:]) for name in archive.getnames()}
+    sources = {
+        source.relative_to(ROOT)
+        for package in TOP_PACKAGES
+        for source in (ROOT / package).rglob("*")
+        if source.suffix in {".py", ".pxd", ".typed"}
+    }
+    assert sources <= packed
+    assert {path.parts[0] for path in packed if path.parts} == {
+        *TOP_PACKAGES,
+        *("LICENSE", "MANIFEST.in", "PKG-INFO", "README.md", "pyproject.toml"),
+        *("pulsar_offload.egg-info", "setup.cfg", "setup.py"),
+    }
+
+
+@pytest.mark.parametrize(
+    ("switch", "reason"),
+    [("", "there is no C compiler that finds Python.h"), ("1", f"{builds.PURE_SWITCH}=1")],
+)
+def test_without_a_compiler_the_sources_are_installed(
+    switch: str, reason: str, sdist: Path, tmp_path: Path
+) -> None:
+    """One line of the build and a warning at run time must say that reads are slow."""
+    built = build_wheel(sdist, tmp_path, CC="/no/such/cc", **{builds.PURE_SWITCH: switch})
+
+    assert built.returncode == 0, built.stdout
+    (told,) = [line for line in built.stdout.splitlines() if "is not compiled" in line]
+    assert told.strip().startswith(f"pulsar-offload: the core is not compiled, because {reason}")
+    content = tmp_path / "content"
+    assert [*content.rglob("*.so"), *content.rglob("sboms")] == []
+    script = (
+        "import warnings\n"
+        "with warnings.catch_warnings(record=True) as caught:\n"
+        "    warnings.simplefilter('always')\n"
+        "    from connector import open_topic\n"
+        f"    rows = open_topic({GOLDEN!r}, 'json-orders', value='raw').to_table().num_rows\n"
+        "print(rows, *(each.category.__name__ for each in caught))"
+    )
+    environment = {"PYTHONPATH": str(content), builds.PURE_SWITCH: ""}
+    read = run(sys.executable, "-c", script, cwd=content, **environment)
+    assert read.split() == ["400", "UncompiledCoreWarning"]
+
+
+def test_a_missing_compiler_can_be_an_error(sdist: Path, tmp_path: Path) -> None:
+    """A build that must not be slow fails, and names the compiler that it tried."""
+    built = build_wheel(sdist, tmp_path, CC="/no/such/cc", **{builds.PURE_SWITCH: "0"})
+
+    assert built.returncode != 0
+    assert f"{builds.PURE_SWITCH}=0 requires a compiled core, but there is no C" in built.stdout
+    assert "'/no/such/cc'" in built.stdout
+    assert list(tmp_path.glob("*.whl")) == []
 
 
 def test_the_wheel_holds_the_packages_and_nothing_else(unpacked_wheel: Path) -> None:
@@ -239,7 +318,7 @@ def test_the_wheel_is_compiled(unpacked_wheel: Path) -> None:
         "from arrow_io.core import builds;"
         "print(builds.in_use.is_compiled, builds.in_use.entries.__file__)"
     )
-    environment = {"PYTHONPATH": str(unpacked_wheel), builds.PURE_SWITCH: ""}
+    environment = {"PYTHONPATH": str(unpacked_wheel), builds.PURE_SWITCH: "0"}
     compiled, file = run(sys.executable, "-c", script, cwd=unpacked_wheel, **environment).split(
         maxsplit=1
     )
@@ -254,3 +333,29 @@ def test_the_wheel_holds_the_bucket_of_the_demo(unpacked_wheel: Path) -> None:
     assert len(inside) == 8
     for path in inside:
         assert (unpacked_wheel / path).read_bytes() == (ROOT / path).read_bytes()
+
+
+def test_the_wheel_says_what_is_compiled_in(unpacked_wheel: Path) -> None:
+    """Cython's own code is part of each module: a list names it, its version and its license."""
+    bill = json.loads(next(unpacked_wheel.glob("*.dist-info/sboms/*.cdx.json")).read_text())
+    (component,) = bill["components"]
+
+    assert bill["metadata"]["component"]["version"] == PROJECT["version"]
+    assert f"{component['name']}=={component['version']}" in PYPROJECT["build-system"]["requires"]
+    assert component["licenses"] == [{"license": {"id": "Apache-2.0"}}]
+
+
+def test_the_core_has_no_debug_symbols(unpacked_wheel: Path) -> None:
+    """However Python was compiled; they would be two thirds of the wheel."""
+    modules = [*unpacked_wheel.rglob("*.so")]
+
+    assert len(modules) == len(SETUPTOOLS["ext-modules"])
+    assert [each for each in modules if b".debug_info" in each.read_bytes()] == []
+
+
+def test_the_core_says_that_it_needs_no_lock() -> None:
+    """One module that does not would lock all of a free-threaded interpreter, when imported."""
+    sources = [ROOT / each["sources"][0] for each in SETUPTOOLS["ext-modules"]]
+
+    directive = re.compile("^# cython: .*freethreading_compatible=True", re.MULTILINE)
+    assert [each for each in sources if not directive.search(each.read_text())] == []

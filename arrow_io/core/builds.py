@@ -1,8 +1,9 @@
 """The choice of the core's build: the compiled modules, or their Python sources.
 
 The source of each core module is named `_*_py`; the compiled module is named `_*_c`.
-`PULSAR_OFFLOAD_PURE=1` in the environment selects the sources. If the compiled modules are missing,
-the sources run instead, about 50 times slower, with a warning.
+`PULSAR_OFFLOAD_PURE` in the environment chooses: 1 selects the sources, 0 the compiled modules. If it
+is unset or empty and the compiled modules are missing, the sources run instead, about 50 times
+slower, with a warning.
 """
 
 from __future__ import annotations
@@ -10,12 +11,19 @@ from __future__ import annotations
 import importlib
 import os
 import warnings
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
+
+from arrow_io.errors import UncompiledCoreWarning
 
 if TYPE_CHECKING:
     from types import ModuleType
 
 PURE_SWITCH = "PULSAR_OFFLOAD_PURE"
+_UNCOMPILED: Final = (
+    "pulsar-offload was installed without its compiled core, so reads are about 50 times slower."
+    " Install a wheel, or a C compiler and then pulsar-offload again (pip needs --no-cache-dir)."
+    f" {PURE_SWITCH}=1 hides this warning."
+)
 
 
 class Build:
@@ -70,17 +78,16 @@ class Build:
 
 
 def _choose() -> Build:
-    if os.environ.get(PURE_SWITCH, "") not in {"", "0"}:
+    switch = os.environ.get(PURE_SWITCH, "")
+    if switch not in {"", "0"}:
         return Build("py")
     try:
         return Build("c")
-    except ModuleNotFoundError:
-        warnings.warn(
-            "pulsar-offload was installed without its compiled core:"
-            " reading is about 50 times slower",
-            RuntimeWarning,
-            stacklevel=2,
-        )
+    except ModuleNotFoundError as error:
+        if switch == "0":
+            message = f"{PURE_SWITCH}=0 requires the compiled core, which is missing: {error.msg}"
+            raise ModuleNotFoundError(message, name=error.name) from None
+        warnings.warn(_UNCOMPILED, UncompiledCoreWarning, stacklevel=3)
         return Build("py")
 
 

@@ -108,7 +108,23 @@ def test_missing_compiled_module_is_told(missing: str) -> None:
 
     told = _python(code, PULSAR_OFFLOAD_PURE="")
 
-    assert told.startswith("False ['RuntimeWarning'] pulsar-offload was installed without its")
+    assert told.startswith("False ['UncompiledCoreWarning'] pulsar-offload was installed without")
+
+
+def test_a_missing_compiled_module_can_be_an_error() -> None:
+    """With 0, nothing may be decoded by the sources, however slow they are."""
+    code = (
+        "import sys\n"
+        "sys.modules['arrow_io.messages._entries_c'] = None\n"
+        "try:\n"
+        "    from arrow_io.core import builds\n"
+        "except ModuleNotFoundError as error:\n"
+        "    print(error)"
+    )
+
+    told = _python(code, PULSAR_OFFLOAD_PURE="0")
+
+    assert told.startswith("PULSAR_OFFLOAD_PURE=0 requires the compiled core, which is missing")
 
 
 def test_source_runs_without_cython() -> None:
