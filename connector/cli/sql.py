@@ -20,7 +20,7 @@ from arrow_io.errors import (
 )
 from arrow_io.messages.column_names import COLUMN_NAMES
 from connector.engines.duckdb_functions import register_duckdb
-from connector.inputs.topic_names import TopicName
+from connector.engines.topic_tables import is_topic, named_topics, table_names
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -155,12 +155,12 @@ def _explain_error(
     _, _, location = text.partition("\n\n")
     if location.startswith("LINE "):
         project_error.add_note(location.rstrip())
-    topics = _named_topics(catalog)
+    topics = named_topics(catalog.topics())
     # A name in a string needs no quotes.
     words = {word for each in _UNQUOTED.findall(_STRING.sub("", sql)) for word in each.split("--")}
     # Words with dots may be meant as tenant, namespace and name.
-    names = {word if _is_topic(topics, word) else word.replace(".", "/") for word in words}
-    names = {name for name in names if not name.isidentifier() and _is_topic(topics, name)}
+    names = {word if is_topic(topics, word) else word.replace(".", "/") for word in words}
+    names = {name for name in names if not name.isidentifier() and is_topic(topics, name)}
     quoted = [f'"{name}"' for name in sorted(names) if f'"{name}"' not in sql]
     if quoted:
         sign = "slashes" if any("/" in each for each in quoted) else "a hyphen"
@@ -172,10 +172,6 @@ def _explain_error(
             f" read_pulsar('…', columns := ['*', '{missing_name}'])"
         )
     return project_error
-
-
-def _named_topics(catalog: Catalog) -> set[TopicName]:
-    return {name for topic in catalog.topics() for name in (topic, topic.base)}
 
 
 def _explain(connection: DuckDBPyConnection, sql: str) -> None:
@@ -216,10 +212,10 @@ def _create_views(
     connection.execute("CREATE SCHEMA pulsar")
     connection.execute("SET search_path = 'main,pulsar'")
     connection.execute("SET TimeZone = 'UTC'")
-    topics = _named_topics(catalog)
+    topics = named_topics(catalog.topics())
     topic_words: dict[str, set[str]] = {}
     for word in _words(duckdb, sql):
-        if _is_topic(topics, word):
+        if is_topic(topics, word):
             topic_words.setdefault(word.lower(), set()).add(word)
     for words in topic_words.values():
         if len(words) == 1:
@@ -229,7 +225,7 @@ def _create_views(
     statements = (each.query.replace(";", " ") for each in connection.extract_statements(sql))
     if any(each.upper().split() == _SHOW_TABLES for each in statements):
         # The SQL does not name the other topics, so their views are never read.
-        for name in sorted({_table_name(topic.base, topics) for topic in topics}):
+        for name in table_names(topics):
             if name.lower() not in topic_words:
                 _create_view(duckdb, connection, name, "SELECT NULL", catalog)
 
@@ -248,15 +244,6 @@ def _create_view(
             raise _to_project_error(str(error), catalog, PulsarOffloadError) from None
 
 
-def _table_name(topic: TopicName, topics: set[TopicName]) -> str:
-    # A name without a domain is that of a persistent topic, if there is one.
-    others = topics & {topic.classic}
-    for name in (topic.local_name, f"{topic.full_namespace}/{topic.local_name}"):
-        if _is_topic({topic}, name) and not (topic.is_scalable and others):
-            return name
-    return str(topic)
-
-
 def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
     """Yield all words of the SQL that may be table names, without quotes."""
     data = sql.encode(errors="replace")
@@ -268,15 +255,6 @@ def _words(duckdb: ModuleType, sql: str) -> Iterator[str]:
             text = data[start:stop].decode(errors="replace").strip()
             quote = text[:1] if text[:1] in {'"', "'"} else ""
             yield text[1:-1].replace(quote * 2, quote) if quote else text
-
-
-def _is_topic(topics: set[TopicName], word: str) -> bool:
-    try:
-        topic = TopicName.parse(word)
-    except OptionError:
-        return False
-    is_scalable = "://" not in word and topic.partition < 0 and topic.scalable in topics
-    return topic in topics or is_scalable
 
 
 def _to_project_error(

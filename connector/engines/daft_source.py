@@ -211,7 +211,9 @@ class _ImpliedFilter(PredicateVisitor):  # type: ignore[misc]
             return None if literal is None else compare(pc.field(left_field.name), literal)
         if right_field is not None:
             literal = _literal(left, right_field.type)
-            return None if literal is None else compare(pc.scalar(literal), pc.field(right_field.name))
+            return (
+                None if literal is None else compare(pc.scalar(literal), pc.field(right_field.name))
+            )
         return None
 
     def _field(self, expression: Expression) -> pa.Field | None:

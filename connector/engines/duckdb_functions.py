@@ -10,6 +10,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.core.option_names import option_name, use_spelling
@@ -30,12 +31,14 @@ from connector.engines.duckdb_macros import (
     LISTINGS,
     MACROS,
     PLAN,
+    READ,
     STATISTICS,
     UNTIL,
     WHERE,
     macro_sql,
     read_arguments,
 )
+from connector.engines.duckdb_views import VIEW_MACRO, create_views
 from connector.options.option import takes_options
 from connector.options.topic_request import (
     OPTIONS,
@@ -48,7 +51,6 @@ from connector.options.topic_request import (
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
-    from types import ModuleType
 
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
@@ -73,6 +75,7 @@ def register_duckdb(
     url: str | None = None,
     *,
     on_bind: Callable[[TopicDataset], None] | None = None,
+    views: str | None = None,
     **options: object,
 ) -> None:
     """Add the table function `read_pulsar`, and listings of the bucket, to a DuckDB connection.
@@ -127,6 +130,9 @@ def register_duckdb(
         url: The URL to read if a statement names none.
         on_bind: Called with each topic that a statement names, when DuckDB binds it, even for
             EXPLAIN. Use it to learn what a statement would read before it runs.
+        views: Name of a database in memory that is attached, with a view of each topic over
+            `read_pulsar` with these options. Calling again with this name adds views of new topics
+            and drops views of deleted ones. None: no views.
         options: Options of `open_topic` that apply if a statement does not set them. `catalog`
             applies only if the statement sets none of `url`, `storage_options`, `metadata`,
             `metadata_options` and `buckets`. With a catalog, these options are for statements that
@@ -134,7 +140,9 @@ def register_duckdb(
 
     Raises:
         OptionError: An option does not exist, or its value is not allowed; the catalog belongs to
-            another URL; `con` is not a connection, or `on_bind` not a function.
+            another URL; `con` is not a connection, `on_bind` not a function, or `views` not a name
+            or the name of another database or schema.
+        PulsarOffloadError: The topics for `views` cannot be listed.
 
     Example:
         >>> import duckdb
@@ -149,26 +157,48 @@ def register_duckdb(
     defaults = {name: value for name, value in defaults.items() if value is not None}
     if "url" in defaults and "catalog" in defaults:
         check_place(defaults["url"], defaults["catalog"])
+    _check_parameters(con, on_bind, views)
+    binder = _Binder(defaults, on_bind)
+    if views is None:
+        _create_macros(con, _create_function(con, binder))
+        return
+    names, columns = binder.table_names(), binder.message_columns()
+    function = _create_function(con, binder)
+    replaced = _called_function(con, views, VIEW_MACRO)
+    try:
+        with _cursor(con) as cursor:
+            create_views(cursor, views, function, names, columns)
+    except OptionError:
+        con.remove_function(function)
+        raise
+    _create_macros(con, function)
+    _remove_unused(con, replaced)
+
+
+def _check_parameters(con: object, on_bind: object, views: object) -> None:
     if not callable(getattr(con, "create_function", None)):
         message = f"con must be a DuckDB connection or the module duckdb, not {type_name(con)}"
         raise OptionError(message)
     if on_bind is not None and not callable(on_bind):
         message = f"on_bind must be a function, not {type_name(on_bind)}"
         raise OptionError(message)
-    function = f"{_FUNCTION}{next(_NUMBERS)}"
-    con.create_function(
-        function,
-        _Binder(defaults, on_bind),
-        ["VARCHAR"],
-        "VARCHAR",
-        side_effects=True,
-    )
+    if views is not None and (not isinstance(views, str) or not views):
+        message = f"views must be a name, not {views!r}"
+        raise OptionError(message)
+
+
+def _create_function(con: DuckDBPyConnection | ModuleType, binder: _Binder) -> str:
+    name = f"{_FUNCTION}{next(_NUMBERS)}"
+    con.create_function(name, binder, ["VARCHAR"], "VARCHAR", side_effects=True)
+    return name
+
+
+def _create_macros(con: DuckDBPyConnection | ModuleType, function: str) -> None:
     replaced = registered_function(con)
     add_macros(con, function)
     if _is_in_memory(con):
         add_macros(con, function, "MACRO")
-    if replaced is not None:
-        con.remove_function(replaced)
+    _remove_unused(con, replaced)
 
 
 def add_macros(
@@ -178,8 +208,13 @@ def add_macros(
 
     All connections to a database have the function, but only one connection has a `TEMP MACRO`.
     """
-    for name in MACROS:
-        con.execute(f"CREATE OR REPLACE {kind} {macro_sql(name, function)}")
+    macros = [macro_sql(name, function) for name in MACROS]
+    con.execute(";".join(f"CREATE OR REPLACE {kind} {each}" for each in macros))
+
+
+def registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
+    """Return the scalar function that this connection's own macros call, if it has them."""
+    return _called_function(con, "temp", READ)
 
 
 def _statistics_folder(request: TopicRequest, catalog: Catalog) -> str | os.PathLike[str]:
@@ -194,15 +229,34 @@ def _in_sql(name: str, value: object) -> str:
     return name if value is None else f"{name} := {value!r}"
 
 
-def registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
-    """Return the scalar function that this connection's own macro calls, if it has one."""
+def _cursor(con: DuckDBPyConnection | ModuleType) -> DuckDBPyConnection:
+    connection: DuckDBPyConnection = (
+        con.default_connection() if isinstance(con, ModuleType) else con
+    )
+    return connection.cursor()
+
+
+def _called_function(con: DuckDBPyConnection | ModuleType, database: str, macro: str) -> str | None:
+    """Return the scalar function that the macro in a database calls, if it has one."""
     # With `fetchone`, the result would be unfinished, and DuckDB refuses other calls until it is.
     rows = con.execute(
         "SELECT macro_definition FROM duckdb_functions()"
-        " WHERE database_name = 'temp' AND function_name = 'read_pulsar'"
+        " WHERE database_name = ? AND function_name = ?",
+        [database, macro],
     ).fetchall()
     match = re.search(rf"{_FUNCTION}\d+", rows[0][0]) if rows else None
     return match and match[0]
+
+
+def _remove_unused(con: DuckDBPyConnection | ModuleType, function: str | None) -> None:
+    """Remove a scalar function unless a macro calls it, such as that of another bucket's views."""
+    rows = con.execute(
+        "SELECT function_name FROM duckdb_functions() WHERE function_name = $1 AND NOT EXISTS"
+        " (FROM duckdb_functions() WHERE contains(macro_definition, $1 || '('))",
+        [function],
+    ).fetchall()
+    for (name,) in rows:
+        con.remove_function(name)
 
 
 def _is_in_memory(con: DuckDBPyConnection | ModuleType) -> bool:
@@ -268,6 +322,33 @@ class _Binder:
         self._variable.set(name, source)
         quoted = name.replace('"', '""')
         return f'"{quoted}"'
+
+    def table_names(self) -> list[str]:
+        """Return the names of all topics as names of tables.
+
+        Raises:
+            PulsarOffloadError: The topics cannot be listed.
+        """
+        from connector.engines.topic_tables import named_topics, table_names  # noqa: PLC0415
+
+        topics = self._catalog(*self._request({}), {}).topics()
+        return table_names(named_topics(topics))
+
+    def message_columns(self) -> pa.Schema:
+        """Return the registered columns that every topic has, whatever its schema."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        from arrow_io.columns import every_column  # noqa: PLC0415
+        from arrow_io.payloads.value_columns import VALUE_COLUMN  # noqa: PLC0415
+
+        _, request = self._request({})
+        every = every_column(request.naming)
+        own_names = dict(every.columns)
+        names = [each for each in request.columns or "*" if each in {"*", *own_names}]
+        columns = every.select(names or "*").schema
+        found = [each for each in columns if own_names[each.name] != VALUE_COLUMN]
+        # A view has at least one column.
+        return pa.schema(found or [every.schema.field(0)])
 
     def _topic(self, topic: str | list[str], arguments: dict[str, object]) -> object:
         from connector.engines.duckdb_sources import BoundTopic, load_topic_source  # noqa: PLC0415

@@ -56,8 +56,11 @@ _ASSIGNMENT: Final = re.compile(r"CASE\s+WHEN \([^)]*\)+ THEN \(\(CAST\('(\w+)' 
 """Text of a comparison of a constant text, as the THEN of a CASE."""
 
 
-def macro_sql(name: str, function: str, schema: str = "") -> str:
-    """Return the macro of a table function, which calls a scalar function, for CREATE MACRO."""
+def macro_sql(name: str, function: str, macro: str | None = None) -> str:
+    """Return the macro of a table function, which calls a scalar function, for CREATE MACRO.
+
+    `macro` is what the macro is called; None: the name of the table function.
+    """
     parameters = _parameters(name)
     named = ", ".join(f'"{each}" := NULL' for each in MACROS[name])
     declared = named if "topic" in MACROS[name] else f"topic, {named}"
@@ -71,7 +74,7 @@ def macro_sql(name: str, function: str, schema: str = "") -> str:
     }
     columns = f'* EXCLUDE ("{ROWS}")' if name == READ else "*"
     table = f"query_table({function}(to_json({_struct(call)})::VARCHAR))"
-    return f"{schema}{name}({declared}) AS TABLE FROM {table} SELECT {columns}"
+    return f"{macro or name}({declared}) AS TABLE FROM {table} SELECT {columns}"
 
 
 def _parameters(name: str) -> list[str]:
