@@ -11,7 +11,7 @@ WORKERS ?= 2
 FUZZ_SECONDS ?= 120
 PYTHONS ?= $(BIN)/python
 
-BIN := .venv/bin
+BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 # Whole files, so that what is costly to start (Spark, a built wheel) is started once for its tests;
 # by their names, because by the number of tests Spark's long files come last, one worker idle.
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -46,6 +46,10 @@ test: install java browser ## Run every check: style, types, import contracts, a
 # Beside each other: most of lint is one thread, and tests wait for each other at the end.
 all-tests: install
 	@$(call with_programs,$(PYTEST))
+
+.PHONY: test-portable
+test-portable: install ## Run the tests that need neither Java nor a browser, as CI does on macOS and Windows
+	@$(PYTEST) -m "not (exhaustive or broker or registry or stores or spark or browser)"
 
 .PHONY: test-pure
 test-pure: install java browser ## Run all tests on the uncompiled core
@@ -117,6 +121,9 @@ lint: install docs ## Check style, spelling, types, import contracts and the lin
 	$(BIN)/ruff format --check
 	$(BIN)/codespell
 	$(BIN)/mypy
+	@# What Windows lacks or does differently, as far as it can be seen from here.
+	$(BIN)/ruff check --preview --select PLW1514
+	$(BIN)/mypy --platform win32 --cache-dir .mypy_cache/win32 arrow_io connector
 	$(BIN)/lint-imports
 
 .PHONY: docs

@@ -49,7 +49,7 @@ _LEAST_FREE_BYTES: Final = 4 << 30
 
 def _can_hold_tests(folder: str) -> bool:
     """Whether a folder has room for what tests write, and programs in it can be run."""
-    if not os.access(folder, os.W_OK):
+    if sys.platform == "win32" or not os.access(folder, os.W_OK):
         return False
     volume = os.statvfs(folder)
     is_large = volume.f_bavail * volume.f_frsize >= _LEAST_FREE_BYTES
@@ -104,6 +104,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [each for each in items if not is_for_another_run(each)]
     is_exhaustive = settings.get_current_profile_name() == "exhaustive"
     for item in items:
+        if sys.platform == "win32" and item.get_closest_marker("posix"):
+            item.add_marker(pytest.mark.skip(reason="needs what only POSIX has"))
         fixtures = getattr(item, "fixturenames", ())
         if is_exhaustive or item.get_closest_marker("exhaustive"):
             item.add_marker(pytest.mark.timeout(EXHAUSTIVE_SECONDS))

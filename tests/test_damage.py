@@ -197,6 +197,7 @@ def test_no_value_of_a_framing_byte_takes_the_checksum_away(
             assert error.entry_id == 0
 
 
+@pytest.mark.posix
 def test_damage_takes_no_more_memory_than_a_read() -> None:
     """Not even without checksums, so that every size in an entry is taken as it stands."""
     with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as executor:

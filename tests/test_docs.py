@@ -89,6 +89,7 @@ def _ran(page: Path) -> Mapping[str, object]:
     return namespace
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("page", [README, *PAGES], ids=_name)
 def test_a_page_runs(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks and commands, one after the other, print what stands below them."""
@@ -176,6 +177,7 @@ def tree() -> list[str]:
     [
         README,
         CONTRIBUTING,
+        ROOT / "SECURITY.md",
         ROOT / "sql_examples" / "README.md",
         *(page for page in PAGES if page not in FORMAT_PAGES),
     ],

@@ -91,14 +91,12 @@ def test_each_package_says_that_it_is_typed(package: str) -> None:
 
 
 def test_the_base_install_is_small() -> None:
-    """Without extras, only Arrow, fsspec, protobuf, ZSTD and CRC32C may be installed."""
-    assert {name_of(requirement) for requirement in PROJECT["dependencies"]} == {
-        "crc32c",
-        "fsspec",
-        "protobuf",
-        "pyarrow",
-        "zstandard",
-    }
+    """Without extras, only Arrow, fsspec, protobuf, ZSTD and CRC32C; time zones where none are."""
+    everywhere = {"crc32c", "fsspec", "protobuf", "pyarrow", "zstandard"}
+    needed = [each for each in PROJECT["dependencies"] if ";" not in each]
+    assert {name_of(requirement) for requirement in needed} == everywhere
+    on_windows = set(PROJECT["dependencies"]) - set(needed)
+    assert on_windows == {"tzdata>=2025.2; sys_platform == 'win32'"}
 
 
 def test_the_extra_all_holds_every_other_extra() -> None:
@@ -158,6 +156,7 @@ def test_a_property_that_fails_tells_what_failed() -> None:
         fails("long" * 10_000)
 
 
+@pytest.mark.posix
 def test_make_lists_each_target() -> None:
     """`make` alone must print every target that a person may call, with its purpose."""
     targets = re.findall(r"^\.PHONY: (.+)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
@@ -165,6 +164,7 @@ def test_make_lists_each_target() -> None:
     assert [target for _make, target, _purpose in listed] == targets
 
 
+@pytest.mark.posix
 def test_the_demo_answers() -> None:
     """`make demo` must print its question and the table that answers it from the bundled topic."""
     installed = f"BIN={Path(sys.executable).parent}"
@@ -173,6 +173,7 @@ def test_the_demo_answers() -> None:
     assert re.search(r"│ DE +│ +\d+ │ +\d+\.\d+ │", printed)
 
 
+@pytest.mark.posix
 def test_too_old_a_python_is_refused_with_words(tmp_path: Path) -> None:
     """A machine whose Python is too old must be told which one is needed, and how to name it."""
     old = tmp_path / "python3"

@@ -7,6 +7,18 @@ cdef extern from *:
     #if defined(__SSE2__)
     #include <emmintrin.h>
     #endif
+    #if defined(_MSC_VER) && !defined(__clang__)
+    #include <intrin.h>
+    static inline int pulsar_offload_lowest(unsigned long long bits) {
+        unsigned long number;
+        _BitScanForward64(&number, bits);
+        return (int)number;
+    }
+    #else
+    static inline int pulsar_offload_lowest(unsigned long long bits) {
+        return __builtin_ctzll(bits);
+    }
+    #endif
     static inline unsigned long long pulsar_offload_word(const unsigned char* from) {
         uint64_t word;
         memcpy(&word, from, 8);
@@ -24,7 +36,7 @@ cdef extern from *:
         word = pulsar_offload_word(from + i);
         ends = ~word & UINT64_C(0x8080808080808080);
         if (ends == 0) return -1;
-        count = (__builtin_ctzll(ends) >> 3) + 1;
+        count = (pulsar_offload_lowest(ends) >> 3) + 1;
         if (count > stop - i) return -1;
         /* Keep the bits below the end; then join the groups of seven bits: by two, four and eight. */
         word &= (ends ^ (ends - 1)) & UINT64_C(0x7F7F7F7F7F7F7F7F);
@@ -40,9 +52,6 @@ cdef extern from *:
         word = __builtin_bswap32(word);
     #endif
         return word;
-    }
-    static inline int pulsar_offload_lowest(unsigned long long bits) {
-        return __builtin_ctzll(bits);
     }
     static inline long long pulsar_offload_plain(const unsigned char* from, long long i, long long stop) {
     #if defined(__SSE2__)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from importlib.metadata import PackageNotFoundError, distribution
 from typing import Final
 from urllib.parse import unquote
@@ -18,7 +19,10 @@ def install_command(*extras: str) -> str:
     """
     source, names = _source(), ",".join(extras)
     if source.startswith("file://") and not source.endswith(".whl"):
-        return f"pip install '{unquote(source.removeprefix('file://'))}[{names}]'"
+        folder = unquote(source.removeprefix("file://"))
+        if sys.platform == "win32":
+            folder = folder.removeprefix("/")  # before the letter of a drive
+        return f"pip install '{folder}[{names}]'"
     if source:
         return f"pip install '{_DISTRIBUTION}[{names}] @ {source}'"
     return f"pip install '{_DISTRIBUTION}[{names}]'"

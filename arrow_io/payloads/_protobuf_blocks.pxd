@@ -1,5 +1,8 @@
 # Reading of protobuf numbers in blocks of eight readable bytes. Python, and the callers for numbers that
 # are not handled here, read byte by byte.
+from arrow_io.core._bits cimport lowest  # pulsar_offload_lowest in the C below
+
+
 cdef extern from *:
     """
     #include <stdint.h>
@@ -21,7 +24,7 @@ cdef extern from *:
     }
     static inline int pulsar_offload_protobuf_over(const unsigned char* from) {
         uint64_t ends = ~pulsar_offload_protobuf_block(from) & UINT64_C(0x8080808080808080);
-        return ends == 0 ? 0 : (__builtin_ctzll(ends) >> 3) + 1;
+        return ends == 0 ? 0 : (pulsar_offload_lowest(ends) >> 3) + 1;
     }
     /* The number in the bytes of a word before the first that has one of the `ends` set, and this byte. */
     static inline uint64_t pulsar_offload_protobuf_join(uint64_t word, uint64_t ends) {
@@ -34,7 +37,7 @@ cdef extern from *:
         uint64_t ends = ~word & UINT64_C(0x8080808080808080);
         if (ends == 0) return 0;
         *number = (long long)pulsar_offload_protobuf_join(word, ends);
-        return (__builtin_ctzll(ends) >> 3) + 1;
+        return (pulsar_offload_lowest(ends) >> 3) + 1;
     }
     static inline int pulsar_offload_protobuf_eight(const unsigned char* from, int* to) {
     #if defined(__SSE2__)
@@ -139,7 +142,7 @@ cdef extern from *:
                 if (bytes == 0) bytes = PULSAR_OFFLOAD_TOO_MANY;
             } else {
                 *value = pulsar_offload_protobuf_join(*value, ends);
-                bytes = (__builtin_ctzll(ends) >> 3) + 1;
+                bytes = (pulsar_offload_lowest(ends) >> 3) + 1;
             }
         }
         bytes = (size + bytes) & -*here;

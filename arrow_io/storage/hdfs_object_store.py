@@ -240,7 +240,7 @@ def _translate_errors() -> Iterator[None]:
         text = str(error).partition("\n")[0]
         rpc_error = _RPC_ERROR.match(text)
         if rpc_error is None:
-            raise OSError(errno.EREMOTEIO, text) from None
+            raise OSError(errno.EIO, text) from None
         name = rpc_error["name"]
         message = f"{name}: {rpc_error['message']}".replace('\\"', '"')
         raise OSError(_ERRORS.get(name, errno.EINVAL), message) from None
@@ -250,4 +250,4 @@ def _translate_errors() -> Iterator[None]:
         # Rust's panic has a class of its own, which is not an `Exception`.
         if type(error).__name__ != "PanicException":
             raise
-        raise OSError(errno.EREMOTEIO, f"the client panicked: {error}") from None
+        raise OSError(errno.EIO, f"the client panicked: {error}") from None

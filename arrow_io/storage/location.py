@@ -9,6 +9,7 @@ and shows no secret.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -117,7 +118,7 @@ class Location:
         object.__setattr__(self, "max_connections", max_connections(options))
         uses_obstore(options)
         if "://" not in self.url and "::" not in self.url:
-            object.__setattr__(self, "url", str(Path(self.url).expanduser().absolute()))
+            object.__setattr__(self, "url", Path(self.url).expanduser().absolute().as_posix())
         check_url(self.url, str(self))
         sender = RequestSender(
             self.url,
@@ -591,6 +592,8 @@ def folder_and_name(path: str) -> tuple[str, str]:
     """
     first, chain, inner = path.partition("::")
     scheme, colon, rest = first.rpartition("://")
+    if not colon:
+        rest = rest.replace(os.sep, "/")
     folder, slash, name = rest.rpartition("/")
     if colon and not slash:
         return path, ""

@@ -20,6 +20,7 @@ import errno
 import os
 import re
 import secrets
+import sys
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 from arrow_io.storage.failures import s3_error_code
@@ -136,7 +137,9 @@ class LocalUpload(TemporaryFileUpload):
     def complete(self, request: Request, attempt: Attempt) -> None:
         """Rename the file."""
         self._keep_bytes()
-        super().complete(request, attempt)
+        self._file.close()
+        # Unlike a move, it replaces a file on Windows too.
+        os.replace(self._temporary_path, self._path)  # noqa: PTH105 - fsspec's paths
         self._keep_name()
 
     def link(self) -> None:
@@ -155,6 +158,8 @@ class LocalUpload(TemporaryFileUpload):
         os.fsync(self._file.fileno())
 
     def _keep_name(self) -> None:
+        if sys.platform == "win32":
+            return  # it opens no folders, and NTFS logs names itself
         folder = os.open(os.path.dirname(self._path), os.O_RDONLY)  # noqa: PTH120 - fsspec's path
         try:
             os.fsync(folder)

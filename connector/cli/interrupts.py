@@ -59,7 +59,9 @@ _received = _Received()
 def end_at_interrupts() -> None:
     """Let SIGINT and SIGTERM end the process. Call once, in the main thread."""
     reading, writing = os.pipe()
-    os.set_blocking(writing, False)
+    if sys.platform != "win32":
+        # There Python accepts any pipe, and before 3.12 it lacks this function.
+        os.set_blocking(writing, False)
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     for each in _SIGNALS:
         signal.signal(each, _interrupt)

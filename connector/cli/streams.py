@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 FAILED: Final = 1
 CLOSED_PIPE: Final = 141
+_IS_WINDOWS: Final = sys.platform == "win32"
+_CLOSED_PIPE_ERRORS: Final = {errno.EPIPE, errno.EINVAL} if _IS_WINDOWS else {errno.EPIPE}
 
 
 class OutputError(Exception):
@@ -72,7 +74,7 @@ def open_streams() -> Iterator[None]:
     except OutputError as failure:
         # Discard the rest of the buffer, which has no reader.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if failure.error.errno == errno.EPIPE:
+        if failure.error.errno in _CLOSED_PIPE_ERRORS:
             sys.exit(CLOSED_PIPE)
         sys.stderr.write(f"error: the output cannot be written: {failure.error.strerror}\n")
         sys.exit(FAILED)
@@ -86,10 +88,14 @@ def _stream(kind: type[io.FileIO], replaced: TextIO | None) -> TextIO:
     if replaced is None:
         # This can be opened, but refuses writes.
         descriptor, encoding, is_terminal = os.open(os.devnull, os.O_RDONLY), "utf-8", False
+    elif _IS_WINDOWS and replaced.isatty():
+        # Its console takes UTF-16, which only Python's own stream writes.
+        return replaced
     else:
         descriptor, encoding, is_terminal = (
             replaced.fileno(),
-            replaced.encoding,
+            # Others would need escapes, which are not JSON.
+            "utf-8" if _IS_WINDOWS else replaced.encoding,
             replaced.isatty(),
         )
     return io.TextIOWrapper(
@@ -97,5 +103,6 @@ def _stream(kind: type[io.FileIO], replaced: TextIO | None) -> TextIO:
         encoding=encoding,
         # A topic may contain any text, which the terminal's encoding may lack.
         errors="backslashreplace",
+        newline="\n",
         line_buffering=is_terminal or kind is _Notes,
     )

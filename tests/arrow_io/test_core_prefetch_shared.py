@@ -289,6 +289,7 @@ def test_units_may_read_feeds() -> None:
     assert list(items) == [list(range(10))] * 5
 
 
+@pytest.mark.posix
 def test_a_forked_child_has_feeds_of_its_own() -> None:
     """Whatever its parent's are doing."""
     feeds = Feeds()

@@ -6,6 +6,7 @@ import gc
 import os
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -96,6 +97,7 @@ def test_garbage_may_be_collected_anywhere() -> None:
     assert budget.total == 0
 
 
+@pytest.mark.posix
 def test_a_forked_child_holds_nothing() -> None:
     """What its parent holds does not count."""
     share = process_budgets().results.share()

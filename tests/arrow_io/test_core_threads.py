@@ -136,6 +136,7 @@ def test_calls_are_run_though_a_thread_could_not_be_started(
     assert pool.submit(partial(int, "2")).result(timeout=30) == 2
 
 
+@pytest.mark.posix
 def test_workers_are_those_of_the_process() -> None:
     """The same for everybody; a forked child, which has no threads of its parent, has its own."""
     used = shared_workers(2)

@@ -249,6 +249,7 @@ def test_an_error_shows_no_secret() -> None:
     assert server.requests == 1
 
 
+@pytest.mark.posix
 def test_a_forked_process_hears_that_obstore_does_not_follow(s3_server: S3Server) -> None:
     """At once, and not at the end of a deadline."""
     location = _location(s3_server.upload({"a": b"data"}))

@@ -162,6 +162,7 @@ class TestWalk:
             _Trees(folders).location().list_tree()
 
 
+@pytest.mark.posix
 def test_links_are_not_followed(tmp_path: Path) -> None:
     """A loop of links ends; a location that is a link is listed like its target."""
     (tmp_path / "a" / "b").mkdir(parents=True)

@@ -341,6 +341,7 @@ def test_an_action_gives_its_result_or_its_error() -> None:
         run_uninterrupted(lambda: 1 // 0)
 
 
+@pytest.mark.posix
 def test_an_interrupt_waits_for_the_end_of_an_action() -> None:
     """What is run to its end has ended when an interrupt leaves it."""
     started, interrupted, ended = threading.Event(), threading.Event(), threading.Event()

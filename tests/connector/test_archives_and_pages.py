@@ -120,6 +120,7 @@ class _Pages(http.server.SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
+@pytest.mark.posix
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """URL of a web server with a bucket and an empty folder."""

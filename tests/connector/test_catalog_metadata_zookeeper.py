@@ -357,6 +357,7 @@ def test_catalog_equals_that_of_a_folder(zookeeper: ZooKeeperServer) -> None:
         ]
 
 
+@pytest.mark.posix
 def test_commands_of_the_page(
     zookeeper: ZooKeeperServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -290,6 +290,7 @@ def test_the_help_and_the_page_say_the_same_of_exit_codes() -> None:
     assert {code: " ".join(text.split()) for code, text in told.items()} == rows
 
 
+@pytest.mark.posix
 @pytest.mark.parametrize("command", TELLING)
 def test_examples_that_tell_run(
     command: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from pathlib import Path
     from wsgiref.types import StartResponse, WSGIApplication, WSGIEnvironment
 
+pytestmark = pytest.mark.posix
+
 _WAIT_S = 60
 _INTERRUPTED, _TERMINATED = 130, 143
 _ENDS = [(signal.SIGINT, _INTERRUPTED), (signal.SIGTERM, _TERMINATED)]

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import resource
 import subprocess
 import sys
 from contextlib import ExitStack
@@ -23,6 +22,9 @@ from tests.support.command_line import FAILED, INCOMPLETE, OK, URL, USAGE, run
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+resource = pytest.importorskip("resource")
+pytestmark = pytest.mark.posix
 
 ROOT: Final = Path(__file__).parents[2]
 _COMMANDS: Final = {

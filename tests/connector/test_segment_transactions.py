@@ -47,7 +47,8 @@ if TYPE_CHECKING:
     from connector.catalog.metadata.metadata_store import MetadataStore
     from tests.support.buckets import MemoryBucket
 
-pytestmark = pytest.mark.both_builds
+# The names of some nodes have colons.
+pytestmark = [pytest.mark.both_builds, pytest.mark.posix]
 
 _KEYS: Final = [
     f"segment%3A%2F%2Fpublic%2Fdefault%2Fpayments%2F{each}" for each in ("0000-7fff-0",)

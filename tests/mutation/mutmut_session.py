@@ -114,7 +114,7 @@ def main() -> None:
         names = Random(seed).sample(names, sample)
     for name, status in run(names).items():
         mutants[name]["status"] = status
-    results.write_text(json.dumps(list(mutants.values())))
+    results.write_text(json.dumps(list(mutants.values())), encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -340,8 +340,8 @@ def test_queries_show_no_secret(
     assert "BatchScan pulsar_offload" in web_pages(spark)
     assert marker not in web_pages(spark)
     assert marker not in "".join(errors)
-    assert "ChecksumError" in spark_log.read_text()
-    assert marker not in spark_log.read_text()
+    assert "ChecksumError" in spark_log.read_text(encoding="utf-8")
+    assert marker not in spark_log.read_text(encoding="utf-8")
 
 
 def make_view_by_sql(spark: SparkSession, url: str, option: str, value: str) -> None:

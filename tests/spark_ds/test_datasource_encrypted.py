@@ -79,13 +79,13 @@ def test_keys_are_never_shown(spark: SparkSession, spark_log: Path, bucket: str)
 
     assert [count, *counts] == [golden_topic("encrypted").message_count] * 3
     assert "DecryptionError" in errors[0]
-    assert "DecryptionError" in spark_log.read_text()
+    assert "DecryptionError" in spark_log.read_text(encoding="utf-8")
     for shown in (
         said_of(encrypted),
         said_of(spark.table("more")),
         said_of(spark.table("by_sql")),
         web_pages(spark),
-        spark_log.read_text(),
+        spark_log.read_text(encoding="utf-8"),
         *errors,
     ):
         assert not secrets_in(shown)

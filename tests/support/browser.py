@@ -7,7 +7,6 @@ with a NUL go in at its file descriptor 3 and come out at 4, so that no port is 
 from __future__ import annotations
 
 import base64
-import fcntl
 import json
 import os
 import selectors
@@ -182,6 +181,8 @@ def running_browser(program: str, profile: Path) -> Iterator[Browser]:
         program: Path of Chromium.
         profile: An empty folder for what it writes.
     """
+    import fcntl  # noqa: PLC0415 - Windows lacks it
+
     commands, answers = os.pipe(), os.pipe()
     # Above 4, so that neither is overwritten by what the shell puts at 3 and 4.
     theirs = [

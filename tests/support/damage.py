@@ -7,8 +7,8 @@ bucket in memory, the rows that it gives while sound, and reads of it with one o
 from __future__ import annotations
 
 import itertools
-import resource
 import struct
+import sys
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from enum import Enum, auto
@@ -295,4 +295,7 @@ def _read_damaged(sound: Specimen, scan: Scan, stride: int) -> None:
 
 def _most_in_use_bytes() -> int:
     """The most memory that this process has had in use so far."""
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss << 10
+    import resource  # noqa: PLC0415 - Windows lacks it
+
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return most if sys.platform == "darwin" else most << 10

@@ -86,7 +86,7 @@ _KEYS_PER_ANSWER: Final = 3
 def _messages() -> Mapping[str, Any]:
     """Compile `SOURCE`."""
     with tempfile.TemporaryDirectory() as folder:
-        Path(folder, "client.proto").write_text(SOURCE)
+        Path(folder, "client.proto").write_text(SOURCE, encoding="utf-8")
         compiled = Path(folder, "compiled")
         arguments = ["protoc", f"-I{folder}", f"--descriptor_set_out={compiled}", "client.proto"]
         assert protoc.main(arguments) == 0
