@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -69,17 +70,14 @@ def test_jupysql(folder: Path) -> None:
     assert [each.data["text/plain"] for each in shown] == [cells[-1].printed]
 
 
-def test_marimo(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_marimo(folder: Path) -> None:
     """The notebook runs as a program, and its export shows the result."""
     path = write_files(TEXT, folder)["topics.py"]
-    monkeypatch.syspath_prepend(str(folder))
     command = [sys.executable, "-m", "marimo", "export", "html", path.name, "-o", "topics.html"]
     environment = os.environ | {"PYTHONWARNINGS": "default"}
     subprocess.run(command, check=True, cwd=folder, env=environment, stdin=subprocess.DEVNULL)
 
-    from topics import app
-
-    _, names = app.run()
+    _, names = runpy.run_path(str(path))["app"].run()
     rows = names["by_status"].rows()
     assert dict(rows) == {"CANCELLED": 87, "NEW": 87, "PAID": 86, "SHIPPED": 87, None: 53}
     assert "SHIPPED" in (folder / "topics.html").read_text("utf-8")
