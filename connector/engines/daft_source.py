@@ -185,10 +185,13 @@ class _ImpliedFilter(PredicateVisitor):  # type: ignore[misc]
 
     def visit_is_in(self, expr: Expression, items: Sequence[Expression]) -> pc.Expression | None:
         field = self._field(expr)
-        values = None if field is None else [_literal(each, field.type) for each in items]
-        if field is None or values is None or None in values:
+        if field is None:
             return None
-        return pc.field(field.name).isin(pa.array([each.as_py() for each in values], field.type))
+        literals = [_literal(each, field.type) for each in items]
+        values = [each.as_py() for each in literals if each is not None]
+        # Daft and Arrow differ in what a null in the list matches.
+        is_complete = len(values) == len(literals)
+        return pc.field(field.name).isin(pa.array(values, field.type)) if is_complete else None
 
     def visit_is_null(self, expr: Expression) -> pc.Expression | None:
         return pc.field(expr.column_name()).is_null() if expr.is_column() else None
@@ -205,15 +208,11 @@ class _ImpliedFilter(PredicateVisitor):  # type: ignore[misc]
     def _compared(
         self, compare: Callable[[Any, Any], pc.Expression], left: Expression, right: Expression
     ) -> pc.Expression | None:
-        left_field, right_field = self._field(left), self._field(right)
-        if left_field is not None:
-            literal = _literal(right, left_field.type)
-            return None if literal is None else compare(pc.field(left_field.name), literal)
-        if right_field is not None:
-            literal = _literal(left, right_field.type)
-            return (
-                None if literal is None else compare(pc.scalar(literal), pc.field(right_field.name))
-            )
+        for field, other in ((self._field(left), right), (self._field(right), left)):
+            literal = None if field is None else _literal(other, field.type)
+            if field is not None and literal is not None:
+                sides = pc.field(field.name), pc.scalar(literal)
+                return compare(*(sides if other is right else sides[::-1]))
         return None
 
     def _field(self, expression: Expression) -> pa.Field | None:
