@@ -1,0 +1,265 @@
+"""The source on a Spark Connect server, whose clients need not have it."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pyspark
+import pytest
+
+from arrow_io.storage.location import Location
+from connector import open_topic
+from connector.lake.parquet import ParquetTable
+from tests.spark_ds.conftest import QUICK_JVM
+from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
+from tests.spark_ds.web_interface import read_web_interface
+from tests.support.golden import golden_topic
+from tests.support.snippets import snippets_of
+from tests.support.waiting import wait_until
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+pytestmark = pytest.mark.spark
+
+TOPIC: Final = "small-partitioned"
+TIMEOUT_SECONDS: Final = 500
+MASKED, SHOWN = "MASKED4711", "SHOWN4711"
+REDACTION: Final = "spark.sql.redaction.string.regex"
+PAGE: Final = Path(__file__).parents[2] / "docs" / "spark-clusters.md"
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server.
+
+    Attributes:
+        url: Where clients find it.
+        pages: URL of its web interface.
+        folder: The folder that it writes its log and its event log to.
+    """
+
+    url: str
+    pages: str
+    folder: Path
+
+    def said(self) -> dict[str, str]:
+        """All that it logged and shows, by place."""
+        said = {"log": (self.folder / "log").read_text()}
+        for path in (self.folder / "events").glob("*/events*"):
+            said[path.name] = path.read_text()
+        pages = read_web_interface(self.pages)
+        return said | {path: body.decode() for path, body in pages.items()}
+
+
+@pytest.fixture(scope="module")
+def server(
+    spark_environment: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    """A server on two threads, started as its own script does."""
+    folder = tmp_path_factory.mktemp("connect")
+    (folder / "events").mkdir()
+    settings = {
+        "spark.connect.grpc.binding.address": "127.0.0.1",
+        "spark.connect.grpc.binding.port": "0",
+        "spark.driver.bindAddress": "127.0.0.1",
+        "spark.driver.host": "127.0.0.1",
+        "spark.driver.extraJavaOptions": QUICK_JVM,
+        "spark.eventLog.enabled": "true",
+        "spark.eventLog.compress": "false",
+        "spark.eventLog.dir": (folder / "events").as_uri(),
+        "spark.log.level": "INFO",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "2",
+        "spark.sql.warehouse.dir": str(folder / "warehouse"),
+        "spark.ui.port": "0",
+        REDACTION: masking_pattern(),
+    }
+    script = Path(pyspark.__file__).parent / "sbin" / "start-connect-server.sh"
+    command = ["bash", str(script), "--wait", "--master", "local[2]"]
+    for name, value in settings.items():
+        command += ["--conf", f"{name}={value}"]
+    own = {"SPARK_LOG_DIR": str(folder / "logs"), "SPARK_PID_DIR": str(folder)}
+    with (folder / "log").open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            env=os.environ | spark_environment | own,
+            cwd=folder,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+        try:
+            yield _started(process, folder)
+        finally:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _started(process: subprocess.Popen[bytes], folder: Path) -> Server:
+    ports: list[str] = []
+
+    def has_started() -> bool:
+        text = (folder / "log").read_text()
+        assert process.poll() is None, text[-4000:]
+        ports[:] = re.findall(r"(?:'SparkUI'|SparkConnectService') on port (\d+)", text)
+        return len(ports) == 2 and "Spark Connect server started" in text
+
+    wait_until(has_started, TIMEOUT_SECONDS)
+    pages, port = ports
+    return Server(f"sc://127.0.0.1:{port}", f"http://127.0.0.1:{pages}", folder)
+
+
+def masking_pattern() -> str:
+    """The setting that the page tells owners of a server to make."""
+    [snippet] = [each for each in snippets_of(PAGE.read_text("utf-8")) if REDACTION in each.text]
+    [pattern] = re.findall(rf"{re.escape(REDACTION)}\s+(.*)", snippet.text)
+    assert isinstance(pattern, str)
+    return pattern
+
+
+def _run(folder: Path, environment: dict[str, str], **argument: Any) -> dict[str, list[str]]:  # noqa: ANN401
+    """Run a client; the errors that it met."""
+    folder.mkdir()
+    program = Path(__file__).with_name("connect_program.py")
+    done = subprocess.run(
+        [sys.executable, str(program), json.dumps({"folder": str(folder), **argument})],
+        env=os.environ | environment,
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        timeout=TIMEOUT_SECONDS,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[:8000]
+    errors: dict[str, list[str]] = json.loads((folder / "errors.json").read_text())
+    assert MASKED not in done.stdout + str(errors)
+    return errors
+
+
+@pytest.fixture(scope="module")
+def without_package(
+    server: Server,
+    spark_environment: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+    small_bucket: str,
+    damaged_bucket: Path,
+) -> tuple[Path, dict[str, list[str]]]:
+    """What a client wrote that cannot import this project, and the errors that it met."""
+    folder = tmp_path_factory.mktemp("clients") / "without"
+    secrets = {"secret.key": MASKED, "secret.nested.key": f'"quoted" {MASKED}'}
+    errors = _run(
+        folder,
+        spark_environment,
+        url=server.url,
+        conf={},
+        rows={"url": small_bucket, "topic": TOPIC, "columns": ",".join(COLUMNS), **secrets},
+        damaged={"url": str(damaged_bucket), "topic": "json-orders", "value": "raw", **secrets},
+        sink={"url": str(folder / "bucket"), "secret.key": MASKED},
+    )
+    return folder, errors
+
+
+@pytest.fixture(scope="module")
+def with_package(
+    server: Server,
+    spark_environment: dict[str, str],
+    tmp_path_factory: pytest.TempPathFactory,
+    small_bucket: str,
+    damaged_bucket: Path,
+) -> tuple[Path, dict[str, list[str]]]:
+    """The same of a client that has this project, and masks nothing."""
+    folder = tmp_path_factory.mktemp("clients") / "with"
+    copied = {"format": "parquet", "value": "raw", "storage_options": {"key": MASKED}}
+    errors = _run(
+        folder,
+        spark_environment,
+        url=server.url,
+        conf={REDACTION: "(?!)"},
+        rows={"url": small_bucket, "topic": TOPIC, "value": "raw", "secret.key": SHOWN},
+        copied={"url": small_bucket, "topic": TOPIC, "target": str(folder / "lake"), **copied},
+        refused={
+            "url": str(damaged_bucket),
+            "topic": "json-orders",
+            "target": str(folder / "none"),
+            **copied,
+        },
+    )
+    return folder, errors
+
+
+def _values(url: object, topic: str) -> list[tuple[object, ...]]:
+    columns = ["__key__", "__value__"]
+    table = open_topic(str(url), topic, value="raw").to_table(columns=columns)
+    return sorted(zip(*(table[name].to_pylist() for name in columns), strict=True), key=str)
+
+
+def test_a_client_needs_no_package(
+    without_package: tuple[Path, dict[str, list[str]]], small_bucket: str
+) -> None:
+    """It reads what Pulsar's client read, and writes and streams the same values."""
+    folder, _ = without_package
+
+    with pa.OSFile(str(folder / "rows.arrow"), "rb") as file:
+        rows = pa.ipc.open_file(file).read_all()
+    assert table_rows(rows) == golden_rows(topics_named(TOPIC))
+    for topic in ("written", "streamed"):
+        assert _values(folder / "bucket", topic) == _values(small_bucket, TOPIC)
+
+
+def test_errors_have_their_text(without_package: tuple[Path, dict[str, list[str]]]) -> None:
+    """The class is that of Spark's phase; the text names our error, and what to do."""
+    _, errors = without_package
+    (ledger,) = golden_topic("json-orders").ledgers
+
+    assert {name: kind for name, (kind, _) in errors.items()} == {
+        "plan": "AnalysisException",
+        "task": "PythonException",
+        "stream": "StreamingQueryException",
+    }
+    assert "OptionError: unknown option topik, did you mean topic" in errors["plan"][1]
+    for name in ("task", "stream"):
+        assert "ChecksumError" in errors[name][1]
+        assert ledger.data_object.name in errors[name][1]
+
+
+def test_a_client_with_the_package_registers_and_copies(
+    with_package: tuple[Path, dict[str, list[str]]], small_bucket: str
+) -> None:
+    """The rows are those of a read, and the error of an executor is raised with its class."""
+    folder, errors = with_package
+
+    tables = [
+        folder / "lake" / each.path for each in ParquetTable(Location(str(folder / "lake"))).files()
+    ]
+    assert sum(pq.read_metadata(each).num_rows for each in tables) == len(
+        _values(small_bucket, TOPIC)
+    )
+    assert errors["copy"][0] == "ChecksumError"
+
+
+def test_the_setting_of_the_page_masks_secrets(
+    server: Server,
+    without_package: tuple[Path, dict[str, list[str]]],
+    with_package: tuple[Path, dict[str, list[str]]],
+) -> None:
+    """Spark Connect shows the options of each request, unless the server has a pattern."""
+    del without_package, with_package
+    said = server.said()
+
+    assert [name for name, text in said.items() if MASKED in text] == []
+    shown = [name for name, text in said.items() if SHOWN in text]
+    assert any(name.startswith("events") for name in shown)
+    assert any(name.endswith("/stages") for name in shown)
+    assert "log" not in shown
