@@ -7,6 +7,7 @@ Names are those of OpenTelemetry's semantic conventions if there are any, and be
 
 from __future__ import annotations
 
+from functools import cache
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from opentelemetry.metrics import MeterProvider
     from opentelemetry.trace import Span, TracerProvider
 
-    _Token = tuple[Span, Token[Context]]
+    _Token = tuple[Span, Token[Context], dict[str, object]]
 
 _OWN: Final = "pulsar_offload."
 _ATTRIBUTES: Final = {
@@ -129,7 +130,8 @@ class _Recorder:
             kind=kind.CLIENT if operation == "request" else kind.INTERNAL,
             attributes=_attributes(fields),
         )
-        return span, self._context.attach(self._trace.set_span_in_context(span))
+        attached = self._context.attach(self._trace.set_span_in_context(span))
+        return span, attached, dict(fields)
 
     def end(
         self,
@@ -139,21 +141,22 @@ class _Recorder:
         seconds: float,
         error: BaseException | None,
     ) -> None:
-        span, attached = token
-        failed = {} if error is None else {"error_type": type(error).__name__}
-        span.set_attributes(_attributes({**fields, **failed}))
+        span, attached, earlier = token
+        error_type = None if error is None else type(error).__name__
+        if span.is_recording():
+            new = {name: each for name, each in fields.items() if earlier.get(name) is not each}
+            span.set_attributes(_attributes({**new, "error_type": error_type}))
         # Many requests find out whether an object exists.
         is_answer = operation == "request" and isinstance(error, MissingObjectError)
         if error is not None and not is_answer:
             # The text of other errors may contain a secret.
-            text = str(error) if isinstance(error, PulsarOffloadError) else type(error).__name__
+            text = str(error) if isinstance(error, PulsarOffloadError) else error_type
             span.set_status(self._trace.StatusCode.ERROR, text)
         if operation == "request":
             self._count_request(fields)
-        shared = {name: each for name, each in fields.items() if name in {"kind", "format"}}
-        attributes = _attributes({"operation": operation, **shared, **failed})
-        # Before the span ends and is detached, so that exemplars have its id.
-        self._seconds.record(seconds, attributes)
+        shared = operation, fields.get("kind"), fields.get("format"), error_type
+        # Before the span is detached, so that exemplars have its id.
+        self._seconds.record(seconds, _duration_attributes(*shared))
         self._context.detach(attached)
         span.end()
 
@@ -170,6 +173,15 @@ class _Recorder:
 
     def measure(self, measurement: str, amount: float, fields: Mapping[str, object]) -> None:
         self._gauges[measurement].set(amount, _attributes(fields))
+
+
+@cache
+def _duration_attributes(
+    operation: str, kind: object, format_: object, error_type: str | None
+) -> dict[str, Any]:
+    return _attributes(
+        {"operation": operation, "kind": kind, "format": format_, "error_type": error_type}
+    )
 
 
 def _attributes(fields: Mapping[str, object]) -> dict[str, Any]:
