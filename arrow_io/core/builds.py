@@ -1,8 +1,8 @@
 """The choice of the core's build: the compiled modules, or their Python sources.
 
 The source of each core module is named `_*_py`; the compiled module is named `_*_c`.
-`PULSAR_OFFLOAD_PURE` in the environment chooses: 1 selects the sources, 0 the compiled modules. If it
-is unset or empty and the compiled modules are missing, the sources run instead, about 50 times
+`PULSAR_OFFLOAD_PURE` in the environment chooses: 1 selects the sources, 0 the compiled modules. If
+it is unset or empty and the compiled modules are missing, the sources run instead, about 50 times
 slower, with a warning.
 """
 

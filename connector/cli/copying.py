@@ -19,6 +19,7 @@ from connector.display.text import size_text
 from connector.lake.copy import copy_topics, plan_copy
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.evolution import TableKind  # noqa: TC001 - as above
+from connector.lake.maintenance import MaintenanceSettings
 from connector.upkeep.forecast.cost import EXAMPLE_PRICES, load_prices
 
 if TYPE_CHECKING:
@@ -105,6 +106,13 @@ def copy(
             help="Store statistics of completely copied ledgers in --statistics, as analyze does.",
         ),
     ] = False,
+    maintain: Annotated[
+        bool,
+        typer.Option(
+            "--maintain",
+            help="Afterwards, maintain tables with small files, as lake maintain does by default.",
+        ),
+    ] = False,
     metrics_file: Annotated[
         str | None,
         typer.Option(
@@ -144,6 +152,7 @@ def copy(
         "table_options": key_values("--table-option", table_option) or None,
         "sizes": CopySizes(file_bytes=file_bytes, commit_bytes=commit_bytes),
         "analyze": analyze,
+        "maintenance": MaintenanceSettings() if maintain else None,
         "metrics_file": metrics_file,
     }
     if dry_run:

@@ -6,6 +6,7 @@ import re
 import time
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from arrow_io.columns import ALL_COLUMNS
 from arrow_io.core import telemetry
 from arrow_io.core.option_names import option_name
-from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.errors import ConcurrentCopyError, OptionError, PulsarOffloadError
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
@@ -23,6 +24,7 @@ from connector.inputs.topic_names import TopicName, common_base, owning_topics, 
 from connector.lake.copy_analysis import CopyAnalysis
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.executors import run_in_threads
+from connector.lake.maintenance import is_needed, maintain
 from connector.lake.metrics_file import MetricsFile
 from connector.lake.replacement import SEGMENT_STAGED_COLUMNS, STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import TableCopy
@@ -46,7 +48,8 @@ if TYPE_CHECKING:
     from connector.lake.copy_plan import CopyPlan
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
-    from connector.lake.table import LakeTable, RewritableTable
+    from connector.lake.maintenance import MaintenanceSettings
+    from connector.lake.table import LakeTable, MaintainedTable, RewritableTable
     from connector.lake.table_copy import ProgressCallback, TableSummary
     from connector.scan.read_options import ReadOptions
 
@@ -70,7 +73,7 @@ _SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
     "__partition__": attrgetter("partition"),
 }
 """Columns that identify a topic or partition, and how to compute their value from its name."""
-_RUN_OPTIONS: Final = ("metrics_file", "on_progress", "on_table", "executor")
+_RUN_OPTIONS: Final = ("maintenance", "metrics_file", "on_progress", "on_table", "executor")
 """Options of `copy_topics` that control how it runs, and do not affect what it writes."""
 _SECRETS: Final = ("target_options", "table_options")
 
@@ -89,6 +92,7 @@ def copy_topics(
     table_options: Mapping[str, object] | None = None,
     sizes: CopySizes = DEFAULT_SIZES,
     analyze: bool = False,
+    maintenance: MaintenanceSettings | None = None,
     metrics_file: str | os.PathLike[str] | None = None,
     on_progress: ProgressCallback | None = None,
     on_table: Callable[[TableSummary], object] | None = None,
@@ -127,6 +131,9 @@ def copy_topics(
         analyze: Whether to store statistics of each completely copied ledger in the folder
             `statistics`, unless it has them. If it cannot be written, the copy issues an
             `UnusedStatisticsWarning` and continues.
+        maintenance: How each table is maintained after its copy (`maintain_table`), if it has files
+            to merge or rows to delete. None does not. If another writer changes the table at the
+            same time, a notice says so, and a later run maintains it.
         metrics_file: File to which metrics of this run and earlier ones are written when it ends or
             fails, for Prometheus (`connector.lake.metrics_file`).
         on_progress: Called after each task with the bytes of data objects that were copied, and the
@@ -164,6 +171,8 @@ def copy_topics(
                 if analyze and analysis is None:
                     analysis = stack.enter_context(_open_analysis(copy))
                 summary = replace(copy, analysis=analysis).copy()
+                if maintenance is not None:
+                    _maintain(copy, summary, maintenance)
             except PulsarOffloadError as error:
                 failures[table] = error
                 metrics.note_failure(table, topic_name, error)
@@ -179,6 +188,24 @@ def copy_topics(
             warn_incomplete(summary.metrics, summary.target, is_last=False)
     _raise_first(failures, len(summaries))
     return summaries
+
+
+def _maintain(copy: TableCopy, summary: TableSummary, settings: MaintenanceSettings) -> None:
+    """Maintain the tables of a copy, if needed."""
+    now = datetime.now(UTC)
+    for each in (copy.table, copy.dead_letter_table):
+        if each is None or each.read_state() is None:
+            continue
+        table = cast("MaintainedTable", each)
+        # Dead letters are kept until they are read again.
+        own = settings if each is copy.table else replace(settings, keep=None, sort_by=())
+        try:
+            if is_needed(table, own, now):
+                done = maintain(table, copy.kind, own, now)
+                summary.merged_files += done.merged_files
+                summary.deleted_rows += done.deleted_rows
+        except ConcurrentCopyError as error:
+            summary.notices.append(f"not maintained: {error}")
 
 
 def _open_analysis(copy: TableCopy) -> CopyAnalysis:
@@ -203,7 +230,7 @@ def plan_copy(
         topic: Names or patterns of the topics.
         target: URL of the table's folder.
         options: Options of `copy_topics`, including those of `open_topic`. `analyze`,
-            `metrics_file`, `on_progress`, `on_table` and `executor` have no effect.
+            `maintenance`, `metrics_file`, `on_progress`, `on_table` and `executor` have no effect.
 
     Raises:
         PulsarOffloadError: See `copy_topics`, for errors that occur before data is read.

@@ -7,11 +7,16 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.core.option_values import check_whole_number
 from arrow_io.storage.trace import RequestCounts
+from connector.display.text import size_text
 from connector.lake.file_writer import PART_BYTES
 from connector.scan.planned_ranges import planned_ranges
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+
+    from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.increment import Increment
+    from connector.lake.transforms import Partitioning
 
 _UPLOAD_REQUESTS = 2
 """Requests that start and complete a multipart upload."""
@@ -20,6 +25,10 @@ _COMMIT_REQUESTS = 2
 
 
 _MAX_BYTES: Final = 2**63 - 1
+_HOUR_MS: Final = 3_600_000
+_HOURS: Final = {"hour": 1, "day": 24, "month": 30 * 24, "year": 365 * 24}
+"""Approximate length of the partitions of a transform."""
+_SMALL_PARTITION_BYTES: Final = 16 << 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,3 +122,35 @@ def plan_table_copy(target: str, increment: Increment, sizes: CopySizes) -> Copy
         lag_bytes=increment.lag.data_bytes,
         notices=increment.notices,
     )
+
+
+def small_partition_notices(
+    topics: Iterable[TopicLedgers], partitioning: Partitioning
+) -> Iterator[str]:
+    """Yield a sentence for each transform of a time whose partitions get little data.
+
+    The rate is that of the ledgers between the first and the last one, by the creation times that
+    their index objects record. Sends no request.
+    """
+    times_ms, size_bytes = [], 0
+    for topic in topics:
+        ledgers = [
+            (metadata.ctime_ms, each.copy.stored_bytes)
+            for each in topic.states
+            if each.copy is not None and each.copy.ledger is not None
+            if (metadata := each.copy.ledger.ledger_metadata) is not None
+            if metadata.ctime_ms is not None
+        ]
+        times_ms += [time_ms for time_ms, _ in ledgers]
+        size_bytes += sum(stored_bytes for _, stored_bytes in ledgers[:-1])
+    span_ms = max(times_ms, default=0) - min(times_ms, default=0)
+    for each in partitioning.fields:
+        hours = _HOURS.get(each.transform)
+        if hours is None or span_ms <= 0:
+            continue
+        partition_bytes = size_bytes * hours * _HOUR_MS // span_ms
+        if partition_bytes < _SMALL_PARTITION_BYTES:
+            yield (
+                f"a partition of {each} gets about {size_text(partition_bytes)}, so the table will"
+                " have many small files: use a longer period, or maintain the table"
+            )

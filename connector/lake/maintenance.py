@@ -141,6 +141,20 @@ def maintain_table(
     )
 
 
+def is_needed(table: MaintainedTable, settings: MaintenanceSettings, now: datetime) -> bool:
+    """Return whether a table has files to merge, or rows that are too old; writes nothing.
+
+    Raises:
+        PulsarOffloadError: See `maintain_table`.
+    """
+    state = _state(table)
+    if plan_bins(table.data_files(state, ()), settings.file_bytes, settings.min_files):
+        return True
+    if settings.keep is None:
+        return False
+    return count_rows_before(table, state, PUBLISH_TIME, now - settings.keep).files > 0
+
+
 def maintain(
     table: MaintainedTable,
     kind: TableKind,

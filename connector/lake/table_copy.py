@@ -26,7 +26,7 @@ from arrow_io.errors import (
 from arrow_io.read_metrics import ReadMetrics
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
-from connector.lake.copy_plan import DEFAULT_SIZES, plan_table_copy
+from connector.lake.copy_plan import DEFAULT_SIZES, plan_table_copy, small_partition_notices
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA
 from connector.lake.executors import run_in_threads
 from connector.lake.file_writer import FileSettings, delete_files
@@ -71,6 +71,8 @@ class TableSummary:
         dead_letters: Rows added to the table of dead letters.
         data_bytes: Bytes of data objects read.
         commits: Number of commits.
+        merged_files: Small files that maintenance merged.
+        deleted_rows: Rows that maintenance deleted because of their age.
         analyzed_ledgers: Ledgers that were read completely and added to the statistics.
         progress: How far the topics are copied. None if nothing is.
         lag_bytes: Bytes of data objects that cannot be copied yet, because they follow an open
@@ -92,6 +94,8 @@ class TableSummary:
     dead_letters: int = 0
     data_bytes: int = 0
     commits: int = 0
+    merged_files: int = 0
+    deleted_rows: int = 0
     analyzed_ledgers: int = 0
     progress: str | None = None
     lag_bytes: int = 0
@@ -138,9 +142,12 @@ class TableCopy:
             PulsarOffloadError: See `copy`, for errors that occur before data is read.
         """
         state = self.table.read_state()
-        self._settings(state)
+        partitioning = self._settings(state).partitioning
         increment = self._next_increment(_read_progress(str(self.table.location), state))
         plan = plan_table_copy(str(self.table.location), increment, self.sizes)
+        topics = self.increments.catalog.ledgers_of(list(increment.after.topics))
+        small = small_partition_notices(topics, partitioning)
+        plan = replace(plan, notices=(*plan.notices, *small))
         if self.latest is None:
             return plan
         notice = (

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from tests.support.buckets import TOPIC
 from tests.support.command_line import URL, USAGE, lines_of, run
 from tests.support.golden import GOLDEN
+from tests.support.lake_copies import write_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,3 +56,27 @@ def test_refusals(target: str, tmp_path: Path) -> None:
     run("lake", "maintain", target, "--keep", "long", ends=USAGE)
     result = run("lake", "maintain", str(tmp_path / "nothing"), ends=USAGE)
     assert "not a table that a copy writes" in result.output
+
+
+def test_a_copy_that_maintains(tmp_path: Path) -> None:
+    """Small files of many commits become one in the same run, if there are enough."""
+    target = str(tmp_path / "multi")
+    arguments = ("copy", URL, "multi-ledger", target, *_METADATA, "--commit-bytes", "1")
+    [copied] = lines_of(*arguments, "--maintain")
+    assert copied["files"] > 5
+    [planned] = lines_of("lake", "maintain", target, "--min-files", "2")
+    assert planned["merged_files"] == 0
+    assert pl.read_delta(target).height == 255
+    [again] = lines_of(*arguments, "--maintain")
+    assert again["rows"] == 0
+
+
+def test_a_dry_run_warns_of_small_partitions(tmp_path: Path) -> None:
+    """A topic that writes little a day makes a small file for each day."""
+    bucket = str(tmp_path / "bucket")
+    # A message in each three hours.
+    write_topic(bucket, range(60))
+    for transform, is_small in (("day(__publish_time__)", True), ("bucket(2, __key__)", False)):
+        arguments = ("copy", bucket, TOPIC, str(tmp_path / "t"), "--partition-by", transform)
+        notes = run(*arguments, "--dry-run").stderr
+        assert (f"a partition of {transform} gets about" in notes) is is_small

@@ -109,7 +109,7 @@ def test_topics_by_regular_expression(small_bucket: str) -> None:
     reader = PulsarOffloadDataSource(options).reader(StructType().add("__topic__", StringType()))
     assert isinstance(reader, TopicBatchReader)
     topics = {
-        reader._reads[number].origin.topic
+        reader._reader.reads[number].origin.topic
         for part in reader.partitions()
         for number, _ in part.value
     }

@@ -209,7 +209,7 @@ def test_executors_read_what_may_have_rows(
 
     assert pa.Table.from_batches(batches) == pa.Table.from_batches(read_as_executors_do(without))
     zone_bytes = MESSAGES // 2 * PAYLOAD_BYTES
-    (read,) = there._reads
+    (read,) = there._reader.reads
     counts = read.ledgers[0].location.trace.counts
     assert zone_bytes < counts.range_bytes < 1.1 * zone_bytes
 
