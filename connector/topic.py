@@ -237,11 +237,13 @@ def _open_statistics(
     storage_options: Mapping[str, object] | None,
 ) -> Statistics | None:
     """Open the statistics that a request names, else those that a catalog snapshot names."""
-    trace = catalog.location.trace
+    trace, opened = catalog.location.trace, catalog.opened_statistics
     if url is not None:
-        return open_existing_statistics(url, storage_options, trace=trace)
+        return open_existing_statistics(url, storage_options, trace=trace, opened=opened)
     if catalog.statistics is not None:
-        return open_snapshot_statistics(catalog.statistics, storage_options, trace=trace)
+        return open_snapshot_statistics(
+            catalog.statistics, storage_options, trace=trace, opened=opened
+        )
     return None
 
 

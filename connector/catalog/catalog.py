@@ -47,7 +47,11 @@ from connector.inputs.topic_names import (
     select_topics,
 )
 from connector.statistics.analysis import Analyzed, analyze, unknown_ledgers
-from connector.statistics.store import open_existing_statistics, open_statistics
+from connector.statistics.store import (
+    OpenedStatistics,
+    open_existing_statistics,
+    open_statistics,
+)
 
 if TYPE_CHECKING:
     import os
@@ -105,6 +109,9 @@ class Catalog:
         self.source = source
         self.unfinished: UnfinishedOffloads = (
             earlier.unfinished if earlier else UnfinishedOffloads(self.location)
+        )
+        self.opened_statistics: OpenedStatistics = (
+            earlier.opened_statistics if earlier else OpenedStatistics()
         )
         self._options = options
         self._other_buckets: OtherBuckets = OtherBuckets(

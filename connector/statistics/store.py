@@ -100,13 +100,33 @@ class Statistics:
         return replace(self, files=(*self.files, ZoneFile(self.location, name, len(data))))
 
 
+class OpenedStatistics:
+    """The folders of statistics that were opened, so that their footers are not read again."""
+
+    def __init__(self) -> None:
+        self._by_location: dict[Location, Statistics] = {}
+
+    def open(self, location: Location) -> Statistics:
+        """Return the current statistics of a folder.
+
+        Raises:
+            StorageError: The folder cannot be read.
+        """
+        opened = self._by_location.get(location) or Statistics(location, ())
+        self._by_location[location] = statistics = opened.refreshed()
+        return statistics
+
+
 def open_statistics(
     url: str | os.PathLike[str],
     storage_options: Mapping[str, object] | None = None,
     *,
     trace: RequestTrace | None = None,
+    opened: OpenedStatistics | None = None,
 ) -> Statistics:
     """Open a folder of statistics to add to; a folder that does not exist yet is empty.
+
+    If the folder is among `opened`, only new footers are read; otherwise it is added to them.
 
     Raises:
         OptionError: The URL or the options cannot be used.
@@ -115,7 +135,7 @@ def open_statistics(
     location = Location(
         path_or_url("statistics", url), storage_options, trace=trace or RequestTrace()
     )
-    return Statistics.open(location)
+    return Statistics.open(location) if opened is None else opened.open(location)
 
 
 def open_existing_statistics(
@@ -123,6 +143,7 @@ def open_existing_statistics(
     storage_options: Mapping[str, object] | None = None,
     *,
     trace: RequestTrace | None = None,
+    opened: OpenedStatistics | None = None,
 ) -> Statistics:
     """Open a folder of statistics to read from; it must exist.
 
@@ -132,7 +153,7 @@ def open_existing_statistics(
         OptionError: The folder does not exist; or see `open_statistics`.
         StorageError: The folder cannot be read.
     """
-    statistics = open_statistics(url, storage_options, trace=trace)
+    statistics = open_statistics(url, storage_options, trace=trace, opened=opened)
     if statistics.is_missing:
         message = (
             f"{option_name('statistics')}: there is no folder {statistics.location}:"
@@ -144,7 +165,11 @@ def open_existing_statistics(
 
 
 def open_snapshot_statistics(
-    url: str, storage_options: Mapping[str, object] | None = None, *, trace: RequestTrace
+    url: str,
+    storage_options: Mapping[str, object] | None = None,
+    *,
+    trace: RequestTrace,
+    opened: OpenedStatistics | None = None,
 ) -> Statistics:
     """Open the folder of statistics that a catalog snapshot names.
 
@@ -155,7 +180,7 @@ def open_snapshot_statistics(
         OptionError: The URL or the options cannot be used.
         StorageError: The folder cannot be read.
     """
-    statistics = open_statistics(url, storage_options, trace=trace)
+    statistics = open_statistics(url, storage_options, trace=trace, opened=opened)
     if statistics.is_missing:
         message = (
             f"there is no folder {statistics.location}, which the catalog snapshot names for"

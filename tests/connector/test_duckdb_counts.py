@@ -210,3 +210,20 @@ def _conditions(draw: st.DrawFn, con: duckdb.DuckDBPyConnection, rows: str) -> s
             )
         )
     )
+
+
+def test_footers_are_read_once(statistics: Path) -> None:
+    """Later statements list the folder of statistics again, but read only footers of new files."""
+    trace = RequestTrace()
+    sql = "SELECT count(*) FROM read_pulsar('multi-block')"
+    with duckdb.connect() as con:
+        register_duckdb(
+            con, str(BLOCKS.objects_folder), value="raw", statistics=str(statistics), trace=trace
+        )
+        [(first,)] = con.execute(sql).fetchall()
+        requests = trace.counts.range_requests
+        [(second,)] = con.execute(sql).fetchall()
+
+    assert first == second == BLOCKS.message_count
+    assert requests > 0
+    assert trace.counts.range_requests == requests
