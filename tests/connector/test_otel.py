@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import subprocess
 import sys
 import sysconfig
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import fsspec
 import pytest
 from opentelemetry import trace
-from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
-    ExportMetricsServiceRequest,
-)
-from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.trace import SpanKind, StatusCode
 
 from arrow_io.errors import ChecksumError, OptionError, StorageError
@@ -28,8 +22,8 @@ from connector.otel import uninstrument
 from tests.support.command_line import broken_orders
 from tests.support.faulty_storage import FaultScript, raising, s3_error
 from tests.support.golden import GOLDEN, golden_topic
-from tests.support.http_servers import serving
 from tests.support.observed import Observed
+from tests.support.otlp_collector import running_collector
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -251,30 +245,12 @@ def test_the_extra_is_named_if_it_is_missing(monkeypatch: pytest.MonkeyPatch) ->
         instrument()
 
 
-class _Collector(BaseHTTPRequestHandler):
-    """Receives what is exported by OTLP over HTTP."""
-
-    received: list[tuple[str, bytes]]
-
-    def do_POST(self) -> None:
-        data = self.rfile.read(int(self.headers["Content-Length"]))
-        is_packed = self.headers.get("Content-Encoding") == "gzip"
-        self.received.append((self.path, gzip.decompress(data) if is_packed else data))
-        self.send_response(200)
-        self.send_header("Content-Length", "0")
-        self.end_headers()
-
-    def log_message(self, *_: object) -> None:
-        """Write nothing."""
-
-
 def test_a_command_exports_to_a_collector(tmp_path: Path) -> None:
     """`opentelemetry-instrument` finds this project, and OTLP carries spans and metrics."""
-    handler = type("Handler", (_Collector,), {"received": []})
     target = str(tmp_path / "lake")
     command = ("copy", _URL, "json-orders", target, "--format", "parquet", "--json")
     scripts = Path(sysconfig.get_path("scripts"))
-    with serving(ThreadingHTTPServer(("127.0.0.1", 0), handler)) as url:
+    with running_collector() as collector:
         ended = subprocess.run(
             [scripts / "opentelemetry-instrument", scripts / "pulsar-offload", *command],
             capture_output=True,
@@ -282,34 +258,13 @@ def test_a_command_exports_to_a_collector(tmp_path: Path) -> None:
             timeout=100,
             cwd=tmp_path,
             check=True,
-            env={
-                **os.environ,
-                "OTEL_EXPORTER_OTLP_ENDPOINT": url,
-                "OTEL_EXPORTER_OTLP_PROTOCOL": "http/protobuf",
-                "OTEL_LOGS_EXPORTER": "none",
-                "OTEL_SERVICE_NAME": "nightly-copy",
-            },
+            env={**os.environ, **collector.environment},
         )
 
     assert json.loads(ended.stdout)["rows"] == 400
-    spans = [
-        span
-        for path, data in handler.received  # type: ignore[attr-defined]
-        if path == "/v1/traces"
-        for resource in ExportTraceServiceRequest.FromString(data).resource_spans
-        for scope in resource.scope_spans
-        if scope.scope.name == "pulsar_offload"
-        for span in scope.spans
-    ]
-    assert {span.name for span in spans} >= {_OPEN, _PLAN, _REQUEST, _DECODE, _COPY, _COMMIT}
-    values = {
-        metric.name: sum(point.as_int for point in metric.sum.data_points)
-        for path, data in handler.received  # type: ignore[attr-defined]
-        if path == "/v1/metrics"
-        for resource in ExportMetricsServiceRequest.FromString(data).resource_metrics
-        for scope in resource.scope_metrics
-        if scope.scope.name == "pulsar_offload"
-        for metric in scope.metrics
-    }
-    assert values["pulsar_offload.rows"] == golden_topic("json-orders").message_count == 400
-    assert {"pulsar_offload.lag", "pulsar_offload.copy.last_success"} <= values.keys()
+    names = {each.name for each in collector.spans}
+    assert names >= {_OPEN, _PLAN, _REQUEST, _DECODE, _COPY, _COMMIT}
+    [rows] = collector.values("rows")
+    assert rows == golden_topic("json-orders").message_count == 400
+    assert collector.values("lag") == [0]
+    assert collector.values("copy.last_success")
