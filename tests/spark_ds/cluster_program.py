@@ -8,11 +8,18 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.errors import PythonException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.functions import spark_partition_id
+
+import spark_ds
+from connector import CopySizes
+from tests.spark_ds.web_interface import read_web_interface
+
+SOURCE: Final = "pulsar_offload"
 
 
 def main(argument: str) -> None:
@@ -21,7 +28,9 @@ def main(argument: str) -> None:
     Args:
         argument: JSON object: `settings` of the session, `folder` for what is written, and `rows`,
             `typed`, `damaged` and `left_out`, the options of four reads. The file that is the
-            schema of `typed` is deleted once the frame is made.
+            schema of `typed` is deleted once the frame is made. `streamed` has the options of a
+            stream, `sink` those of the topics that are written, and `copied` the arguments of a
+            copy.
     """
     given = json.loads(argument)
     folder = Path(given["folder"])
@@ -43,14 +52,32 @@ def main(argument: str) -> None:
         except PythonException as error:
             result["error"] = str(error)
         result["left_out"] = read(spark, given["left_out"]).count()
+        result["batches"] = write(spark, given, folder)
+        pages = read_web_interface(spark.sparkContext.uiWebUrl or "")
+        (folder / "pages.json").write_text(json.dumps({k: v.decode() for k, v in pages.items()}))
         (folder / "result.json").write_text(json.dumps(result))
     finally:
         spark.stop()
 
 
+def write(spark: SparkSession, given: dict[str, Any], folder: Path) -> int:
+    """Write a frame and a stream as topics, copy a topic to a table; the batches of the stream."""
+    read(spark, given["rows"]).createOrReplaceTempView("rows")
+    frame = spark.sql("SELECT __key__, __value__ FROM rows WHERE __topic__ LIKE '%chunked'")
+    sink = given["sink"]
+    frame.write.format(SOURCE).mode("append").options(**sink, topic="written").save()
+    stream = spark.readStream.format(SOURCE).options(**given["streamed"]).load()
+    writer = stream.select("__key__", "__value__").writeStream.format(SOURCE)
+    options = {**sink, "topic": "streamed", "checkpointLocation": str(folder / "checkpoint")}
+    query = writer.options(**options).trigger(availableNow=True).start()
+    query.awaitTermination()
+    spark_ds.copy_topics(spark, **given["copied"], sizes=CopySizes(task_bytes=1))
+    return sum(each["numInputRows"] > 0 for each in query.recentProgress)
+
+
 def read(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     """A data frame by its options."""
-    return spark.read.format("pulsar_offload").options(**options).load()
+    return spark.read.format(SOURCE).options(**options).load()
 
 
 if __name__ == "__main__":

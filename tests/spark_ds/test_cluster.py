@@ -9,16 +9,21 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypedDict
+from typing import Any, Final, TypedDict
 
 import pyarrow as pa
 import pyspark
 import pytest
 
+from arrow_io.storage.location import Location
+from connector import open_topic
+from connector.lake.parquet import ParquetTable
 from tests.spark_ds.conftest import QUICK_JVM
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.support.golden import golden_topic
 from tests.support.golden_values import comparable, expected_values
+from tests.support.lake_copies import in_order
+from tests.support.lake_tables import table_of
 
 pytestmark = pytest.mark.spark
 
@@ -26,7 +31,13 @@ MARKER = "MARKER4711"
 TYPED = golden_topic("small-avro-evolved")
 POSITION = ("__ledger_id__", "__entry_id__", "__batch_index__")
 TOPICS = ("small-chunked", "small-transactions", "small-partitioned")
-TIMEOUT_SECONDS = 300
+STREAMED = "small-partitioned"
+RAW: Final[dict[str, Any]] = {
+    "columns": ["__partition__", *POSITION, "__key__", "__value__"],
+    "value": "raw",
+    "time_unit": "us",
+}
+TIMEOUT_SECONDS = 550
 
 
 class Result(TypedDict):
@@ -34,6 +45,7 @@ class Result(TypedDict):
 
     error: str
     left_out: int
+    batches: int
 
 
 @dataclass(frozen=True)
@@ -46,6 +58,10 @@ class ClusterRun:
         result: What it tells besides.
         driver_log: What the driver wrote to standard output and error.
         executor_logs: What each executor and its Python workers wrote to standard error.
+        pages: What the web interface showed in the end, by path.
+        events: The event log.
+        bucket: The topics that it wrote.
+        lake: The table that it copied to.
     """
 
     rows: pa.Table
@@ -53,6 +69,10 @@ class ClusterRun:
     result: Result
     driver_log: str
     executor_logs: tuple[str, ...]
+    pages: dict[str, str]
+    events: str
+    bucket: Path
+    lake: Path
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +86,8 @@ def run(
     """One run of the program, for all tests."""
     folder = tmp_path_factory.mktemp("cluster")
     home = _spark_home(folder / "home")
-    secrets = {"storage.key": MARKER, "storage_options": json.dumps({"more": MARKER})}
+    secrets = {"secret.key": MARKER, "secret.nested.key": MARKER}
+    (folder / "events").mkdir()
     shutil.copy(TYPED.folder / "schemas-rest.json", folder / "schemas.json")
     # Seen from where the driver runs, and by no executor.
     typed = {"schema": "schemas.json", "topic": TYPED.name, "value": "struct", **secrets}
@@ -85,13 +106,31 @@ def run(
             "spark.task.maxFailures": "1",
             "spark.sql.session.timeZone": "UTC",
             "spark.sql.shuffle.partitions": "2",
-            "spark.ui.enabled": "false",
+            "spark.ui.port": "0",
             "spark.ui.showConsoleProgress": "false",
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": (folder / "events").as_uri(),
         },
         "rows": {**small, "columns": ",".join(COLUMNS)},
         "typed": {"url": small_bucket, "task_bytes": "1", **typed},
         "damaged": {"url": str(damaged_bucket), "topic": "json-orders", **secrets},
         "left_out": {"url": bucket, "topic": "transactions-open", **secrets},
+        "streamed": {
+            "url": small_bucket,
+            "topic": STREAMED,
+            "maxLedgersPerTrigger": "2",
+            **secrets,
+        },
+        "sink": {"url": str(folder / "bucket"), **secrets},
+        "copied": {
+            "url": small_bucket,
+            "topic": STREAMED,
+            "target": str(folder / "lake"),
+            "format": "parquet",
+            "storage_options": {"key": MARKER},
+            **RAW,
+        },
     }
     program = Path(__file__).with_name("cluster_program.py")
     done = subprocess.run(
@@ -111,6 +150,10 @@ def run(
         json.loads((folder / "result.json").read_text()),
         done.stdout,
         tuple(path.read_text() for path in sorted((home / "work").glob("*/*/stderr"))),
+        json.loads((folder / "pages.json").read_text()),
+        "".join(path.read_text() for path in (folder / "events").glob("*/events*")),
+        folder / "bucket",
+        folder / "lake",
     )
 
 
@@ -170,10 +213,36 @@ def test_what_was_left_out_is_in_an_executors_log(run: ClusterRun) -> None:
     assert run.result["left_out"] >= golden_topic("transactions-open").message_count
 
 
-def test_no_secret_is_logged(run: ClusterRun) -> None:
-    """No value of a storage option is in a log of driver or executors, or in an error."""
+def test_what_executors_write_is_what_they_read(run: ClusterRun, small_bucket: str) -> None:
+    """A frame, and a stream of several batches, as topics of their own."""
+
+    def values(url: object, topic: str) -> list[tuple[Any, ...]]:
+        columns = ["__key__", "__value__"]
+        table = open_topic(str(url), topic, value="raw").to_table(columns=columns)
+        return sorted(zip(*(table[name].to_pylist() for name in columns), strict=True), key=str)
+
+    assert values(run.bucket, "written") == values(small_bucket, "small-chunked")
+    assert values(run.bucket, "streamed") == values(small_bucket, STREAMED)
+    assert run.result["batches"] == 2
+
+
+def test_executors_copy_a_topic_to_a_table(run: ClusterRun, small_bucket: str) -> None:
+    """The rows of a read; a task of each partition wrote a file."""
+    table = ParquetTable(Location(str(run.lake)))
+
+    expected = open_topic(small_bucket, STREAMED, **RAW).to_table()
+    assert in_order(table_of(table)) == in_order(expected)
+    assert len(list(table.files())) >= 3
+
+
+def test_no_secret_is_shown(run: ClusterRun) -> None:
+    """No value of a storage option is in a log, an error, the event log or the web interface."""
+    sql = next(text for path, text in run.pages.items() if "/sql?" in path)
     assert "ChecksumError" in run.driver_log
-    assert MARKER not in run.driver_log
-    assert MARKER not in run.result["error"]
-    for log in run.executor_logs:
-        assert MARKER not in log
+    assert "secret.nested.key=*********(redacted)" in run.events
+    assert "secret.nested.key=*********(redacted)" in sql
+    assert "spark.eventLog.dir" in run.pages["/environment/"]
+    assert any(path.startswith("/StreamingQuery/statistics/") for path in run.pages)
+    shown = {"driver": run.driver_log, "error": run.result["error"], "events": run.events}
+    shown |= {f"executor {number}": log for number, log in enumerate(run.executor_logs)}
+    assert [name for name, text in (shown | run.pages).items() if MARKER in text] == []
