@@ -112,8 +112,8 @@ wheels: .venv/wheels-installed ## Build and test dist/: the source distribution 
 		PULSAR_OFFLOAD_PURE=0 LDSHARED="$(CC) -shared" $(BIN)/python -m pip --python "$$python" \
 			wheel -qq --no-deps --wheel-dir build/wheels dist/*.tar.gz; \
 	done
-	@$(BIN)/auditwheel --quiet repair --strip --wheel-dir dist build/wheels/*.whl
-	@$(BIN)/python -m pytest -m wheels tests/wheels
+	@PATH="$(CURDIR)/$(BIN):$$PATH" auditwheel repair --strip --wheel-dir dist build/wheels/*.whl
+	@$(BIN)/python -m pytest -m wheels -rP tests/wheels
 
 .PHONY: lint
 lint: install docs ## Check style, spelling, types, import contracts and the links of docs/
@@ -203,7 +203,7 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 .venv/demo-installed .venv/dev-installed: .venv/created $(BUILT_FROM)
 	@echo "Installing into .venv and compiling the core ..."
 	@rm -f arrow_io/*/*_py.c # Cython does not see that a .pxd file is newer than they are
-	@$(BIN)/python -m pip install -qq --editable $(WANTED)
+	@PULSAR_OFFLOAD_PURE=0 $(BIN)/python -m pip install -qq --editable $(WANTED)
 	@echo "$(CURDIR)/spark_ds/autoload" >"$$($(BIN)/python -c \
 		'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_pulsar_offload.pth"
 	@touch .venv/demo-installed $@

@@ -39,6 +39,10 @@ class BuildCore(build_ext):
             self.extensions = []
             message = f"pulsar-offload: the core is not compiled, because {reason}"
             self.announce(f"{message}; reads will be about 50 times slower", logging.WARNING)
+        if self.compiler.compiler_type == "msvc":
+            header = Path("arrow_io/core/_msvc.h").resolve()
+            for extension in self.extensions:
+                extension.extra_compile_args = ["/O2", f"/FI{header}"]
         super().build_extensions()
 
     def _problem(self) -> str:

@@ -245,7 +245,7 @@ def test_the_source_distribution_holds_what_the_wheel_is_built_from(sdist: Path)
         source.relative_to(ROOT)
         for package in TOP_PACKAGES
         for source in (ROOT / package).rglob("*")
-        if source.suffix in {".py", ".pxd", ".typed"}
+        if source.suffix in {".h", ".py", ".pxd", ".typed"}
     }
     assert sources <= packed
     assert {path.parts[0] for path in packed if path.parts} == {

@@ -17,6 +17,7 @@ from connector import open_catalog, open_topic
 from connector.scan.execution import execute
 from tests.support.encryption import KEY_FOLDER
 from tests.support.golden import GOLDEN, golden_topics
+from tests.support.golden_values import comparable
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -69,8 +70,8 @@ def _read_table(dataset: TopicDataset) -> str:
 
 
 def _text(table: pa.Table) -> str:
-    """The rows in a form in which NaN is equal to itself."""
-    return repr(table.to_pydict())
+    """The values in a form in which NaN is equal to itself, and nanoseconds are not lost."""
+    return repr([comparable(column) for column in table.columns])
 
 
 def _cases() -> list[GoldenTopic]:
