@@ -25,8 +25,9 @@ def numbered_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows with some numbers, in order; numbers past the last row yield nothing.
 
-    Tasks before the last number are counted, which decompresses no payload. Only tasks with one of
-    the rows are decoded, and of these only the rows. A read that salvages may drop any row, so it
+    Tasks before the last number are counted as the scan reads them: a compaction may have emptied
+    messages, which only a read of payloads notices. Columns are decoded only of tasks with one of
+    the rows, and of these only the rows. A read that salvages counts losses while it decodes, so it
     decodes all tasks up to the last number.
 
     Args:

@@ -126,8 +126,8 @@ class TopicScanner:
     def take(self, indices: pa.Array | pa.ChunkedArray | Sequence[int]) -> pa.Table:
         """Return the rows with these numbers, counted from 0, in the order of the numbers.
 
-        Reads to the last of the rows. Tasks without one of them are only counted, which
-        decompresses no payload. The metrics are those of the decoded tasks.
+        Reads to the last of the rows. Of tasks without one of them, no column is decoded; of the
+        others, only the rows are. The metrics are those of tasks with one of the rows.
 
         Raises:
             IndexError: A number is negative, or no row has it.

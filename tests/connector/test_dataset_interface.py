@@ -111,10 +111,10 @@ def test_fractions_are_no_indices() -> None:
         dataset.take([0.5])
 
 
-@pytest.mark.parametrize("name", ["chunked", "transactions", "partitioned", "multi-block"])
+@pytest.mark.parametrize("name", ["chunked", "compacted", "transactions", "partitioned"])
 @pytest.mark.usefixtures("small_tasks")
 def test_take_finds_rows_of_several_entries(name: str) -> None:
-    """Chunks, transactions and partitions: numbers are those of the rows of a whole read."""
+    """Chunks, compacted batches, transactions, partitions: numbers are those of a whole read."""
     dataset = open_topic(str(_TOPIC.objects_folder), name)
     table = dataset.to_table()
 
