@@ -50,10 +50,8 @@ if TYPE_CHECKING:
     from connector.catalog.catalog import Catalog
     from connector.catalog.opening import open_catalog
     from connector.dataset import TopicDataset
-    from connector.engines.daft_source import read_daft
-    from connector.engines.dask_source import read_dask
     from connector.engines.duckdb_functions import register_duckdb
-    from connector.engines.ray_source import read_ray
+    from connector.engines.readers import read_daft, read_dask, read_ray
     from connector.lake.copy import copy_topics, plan_copy
     from connector.lake.copy_plan import CopyPlan, CopySizes
     from connector.lake.maintenance import (
@@ -90,9 +88,9 @@ else:
         "open_topic": "topic",
         "plan_copy": "lake.copy",
         "plan_replay": "replay.replay",
-        "read_daft": "engines.daft_source",
-        "read_dask": "engines.dask_source",
-        "read_ray": "engines.ray_source",
+        "read_daft": "engines.readers",
+        "read_dask": "engines.readers",
+        "read_ray": "engines.readers",
         "register_duckdb": "engines.duckdb_functions",
         "replay_topic": "replay.replay",
         "write_messages": "writing.topic_writer",

@@ -21,37 +21,11 @@ from connector.scan.parts import PartReader, plan_parts
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Sequence
 
-    import daft
     from daft import Expression
     from daft.io.pushdowns import Pushdowns
 
     from connector.dataset import TopicDataset
     from connector.scan.parts import Part
-
-_TASK_BYTES: Final = 32 << 20
-"""Daft decodes a task without waiting for its consumer, so a task should fit in memory."""
-
-
-def read_daft(dataset: TopicDataset, *, task_bytes: int = _TASK_BYTES) -> daft.DataFrame:
-    """Return a lazy Daft data frame of a topic, read by Daft's workers.
-
-    Daft's projections, filters and limits reach the reader. A filter on integers, texts, bytes,
-    booleans, dates and times is applied before other columns are decoded. Daft itself applies each
-    filter again, and all others. It compares NaN and -0.0 otherwise than Arrow, for example.
-
-    What had to be left out is warned of with `IncompleteReadWarning`: here for what was found when
-    the topic was opened, and in the worker that reads a task for the rest.
-
-    Args:
-        dataset: A topic, as `open_topic` returns it; also a filtered one.
-        task_bytes: Approximate size of a task, in bytes of data objects. Daft keeps the decoded
-            rows of several tasks in memory.
-
-    Raises:
-        PulsarOffloadError: The rows of `view="latest"` cannot be found.
-    """
-    dataset.scanner().warn_of_plan()
-    return TopicSource(dataset, task_bytes).read()
 
 
 class TopicSource(DataSource):  # type: ignore[misc]

@@ -20,24 +20,8 @@ if TYPE_CHECKING:
     from connector.scan.parts import Part
 
 
-def read_dask(dataset: TopicDataset, *, task_bytes: int | None = None) -> dd.DataFrame:
-    """Return a Dask data frame of a topic, with Arrow's types (`pandas.ArrowDtype`).
-
-    Dask decodes only the columns that a computation needs. It has no filters for sources: filter
-    the dataset instead, as in `read_dask(dataset.filter(expression))`.
-
-    What had to be left out is warned of with `IncompleteReadWarning`: here for what was found when
-    the topic was opened, and in the worker that reads a partition for the rest.
-
-    Args:
-        dataset: A topic, as `open_topic` returns it; also a filtered one.
-        task_bytes: Approximate size of a partition, in bytes of data objects. None chooses by the
-            size of the topic.
-
-    Raises:
-        PulsarOffloadError: Statistics, or the messages of a view, cannot be read.
-    """
-    dataset.scanner().warn_of_plan()
+def data_frame(dataset: TopicDataset, task_bytes: int | None) -> dd.DataFrame:
+    """Return the rows of a dataset as a data frame; see `connector.read_dask`."""
     reader = PartReader.from_scan(dataset.scan)
     parts = list(plan_parts(reader.reads, task_bytes)) or [()]
     # Arrow's strings would become another type.

@@ -22,31 +22,13 @@ if TYPE_CHECKING:
     from ray.data.block import Block
     from ray.data.expressions import Expr
 
-    from connector.dataset import TopicDataset
     from connector.scan.parts import Part
     from connector.scan.topic_scan import Scan
 
 
-def read_ray(dataset: TopicDataset, *, task_bytes: int | None = None, **options: Any) -> Dataset:  # noqa: ANN401
-    """Return a Ray dataset of a topic, read by Ray's workers.
-
-    Selected columns (`select_columns`) and expressions of `filter(expr=…)` reach the reader.
-
-    What had to be left out is warned of with `IncompleteReadWarning`: here for what was found when
-    the topic was opened, and in the worker that reads a task for the rest. Ray shows the standard
-    error of its workers on the driver.
-
-    Args:
-        dataset: A topic, as `open_topic` returns it; also a filtered one.
-        task_bytes: Approximate size of a read task, in bytes of data objects. None chooses by the
-            size of the topic.
-        options: Options of `ray.data.read_datasource`, such as `concurrency`.
-
-    Raises:
-        PulsarOffloadError: The rows of `view="latest"` cannot be found.
-    """
-    dataset.scanner().warn_of_plan()
-    return ray.data.read_datasource(TopicDatasource(dataset.scan, task_bytes), **options)
+def read(scan: Scan, task_bytes: int | None, **options: Any) -> Dataset:  # noqa: ANN401 - of Ray
+    """Return the rows of a scan as a Ray dataset; see `connector.read_ray`."""
+    return ray.data.read_datasource(TopicDatasource(scan, task_bytes), **options)
 
 
 class TopicDatasource(Datasource):  # type: ignore[misc]

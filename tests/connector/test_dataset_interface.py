@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import sys
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -12,6 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import connector
 from arrow_io.errors import IncompleteReadWarning, OptionError
 from connector import TopicDataset, open_topic
 from connector.dataset import TopicFragment
@@ -330,3 +332,14 @@ def test_every_method_of_arrow_is_our_own() -> None:
     dataset, _ = _pair()
     assert dataset.children == [dataset]
     assert dataset.partition_expression.equals(_TRUE)
+
+
+@pytest.mark.parametrize("library", ["daft", "dask", "ray"])
+def test_engines_that_are_missing_are_named(library: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command that installs one is part of the error."""
+    monkeypatch.setitem(sys.modules, library, None)
+    monkeypatch.delitem(sys.modules, f"connector.engines.{library}_source", raising=False)
+    dataset, _ = _pair()
+
+    with pytest.raises(OptionError, match=rf"read_{library} needs {library}.*pip install"):
+        getattr(connector, f"read_{library}")(dataset)
