@@ -142,7 +142,9 @@ class _Recorder:
         error: BaseException | None,
     ) -> None:
         span, attached, earlier = token
-        error_type = None if error is None else type(error).__name__
+        error_type: Any = fields.get("error_type")
+        if error is not None:
+            error_type = type(error).__name__
         if span.is_recording():
             new = {name: each for name, each in fields.items() if earlier.get(name) is not each}
             span.set_attributes(_attributes({**new, "error_type": error_type}))

@@ -99,8 +99,9 @@ class Operation:
         if self._recorder is not None:
             self._recorder.end(self._token, self._name, self.fields, seconds, error)
         if LOG.isEnabledFor(self._level):
-            failed = {} if error is None else {"error_type": type(error).__name__}
-            log(self._level, self._name, **self.fields, **failed, seconds=round(seconds, 6))
+            if error is not None:
+                self.note(error_type=type(error).__name__)
+            log(self._level, self._name, **self.fields, seconds=round(seconds, 6))
 
 
 class _Unobserved:

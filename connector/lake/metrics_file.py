@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
 
-from arrow_io.errors import OptionError, PulsarOffloadError
+from arrow_io.errors import OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -46,12 +46,12 @@ _UNESCAPED: Final = {"\\\\": "\\", '\\"': '"', "\\n": "\n"}
 class MetricsFile:
     """A context manager of one run, which writes the file when the run ends or fails.
 
-    Series of tables that the run does not copy to are dropped, unless the run failed before its
-    tables were known.
+    Series of tables that the run does not copy to are dropped, unless the run ends early: by an
+    interrupt, or by an error before its tables are known.
 
     Args:
         path: The file; None writes none.
-        table: Name of the table, or of all tables, for a failure before they are known.
+        table: Name of the table, or of all tables, for a failure of the run itself.
         topics: Names of the topics, likewise.
 
     Raises:
@@ -79,10 +79,9 @@ class MetricsFile:
         """
         if self._path is None:
             return
-        if not self._tables:
-            if isinstance(error, PulsarOffloadError):
-                self._note_failure(self._all, error)
-        else:
+        if isinstance(error, Exception):
+            self._note_failure(self._all, error)
+        elif error is None:
             self._series = {
                 (name, labels): value
                 for (name, labels), value in self._series.items()
@@ -113,13 +112,13 @@ class MetricsFile:
         for (unit, reason), amount in summary.metrics.dropped().items():
             self._add("dropped_total", (*own, ("reason", reason), ("unit", unit)), amount)
 
-    def note_failure(self, table: str, topic: str, error: PulsarOffloadError) -> None:
+    def note_failure(self, table: str, topic: str, error: Exception) -> None:
         """Record that a copy to a table failed."""
         own = _labels(table, topic)
         self._tables.add(own)
         self._note_failure(own, error)
 
-    def _note_failure(self, own: _Labels, error: PulsarOffloadError) -> None:
+    def _note_failure(self, own: _Labels, error: Exception) -> None:
         self._set("last_run_timestamp_seconds", own, time.time())
         self._add("failures_total", (*own, ("error", type(error).__name__)), 1)
 

@@ -293,6 +293,8 @@ def _decode(
     with telemetry.operation("decode", logging.DEBUG) as operation:
         first = next(parts)
         operation.note(rows=sum(each.num_rows for each in first.batches))
+        if first.error is not None:
+            operation.note(error_type=type(first.error).__name__)
     return replace(first, remaining_parts=parts)
 
 

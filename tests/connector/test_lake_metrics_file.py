@@ -155,6 +155,26 @@ def test_series_of_tables_that_are_copied_no_more_are_dropped(tmp_path: Path) ->
     assert {own["table"] for own, _ in _parsed(file)["rows_total"]} == {str(tmp_path / "int16")}
 
 
+def test_an_interrupt_drops_nothing(tmp_path: Path) -> None:
+    """The tables that the run had not reached yet keep their series; no failure is counted."""
+    file = tmp_path / "m.prom"
+    with MetricsFile(file, "all", "all") as metrics:
+        for name in ("a", "b"):
+            metrics.note_success(name, name, _summary(name))
+
+    def run_and_interrupt() -> None:
+        with MetricsFile(file, "all", "all") as metrics:
+            metrics.note_success("a", "a", _summary("a"))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_and_interrupt()
+
+    parsed = _parsed(file)
+    assert [(own["table"], n) for own, n in parsed["rows_total"]] == [("a", 2), ("b", 1)]
+    assert "failures_total" not in parsed
+
+
 def _summary(target: str) -> TableSummary:
     return TableSummary(target, rows=1, lag_bytes=2)
 

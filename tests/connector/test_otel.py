@@ -149,6 +149,8 @@ def test_a_failed_read_is_an_error_with_its_text(observed: Observed) -> None:
     assert read.status.status_code is StatusCode.ERROR
     assert read.status.description == str(raised.value)
     assert (read.attributes or {})["error.type"] == "ChecksumError"
+    types = [(each.attributes or {}).get("error.type") for each in observed.named("decode")]
+    assert types.count("ChecksumError") == 1
 
 
 def test_retries_are_counted(observed: Observed) -> None:
