@@ -42,7 +42,7 @@ FORMAT_PAGES = sorted((DOCS / "format").glob("*.md"))
 README = ROOT / "README.md"
 CONTRIBUTING = ROOT / "CONTRIBUTING.md"
 PACKAGES = ("arrow_io", "connector", "spark_ds")
-FOLDERS = (*PACKAGES, "docs", "sql_examples", "tests", ".ci")
+FOLDERS = (*PACKAGES, "docs", "sql_examples", "tests", ".ci", ".github")
 MAX_CELL_CHARACTERS = 120
 """Two lines of a table."""
 BUCKET = "s3://offloaded"
@@ -106,6 +106,14 @@ def test_every_block_of_a_page_is_run_or_says_why_not(page: Path) -> None:
     """A block that no test runs gives the reason in a comment before it."""
     for each in snippets_of(page.read_text("utf-8")):
         assert each.skipped or each.kind == "python" or each.commands, each.text
+
+
+def test_the_readme_needs_no_checkout() -> None:
+    """What it runs reads the bucket that `pulsar-offload demo` copies, in any folder."""
+    run_blocks = [each for each in snippets_of(README.read_text("utf-8")) if not each.skipped]
+
+    assert "$ pulsar-offload demo --copy shop\n" in run_blocks[0].text
+    assert [each.text for each in run_blocks if re.search(r"\b(tests|golden)\b", each.text)] == []
 
 
 def test_make_targets_of_the_readme_exist() -> None:

@@ -329,7 +329,7 @@ def test_the_wheel_is_compiled(unpacked_wheel: Path) -> None:
 
 def test_the_wheel_holds_the_bucket_of_the_demo(unpacked_wheel: Path) -> None:
     """What `pulsar-offload demo` reads must be in the wheel, byte for byte."""
-    folder = Path("connector") / "demo_bucket"
+    folder = Path("connector") / "demo-bucket"
     inside = [path.relative_to(ROOT) for path in (ROOT / folder).rglob("*") if path.is_file()]
     assert len(inside) == 8
     for path in inside:

@@ -45,7 +45,7 @@ def demo(
     The package contains a bucket to which a broker of Pulsar offloaded the orders of a shop, and
     the cluster's metadata.
     """
-    with as_file(files("connector") / "demo_bucket") as bucket:
+    with as_file(files("connector") / "demo-bucket") as bucket:
         if copy is not None:
             _copy(bucket, copy)
         if form == "table":

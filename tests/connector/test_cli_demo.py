@@ -16,7 +16,7 @@ from connector.cli.demo import SQL
 from tests.support.command_line import USAGE, lines_of, run
 from tests.support.golden import GOLDEN
 
-BUCKET: Final = Path(connector.__file__).parent / "demo_bucket"
+BUCKET: Final = Path(connector.__file__).parent / "demo-bucket"
 SET: Final = GOLDEN / "pulsar-4.0.7-demo"
 COLUMNS: Final = (
     "__ledger_id__", "__entry_id__", "__batch_index__", "__publish_time__", "__event_time__",
