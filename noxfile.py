@@ -45,7 +45,8 @@ def install(session: nox.Session, extras: list[str], *arguments: str) -> None:
     (packages / "pulsar_offload.pth").write_text(f"{ROOT}\n{ROOT / 'spark_ds' / 'autoload'}\n")
     program = Path(session.bin, "pulsar-offload")
     program.write_text(
-        f"#!{session.bin}/python\nfrom connector.cli import main\n\nraise SystemExit(main())\n"
+        f"#!{session.bin}/python\nfrom connector.cli import main\n\nraise SystemExit(main())\n",
+        encoding="utf-8",
     )
     program.chmod(0o755)
 

@@ -49,7 +49,7 @@ class BuildCore(build_ext):
         """Return why nothing can be compiled; empty if a C file that needs Python's can."""
         with tempfile.TemporaryDirectory() as folder:
             source = Path(folder, "probe.c")
-            source.write_text("#include <Python.h>\n#include <stdint.h>\n")
+            source.write_text("#include <Python.h>\n#include <stdint.h>\n", encoding="utf-8")
             try:
                 self.compiler.compile([str(source)], output_dir=folder)
             except (CompileError, PlatformError) as error:

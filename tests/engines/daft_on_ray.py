@@ -34,7 +34,8 @@ if __name__ == "__main__":
             .to_pylist()
         )
         Path(result).write_text(
-            json.dumps({str(each["__ledger_id__"]): each["rows"] for each in counted})
+            json.dumps({str(each["__ledger_id__"]): each["rows"] for each in counted}),
+            encoding="utf-8",
         )
     finally:
         ray.shutdown()
