@@ -3,7 +3,7 @@
 The source of each core module is named `_*_py`; the compiled module is named `_*_c`.
 `PULSAR_OFFLOAD_PURE` in the environment chooses: 1 selects the sources, 0 the compiled modules. If
 it is unset or empty and the compiled modules are missing, the sources run instead, about 50 times
-slower, with a warning.
+slower, with a warning. `setup.py` reads the same variable.
 """
 
 from __future__ import annotations
