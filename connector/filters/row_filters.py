@@ -20,9 +20,14 @@ if TYPE_CHECKING:
 ROW_NUMBER = "__row__"
 
 
+def row_numbers(count: int) -> pa.Int64Array:
+    """Return the numbers of rows, from 0: `pyarrow.arange`, which PyArrow has from 21 on."""
+    return pc.indices_nonzero(pa.repeat(True, count)).view(pa.int64())  # noqa: FBT003
+
+
 def add_row_numbers(batch: pa.RecordBatch) -> pa.RecordBatch:
     """Append a column `ROW_NUMBER` with the numbers of the rows, from 0."""
-    return batch.append_column(ROW_NUMBER, pa.arange(0, batch.num_rows))
+    return batch.append_column(ROW_NUMBER, row_numbers(batch.num_rows))
 
 
 class RowFilter(Protocol):
@@ -97,10 +102,11 @@ class ArrowFilter:
             OptionError: The expression fails for a value, such as a string that is not a number.
         """
         try:
-            column = add_row_numbers(batch).filter(self.expression).column(ROW_NUMBER)
+            # Before 21, PyArrow cannot filter a batch of which no row matches.
+            rows = pa.Table.from_batches([add_row_numbers(batch)]).filter(self.expression)
         except (pa.ArrowInvalid, pa.ArrowNotImplementedError) as error:
             raise _filter_error(self.expression, error) from error
-        return column if isinstance(column, pa.Array) else column.combine_chunks()
+        return rows.column(ROW_NUMBER).combine_chunks()
 
     @property
     def literals(self) -> tuple[pa.Scalar, ...]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import polars as pl
 import pyarrow as pa
@@ -56,6 +56,10 @@ class PolarsFilter:
         return self.implied.can_match(guarantees, schema)
 
 
+_FAILED_EXPRESSION = (KeyError, NameError, TypeError)
+"""What Python raises for the text of an expression of Arrow that Polars has it evaluate."""
+
+
 class _Listener:
     """A stand-in for an Arrow dataset that records the filter Polars passes to it."""
 
@@ -75,6 +79,10 @@ class _Listener:
         self.filter = filter
         return iter(())
 
+    def to_table(self, **selection: Any) -> pa.Table:  # noqa: ANN401 - as `to_batches`
+        """Record the filter, as Polars calls it before 1.40; return no rows."""
+        return pa.Table.from_batches(self.to_batches(**selection), self.schema)
+
 
 def _implied_filter(
     predicate: pl.Expr, schema: pa.Schema, columns: Sequence[str]
@@ -86,7 +94,14 @@ def _implied_filter(
         pl.scan_pyarrow_dataset(cast("pads.Dataset", listener)).filter(predicate).collect()
         if listener.filter is not None:
             return ArrowFilter.from_expression(listener.filter, schema)
-    except (pl.exceptions.PolarsError, pa.ArrowException, OptionError, KeyError, TypeError):
+    except (
+        pl.exceptions.PolarsError,
+        pa.ArrowException,
+        OptionError,
+        KeyError,
+        NameError,
+        TypeError,
+    ):
         # A predicate that Polars cannot express as an Arrow filter prunes nothing.
         return None
     return None

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from arrow_io.messages.key_filters import hash_range, match_filters
 from connector.filters.combinations import Cell
+from connector.filters.row_filters import row_numbers
 from connector.inputs.bounds import Bounds
 from connector.scan.topic_read import EntryRange
 
@@ -269,7 +270,7 @@ def _has_version(versions: pa.ListArray, cell: Cell) -> pa.BooleanArray:
     if not cell.is_null:
         matches = pc.and_kleene(pc.invert(matches), _between(cell, each, each))
     having = pc.filter(pc.list_parent_indices(versions), pc.fill_null(matches, fill_value=False))
-    is_match = pc.is_in(pa.arange(0, len(versions)), value_set=having.cast(pa.int64()))
+    is_match = pc.is_in(row_numbers(len(versions)), value_set=having.cast(pa.int64()))
     return pc.if_else(pc.is_null(versions), pa.scalar(None, pa.bool_()), is_match)
 
 

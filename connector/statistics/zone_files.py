@@ -219,7 +219,9 @@ class ZoneFile:
             file[start : start + len(data)] = data
         try:
             parquet_file = pq.ParquetFile(pa.py_buffer(file), metadata=footer)
-            zones = parquet_file.read_row_groups(row_groups, columns=list(columns))
+            zones = parquet_file.schema_arrow.empty_table()
+            if row_groups:  # PyArrow 18 cannot read none
+                zones = parquet_file.read_row_groups(row_groups, columns=list(columns))
         except (pa.ArrowException, OSError) as error:
             raise self._damage_error(f"cannot be read: {error}") from None
         for name in columns:
@@ -227,7 +229,7 @@ class ZoneFile:
                 # The file has `EARLIER_ZONE_SCHEMA`.
                 nulls = pa.nulls(zones.num_rows, ZONE_SCHEMA.field(name).type)
                 zones = zones.append_column(name, nulls)
-        return zones
+        return zones.select(list(columns))
 
     def _read_checked(self, numbers: Iterable[int]) -> Iterator[tuple[int, bytes]]:
         """Yield start and bytes of verified pieces; adjacent pieces are read together."""

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.storage.object_version import ETag, WriteTime
+from connector.filters.row_filters import row_numbers
 
 if TYPE_CHECKING:
     from arrow_io.storage.object_version import ObjectVersion
@@ -118,7 +119,7 @@ def ledgers_of(zones: pa.Table) -> pa.Table:
     for name, (start, stop) in lengths.items():
         length = pc.subtract(zones.column(stop), zones.column(start))
         zones = zones.append_column(name, length)
-    rows = pa.arange(0, zones.num_rows)
+    rows = row_numbers(zones.num_rows)
     zones = zones.append_column("first_row", rows)
     zones = zones.append_column("part", _part_numbers(zones))
     aggregations = {name: (name, "min") for name in (*_LEAST, "first_row")} | {

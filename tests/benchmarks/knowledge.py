@@ -18,7 +18,7 @@ from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
 from connector import open_catalog, open_topic
 from connector.catalog.topic_ledgers import TopicLedgers
-from connector.filters.row_filters import ArrowFilter
+from connector.filters.row_filters import ArrowFilter, row_numbers
 from connector.inputs.topic_names import TopicName
 from connector.scan.read_options import ReadOptions
 from connector.scan.topic_scan import Scan
@@ -190,10 +190,10 @@ def _zones(first: int) -> pa.Table:
     """The zones of the ledgers of one file."""
     ids = range(first, first + _FILE_LEDGERS)
     ledger_ids = pa.array(ids, pa.int64()).take(
-        pc.divide(pa.arange(0, _FILE_LEDGERS * _ZONES_PER_LEDGER), _ZONES_PER_LEDGER)
+        pc.divide(row_numbers(_FILE_LEDGERS * _ZONES_PER_LEDGER), _ZONES_PER_LEDGER)
     )
     place = pc.subtract(ledger_ids, first)
-    number = pc.subtract(pa.arange(0, len(place)), pc.multiply(place, _ZONES_PER_LEDGER))
+    number = pc.subtract(row_numbers(len(place)), pc.multiply(place, _ZONES_PER_LEDGER))
     begun = pc.multiply(pc.add(pc.multiply(ledger_ids, _ZONES_PER_LEDGER), number), _SPACING_US)
     counts = dict.fromkeys(
         ("null_keys", "markers", "chunks", "encrypted", "damaged", "transactional"), 0

