@@ -54,17 +54,20 @@ def install(session: nox.Session, extras: list[str], *arguments: str) -> None:
 def run_tests(session: nox.Session, patterns: list[str], *arguments: str) -> None:
     """Run the tests that patterns name. What follows `--` on nox's command line goes to pytest."""
     files = [str(file) for pattern in patterns for file in sorted(ROOT.glob(pattern))]
-    session.run("python", "-m", "pytest", "-q", *arguments, *files, *session.posargs)
+    options = ["-q", "-p", "no:cacheprovider", *arguments, *session.posargs]
+    session.run("python", "-m", "pytest", *options, *files)
 
 
-def add_version(library: str, version: str) -> None:
+def add_version(name: str, version: str) -> None:
     """Add the session of one version of a library."""
-    settings = SETTINGS["alone"][library]
+    settings = SETTINGS["alone"][name]
+    library = settings.get("library", name)
 
-    @nox.session(name=f"{library}-{version.removesuffix('.*')}", tags=["versions"])
+    @nox.session(name=f"{name}-{version.removesuffix('.*')}", tags=["versions"])
     def session(session: nox.Session) -> None:
-        install(session, settings["extras"], f"{library}=={version}")
-        run_tests(session, settings["tests"])
+        beside = settings.get("beside", ())
+        install(session, settings["extras"], f"{library}=={version}", *beside)
+        run_tests(session, settings["tests"], *settings.get("options", ()))
 
 
 def add_resolution(name: str, resolution: str) -> None:
@@ -94,9 +97,9 @@ def python(session: nox.Session) -> None:
     run_tests(session, TOGETHER["tests"])
 
 
-for _library, _settings in SETTINGS["alone"].items():
+for _name, _settings in SETTINGS["alone"].items():
     for _version in _settings["versions"]:
-        add_version(_library, _version)
+        add_version(_name, _version)
 add_resolution("oldest", "lowest-direct")
 add_resolution("newest", "highest")
 for _group in GROUPS:
