@@ -18,7 +18,8 @@ from typing import TYPE_CHECKING, NoReturn
 from dbt.adapters.duckdb.plugins import BasePlugin
 
 from arrow_io.errors import OptionError
-from connector.engines.duckdb_functions import add_macros, register_duckdb, registered_function
+from connector.engines.duckdb_functions import register_duckdb
+from connector.engines.duckdb_registration import add_macros, registered_function
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -8,9 +8,7 @@ that it pushes down, and applies the others itself.
 from __future__ import annotations
 
 import itertools
-import re
 from dataclasses import replace
-from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from arrow_io.core.option_names import option_name, use_spelling
@@ -27,18 +25,17 @@ from connector.engines.duckdb_binding import (
     topic_label,
 )
 from connector.engines.duckdb_macros import (
+    BOUNDS,
     LIST_ZONES,
     LISTINGS,
-    MACROS,
     PLAN,
-    READ,
     STATISTICS,
     UNTIL,
     WHERE,
-    macro_sql,
     read_arguments,
 )
-from connector.engines.duckdb_views import VIEW_MACRO, create_views
+from connector.engines.duckdb_registration import register
+from connector.engines.duckdb_views import Views
 from connector.options.option import takes_options
 from connector.options.topic_request import (
     OPTIONS,
@@ -51,6 +48,7 @@ from connector.options.topic_request import (
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping, Sequence
+    from types import ModuleType
 
     import pyarrow as pa
     from duckdb import DuckDBPyConnection
@@ -59,7 +57,6 @@ if TYPE_CHECKING:
     from connector.dataset import TopicDataset
     from connector.engines.duckdb_sources import BoundListing
 
-_FUNCTION = "pulsar_offload_bind_"
 _NUMBERS = itertools.count(1)
 _CREDENTIALS = {
     "storage_options": ("url", "buckets"),
@@ -160,19 +157,9 @@ def register_duckdb(
     _check_parameters(con, on_bind, views)
     binder = _Binder(defaults, on_bind)
     if views is None:
-        _create_macros(con, _create_function(con, binder))
-        return
-    names, columns = binder.table_names(), binder.message_columns()
-    function = _create_function(con, binder)
-    replaced = _called_function(con, views, VIEW_MACRO)
-    try:
-        with _cursor(con) as cursor:
-            create_views(cursor, views, function, names, columns)
-    except OptionError:
-        con.remove_function(function)
-        raise
-    _create_macros(con, function)
-    _remove_unused(con, replaced)
+        register(con, binder)
+    else:
+        register(con, binder, Views(views, binder.table_names(), binder.message_columns()))
 
 
 def _check_parameters(con: object, on_bind: object, views: object) -> None:
@@ -187,36 +174,6 @@ def _check_parameters(con: object, on_bind: object, views: object) -> None:
         raise OptionError(message)
 
 
-def _create_function(con: DuckDBPyConnection | ModuleType, binder: _Binder) -> str:
-    name = f"{_FUNCTION}{next(_NUMBERS)}"
-    con.create_function(name, binder, ["VARCHAR"], "VARCHAR", side_effects=True)
-    return name
-
-
-def _create_macros(con: DuckDBPyConnection | ModuleType, function: str) -> None:
-    replaced = registered_function(con)
-    add_macros(con, function)
-    if _is_in_memory(con):
-        add_macros(con, function, "MACRO")
-    _remove_unused(con, replaced)
-
-
-def add_macros(
-    con: DuckDBPyConnection | ModuleType, function: str, kind: str = "TEMP MACRO"
-) -> None:
-    """Create the macros that call a registered scalar function.
-
-    All connections to a database have the function, but only one connection has a `TEMP MACRO`.
-    """
-    macros = [macro_sql(name, function) for name in MACROS]
-    con.execute(";".join(f"CREATE OR REPLACE {kind} {each}" for each in macros))
-
-
-def registered_function(con: DuckDBPyConnection | ModuleType) -> str | None:
-    """Return the scalar function that this connection's own macros call, if it has them."""
-    return _called_function(con, "temp", READ)
-
-
 def _statistics_folder(request: TopicRequest, catalog: Catalog) -> str | os.PathLike[str]:
     folder = catalog.statistics if request.statistics is None else request.statistics
     if folder is None:
@@ -227,45 +184,6 @@ def _statistics_folder(request: TopicRequest, catalog: Catalog) -> str | os.Path
 
 def _in_sql(name: str, value: object) -> str:
     return name if value is None else f"{name} := {value!r}"
-
-
-def _cursor(con: DuckDBPyConnection | ModuleType) -> DuckDBPyConnection:
-    connection: DuckDBPyConnection = (
-        con.default_connection() if isinstance(con, ModuleType) else con
-    )
-    return connection.cursor()
-
-
-def _called_function(con: DuckDBPyConnection | ModuleType, database: str, macro: str) -> str | None:
-    """Return the scalar function that the macro in a database calls, if it has one."""
-    # With `fetchone`, the result would be unfinished, and DuckDB refuses other calls until it is.
-    rows = con.execute(
-        "SELECT macro_definition FROM duckdb_functions()"
-        " WHERE database_name = ? AND function_name = ?",
-        [database, macro],
-    ).fetchall()
-    match = re.search(rf"{_FUNCTION}\d+", rows[0][0]) if rows else None
-    return match and match[0]
-
-
-def _remove_unused(con: DuckDBPyConnection | ModuleType, function: str | None) -> None:
-    """Remove a scalar function unless a macro calls it, such as that of another bucket's views."""
-    rows = con.execute(
-        "SELECT function_name FROM duckdb_functions() WHERE function_name = $1 AND NOT EXISTS"
-        " (FROM duckdb_functions() WHERE contains(macro_definition, $1 || '('))",
-        [function],
-    ).fetchall()
-    for (name,) in rows:
-        con.remove_function(name)
-
-
-def _is_in_memory(con: DuckDBPyConnection | ModuleType) -> bool:
-    """Return whether all cursors see a macro in the current database, and no file stores it."""
-    rows = con.execute(
-        "SELECT path IS NULL AND type = 'duckdb' FROM duckdb_databases()"
-        " WHERE database_name = current_database()"
-    ).fetchall()
-    return rows == [(True,)]
 
 
 class _Binder:
@@ -311,8 +229,8 @@ class _Binder:
             with use_spelling(_in_sql):
                 if is_listing:
                     source = self._listing(function, topic, arguments)
-                elif function == PLAN:
-                    source = self._plan(topic, arguments)
+                elif function in {PLAN, BOUNDS}:
+                    source = self._plan(function, topic, arguments)
                 else:
                     source = self._topic(topic, arguments)
         except PulsarOffloadError as error:
@@ -376,11 +294,15 @@ class _Binder:
             )
         )
 
-    def _plan(self, topic: str | list[str], arguments: dict[str, object]) -> BoundListing:
+    def _plan(
+        self, function: str, topic: str | list[str], arguments: dict[str, object]
+    ) -> BoundListing:
         from connector.engines.duckdb_sources import BoundListing  # noqa: PLC0415
         from connector.filters.where import where_expression  # noqa: PLC0415
+        from connector.scan.bounds_table import BOUNDS_SCHEMA, bounds_table  # noqa: PLC0415
         from connector.scan.plan_table import plan_table  # noqa: PLC0415
 
+        is_bounds = function == BOUNDS
         where = arguments.pop(WHERE, None)
         if where is not None and not isinstance(where, str):
             message = f"{WHERE} must be a text, not {type_name(where)}"
@@ -395,9 +317,10 @@ class _Binder:
             scan = self._open(topic, url, planned, arguments).scan
             if where is not None:
                 scan = scan.where(where_expression(where, scan.options.filterable.schema))
-            return plan_table(scan, planned.range_bytes)
+            return bounds_table(scan) if is_bounds else plan_table(scan, planned.range_bytes)
 
-        return BoundListing(table, self._variable.forget)
+        schema = BOUNDS_SCHEMA if is_bounds else None
+        return BoundListing(table, self._variable.forget, schema)
 
     def _listing(
         self, function: str, topic: str | list[str] | None, arguments: dict[str, object]

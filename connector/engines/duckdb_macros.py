@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
 READ: Final = "read_pulsar"
 PLAN: Final = "pulsar_plan"
+BOUNDS: Final = "pulsar_bounds"
 LIST_ZONES: Final = "pulsar_zones"
 LISTINGS: Final = ("pulsar_topics", "pulsar_ledgers", "pulsar_blocks", "pulsar_objects")
 """Table functions for `connector.catalog.tables.TABLES`."""
@@ -46,6 +47,7 @@ _READ_PARAMETERS: Final = (
 MACROS: Final[Mapping[str, tuple[str, ...]]] = {
     READ: _READ_PARAMETERS,
     PLAN: (*_READ_PARAMETERS, WHERE),
+    BOUNDS: (*_READ_PARAMETERS, WHERE),
     LIST_ZONES: ("topic", STATISTICS, *PLACE_OPTIONS),
 } | dict.fromkeys(LISTINGS, ("topic", *PLACE_OPTIONS))
 """The named parameters of each table function; those that read take the topic before them."""

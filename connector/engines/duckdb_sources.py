@@ -14,7 +14,7 @@ from connector.engines.duckdb_binding import ROWS
 from connector.scan.scanner import TopicScanner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Generator, Iterator, Sequence
 
     import pyarrow.compute as pc
 
@@ -91,7 +91,7 @@ class _RowCounter(_BoundScanner):
         """The column `ROWS`."""
         return pa.schema([_ROWS_FIELD])
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield batches with as many rows as the topic, whatever their size."""
         with closing(self.row_counts()) as counts:
             for count in counts:
@@ -107,16 +107,22 @@ def _without_traceback(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordB
 
 
 class BoundListing(pads.InMemoryDataset):  # type: ignore[misc]
-    """A table in a statement's plan, made again for each execution except the first.
+    """A table in a statement's plan, made for each execution.
 
-    `on_bound` is called as by `BoundTopic`.
+    If its schema is known, nothing is made before the first execution. Otherwise the first
+    execution has the table that was made for its schema. `on_bound` is called as by `BoundTopic`.
     """
 
-    def __init__(self, make_table: Callable[[], pa.Table], on_bound: Callable[[], None]) -> None:
-        super().__init__(make_table())
+    def __init__(
+        self,
+        make_table: Callable[[], pa.Table],
+        on_bound: Callable[[], None],
+        schema: pa.Schema | None = None,
+    ) -> None:
+        super().__init__(make_table() if schema is None else schema.empty_table())
         self._make_table = make_table
         self._on_bound = on_bound
-        self._is_fresh = True
+        self._is_fresh = schema is None
 
     @property
     def schema(self) -> pa.Schema:

@@ -8,6 +8,7 @@ binds a view again whenever a statement uses it.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
@@ -23,44 +24,52 @@ VIEW_MACRO: Final = "pulsar_offload_read_"
 """The macro that the views call, which only a database of views has."""
 
 
-def create_views(
-    cursor: DuckDBPyConnection,
-    database: str,
-    function: str,
-    names: Sequence[str],
-    columns: pa.Schema,
-) -> None:
+@dataclass(frozen=True)
+class Views:
+    """Views over topics.
+
+    Attributes:
+        database: Name of the database that has them.
+        names: Names of topics, in the form of `table_names`. Names that differ only in case get no
+            view, because DuckDB ignores case.
+        columns: The columns that every topic has.
+    """
+
+    database: str
+    names: Sequence[str]
+    columns: pa.Schema
+
+
+def create_views(cursor: DuckDBPyConnection, views: Views, function: str) -> None:
     """Attach a database with a view for each topic, or update the views of one.
 
     Other connections see the new views, and the new macro that they call, all at once.
 
     Args:
         cursor: A connection without a transaction.
-        database: Name of the database.
+        views: The views.
         function: The scalar function that opens topics.
-        names: Names of topics, in the form of `table_names`. Names that differ only in case get no
-            view, because DuckDB ignores case.
-        columns: The columns that every topic has.
 
     Raises:
         OptionError: There is another database or schema of this name.
     """
+    database = views.database
     place = f"{_quoted(database)}.main"
     if not _is_attached(cursor, database):
         cursor.execute(f"ATTACH ':memory:' AS {_quoted(database)} (READ_WRITE)")
-    counts = Counter(name.lower() for name in names)
-    views = {name for name in names if counts[name.lower()] == 1}
+    counts = Counter(name.lower() for name in views.names)
+    new = {name for name in views.names if counts[name.lower()] == 1}
     rows = cursor.execute(
         "SELECT view_name FROM duckdb_views() WHERE database_name = ? AND NOT internal", [database]
     ).fetchall()
     old = {name for (name,) in rows}
     statements = [
         "BEGIN",
-        f"CREATE OR REPLACE MACRO {place}.{_columns_macro(cursor, columns)}",
-        *(f"DROP VIEW {place}.{_quoted(name)}" for name in sorted(old - views)),
+        f"CREATE OR REPLACE MACRO {place}.{_columns_macro(cursor, views.columns)}",
+        *(f"DROP VIEW {place}.{_quoted(name)}" for name in sorted(old - new)),
         *(
             f"CREATE VIEW {place}.{_quoted(name)} AS FROM {place}.{VIEW_MACRO}({_literal(name)})"
-            for name in sorted(views - old)
+            for name in sorted(new - old)
         ),
         f"CREATE OR REPLACE MACRO {macro_sql(READ, function, f'{place}.{VIEW_MACRO}')}",
         "COMMIT",

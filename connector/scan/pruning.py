@@ -20,7 +20,7 @@ from connector.filters.combinations import matching_combinations
 from connector.filters.row_filters import failing_filter
 from connector.scan import zone_predicates
 from connector.scan.topic_read import EntryRange, Pruning, TopicRead
-from connector.scan.zone_lookup import ENTRY_COLUMNS, prunable_zones, sum_of
+from connector.scan.zone_lookup import ENTRY_COLUMNS, prunable_zones
 from connector.scan.zone_predicates import CountPredicate, ZonePredicate
 from connector.statistics.zones import LEDGER_SCHEMA
 
@@ -191,10 +191,12 @@ def _ledgers_pruned_by_time(
     return frozenset(ids.filter(pc.invert(predicate.may_match(ledgers))).to_pylist())
 
 
-def plan_count(
-    topic: TopicLedgers, read: TopicRead, statistics: Statistics
-) -> tuple[TopicRead, int]:
-    """Return the read of the rows that must be counted, and the recorded count of the rest.
+def plan_recorded(
+    topic: TopicLedgers, read: TopicRead, statistics: Statistics, columns: Sequence[str]
+) -> tuple[TopicRead, pa.Table]:
+    """Return the read of the rows that must be read, and the recorded zones of the rest.
+
+    All messages in these zones are rows. They have the columns of `prunable_zones`.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -204,8 +206,8 @@ def plan_count(
     if row_filter is not None:
         failing = _combinations(read.origin, options, failing_filter(row_filter))
     predicate = CountPredicate(options.bounds, options.uncommitted, failing)
-    prunable, pruning = prunable_zones(topic, read.ranges, predicate, statistics)
-    columns = (prunable.column(name).to_pylist() for name in ENTRY_COLUMNS)
+    prunable, pruning = prunable_zones(topic, read.ranges, predicate, statistics, columns)
+    entries = (prunable.column(name).to_pylist() for name in ENTRY_COLUMNS)
     # A bound by id may split a zone, and even an entry; the recorded count covers it whole.
     bounds = options.bounds
     split_entries = [
@@ -217,13 +219,11 @@ def plan_count(
             cut_ledger_id == ledger_id and first <= entry_id <= last
             for cut_ledger_id, entry_id in split_entries
         )
-        for ledger_id, first, last in zip(*columns, strict=True)
+        for ledger_id, first, last in zip(*entries, strict=True)
     ]
     prunable = prunable.filter(pa.array(is_whole, pa.bool_()))
     remaining = zone_predicates.subtract_entries(
         read.ranges, *(zone_predicates.column(prunable, name) for name in ENTRY_COLUMNS)
     )
     pruning = replace(read.pruning + pruning, unknown_ledgers=pruning.unknown_ledgers)
-    return replace(read, ranges=tuple(remaining), pruning=pruning), sum_of(
-        prunable.column("messages")
-    )
+    return replace(read, ranges=tuple(remaining), pruning=pruning), prunable

@@ -56,7 +56,7 @@ class TopicScanner:
         """Schema of all columns that a filter may use."""
         return self.scan.options.filterable.schema
 
-    def to_batches(self) -> Iterator[pa.RecordBatch]:
+    def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield record batches, partition by partition, in position order within each.
 
         They are prefetched by one thread per core. Reading starts when the first batch is

@@ -7,6 +7,8 @@ from functools import partial, reduce
 from operator import add
 from typing import TYPE_CHECKING, Any, Protocol
 
+import pyarrow as pa
+
 from arrow_io.core import telemetry
 from arrow_io.core.lazy import cached_property
 from connector.catalog.live_cluster import explain_missing
@@ -14,12 +16,13 @@ from connector.catalog.topic_ledgers import topic_with_ledger
 from connector.filters.row_filters import ArrowFilter, BothFilters
 from connector.inputs.topic_names import common_base
 from connector.scan.outcomes import add_outcomes
-from connector.scan.pruning import plan_count, topic_read
+from connector.scan.pruning import plan_recorded, topic_read
 from connector.scan.tail_read import add_tail, tail_read
 from connector.scan.topic_read import Pruning
+from connector.scan.zone_lookup import no_zones, sum_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
 
     import pyarrow.compute as pc
@@ -169,13 +172,33 @@ class Scan:
         """
         if self.view is not None and self.options.row_filter is None:
             return self._replace_reads([]), self.view.count()
+        rest, zones = self.plan_recorded()
+        return rest, sum_of(zones.column("messages"))
+
+    def plan_recorded(self, columns: Sequence[str] = ()) -> tuple[Scan, pa.Table]:
+        """Return a scan of the rows that have to be read, and the recorded zones of the rest.
+
+        All messages in these zones are rows. The zones, or whole ledgers, have the columns of
+        `prunable_zones`, and also `columns`.
+
+        Raises:
+            StorageError: Statistics cannot be read.
+        """
         if self.view is not None or self.statistics is None:
-            return self, 0
+            return self, no_zones(columns)
         pairs = [
-            plan_count(topic, read, self.statistics)
+            plan_recorded(topic, read, self.statistics, columns)
             for topic, read in zip(self.topics, self._reads, strict=True)
         ]
-        return self._replace_reads([read for read, _ in pairs]), sum(rows for _, rows in pairs)
+        zones = [no_zones(columns), *(each for _, each in pairs)]
+        return self._replace_reads([read for read, _ in pairs]), pa.concat_tables(zones)
+
+    def by_topic(self) -> list[Scan]:
+        """Return a scan for each topic, of the rows that this scan has of it."""
+        return [
+            replace(self, topics=(topic,), view=None)._replace_reads([read])  # noqa: SLF001
+            for topic, read in zip(self.topics, self._reads, strict=True)
+        ]
 
     def _replace_reads(self, reads: list[TopicRead]) -> Scan:
         scan = replace(self)

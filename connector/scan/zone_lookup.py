@@ -14,7 +14,7 @@ from connector.scan.zone_predicates import column
 from connector.statistics.data_objects import DataObjects
 from connector.statistics.lookup import Answer, answers, keys_of
 from connector.statistics.store import UNUSABLE
-from connector.statistics.zones import IDENTITY
+from connector.statistics.zones import IDENTITY, LEDGER_SCHEMA
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -28,9 +28,6 @@ if TYPE_CHECKING:
 ENTRY_COLUMNS: Final = ("ledger_id", "first_entry_id", "last_entry_id")
 """The columns that identify a zone's entries."""
 _ZONE_COLUMNS: Final = (*ENTRY_COLUMNS, "start", "stop", "messages")
-_NOTHING: Final = pa.table(
-    {name: pa.array([], pa.int64()) for name in (*ENTRY_COLUMNS, "messages")}
-)
 _UNUSED_COLUMNS: Final = [name for name in IDENTITY if name not in {"topic", "ledger_id"}]
 _MAX_REMEMBERED: Final = 10_000
 """Maximum number of zone edges whose offsets readers get; they find others block by block."""
@@ -41,10 +38,12 @@ def prunable_zones(
     ranges: Sequence[EntryRange],
     predicate: ZonePredicate | CountPredicate,
     statistics: Statistics,
+    columns: Sequence[str] = (),
 ) -> tuple[pa.Table, Pruning]:
     """Return the zones, and whole ledgers, of a topic's ranges that need not be read.
 
-    Returns a table with the columns `ENTRY_COLUMNS` and `messages`, and the resulting pruning.
+    Returns a table with the columns `ENTRY_COLUMNS`, `messages` and `columns` of the statistics,
+    and the resulting pruning.
 
     Raises:
         StorageError: Statistics cannot be read.
@@ -58,9 +57,9 @@ def prunable_zones(
         for file, ledgers in statistics.ledgers(name, sorted(ledger_ids))
     )
     recorded_count = 0
-    prunable: list[pa.Table] = [_NOTHING]
+    prunable: list[pa.Table] = [no_zones(columns)]
     pruning = Pruning(problems=statistics.problems)
-    for answer in answers(files, partial(_look_up, predicate)):
+    for answer in answers(files, partial(_look_up, predicate, columns)):
         recorded_count += len(answer.ledgers)
         if answer.problem is not None:
             pruning += Pruning(problems=(answer.problem,))
@@ -70,6 +69,12 @@ def prunable_zones(
             for ledger_id, entry_id, offset in answer.value.offsets:
                 data[ledger_id].remember(entry_id, offset)
     return pa.concat_tables(prunable), pruning + Pruning(len(data) - recorded_count)
+
+
+def no_zones(columns: Sequence[str] = ()) -> pa.Table:
+    """Return an empty table with the columns of `prunable_zones`."""
+    names = [*ENTRY_COLUMNS, "messages", *columns]
+    return pa.schema([LEDGER_SCHEMA.field(name) for name in names]).empty_table()
 
 
 def sum_of(numbers: pa.ChunkedArray) -> int:
@@ -94,27 +99,31 @@ class _FileAnswer:
 
 
 def _look_up(
-    predicate: ZonePredicate | CountPredicate, file: ZoneFile, ledgers: pa.Table
+    predicate: ZonePredicate | CountPredicate,
+    columns: Sequence[str],
+    file: ZoneFile,
+    ledgers: pa.Table,
 ) -> Answer[_FileAnswer]:
+    names = no_zones(columns).column_names
     may_match = predicate.may_match(ledgers)
     pruned = ledgers.filter(pc.invert(may_match))
     keys, problem = set(keys_of(ledgers)), None
     doubtful = ledgers.filter(pc.and_(may_match, pc.invert(predicate.all_may_match(ledgers))))
     try:
-        zones_by_group = list(_read_zones(file, doubtful, predicate))
+        zones_by_group = list(_read_zones(file, doubtful, predicate, columns))
     except UNUSABLE as error:
         # For the other ledgers the footer suffices, and it is sound.
         keys.difference_update(keys_of(doubtful))
         problem = str(error)
         zones_by_group = []
         pruned = pruned.filter(pa.array([each in keys for each in keys_of(pruned)], pa.bool_()))
-    prunable = [pruned.select(_NOTHING.column_names)]
+    prunable = [pruned.select(names)]
     pruning = Pruning(0, sum_of(pruned.column("zones")), sum_of(pruned.column("size_bytes")))
     offsets: list[tuple[int, int, int]] = []
     for zones in zones_by_group:
         may_match = column(zones, "may_match")
         left_out = zones.filter(pc.invert(may_match))
-        prunable.append(left_out.select(_NOTHING.column_names))
+        prunable.append(left_out.select(names))
         size_bytes = pc.subtract(left_out.column("stop"), left_out.column("start"))
         pruning += Pruning(0, left_out.num_rows, sum_of(size_bytes))
         offsets += _edge_offsets(zones, may_match)
@@ -122,13 +131,16 @@ def _look_up(
 
 
 def _read_zones(
-    file: ZoneFile, ledgers: pa.Table, predicate: ZonePredicate | CountPredicate
+    file: ZoneFile,
+    ledgers: pa.Table,
+    predicate: ZonePredicate | CountPredicate,
+    additional: Sequence[str],
 ) -> Iterator[pa.Table]:
     """Yield zones of some ledgers of a file, with an additional column `may_match`.
 
     Raises one of `UNUSABLE` if they are damaged, and a `StorageError` if they cannot be read.
     """
-    columns = sorted({*_ZONE_COLUMNS, *predicate.columns})
+    columns = sorted({*_ZONE_COLUMNS, *predicate.columns, *additional})
     for groups, rows in file.row_groups_of(ledgers):
         read = file.zones(groups, columns)
         zones = pa.concat_tables(read.slice(*each) for each in rows).combine_chunks()
@@ -139,7 +151,7 @@ def _read_zones(
                 "keys", pa.concat_tables(keys.slice(*each) for each in rows).column(0)
             )
             may_match = predicate.may_match(zones)
-        yield zones.select(_ZONE_COLUMNS).append_column("may_match", may_match)
+        yield zones.select([*_ZONE_COLUMNS, *additional]).append_column("may_match", may_match)
 
 
 def _edge_offsets(zones: pa.Table, may_match: pa.BooleanArray) -> Iterator[tuple[int, int, int]]:

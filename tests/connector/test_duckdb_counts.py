@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from arrow_io.errors import IncompleteReadWarning, PulsarOffloadError, UnusedStatisticsWarning
@@ -32,6 +32,23 @@ _COLUMNS: Final = (
     "__event_time__",
     "__key__",
 )
+_BOUND_COLUMNS: Final = [
+    *("__ledger_id__", "__entry_id__", "__batch_index__"),
+    *("__publish_time__", "__event_time__", "__broker_time__"),
+]
+_BOUNDS: Final = (
+    "SELECT messages, (first_ledger_id, first_entry_id, first_batch_index),"
+    " (last_ledger_id, last_entry_id, last_batch_index), min_publish_time, max_publish_time,"
+    " min_event_time, max_event_time, min_broker_time, max_broker_time FROM {} WHERE messages > 0"
+)
+_PLAIN_BOUNDS: Final = (
+    "SELECT count(__ledger_id__), first((__ledger_id__, __entry_id__, __batch_index__)),"
+    " last((__ledger_id__, __entry_id__, __batch_index__)),"
+    " min(__publish_time__), max(__publish_time__), min(__event_time__), max(__event_time__),"
+    " min(__broker_time__), max(__broker_time__)"
+    " FROM (FROM {} ORDER BY __ledger_id__, __entry_id__, __batch_index__) HAVING count(*) > 0"
+)
+"""The same, of all rows."""
 
 
 @pytest.fixture(scope="module")
@@ -43,19 +60,19 @@ def statistics(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def _answer(con: duckdb.DuckDBPyConnection, sql: str) -> tuple[Any, ...] | str:
-    """The only row, or the error instead of it."""
+    """The rows, or the error instead of them."""
     with warnings.catch_warnings():
         for each in (IncompleteReadWarning, UnusedStatisticsWarning):
             warnings.simplefilter("ignore", each)
         try:
-            [row] = con.execute(sql).fetchall()
+            rows = con.execute(sql).fetchall()
         except duckdb.Error as error:
             return next(
                 each.__name__
                 for each in [*PulsarOffloadError.__subclasses__(), PulsarOffloadError, Exception]
                 if each.__name__ in str(error) or each is Exception
             )
-        return tuple(row)
+        return tuple(rows)
 
 
 @pytest.mark.parametrize(
@@ -129,6 +146,7 @@ def test_the_column_that_counts_is_hidden() -> None:
     assert names[0] == "__entry_id__"
 
 
+@settings(max_examples=settings().max_examples // 4)
 @given(
     topic=topics(compacted=False, max_threads=4),
     sizes=st.tuples(st.sampled_from((140, 700, 1 << 20)), st.sampled_from((1, 200, 1 << 20))),
@@ -177,7 +195,17 @@ def test_counts_are_those_of_a_plain_scan(
             # A column that is never null, so that rows are read.
             read = _answer(con, f"SELECT count(__ledger_id__) FROM {plain} {where}")  # noqa: S608
 
+            bounds = _answer(con, _BOUNDS.format(known.replace("read_pulsar", "pulsar_bounds")))
+            plain_bounds = _answer(
+                con, _PLAIN_BOUNDS.format(f"read_pulsar('{TOPIC}', columns := {_BOUND_COLUMNS})")
+            )
+
     assert counted == read
+    if isinstance(plain_bounds, str):
+        # Which damage is met first depends on what is read.
+        assert isinstance(bounds, str)
+    else:
+        assert bounds == plain_bounds
 
 
 @st.composite
@@ -227,3 +255,62 @@ def test_footers_are_read_once(statistics: Path) -> None:
     assert first == second == BLOCKS.message_count
     assert requests > 0
     assert trace.counts.range_requests == requests
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        "'multi-*'",
+        "'multi-block', start := '91:40'",
+        "'multi-block', until := '2026-11-21T12:48:28.56Z'",
+        "'multi-block', view := 'latest'",
+        "['partitioned', 'transactions', 'chunked']",
+        "'transactions', transactions := 'all'",
+        "'multi-block', naming := 'pulsar-spark'",
+    ],
+)
+def test_bounds_of_topics(statistics: Path, arguments: str) -> None:
+    """One row for each partition, the same with statistics and without."""
+    aggregated = """
+        SELECT __topic__, count(*), min(__publish_time__), max(__publish_time__),
+        min((__ledger_id__, __entry_id__)), max((__ledger_id__, __entry_id__))
+        FROM read_pulsar(%s, columns := ['__topic__', %s]) GROUP BY ALL ORDER BY ALL
+    """
+    bounds = (
+        "SELECT topic, messages, min_publish_time, max_publish_time,"
+        " (first_ledger_id, first_entry_id), (last_ledger_id, last_entry_id)"
+        " FROM pulsar_bounds(%s) ORDER BY ALL"
+    )
+    columns = ", ".join(f"'{each}'" for each in _BOUND_COLUMNS[:4])
+    plain_arguments = arguments.replace("pulsar-spark", "pulsar-sql")
+    with duckdb.connect() as con:
+        register_duckdb(con, str(BLOCKS.objects_folder), value="raw")
+        expected = con.execute(aggregated % (plain_arguments, columns)).fetchall()
+
+        assert con.execute(bounds % arguments).fetchall() == expected
+        known = f"{arguments}, statistics := '{statistics}'"
+        assert con.execute(bounds % known).fetchall() == expected
+
+
+def test_bounds_with_a_condition(statistics: Path) -> None:
+    """The condition is a text, as in `pulsar_plan`; null bounds are of no message at all."""
+    trace = RequestTrace()
+    with duckdb.connect() as con:
+        register_duckdb(
+            con, str(BLOCKS.objects_folder), value="raw", statistics=str(statistics), trace=trace
+        )
+        answers = [
+            con.execute(
+                "SELECT messages, first_entry_id, last_entry_id, min_publish_time IS NULL"
+                " FROM pulsar_bounds('multi-block', \"where\" := $1)",
+                [condition],
+            ).fetchone()
+            for condition in ("__entry_id__ >= 72", "__entry_id__ < 0")
+        ]
+        con.execute("EXPLAIN FROM pulsar_bounds('multi-block')").fetchall()
+        before = trace.counts.range_bytes
+        con.execute("FROM pulsar_bounds('multi-block')").fetchall()
+
+    assert answers == [(4, 72, 75, False), (0, None, None, True)]
+    # Only the first and the last messages are read, of 15 MiB.
+    assert 0 < trace.counts.range_bytes - before < 5 << 20
