@@ -92,8 +92,9 @@ def register_duckdb(
     - `schema`: a VARCHAR (path, JSON text, name of a type, or registry), a JSON, or a STRUCT, a MAP
       or a list.
 
-    Arguments are constants or parameters of the statement. Each execution reads the topic's current
-    data, with the schema that the statement was bound with.
+    Arguments are constants or parameters of the statement, named by `:=`, `=>` or `=`. Options that
+    it does not set are taken from the SQL variables `pulsar_<option>`, then from this call. Each
+    execution reads the topic's current data, with the schema that the statement was bound with.
 
     On an in-memory database, connections made by `con.cursor()` have the function too. Nothing is
     written to a database file, so register each connection to it; the file can store views over
@@ -108,7 +109,8 @@ def register_duckdb(
     `pulsar_plan(topic, option := …, …)` returns what `read_pulsar` with the same arguments would
     read, and what it prunes and why, as `connector.scan.plan_table.PLAN_SCHEMA`. It does not see
     the statement's WHERE, so it takes a condition as `"where"`: a VARCHAR in SQL
-    (`connector.filters.where`).
+    (`connector.filters.where`). `pulsar_bounds` takes the same arguments, and returns number,
+    first and last position, and times of the rows, as `connector.scan.bounds_table.BOUNDS_SCHEMA`.
 
     Registered credentials are sent only to the host that they were registered with. If a statement
     names `url`, `buckets`, `metadata` or a registry as `schema` without the options for it, the
