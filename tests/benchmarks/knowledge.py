@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -16,7 +18,7 @@ from arrow_io.format.object_names import LedgerObjectName
 from arrow_io.ledgers.data import LedgerData
 from arrow_io.storage.location import Location
 from arrow_io.storage.object_version import ETag
-from connector import open_catalog, open_topic
+from connector import open_catalog, open_topic, register_duckdb
 from connector.catalog.topic_ledgers import TopicLedgers
 from connector.filters.row_filters import ArrowFilter, row_numbers
 from connector.inputs.topic_names import TopicName
@@ -40,6 +42,16 @@ _PUBLISHED: Final = "__publish_time__"
 _ZONES_PER_LEDGER: Final = 100
 _FILE_LEDGERS: Final = 500
 _SPACING_US: Final = 60_000_000
+_QUESTIONS: Final = {
+    "count(*)": "SELECT count(*) FROM read_pulsar($1)",
+    "count(*) of 1 % by time": (
+        "SELECT count(*) FROM read_pulsar($1)"
+        " WHERE __publish_time__ >= $2 AND __publish_time__ < $3"
+    ),
+    "max(time)": "SELECT max(__publish_time__) FROM read_pulsar($1)",
+    "pulsar_bounds": "FROM pulsar_bounds($1)",
+}
+"""Questions in SQL, of a topic and the ends of a range of publish times."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,8 +127,23 @@ def measure_reads(folder: Path, messages: int, ledgers: int) -> list[Spared]:
         measured("one message by id", lambda: topic.to_table(filter=point)),
         measured("count_rows", topic.count_rows),
     ]
+    for suffix, folder_url in ((", without statistics", None), ("", statistics)):
+        with duckdb.connect() as con:
+            register_duckdb(con, store.url, value="raw", statistics=folder_url)
+            for name, sql in _QUESTIONS.items():
+                ask = partial(_answer, con, sql, begin, end)
+                # The first statement reads footers.
+                ask()
+                rows.append(measured(f"{name}{suffix}", ask))
     store.drop()
     return rows
+
+
+def _answer(
+    con: duckdb.DuckDBPyConnection, sql: str, begin: pa.Scalar, end: pa.Scalar
+) -> list[Any]:
+    bound = [TOPIC, begin.as_py(), end.as_py()]
+    return con.execute(sql, bound[: sql.count("$")]).fetchall()
 
 
 def _entry(first: int) -> bytes:
@@ -229,9 +256,9 @@ def _at(microseconds: int) -> pa.Scalar:
 
 def table(rows: list[Spared], plans: list[Planned]) -> list[str]:
     """The lines of the tables."""
-    lines = [f"{'statistics':30} {'requests':>8} {'bytes':>8} {'seconds':>8}"]
+    lines = [f"{'statistics':40} {'requests':>8} {'bytes':>8} {'seconds':>8}"]
     lines += [
-        f"{each.name:30} {each.requests:8,.0f} {each.share:8.2%} {each.seconds:8.3f}"
+        f"{each.name:40} {each.requests:8,.0f} {each.share:8.2%} {each.seconds:8.3f}"
         for each in rows
     ]
     lines += ["", f"{'plan of 100 zones a ledger':30} {'ranges':>8} {'CPU':>8} {'memory':>8}"]

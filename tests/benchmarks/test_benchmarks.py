@@ -209,6 +209,10 @@ def test_statistics_are_measured(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     assert shares["1 % by time"] < 0.7
     assert shares["one of 20 keys, the mean"] < 0.7
     assert shares["count_rows"] == 0
+    assert shares["count(*)"] < 0.01
+    assert shares["pulsar_bounds"] < 0.7
+    assert shares["max(time)"] > 0.99
+    assert shares["count(*) of 1 % by time"] < 0.7
     assert [each.ranges for each in plans] == [2, 20, 0]
     assert len(knowledge.table(rows, plans)) == 3 + len(rows) + len(plans)
 

@@ -142,7 +142,7 @@ def test_equals_signs_in_one_call(
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ("strat = 5", "read_pulsar has no argument strat"),
+        ("since = 5", "read_pulsar has no argument since"),
         ("start > '5'", "write start := … for this value"),
         ("start = {'ledger': 49, 'entry': 5}", "write start := … for this value: .*no STRUCT"),
         ("start = f(5)", "write start := … for this value"),
