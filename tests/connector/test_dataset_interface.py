@@ -75,7 +75,7 @@ def test_take_is_that_of_arrow(
 @pytest.mark.parametrize(
     "indices",
     [pa.array([3, 1], pa.uint8()), pa.chunked_array([[7], [7]]), range(4), (0,), [], [2.0]],
-    ids=repr,
+    ids=["array", "chunks", "range", "tuple", "none", "floats"],
 )
 def test_indices_of_any_kind(indices: Any) -> None:  # noqa: ANN401 - each kind
     """What Arrow takes for indices is taken here."""
