@@ -317,12 +317,13 @@ class TestOptions:
         """So that the same can be asked of both."""
         write_topic(bucket.url, range(3))
         options: dict[str, Any] = {"analyze": True, "on_progress": print, "on_table": print}
-        options["executor"] = run_in_threads
+        options |= {"executor": run_in_threads, "metrics_file": tmp_path / "m.prom"}
         own = inspect.signature(copy_topics).parameters.keys()
         defaults = set(CopyRequest.__dataclass_fields__) | options.keys()
         assert own <= defaults
         [plan] = plan_copy(bucket.url, "orders", str(tmp_path / "t"), schema=SCHEMA, **options)
         assert plan.data_bytes > 0
+        assert list(tmp_path.iterdir()) == []
 
     @pytest.mark.parametrize("name", ["orders.v1", ".orders", "a.b.c"])
     def test_a_name_leads_to_no_other_namespace(self, name: str, bucket: MemoryBucket) -> None:
