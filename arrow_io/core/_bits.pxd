@@ -7,18 +7,9 @@ cdef extern from *:
     #if defined(__SSE2__)
     #include <emmintrin.h>
     #endif
-    #if defined(_MSC_VER) && !defined(__clang__)
-    #include <intrin.h>
-    static inline int pulsar_offload_lowest(unsigned long long bits) {
-        unsigned long number;
-        _BitScanForward64(&number, bits);
-        return (int)number;
-    }
-    #else
     static inline int pulsar_offload_lowest(unsigned long long bits) {
         return __builtin_ctzll(bits);
     }
-    #endif
     static inline unsigned long long pulsar_offload_word(const unsigned char* from) {
         uint64_t word;
         memcpy(&word, from, 8);
