@@ -28,6 +28,8 @@ FAKE_GCS := build/stores/fake-gcs-server-1.56.1
 AZURITE := build/stores/azurite-3.35.0
 VERSITYGW := build/stores/versitygw-1.8.0
 
+CLUSTER := build/cluster
+
 .PHONY: help
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -114,6 +116,13 @@ wheels: .venv/wheels-installed ## Build and test dist/: the source distribution 
 	done
 	@PATH="$(CURDIR)/$(BIN):$$PATH" auditwheel repair --strip --wheel-dir dist build/wheels/*.whl
 	@$(BIN)/python -m pytest -m wheels -rP tests/wheels
+
+.PHONY: test-cluster
+test-cluster: cluster java ## Run the tests of Spark clusters, whose executors have nothing installed
+	@$(call with_programs,CLUSTER=$(CLUSTER) $(BIN)/python -m pytest -m cluster tests/cluster)
+
+.PHONY: cluster
+cluster: install $(CLUSTER)/environment.tar.gz $(CLUSTER)/site.zip ## Pack the archives of test-cluster
 
 .PHONY: lint
 lint: install docs ## Check style, spelling, types, import contracts and the links of docs/
@@ -207,6 +216,22 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 	@echo "$(CURDIR)/spark_ds/autoload" >"$$($(BIN)/python -c \
 		'import sysconfig; print(sysconfig.get_path("purelib"))')/pyspark_pulsar_offload.pth"
 	@touch .venv/demo-installed $@
+
+# As docs/spark-clusters.md says, but with the wheel of this tree.
+$(CLUSTER)/wheel: $(BUILT_FROM) $(shell find arrow_io connector spark_ds -name "*.py")
+	@echo "Building a wheel in $@ ..."
+	@rm -rf $@ && $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir $@ . && touch $@
+
+$(CLUSTER)/environment.tar.gz: $(CLUSTER)/wheel
+	@echo "Packing an environment in $(CLUSTER) ..."
+	@$(BIN)/python -m venv --clear $(CLUSTER)/environment
+	@$(CLUSTER)/environment/bin/python -m pip install -qq "$$(echo $</*.whl)[s3]" "pandas<3" venv-pack setuptools
+	@$(CLUSTER)/environment/bin/venv-pack --quiet --force -p $(CLUSTER)/environment -o $@
+
+$(CLUSTER)/site.zip: $(CLUSTER)/wheel
+	@rm -rf $(CLUSTER)/site
+	@$(BIN)/python -m pip install -qq --target $(CLUSTER)/site --no-deps $</*.whl crc32c fsspec protobuf zstandard
+	@cd $(CLUSTER)/site && $(CURDIR)/$(BIN)/python -m zipfile -c ../site.zip .
 
 $(APICURIO):
 	@echo "Downloading a schema registry into build/registry ..."
