@@ -105,7 +105,7 @@ def expected_rows(url: str) -> list[list[object]]:
 def test_the_bare_python_lacks_this_project(bare_python: Path, tmp_path: Path) -> None:
     """So what executors import comes with the job."""
     script = "import pyarrow, importlib.util; print(importlib.util.find_spec('spark_ds'))"
-    command = [bare_python, "-c", script]
+    command = [str(bare_python), "-c", script]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
 
     assert done.stdout.strip() == "None"
@@ -143,7 +143,7 @@ def test_a_wheel_is_unpacked(tmp_path: Path, small_bucket: str, bare_python: Pat
 def test_compiled_modules_are_not_imported_from_a_zip(bare_python: Path, tmp_path: Path) -> None:
     """Which is how Spark passes `--py-files` on."""
     script = "import sys; sys.path.insert(0, sys.argv[1]); import spark_ds.datasource"
-    command = [bare_python, "-c", script, PACKED / "site.zip"]
+    command = [str(bare_python), "-c", script, str(PACKED / "site.zip")]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
 
     assert "site.zip/crc32c/" in done.stderr

@@ -1,4 +1,4 @@
-"""The recipe for Airflow, run by `airflow dags test`, which calls `DAG.test` on a database of SQLite."""
+"""The recipe for Airflow, run by `airflow dags test`: `DAG.test` on a database of SQLite."""
 
 from __future__ import annotations
 
