@@ -158,7 +158,11 @@ fuzz: install ## Run the property tests on many more examples, and the exhaustiv
 
 .PHONY: fuzz-asan
 fuzz-asan: install ## Run changed and random bytes through a core with sanitizers
-	@.ci/sanitized build/sanitized $(FUZZ_SECONDS)
+	@.ci/sanitized address build/sanitized $(FUZZ_SECONDS)
+
+.PHONY: fuzz-tsan
+fuzz-tsan: install ## Let threads read one dataset on a core with a sanitizer of data races
+	@.ci/sanitized thread build/unlocked
 
 .PHONY: fuzz-faults
 fuzz-faults: install $(VERSITYGW)/versitygw ## Break the answers of a store in every way: FAULT_SEED=…
