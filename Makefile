@@ -89,20 +89,36 @@ test-versions: .venv/nox-installed ## Run chosen tests on the oldest and newest 
 	@$(NOX) --tags versions
 
 .PHONY: test-brief
-test-brief: .venv/nox-installed ## Run chosen tests on the oldest and newest of all libraries at once
+test-brief: .venv/nox-installed ## Run chosen tests on the oldest and newest of many libraries at once
 	@$(NOX) --tags brief
+
+.PHONY: brief
+brief: .venv/nox-installed ## Install the libraries of test-brief
+	@$(NOX) --tags brief --install-only
 
 .PHONY: test-engines
 test-engines: .venv/nox-installed ## Run the tests with DataFusion, Daft, Ray, Dask and Ibis
 	@$(NOX) --session engines
 
+.PHONY: engines
+engines: .venv/nox-installed ## Install the libraries of test-engines
+	@$(NOX) --session engines --install-only
+
 .PHONY: test-notebooks
 test-notebooks: .venv/nox-installed ## Run the tests with dbt, SQLAlchemy, JupySQL and marimo
 	@$(NOX) --session notebooks
 
+.PHONY: notebooks
+notebooks: .venv/nox-installed ## Install the libraries of test-notebooks
+	@$(NOX) --session notebooks --install-only
+
 .PHONY: test-schedulers
 test-schedulers: .venv/nox-installed ## Run the tests with Airflow and Dagster
 	@$(NOX) --session schedulers
+
+.PHONY: schedulers
+schedulers: .venv/nox-installed ## Install the libraries of test-schedulers
+	@$(NOX) --session schedulers --install-only
 
 .PHONY: wheels
 wheels: .venv/wheels-installed ## Build and test dist/: the source distribution and a Linux wheel for each of PYTHONS
