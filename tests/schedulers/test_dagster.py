@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import runpy
-import signal
 import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
@@ -19,8 +18,8 @@ pytestmark = pytest.mark.schedulers
 
 FILE = "nightly_copy.py"
 OPEN_TOPIC = "transactions-open"
-FIRST_OPEN = (77, 9, -1)
-"""The first message of that topic's open transaction."""
+FIRST_OPEN = (77, 9)
+"""Ledger and entry of the first message of that topic's open transaction."""
 
 
 @pytest.fixture(autouse=True)
@@ -50,13 +49,15 @@ def test_job_copies_what_is_new(workplace: Workplace) -> None:
     assert workplace.positions("lake/orders") == positions_of("json-orders")
 
 
+# The read that the table is compared with leaves out the open transaction.
+@pytest.mark.filterwarnings("ignore::arrow_io.errors.IncompleteReadWarning")
 def test_lag_is_reported(workplace: Workplace, capfd: pytest.CaptureFixture[str]) -> None:
     """A topic with an open transaction is copied up to it; the rest is the lag, with the reason."""
     workplace.replace(FILE, ("json-orders", OPEN_TOPIC))
 
     values = metadata(run_job(workplace))
 
-    expected = [each for each in positions_of(OPEN_TOPIC) if each < FIRST_OPEN]
+    expected = [each for each in positions_of(OPEN_TOPIC) if each[:2] < FIRST_OPEN]
     assert workplace.positions("lake/orders") == expected
     assert values == {"rows": len(expected), "lag_bytes": values["lag_bytes"]}
     assert values["lag_bytes"] > 0
@@ -89,20 +90,22 @@ def test_failed_run_is_retried(workplace: Workplace, monkeypatch: pytest.MonkeyP
     assert workplace.positions("lake/orders") == positions_of(TOPIC)
 
 
-def test_killed_run_is_run_again(workplace: Workplace) -> None:
-    """The table has some rows after the first run, and each row once after the second."""
+def test_killed_worker_is_retried(workplace: Workplace) -> None:
+    """Dagster's command retries a step whose process was killed, and each row is there once."""
     workplace.let_stop(FILE)
-    workplace.replace(FILE, ("json-orders", TOPIC))
+    workplace.replace(FILE, ("delay=600", "delay=0"), ("json-orders", TOPIC))
     command = [sys.executable, "-m", "dagster", "asset", "materialize", "--select", "orders"]
 
-    def run() -> int:
-        environment = workplace.environment(STOPPED_BY="kill")
-        result = subprocess.run(
-            [*command, "-f", FILE], cwd=workplace.folder, env=environment, check=False
-        )
-        return result.returncode
+    result = subprocess.run(
+        [*command, "-f", FILE],
+        cwd=workplace.folder,
+        env=workplace.environment(STOPPED_BY="kill"),
+        stderr=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
 
-    assert run() == -signal.SIGKILL
-    assert 0 < len(workplace.positions("lake/orders")) < len(positions_of(TOPIC))
-    assert run() == 0
+    assert (workplace.folder / "stopped").exists()
+    assert "STEP_UP_FOR_RETRY" in result.stderr
+    assert result.returncode == 0, result.stderr
     assert workplace.positions("lake/orders") == positions_of(TOPIC)
