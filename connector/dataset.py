@@ -48,21 +48,36 @@ _TUNING = frozenset(
 
 
 class _UnreadableFile(io.RawIOBase):
-    """The file that Arrow's C++ code opens in the place of a topic."""
+    """The file that Arrow's C++ code reads in the place of a topic.
+
+    Arrow asks for its size at once. An error of that would be kept, with the frames of whoever
+    opened the topic; so only `read` raises.
+    """
+
+    _position = 0
+    _size_bytes = 1 << 20
 
     def readable(self) -> bool:
         """Return that Arrow may read, which raises the error."""
         return True
 
-    def _refuse(self, *_: object) -> NoReturn:
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Move to an offset from the start or the end."""
+        self._position = offset + (self._size_bytes if whence == io.SEEK_END else 0)
+        return self._position
+
+    def tell(self) -> int:
+        """Return the offset from the start."""
+        return self._position
+
+    def read(self, size: int = -1) -> NoReturn:
+        """Raise OptionError."""
+        del size
         message = (
             "Arrow's own scanners, joins and unions cannot read a topic: pass"
             " dataset.to_table() or dataset.scanner().to_reader() instead"
         )
         raise OptionError(message)
-
-    # The rules of overriding do not matter, because no call returns.
-    read = seek = tell = _refuse
 
 
 def _unreadable_dataset(schema: pa.Schema) -> pads.Dataset:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import pickle
 import sys
+import weakref
 from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
@@ -319,6 +321,19 @@ def test_what_arrow_does_itself_is_refused(
 
     with pytest.raises(OptionError, match=r"pass dataset.to_table\(\)"):
         misuse(dataset, arrow.to_table())
+
+
+def test_a_dataset_is_freed_with_its_last_reference() -> None:
+    """What Arrow holds in the place of a topic does not hold the topic."""
+    dataset = open_golden(_TOPIC)
+    fragments = list(dataset.get_fragments())
+    held = [weakref.ref(each) for each in (dataset, dataset.scan, *fragments)]
+
+    dataset.head(1)
+    del dataset, fragments
+
+    gc.collect()
+    assert [each() is None for each in held] == [True] * len(held)
 
 
 def test_every_method_of_arrow_is_our_own() -> None:
