@@ -171,15 +171,19 @@ def _observed(
         while (batch := context.run(next, batches, None)) is not None:
             rows += batch.num_rows
             yield batch
+            # Do not hold it while the next one is decoded.
+            del batch
     except BaseException as error:
         failure = error
         raise
     finally:
         observed.note(rows=rows)
-        context.run(batches.close)
-        context.run(observed.__exit__, None, failure, None)
-        # Break the cycle: the error's traceback refers to this frame.
-        del failure
+        try:
+            context.run(batches.close)
+        finally:
+            context.run(observed.__exit__, None, failure, None)
+            # Break the cycle: the error's traceback refers to this frame.
+            del failure
 
 
 def count(measurement: str, amount: float = 1, **fields: object) -> None:
