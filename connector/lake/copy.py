@@ -194,16 +194,17 @@ def _maintain(copy: TableCopy, summary: TableSummary, settings: MaintenanceSetti
     """Maintain the tables of a copy, if needed."""
     now = datetime.now(UTC)
     for each in (copy.table, copy.dead_letter_table):
-        if each is None or each.read_state() is None:
+        state = None if each is None else each.read_state()
+        if state is None or state.progress is None:
             continue
         table = cast("MaintainedTable", each)
         # Dead letters are kept until they are read again.
         own = settings if each is copy.table else replace(settings, keep=None, sort_by=())
         try:
             if is_needed(table, own, now):
-                done = maintain(table, copy.kind, own, now)
-                summary.merged_files += done.merged_files
-                summary.deleted_rows += done.deleted_rows
+                upkeep = maintain(table, copy.kind, own, now)
+                summary.merged_files += upkeep.merged_files
+                summary.deleted_rows += upkeep.deleted_rows
         except ConcurrentCopyError as error:
             summary.notices.append(f"not maintained: {error}")
 
