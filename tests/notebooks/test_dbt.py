@@ -232,10 +232,10 @@ def test_settings_of_duckdb_are_no_options(project: Project) -> None:
     project.replace("profiles.yml", "threads: 4", "threads: 4\n      settings: {schema: main}")
     project.run("run", "--select", "revenue")
 
-    project.replace("profiles.yml", "metadata: golden", "metdata: golden")
+    project.replace("profiles.yml", "metadata: golden", "meta_data: golden")
     result = project.invoke("run", "--select", "revenue")
 
-    assert "there is no option 'metdata'" in str(result.exception)
+    assert "there is no option 'meta_data'" in str(result.exception)
 
 
 def _avro_schema() -> str:
