@@ -56,12 +56,15 @@ def slept(workplace: Workplace) -> list[str]:
 
 @pytest.mark.usefixtures("lock")
 def test_script_copies_what_is_new(workplace: Workplace) -> None:
-    """Each run prints the rows of the table, and the second one has none to copy."""
+    """Each run prints the rows of the table; the second one has none to copy, and no lag."""
     results = [run(workplace), run(workplace)]
 
     assert [each.returncode for each in results] == [0, 0]
     assert [json.loads(each.stdout)["rows"] for each in results] == [400, 0]
     assert workplace.positions("lake/orders") == positions_of("json-orders")
+    metrics = (workplace.folder / "nightly-copy.prom").read_text("utf-8").split("\n")
+    lags = [each for each in metrics if each.startswith("pulsar_offload_copy_lag_bytes{")]
+    assert [each.rpartition(" ")[2] for each in lags] == ["0"]
     assert slept(workplace) == []
 
 
