@@ -245,7 +245,7 @@ $(CLUSTER)/wheel: $(BUILT_FROM) $(shell find arrow_io connector spark_ds -name "
 $(CLUSTER)/environment.tar.gz: $(CLUSTER)/wheel
 	@echo "Packing an environment in $(CLUSTER) ..."
 	@$(BIN)/python -m venv --clear $(CLUSTER)/environment
-	@$(CLUSTER)/environment/bin/python -m pip install -qq "$$(echo $</*.whl)[s3]" "pandas<3" venv-pack setuptools
+	@$(CLUSTER)/environment/bin/python -m pip install -qq "$$(echo $</*.whl)[s3]" "pandas<3" venv-pack
 	@$(CLUSTER)/environment/bin/venv-pack --quiet --force -p $(CLUSTER)/environment -o $@
 
 $(CLUSTER)/site.zip: $(CLUSTER)/wheel

@@ -81,8 +81,9 @@ def submit(
     passed = {
         name: os.environ[name] for name in ("HOME", "JAVA_HOME", "PATH") if name in os.environ
     }
+    command = [str(home / "bin" / "spark-submit"), *settings, *options, str(PROGRAM), argument]
     done = subprocess.run(
-        [home / "bin" / "spark-submit", *settings, *options, PROGRAM, argument],
+        command,
         env=passed | own | environment,
         cwd=folder,
         stdout=subprocess.PIPE,
