@@ -92,9 +92,9 @@ class _RowCounter(_BoundScanner):
         return pa.schema([_ROWS_FIELD])
 
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
-        """Yield batches with as many rows as the topic, whatever their size."""
+        """Yield batches with as many rows as the topic, whatever their size; no batch is empty."""
         with closing(self.row_counts()) as counts:
-            for count in counts:
+            for count in filter(None, counts):
                 yield pa.record_batch([pa.nulls(count)], schema=self.projected_schema)
 
 
