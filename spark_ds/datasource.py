@@ -87,7 +87,7 @@ class PulsarOffloadDataSource(DataSource):
     reason, only `secret.decryption_keys` accepts PEM text, and `decryption_keys` does not; tasks
     contain the keys. Spark also repeats the text of a SQL statement in syntax errors and debug
     logs. A server of Spark Connect shows all options of each request on its web pages and in the
-    event log, unless it sets `spark.sql.redaction.string.regex` (`docs/spark-clusters.md`).
+    event log, unless it has the settings of `docs/spark-clusters.md`.
 
     Requirements: this package on driver and executors. Spark's JVM starts with the module
     `jdk.incubator.vector`. A Java runtime made by `jlink` must include it (`--add-modules

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -23,6 +23,7 @@ from connector.lake.parquet import ParquetTable
 from tests.spark_ds.conftest import QUICK_JVM
 from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
 from tests.spark_ds.web_interface import read_web_interface
+from tests.stores.emulators import free_port
 from tests.support.golden import golden_topic
 from tests.support.snippets import snippets_of
 from tests.support.waiting import wait_until
@@ -69,24 +70,26 @@ def server(
     """A server on two threads, started as its own script does."""
     folder = tmp_path_factory.mktemp("connect")
     (folder / "events").mkdir()
+    port, pages = free_port(), free_port()
     settings = {
         "spark.connect.grpc.binding.address": "127.0.0.1",
-        "spark.connect.grpc.binding.port": "0",
+        "spark.connect.grpc.binding.port": str(port),
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
         "spark.driver.extraJavaOptions": QUICK_JVM,
         "spark.eventLog.enabled": "true",
         "spark.eventLog.compress": "false",
         "spark.eventLog.dir": (folder / "events").as_uri(),
-        "spark.log.level": "INFO",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
         "spark.sql.warehouse.dir": str(folder / "warehouse"),
-        "spark.ui.port": "0",
-        REDACTION: masking_pattern(),
+        "spark.ui.port": str(pages),
     }
+    defaults = folder / "spark-defaults.conf"
+    defaults.write_text(masking_settings())
     script = Path(pyspark.__file__).parent / "sbin" / "start-connect-server.sh"
-    command = ["bash", str(script), "--wait", "--master", "local[2]"]
+    command = ["bash", str(script), "--wait", "--properties-file", str(defaults)]
+    command += ["--master", "local[2]"]
     for name, value in settings.items():
         command += ["--conf", f"{name}={value}"]
     own = {"SPARK_LOG_DIR": str(folder / "logs"), "SPARK_PID_DIR": str(folder)}
@@ -100,32 +103,26 @@ def server(
             start_new_session=True,
         )
         try:
-            yield _started(process, folder)
+            wait_until(lambda: _listens(process, port), TIMEOUT_SECONDS)
+            yield Server(f"sc://127.0.0.1:{port}", f"http://127.0.0.1:{pages}", folder)
         finally:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
 
 
-def _started(process: subprocess.Popen[bytes], folder: Path) -> Server:
-    ports: list[str] = []
-
-    def has_started() -> bool:
-        text = (folder / "log").read_text()
-        assert process.poll() is None, text[-4000:]
-        ports[:] = re.findall(r"(?:'SparkUI'|SparkConnectService') on port (\d+)", text)
-        return len(ports) == 2 and "Spark Connect server started" in text
-
-    wait_until(has_started, TIMEOUT_SECONDS)
-    pages, port = ports
-    return Server(f"sc://127.0.0.1:{port}", f"http://127.0.0.1:{pages}", folder)
+def _listens(process: subprocess.Popen[bytes], port: int) -> bool:
+    assert process.poll() is None, "the server ended"
+    try:
+        socket.create_connection(("127.0.0.1", port)).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
-def masking_pattern() -> str:
-    """The setting that the page tells owners of a server to make."""
+def masking_settings() -> str:
+    """The lines that the page gives to owners of a server."""
     [snippet] = [each for each in snippets_of(PAGE.read_text("utf-8")) if REDACTION in each.text]
-    [pattern] = re.findall(rf"{re.escape(REDACTION)}\s+(.*)", snippet.text)
-    assert isinstance(pattern, str)
-    return pattern
+    return snippet.text
 
 
 def _run(folder: Path, environment: dict[str, str], **argument: Any) -> dict[str, list[str]]:  # noqa: ANN401
@@ -249,7 +246,7 @@ def test_a_client_with_the_package_registers_and_copies(
     assert errors["copy"][0] == "ChecksumError"
 
 
-def test_the_setting_of_the_page_masks_secrets(
+def test_the_settings_of_the_page_mask_secrets(
     server: Server,
     without_package: tuple[Path, dict[str, list[str]]],
     with_package: tuple[Path, dict[str, list[str]]],
@@ -262,4 +259,5 @@ def test_the_setting_of_the_page_masks_secrets(
     shown = [name for name, text in said.items() if SHOWN in text]
     assert any(name.startswith("events") for name in shown)
     assert any(name.endswith("/stages") for name in shown)
+    assert "ChecksumError" in said["log"]
     assert "log" not in shown
