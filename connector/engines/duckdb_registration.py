@@ -7,7 +7,8 @@ import re
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import IncompleteReadWarning, OptionError
+from connector.display.warnings import warn_of_read
 from connector.engines.duckdb_macros import MACROS, READ, macro_sql
 from connector.engines.duckdb_views import VIEW_MACRO, create_views
 
@@ -37,6 +38,7 @@ def register(
     Raises:
         OptionError: There is another database or schema of the views' name.
     """
+    _warn_of_nan()
     function = f"{_FUNCTION}{next(_NUMBERS)}"
     con.create_function(function, bind, ["VARCHAR"], "VARCHAR", side_effects=True)
     replaced = {registered_function(con)}
@@ -54,6 +56,19 @@ def register(
     for each in replaced:
         if each is not None and not _is_called(con, each):
             con.remove_function(each)
+
+
+def _warn_of_nan() -> None:
+    """Warn that DuckDB 1 relies on comparisons that NaN fails, which its own tables do not."""
+    # The caller has imported it. Here, so that without DuckDB the package can be imported.
+    import duckdb
+
+    if duckdb.__version__.startswith(("0.", "1.")):
+        message = (
+            f"DuckDB {duckdb.__version__} leaves out rows with NaN in comparisons of floats, such"
+            " as price > 0: use DuckDB 2, or add OR isnan(price)"
+        )
+        warn_of_read(message, IncompleteReadWarning)
 
 
 def add_macros(

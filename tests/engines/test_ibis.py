@@ -6,6 +6,7 @@ import ibis
 import pytest
 from ibis import _
 
+from arrow_io.errors import IncompleteReadWarning
 from connector import register_duckdb
 from tests.engines.topics import FOLDER, URL, opened
 
@@ -20,7 +21,8 @@ def con() -> ibis.BaseBackend:
     """A connection of Ibis with the table functions."""
     con = ibis.duckdb.connect()
     con.raw_sql("SET python_enable_replacements = true")
-    register_duckdb(con.con, url=URL, metadata=str(FOLDER))
+    with pytest.warns(IncompleteReadWarning, match="leaves out rows with NaN"):
+        register_duckdb(con.con, url=URL, metadata=str(FOLDER))
     return con
 
 
