@@ -53,6 +53,7 @@ SUFFIXES = (".md", ".pxd", ".py", ".sql", ".toml", ".yml")
 """Endings of the names of our own files; those of users have others."""
 NOT_OURS = (
     "build/",
+    "dist/",
     ".venv/",
     "golden/",
     "mapfiles/",
