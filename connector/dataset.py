@@ -424,8 +424,11 @@ def _in_memory(dataset: pads.Dataset) -> pads.InMemoryDataset:
     return pads.dataset(dataset.to_table()) if isinstance(dataset, TopicDataset) else dataset
 
 
-class TopicFragment(pads.Fragment):  # type: ignore[misc]
+class TopicFragment:
     """A part of a topic dataset that can be read apart from the others. Picklable.
+
+    It has the methods of `pyarrow.dataset.Fragment`, but is no subclass: a fragment without an
+    object of Arrow's C++ code would crash `pyarrow.dataset.Scanner.from_fragment`.
 
     Methods that read rows take `columns`, `filter` and `tuning` as `TopicDataset.scanner` does, and
     raise the same errors. `schema` names the columns if `columns` is None.

@@ -268,7 +268,7 @@ def test_fragments_are_those_of_arrow(monkeypatch: pytest.MonkeyPatch) -> None:
 
     fragments = list(dataset.get_fragments(_LEDGER == 86))
 
-    assert all(isinstance(each, TopicFragment | pads.Fragment) for each in fragments)
+    assert all(isinstance(each, TopicFragment) for each in fragments)
     assert 0 < len(fragments) < len(list(dataset.get_fragments()))
     for each in fragments:
         whole = each.to_table()
@@ -321,6 +321,15 @@ def test_what_arrow_does_itself_is_refused(
 
     with pytest.raises(OptionError, match=r"pass dataset.to_table\(\)"):
         misuse(dataset, arrow.to_table())
+
+
+def test_arrow_refuses_a_fragment_of_a_topic() -> None:
+    """A subclass of Arrow's class, without an object of its C++ code, would end the process."""
+    dataset, _ = _pair()
+    fragment = next(dataset.get_fragments())
+
+    with pytest.raises(TypeError, match="fragment"):
+        pads.Scanner.from_fragment(fragment)
 
 
 def test_a_dataset_is_freed_with_its_last_reference() -> None:
