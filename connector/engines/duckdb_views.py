@@ -43,6 +43,7 @@ class Views:
 def create_views(cursor: DuckDBPyConnection, views: Views, function: str) -> None:
     """Attach a database with a view for each topic, or update the views of one.
 
+    Views that a user created in the database stay, also in the place of a topic's.
     Other connections see the new views, and the new macro that they call, all at once.
 
     Args:
@@ -60,7 +61,9 @@ def create_views(cursor: DuckDBPyConnection, views: Views, function: str) -> Non
     counts = Counter(name.lower() for name in views.names)
     new = {name for name in views.names if counts[name.lower()] == 1}
     rows = cursor.execute(
-        "SELECT view_name FROM duckdb_views() WHERE database_name = ? AND NOT internal", [database]
+        "SELECT view_name FROM duckdb_views()"
+        " WHERE database_name = ? AND schema_name = 'main' AND contains(sql, ?)",
+        [database, f"{VIEW_MACRO}("],
     ).fetchall()
     old = {name for (name,) in rows}
     statements = [
@@ -68,7 +71,8 @@ def create_views(cursor: DuckDBPyConnection, views: Views, function: str) -> Non
         f"CREATE OR REPLACE MACRO {place}.{_columns_macro(cursor, views.columns)}",
         *(f"DROP VIEW {place}.{_quoted(name)}" for name in sorted(old - new)),
         *(
-            f"CREATE VIEW {place}.{_quoted(name)} AS FROM {place}.{VIEW_MACRO}({_literal(name)})"
+            f"CREATE VIEW IF NOT EXISTS {place}.{_quoted(name)}"
+            f" AS FROM {place}.{VIEW_MACRO}({_literal(name)})"
             for name in sorted(new - old)
         ),
         f"CREATE OR REPLACE MACRO {macro_sql(READ, function, f'{place}.{VIEW_MACRO}')}",

@@ -173,6 +173,19 @@ def test_a_second_call_updates_the_views(con: duckdb.DuckDBPyConnection) -> None
         assert functions == [1]
 
 
+def test_views_of_the_user_stay(con: duckdb.DuckDBPyConnection) -> None:
+    """A second call changes only views of topics, not those that a user made in the database."""
+    register_duckdb(con, URL, views="topics", value="raw")
+    con.execute("CREATE VIEW topics.mine AS SELECT 1")
+    con.execute('CREATE OR REPLACE VIEW topics."json-orders" AS SELECT 3')
+    con.execute("CREATE SCHEMA topics.own; CREATE VIEW topics.own.deeper AS SELECT 2")
+
+    register_duckdb(con, URL, views="topics", value="raw")
+
+    own = 'FROM topics.mine, topics.own.deeper, topics."json-orders"'
+    assert rows(con, own) == [(1, 2, 3)]
+
+
 def test_a_failed_update_changes_nothing(
     con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
