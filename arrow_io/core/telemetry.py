@@ -10,6 +10,7 @@ copy. So an operation in a worker thread belongs to the operation that started t
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 from contextvars import copy_context
@@ -210,5 +211,8 @@ def log(level: int, event: str, /, **fields: object) -> None:
 
 
 def _spell(value: object) -> str:
+    """Return a value as text without spaces, or as a JSON string, which has no ends of lines."""
     text = str(value)
-    return f'"{text}"' if " " in text else text
+    if text.isprintable() and not {" ", '"'} & set(text):
+        return text
+    return json.dumps(text, ensure_ascii=not text.isprintable())

@@ -150,6 +150,19 @@ def test_fields_with_spaces_are_quoted(caplog: pytest.LogCaptureFixture) -> None
     assert "status" not in vars(record)
 
 
+def test_a_value_never_ends_a_line(caplog: pytest.LogCaptureFixture) -> None:
+    """Names of topics and objects come from a bucket, and must not forge a record."""
+    caplog.set_level(logging.INFO)
+
+    telemetry.log(logging.INFO, "read", topic="été\ndropped: rows=1", object='a "b"\\', name_=' "')
+
+    [record] = caplog.records
+    assert record.getMessage() == (
+        r'read: topic="\u00e9t\u00e9\ndropped: rows=1" object="a \"b\"\\" name_=" \""'
+    )
+    assert vars(record)["topic"] == "été\ndropped: rows=1"
+
+
 def test_an_error_is_a_field_of_the_record(caplog: pytest.LogCaptureFixture) -> None:
     """By its class: the text of a library's error may have a secret."""
     caplog.set_level(logging.DEBUG)
