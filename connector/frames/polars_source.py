@@ -56,10 +56,6 @@ class PolarsFilter:
         return self.implied.can_match(guarantees, schema)
 
 
-_FAILED_EXPRESSION = (KeyError, NameError, TypeError)
-"""What Python raises for the text of an expression of Arrow that Polars has it evaluate."""
-
-
 class _Listener:
     """A stand-in for an Arrow dataset that records the filter Polars passes to it."""
 
