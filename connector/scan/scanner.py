@@ -143,7 +143,11 @@ class TopicScanner:
         if table.num_rows < len(distinct):
             message = f"there is no row with the number {distinct[table.num_rows]}"
             raise IndexError(message)
-        return table if numbers == distinct else table.take(_positions(numbers, distinct))
+        if numbers == distinct:
+            return table
+        # Arrow loses the number of rows of a table without columns.
+        rows = table.append_column("", pa.nulls(table.num_rows))
+        return rows.take(_positions(numbers, distinct)).remove_column(table.num_columns)
 
     def count_rows(self) -> int:
         """Return how many rows there are; without a filter, no payload is decompressed."""

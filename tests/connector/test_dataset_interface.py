@@ -87,6 +87,14 @@ def test_indices_of_any_kind(indices: Any) -> None:  # noqa: ANN401 - each kind
     assert dataset.scanner().take(indices).equals(arrow.take(indices))
 
 
+@pytest.mark.parametrize("indices", [[], [3], [3, 1, 1]])
+def test_take_without_columns_has_the_rows(indices: list[int]) -> None:
+    """Their number is all that is left of them; Arrow's own `take` loses it."""
+    dataset, _ = _pair()
+
+    assert dataset.take(indices, columns=[]).num_rows == len(indices)
+
+
 @pytest.mark.parametrize(
     ("indices", "error", "match"),
     [
