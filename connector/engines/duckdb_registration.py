@@ -7,7 +7,7 @@ import re
 from types import ModuleType
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.errors import IncompleteReadWarning, OptionError
+from arrow_io.errors import IncompleteReadWarning
 from connector.display.warnings import warn_of_read
 from connector.engines.duckdb_macros import MACROS, READ, macro_sql
 from connector.engines.duckdb_views import VIEW_MACRO, create_views
@@ -47,7 +47,7 @@ def register(
         try:
             with _cursor(con) as cursor:
                 create_views(cursor, views, function)
-        except OptionError:
+        except BaseException:
             con.remove_function(function)
             raise
     add_macros(con, function)

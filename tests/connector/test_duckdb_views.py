@@ -199,6 +199,10 @@ def test_a_failed_update_changes_nothing(
 
         assert rows(con, "SHOW TABLES FROM topics") == ["one"]
         assert rows(con, "SELECT count(*) FROM topics.one") == [1]
+        functions = rows(
+            con, "SELECT count(*) FROM duckdb_functions() WHERE function_name LIKE 'pulsar%bind%'"
+        )
+        assert functions == [1]
 
 
 def test_each_bucket_has_its_own(con: duckdb.DuckDBPyConnection) -> None:
