@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from arrow_io.core.option_names import option_name, use_spelling
 from arrow_io.core.option_values import path_or_url, type_name
@@ -96,9 +96,10 @@ def register_duckdb(
     it does not set are taken from the SQL variables `pulsar_<option>`, then from this call. Each
     execution reads the topic's current data, with the schema that the statement was bound with.
 
-    On an in-memory database, connections made by `con.cursor()` have the function too. Nothing is
-    written to a database file, so register each connection to it; the file can store views over
-    `read_pulsar`. Registering a connection again replaces its previous options.
+    On an in-memory database, connections made by `con.cursor()` have the function too, until `con`
+    is closed. Nothing is written to a database file, so register each connection to it; the file
+    can store views over `read_pulsar`. Registering a connection again replaces its previous
+    options.
 
     `pulsar_topics()`, `pulsar_ledgers()`, `pulsar_blocks()` and `pulsar_objects()` list the current
     content of the bucket as tables (`connector.catalog.tables`). Their parameters are `topic` (a
@@ -196,6 +197,8 @@ class _Binder:
     registration.
     """
 
+    _released: ClassVar[list[_Binder]] = []
+
     def __init__(
         self,
         defaults: dict[str, object],
@@ -206,11 +209,26 @@ class _Binder:
         self._variable = Variable()
         self._catalogs = Catalogs()
 
+    def __del__(self) -> None:
+        """Drop all options, but never the object itself.
+
+        Only the connection that registered the function holds this object, but all connections to
+        the database can call the function, and DuckDB would then call freed memory.
+        """
+        vars(self).clear()
+        self._released.append(self)
+
     def __call__(self, text: str) -> str:
         """Open a topic, or make a listing; return the name of its variable as an SQL identifier.
 
         `text` is the JSON object of the macro's arguments and the macro's name.
         """
+        if not vars(self):
+            message = (
+                "the connection that the table functions were registered with is closed: call"
+                " register_duckdb with this one"
+            )
+            raise OptionError(message)
         function, arguments = read_arguments(text)
         # The text may hold secrets, which tracebacks with local variables would show.
         del text

@@ -460,6 +460,24 @@ def test_no_variable_stays_behind(con: duckdb.DuckDBPyConnection) -> None:
     assert set(globals()) == before
 
 
+@pytest.mark.parametrize("is_closed", [False, True])
+def test_the_registered_connection_ends_first(
+    con: duckdb.DuckDBPyConnection, *, is_closed: bool
+) -> None:
+    """Other connections to the database get an error: DuckDB would call freed memory."""
+    other = con.cursor()
+    register_duckdb(other, str(ORDERS.objects_folder), value="raw")
+    if is_closed:
+        other.close()
+    del other
+    gc.collect()
+
+    with pytest.raises(duckdb.Error, match="is closed: call register_duckdb"):
+        con.cursor().execute(COUNT)
+    register_duckdb(con, str(ORDERS.objects_folder), value="raw")
+    assert one(con.cursor(), COUNT) == ORDERS.message_count
+
+
 def test_datasets_do_not_outlive_their_statements(
     con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
