@@ -141,7 +141,7 @@ def register_duckdb(
     Raises:
         OptionError: An option does not exist, or its value is not allowed; the catalog belongs to
             another URL; `con` is not a connection, `on_bind` not a function, or `views` not a name
-            or the name of another database or schema.
+            or the name of another database or schema; or `views` are created in a transaction.
         PulsarOffloadError: The topics for `views` cannot be listed.
 
     Example:

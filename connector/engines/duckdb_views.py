@@ -52,12 +52,14 @@ def create_views(cursor: DuckDBPyConnection, views: Views, function: str) -> Non
         function: The scalar function that opens topics.
 
     Raises:
-        OptionError: There is another database or schema of this name.
+        OptionError: There is another database or schema of this name; or the function was created
+            in a transaction that has not been committed.
     """
     database = views.database
     place = f"{_quoted(database)}.main"
-    if not _is_attached(cursor, database):
-        cursor.execute(f"ATTACH ':memory:' AS {_quoted(database)} (READ_WRITE)")
+    _check_committed(cursor, function)
+    attach = f"ATTACH ':memory:' AS {_quoted(database)} (READ_WRITE)"
+    is_attached = _is_attached(cursor, database)
     counts = Counter(name.lower() for name in views.names)
     new = {name for name in views.names if counts[name.lower()] == 1}
     rows = cursor.execute(
@@ -68,6 +70,7 @@ def create_views(cursor: DuckDBPyConnection, views: Views, function: str) -> Non
     old = {name for (name,) in rows}
     statements = [
         "BEGIN",
+        *(() if is_attached else (attach,)),
         f"CREATE OR REPLACE MACRO {place}.{_columns_macro(cursor, views.columns)}",
         *(f"DROP VIEW {place}.{_quoted(name)}" for name in sorted(old - new)),
         *(
@@ -79,6 +82,15 @@ def create_views(cursor: DuckDBPyConnection, views: Views, function: str) -> Non
         "COMMIT",
     ]
     cursor.execute(";".join(statements))
+
+
+def _check_committed(cursor: DuckDBPyConnection, function: str) -> None:
+    [(is_committed,)] = cursor.execute(
+        "SELECT EXISTS (FROM duckdb_functions() WHERE function_name = ?)", [function]
+    ).fetchall()
+    if not is_committed:
+        message = "views cannot be created in a transaction of the connection: commit it first"
+        raise OptionError(message)
 
 
 def _is_attached(cursor: DuckDBPyConnection, database: str) -> bool:

@@ -205,6 +205,31 @@ def test_a_failed_update_changes_nothing(
         assert functions == [1]
 
 
+def test_a_failed_call_takes_no_name(
+    con: duckdb.DuckDBPyConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The database exists only with its views, so a later call can create it."""
+    with monkeypatch.context() as patch:
+        patch.setattr(duckdb_views, "macro_sql", lambda *_: "no macro")
+        with pytest.raises(duckdb.Error):
+            register_duckdb(con, URL, views="topics", value="raw")
+
+    assert "topics" not in rows(con, "SELECT database_name FROM duckdb_databases()")
+    register_duckdb(con, URL, views="topics", value="raw")
+    assert rows(con, 'SELECT count(*) FROM topics."json-orders"') == [400]
+
+
+def test_views_in_a_transaction_are_refused(con: duckdb.DuckDBPyConnection) -> None:
+    """Another connection creates them, which does not see the function before the commit."""
+    con.execute("BEGIN; CREATE TABLE own AS SELECT 7")
+    with pytest.raises(OptionError, match="commit it first"):
+        register_duckdb(con, URL, views="topics", value="raw")
+    con.execute("COMMIT")
+
+    register_duckdb(con, URL, views="topics", value="raw")
+    assert rows(con, 'SELECT count(*) FROM topics."json-orders", own') == [400]
+
+
 def test_each_bucket_has_its_own(con: duckdb.DuckDBPyConnection) -> None:
     """Views keep the bucket and the options that they were registered with."""
     with memory_bucket(bucket_objects("a")) as one, memory_bucket(bucket_objects("b")) as other:
