@@ -8,6 +8,7 @@ that it pushes down, and applies the others itself.
 from __future__ import annotations
 
 import itertools
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -47,7 +48,7 @@ from connector.options.topic_request import (
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import ModuleType
 
     import pyarrow as pa
@@ -245,21 +246,27 @@ class _Binder:
             raise OptionError(message)
         subject = function if is_all else topic_label(topic)
         source: object
-        try:
-            with use_spelling(_in_sql):
-                if is_listing:
-                    source = self._listing(function, topic, arguments)
-                elif function in {PLAN, BOUNDS}:
-                    source = self._plan(function, topic, arguments)
-                else:
-                    source = self._topic(topic, arguments)
-        except PulsarOffloadError as error:
-            error.message = f"{subject}: {error.message}{self._withheld_note(arguments)}"
-            raise
+        with self._explaining(subject, arguments):
+            if is_listing:
+                source = self._listing(function, topic, arguments)
+            elif function in {PLAN, BOUNDS}:
+                source = self._plan(function, topic, arguments)
+            else:
+                source = self._topic(topic, arguments)
         name = f"{subject} ({next(_NUMBERS)})"
         self._variable.set(name, source)
         quoted = name.replace('"', '""')
         return f'"{quoted}"'
+
+    @contextmanager
+    def _explaining(self, subject: str, arguments: Mapping[str, object]) -> Iterator[None]:
+        """Name the subject and withheld credentials in errors, and spell options as in SQL."""
+        try:
+            with use_spelling(_in_sql):
+                yield
+        except PulsarOffloadError as error:
+            error.message = f"{subject}: {error.message}{self._withheld_note(arguments)}"
+            raise
 
     def table_names(self) -> list[str]:
         """Return the names of all topics as names of tables.
@@ -339,8 +346,13 @@ class _Binder:
                 scan = scan.where(where_expression(where, scan.options.filterable.schema))
             return bounds_table(scan) if is_bounds else plan_table(scan, planned.range_bytes)
 
-        schema = BOUNDS_SCHEMA if is_bounds else None
-        return BoundListing(table, self._variable.forget, schema)
+        def late_table() -> pa.Table:
+            with self._explaining(topic_label(topic), arguments):
+                return table()
+
+        if is_bounds:
+            return BoundListing(late_table, self._variable.forget, BOUNDS_SCHEMA)
+        return BoundListing(table, self._variable.forget)
 
     def _listing(
         self, function: str, topic: str | list[str] | None, arguments: dict[str, object]

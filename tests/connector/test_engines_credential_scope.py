@@ -213,10 +213,12 @@ def test_options_without_a_place_go_to_no_host_of_a_statement(other: _Host) -> N
     assert _SECRET not in other.told
 
 
-def test_options_without_a_place_go_to_listed_stores_only() -> None:
+@pytest.mark.parametrize("function", ["read_pulsar", "pulsar_plan", "pulsar_bounds"])
+def test_options_without_a_place_go_to_listed_stores_only(function: str) -> None:
     """A URL that names no host may still lead to one, which its scheme implies."""
-    text = _run("FROM read_pulsar('t', url := 'unheard:///x')", None, storage_options=_STORAGE)
+    text = _run(f"FROM {function}('t', url := 'unheard:///x')", None, storage_options=_STORAGE)
 
+    assert "topic t: " in text
     assert "register_duckdb's storage_options were not sent there" in text
     assert origins(["s3://bucket", "az://container"]) <= HOSTLESS
     assert origins("github://org:repo@/").isdisjoint(HOSTLESS)
