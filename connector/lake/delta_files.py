@@ -121,7 +121,9 @@ def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[
     partition = {str(each): value(f"partition.{each.name}").as_py() for each in partitioning.fields}
     size_bytes = value("size_bytes").as_py()
     rows = value("num_records").as_py()
-    return TableFile(_LoggedFile(path, size_bytes, values), bounds, partition, size_bytes, rows)
+    not_null = frozenset(each for each in columns if value(f"null_count.{each}").as_py() == 0)
+    logged = _LoggedFile(path, size_bytes, values)
+    return TableFile(logged, bounds, partition, size_bytes, rows, not_null)
 
 
 def _check_features(snapshot: Snapshot) -> None:

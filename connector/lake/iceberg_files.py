@@ -119,7 +119,11 @@ def table_file(
         )
         bounds[name] = (partition[name], partition[name]) if name in partition else (low, high)
     rows = None if task.delete_files else task.file.record_count
-    return TableFile(task, bounds, partition, task.file.file_size_in_bytes, rows)
+    nulls = task.file.null_value_counts or {}
+    not_null = frozenset(
+        each for each in columns if nulls.get(schema.find_field(each).field_id) == 0
+    )
+    return TableFile(task, bounds, partition, task.file.file_size_in_bytes, rows, not_null)
 
 
 def scan_task_from_file(file: TableFile) -> FileScanTask:

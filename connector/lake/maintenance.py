@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from connector.lake.table import MaintainedTable, TableState
 
 PUBLISH_TIME: Final = "__publish_time__"
-"""The column that retention looks at. Pulsar requires it of each message, so no row lacks it."""
+"""The column that retention compares. It is null in rows that were copied before the table had it:
+these have no known age, and stay."""
 _COMMIT_BYTES: Final = 4 << 30
 """Approximate size of the files that one commit replaces."""
 
@@ -47,7 +48,8 @@ class MaintenanceSettings:
         file_bytes: Target size of files. Files below three quarters of it are merged.
         min_files: Number of small files of a partition from which on they are merged.
         sort_by: Columns by which the rows of each merged file are sorted.
-        keep: Age by publish time above which rows are deleted. None keeps all rows.
+        keep: Age by publish time above which rows are deleted. None keeps all rows. A row that was
+            copied without its publish time stays.
         expire_after: Age above which earlier versions of the table expire: snapshots of Iceberg,
             manifests of plain Parquet. Delta's log follows its own `delta.logRetentionDuration`.
         delete_after: Age above which files that no version needs are deleted. It must exceed the

@@ -156,13 +156,13 @@ def delete_rows_before(
     column: str,
     time: datetime,
 ) -> DeletedRows:
-    """Delete the rows whose time is earlier, in one commit.
+    """Delete the rows whose time is earlier, in one commit. Rows without a time stay.
 
     Args:
         table: The table.
         state: Its state.
         settings: How files of the table are written.
-        column: Name of a column of times with time zone, which no row lacks.
+        column: Name of a column of times with time zone.
         time: The time, with time zone.
 
     Raises:
@@ -179,7 +179,8 @@ def delete_rows_before(
                 removed.append(file)
                 continue
             times = pa.Table.from_batches(table.read_file(state, file, [column]))[column]
-            is_old = pc.less(times, pa.scalar(time, times.type)).combine_chunks()
+            is_earlier = pc.less(times, pa.scalar(time, times.type)).combine_chunks()
+            is_old = is_earlier.fill_null(False)  # noqa: FBT003 - the value of rows without a time
             if not is_old.true_count:
                 continue
             if is_old.true_count < len(times):
@@ -217,7 +218,9 @@ def _files_before(
 def _is_older(file: TableFile, column: str, time: datetime) -> bool:
     """Return whether all rows are certainly earlier."""
     greatest = _bound(file.bounds[column][1])
-    return greatest is not None and greatest + _BOUND_PRECISION < time
+    if greatest is None or column not in file.not_null:
+        return False
+    return greatest + _BOUND_PRECISION < time
 
 
 def _bound(value: object) -> datetime | None:

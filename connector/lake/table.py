@@ -57,6 +57,7 @@ class TableFile:
         partition: The value of each partition field, by the field's text. None stands for null.
         size_bytes: Length of the file.
         rows: Number of rows. None if it is not recorded, or rows were deleted since.
+        not_null: Requested columns that certainly have no null.
     """
 
     token: object
@@ -64,6 +65,7 @@ class TableFile:
     partition: Mapping[str, object]
     size_bytes: int
     rows: int | None
+    not_null: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True, slots=True)

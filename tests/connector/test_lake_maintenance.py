@@ -210,6 +210,21 @@ def test_old_rows_are_deleted(
     assert maintain(table, kind, settings, now).deleted_rows == 0
 
 
+def test_rows_without_a_time_stay(folder_table: tuple[LakeTable, TableKind]) -> None:
+    """They were copied before the table had the column; their age is unknown."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    later = _EPOCH + timedelta(days=9)
+    for numbers, times in (([1, 2, 3], [_EPOCH, None, later]), ([4, 5], [_EPOCH, None])):
+        state = table.read_state()
+        rows = pa.record_batch([times, numbers, ["DE"] * len(numbers)], schema=_SCHEMA)
+        table.commit(staged(table, state, rows, str(numbers[-1])), state)
+
+    summary = maintain(table, kind, MaintenanceSettings(keep=timedelta(days=1)), later)
+
+    assert summary.deleted_rows == 2
+    assert _numbers(table) == [2, 3, 5]
+
+
 def test_what_cannot_be_maintained(
     folder_table: tuple[LakeTable, TableKind], tmp_path: Path
 ) -> None:
