@@ -41,6 +41,7 @@ from connector.lake.delta_progress import (
     write_progress,
 )
 from connector.lake.evolution import storable_schema, widen_schema
+from connector.lake.nested_tables import nested_folders
 from connector.lake.parquet import ParquetTable
 from connector.lake.partition_folders import delta_text
 from connector.lake.table import TableState
@@ -223,16 +224,23 @@ class DeltaTable:
         return commits - sum(each.name.endswith(".json") for each in log.list_objects())
 
     def delete_unneeded(self, before: datetime, *, dry_run: bool) -> list[str]:
-        """Vacuum the table, also of files that its log never named; see `MaintainedTable`."""
+        """Vacuum the table, also of files that its log never named; see `MaintainedTable`.
+
+        If other tables have folders inside this table's folder, only files that its log removed.
+        """
         snapshot = self._snapshot()
         if snapshot is None:
             return []
+        names = {each.name for each in self.location.list_tree()}
+        is_full = not nested_folders(names)
         hours = math.ceil((datetime.now(UTC) - before) / timedelta(hours=1))
-        return self._call(
+        deleted = self._call(
             lambda: snapshot.vacuum(
-                max(hours, 0), dry_run=dry_run, enforce_retention_duration=False, full=True
+                max(hours, 0), dry_run=dry_run, enforce_retention_duration=False, full=is_full
             )
         )
+        # It also returns files that an earlier run deleted, as long as the log has their removal.
+        return [each for each in deleted if each in names]
 
     # ----------------------------------------------------------------------------- the library
 

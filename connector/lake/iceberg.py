@@ -349,8 +349,9 @@ class IcebergTable:
             if table is None:
                 return []
             needed = needed_files(table)
-        old = [each.name for each in infos if each.modified is not None and each.modified < before]
-        names = list(unneeded_names(old, needed, self._url))
+        old = {each.name for each in infos if each.modified is not None and each.modified < before}
+        unneeded = unneeded_names((each.name for each in infos), needed, self._url)
+        names = [each for each in unneeded if each in old]
         if not dry_run:
             self.location.delete_objects(names)
         return names

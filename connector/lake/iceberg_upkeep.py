@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Final
+
+from connector.lake.nested_tables import nested_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -12,6 +15,10 @@ if TYPE_CHECKING:
 
 _FOLDERS: Final = ("data/", "metadata/")
 """Where files of a table are; others below its folder may be those of another program."""
+_VERSION_HINT: Final = "metadata/version-hint.text"
+"""Names the current metadata file, for engines that read a table without its catalog."""
+_ROOT: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
+"""Matches a URL's scheme and host."""
 
 
 def needed_files(table: Table) -> set[str]:
@@ -32,14 +39,26 @@ def needed_files(table: Table) -> set[str]:
 
 
 def unneeded_names(names: Iterable[str], needed: set[str], folder_url: str) -> Iterator[str]:
-    """Iterate over the names, relative to the table's folder, that no URL refers to."""
+    """Iterate over the names, relative to the table's folder, that no URL refers to.
+
+    Args:
+        names: Names of all files below the table's folder.
+        needed: URLs of the files that the table needs.
+        folder_url: URL of the table's folder.
+    """
+    names = list(names)
+    nested = nested_folders(names)
     prefix = _path(folder_url).rstrip("/") + "/"
     needed_names = {_path(each).removeprefix(prefix) for each in needed}
     for name in names:
-        if name.startswith(_FOLDERS) and name not in needed_names:
+        is_own = name.startswith(_FOLDERS) and not name.startswith(nested)
+        if is_own and name not in needed_names and name != _VERSION_HINT:
             yield name
 
 
 def _path(url: str) -> str:
-    """Return a URL without its scheme: `s3`, `s3a` and `s3n` name the same object."""
-    return url.partition("://")[2] or url.removeprefix("file:")
+    """Return a URL's path, by which files are compared.
+
+    One object has several URLs: with `s3` or `s3a`, or with two names of one host.
+    """
+    return _ROOT.sub("", url, count=1).lstrip("/")

@@ -31,6 +31,7 @@ from arrow_io.errors import (
 from connector.lake.data_file import DataFile
 from connector.lake.evolution import fit_rows, storable_schema, widen_schema
 from connector.lake.file_reader import read_rows
+from connector.lake.nested_tables import nested_folders
 from connector.lake.state_file import STATE_FOLDER, check_members, decode_state, encode_state
 from connector.lake.table import TableFile, TableState
 from connector.lake.transforms import Partitioning
@@ -231,7 +232,14 @@ class ParquetTable:
         return [each.name for each in self._unnamed_files()]
 
     def _unnamed_files(self) -> list[ObjectInfo]:
-        infos = [each for each in self.location.list_tree() if each.name.endswith(".parquet")]
+        infos = self.location.list_tree()
+        # Those of other tables are not this table's, whatever their age.
+        nested = nested_folders(each.name for each in infos)
+        infos = [
+            each
+            for each in infos
+            if each.name.endswith(".parquet") and not each.name.startswith(nested)
+        ]
         numbers = self._numbers()
         if not numbers:
             return infos

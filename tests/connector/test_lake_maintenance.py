@@ -8,6 +8,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -16,16 +17,16 @@ import pytest
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from connector.lake import delta, iceberg, maintenance, parquet, rewriting
 from connector.lake.iceberg import IcebergTable
+from connector.lake.iceberg_upkeep import unneeded_names
 from connector.lake.maintenance import MaintenanceSettings, maintain
 from connector.lake.parquet import ParquetTable
-from connector.lake.table_kinds import KINDS
+from connector.lake.table_kinds import KINDS, open_table
 from tests.support.interruption import Interruption
 from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import staged
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from connector.lake.evolution import TableKind
     from connector.lake.maintenance import MaintenanceSummary
@@ -331,13 +332,67 @@ def test_an_expired_manifest_that_is_needed(tmp_path: Path) -> None:
             list(table.files())
 
 
+@pytest.mark.parametrize("folder", ["orders", "data", "data/orders"])
+@pytest.mark.parametrize("inner", KINDS)
+@pytest.mark.parametrize("outer", KINDS)
+def test_a_table_inside_another(
+    outer: TableKind, inner: TableKind, folder: str, tmp_path: Path
+) -> None:
+    """Files of the inner table are never deleted, however old they are."""
+    with table_in(tmp_path, outer) as opened:
+        table = _filled(opened)
+        path = Path(opened.location.url.removeprefix("file://")) / folder
+        names = dict.fromkeys(KINDS, str(path)) | {"iceberg": "shop.inner"}
+        options = None
+        if inner == "iceberg":
+            uri = f"sqlite:///{tmp_path}/inner.db"
+            options = {"type": "sql", "uri": uri, "location": path.as_uri()}
+        other = open_table(inner, names[inner], None, options)
+        if isinstance(other, IcebergTable):
+            other.catalog.create_namespace("shop")
+        _filled(other)
+        files = {each for each in path.rglob("*") if each.is_file()}
+
+        deleted = {*_maintain(table, outer, _EVERYTHING).deleted_files}
+        deleted |= {*_maintain(table, outer, _EVERYTHING).deleted_files}
+
+        assert all(each.exists() for each in files)
+        own = [each for each in deleted if each.endswith(".parquet")]
+        assert len(own) == (0 if (outer, folder) == ("iceberg", "data") else _COMMITS)
+        assert len(_numbers(table)) == len(_numbers(other)) == _COMMITS * _ROWS
+        if isinstance(other, IcebergTable):
+            other.catalog.close()
+
+
+def test_files_are_reported_once(folder_table: tuple[LakeTable, TableKind], tmp_path: Path) -> None:
+    """By their names in the store, even in folders of values that URLs and logs escape."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    values = ["a/b", "ü x", "100%", "q?#", "x%2Fy", "~'\"", ":;,@", None]
+    for number in range(_FEW):
+        state = table.read_state()
+        rows = pa.record_batch(
+            [[_EPOCH] * len(values), [number] * len(values), values], schema=_SCHEMA
+        )
+        table.commit(staged(table, state, rows, str(number), ("country",)), state)
+    folder = Path(table.location.url.removeprefix("file://"))
+    before = {str(each.relative_to(folder)) for each in folder.rglob("*.parquet")}
+
+    deleted = [*_maintain(table, kind, _EVERYTHING).deleted_files]
+    deleted += _maintain(table, kind, _EVERYTHING).deleted_files
+
+    after = {str(each.relative_to(folder)) for each in folder.rglob("*.parquet")}
+    assert sorted(each for each in deleted if each.endswith(".parquet")) == sorted(before - after)
+    assert before.isdisjoint(after)
+    assert _numbers(table) == sorted([*range(_FEW)] * len(values))
+
+
 def test_other_files_beside_an_iceberg_table(tmp_path: Path) -> None:
     """Only files below `data/` and `metadata/` are deleted."""
     with table_in(tmp_path, "iceberg") as opened:
         table = _filled(opened)
         assert isinstance(opened, IcebergTable)
         folder = opened.location.url.removeprefix("file://")
-        for name in ("notes.txt", "data/left.parquet"):
+        for name in ("notes.txt", "data/left.parquet", "metadata/version-hint.text"):
             with open(os.path.join(folder, name), "wb") as file:  # noqa: PTH118, PTH123
                 file.write(b"x")
 
@@ -345,3 +400,21 @@ def test_other_files_beside_an_iceberg_table(tmp_path: Path) -> None:
 
         assert "data/left.parquet" in summary.deleted_files
         assert "notes.txt" not in summary.deleted_files
+        assert "metadata/version-hint.text" not in summary.deleted_files
+
+
+@pytest.mark.parametrize(
+    ("folder", "other"),
+    [
+        ("s3a://b/shop/t", "s3://b/shop/t"),
+        ("hdfs://nameservice/shop/t/", "hdfs://namenode:8020/shop/t"),
+        ("abfss://c@account.dfs.core.windows.net/t", "wasbs://c@account.blob.core.windows.net/t"),
+        ("file:///shop/t", "file:/shop/t"),
+        ("file:///shop/t", "/shop/t"),
+    ],
+)
+def test_files_with_another_url_of_the_store(folder: str, other: str) -> None:
+    """Engines may have written URLs with another scheme or host; the files are the table's."""
+    needed = {f"{other}/data/1.parquet", f"{other}/metadata/1.avro"}
+    names = ["data/1.parquet", "data/2.parquet", "metadata/1.avro"]
+    assert list(unneeded_names(names, needed, folder)) == ["data/2.parquet"]
