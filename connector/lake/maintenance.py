@@ -147,6 +147,7 @@ def is_needed(table: MaintainedTable, settings: MaintenanceSettings, now: dateti
     """Return whether a table has files to merge, or rows that are too old; writes nothing.
 
     Raises:
+        OptionError: The rows of the table have no age, which `keep` needs.
         PulsarOffloadError: See `maintain_table`.
     """
     state = _state(table)
@@ -154,6 +155,7 @@ def is_needed(table: MaintainedTable, settings: MaintenanceSettings, now: dateti
         return True
     if settings.keep is None:
         return False
+    _check_ages(table, state)
     return count_rows_before(table, state, PUBLISH_TIME, now - settings.keep).files > 0
 
 
@@ -218,6 +220,16 @@ def _delete_rows(
     dry_run: bool,
 ) -> int:
     assert settings.keep is not None  # noqa: S101 - checked by the caller
+    _check_ages(table, state)
+    time = now - settings.keep
+    if dry_run:
+        return count_rows_before(table, state, PUBLISH_TIME, time).rows
+    file_settings = _file_settings(table, kind, state, settings)
+    return delete_rows_before(table, state, file_settings, PUBLISH_TIME, time).rows
+
+
+def _check_ages(table: MaintainedTable, state: TableState) -> None:
+    """Raise `OptionError` unless rows may be deleted by their age."""
     if state.latest_per_key:
         message = (
             f"{table.location} keeps the latest row of each key, which may be old: leave out keep"
@@ -226,8 +238,3 @@ def _delete_rows(
     if PUBLISH_TIME not in state.schema.names:
         message = f"{table.location} has no column {PUBLISH_TIME}, which keep needs"
         raise OptionError(message)
-    time = now - settings.keep
-    if dry_run:
-        return count_rows_before(table, state, PUBLISH_TIME, time).rows
-    file_settings = _file_settings(table, kind, state, settings)
-    return delete_rows_before(table, state, file_settings, PUBLISH_TIME, time).rows

@@ -18,7 +18,7 @@ from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from connector.lake import delta, iceberg, maintenance, parquet, rewriting
 from connector.lake.iceberg import IcebergTable
 from connector.lake.iceberg_upkeep import unneeded_names
-from connector.lake.maintenance import MaintenanceSettings, maintain
+from connector.lake.maintenance import MaintenanceSettings, is_needed, maintain
 from connector.lake.parquet import ParquetTable
 from connector.lake.table_kinds import KINDS, open_table
 from tests.support.interruption import Interruption
@@ -211,6 +211,19 @@ def test_old_rows_are_deleted(
     assert maintain(table, kind, settings, now).deleted_rows == 0
 
 
+def test_a_table_without_the_column(folder_table: tuple[LakeTable, TableKind]) -> None:
+    """Its rows have no age, so `keep` is refused before a file is read."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    state = table.read_state()
+    table.commit(staged(table, state, pa.record_batch([[1]], names=["n"]), "1"), state)
+    settings = MaintenanceSettings(keep=timedelta(days=1))
+
+    with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
+        is_needed(table, settings, _EPOCH)
+    with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
+        maintain(table, kind, settings, _EPOCH)
+
+
 def test_rows_without_a_time_stay(folder_table: tuple[LakeTable, TableKind]) -> None:
     """They were copied before the table had the column; their age is unknown."""
     table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
@@ -364,7 +377,7 @@ def test_a_table_inside_another(
             other.catalog.close()
 
 
-def test_files_are_reported_once(folder_table: tuple[LakeTable, TableKind], tmp_path: Path) -> None:
+def test_files_are_reported_once(folder_table: tuple[LakeTable, TableKind]) -> None:
     """By their names in the store, even in folders of values that URLs and logs escape."""
     table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
     values = ["a/b", "ü x", "100%", "q?#", "x%2Fy", "~'\"", ":;,@", None]
