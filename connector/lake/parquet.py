@@ -252,12 +252,15 @@ class ParquetTable:
         If the store does not report times, all remain.
         """
         infos = self._list_manifests()
-        if not infos:
+        old = [
+            number
+            for number, each in infos.items()
+            if each.modified is not None and each.modified < before
+        ]
+        if not old:
             return 0
-        start = self._manifest(max(infos))["start"]
-        checkpoint = infos.get(start)
-        if checkpoint is None or checkpoint.modified is None or checkpoint.modified >= before:
-            return 0
+        # Versions before the checkpoint of this one were replaced earlier than it.
+        start = self._manifest(max(old))["start"]
         expired = [number for number in sorted(infos) if number < start]
         if not dry_run:
             # In order, so that none is missing between others if the store fails.

@@ -180,6 +180,26 @@ def test_old_versions_and_their_files_disappear(
     assert _maintain(table, kind, MaintenanceSettings()).deleted_files == ()
 
 
+def test_old_manifests_expire_before_young_checkpoints(tmp_path: Path) -> None:
+    """A table that is merged each day always has a young checkpoint."""
+    with table_in(tmp_path, "parquet") as opened:
+        table = _filled(opened)
+        settings = MaintenanceSettings(min_files=2)
+        _maintain(table, "parquet", settings)
+        for number in range(100, 103):
+            _copy(table, range(number, number + 1))
+        eight_days_ago = datetime.now(UTC).timestamp() - timedelta(days=8).total_seconds()
+        for each in (tmp_path / "t").rglob("*"):
+            os.utime(each, (eight_days_ago, eight_days_ago))
+        _copy(table, range(103, 104))
+
+        summary = _maintain(table, "parquet", settings)
+
+        assert summary.merged_files == 5
+        assert summary.expired_versions == len(summary.deleted_files) == _COMMITS
+        assert _numbers(table) == [*range(_COMMITS * _ROWS), *range(100, 104)]
+
+
 def test_young_files_and_versions_remain(folder_table: tuple[LakeTable, TableKind]) -> None:
     """They may belong to a copy or a query that runs."""
     table, kind = _filled(folder_table[0]), folder_table[1]
