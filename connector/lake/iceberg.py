@@ -317,17 +317,23 @@ class IcebergTable:
         return transaction
 
     def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
-        """Expire snapshots that are older, except those of branches and tags."""
+        """Expire snapshots that were replaced before, except those of branches and tags."""
         with self._catalog_errors():
             table = self._table()
             if table is None:
                 return 0
             heads = {each.snapshot_id for each in table.refs().values()}
             before_ms = before.timestamp() * 1000
+            # Until a snapshot follows it, queries read a snapshot, whatever its age.
+            young = {
+                each.parent_snapshot_id
+                for each in table.snapshots()
+                if each.timestamp_ms >= before_ms
+            }
             expired = [
                 each.snapshot_id
                 for each in table.snapshots()
-                if each.snapshot_id not in heads and each.timestamp_ms < before_ms
+                if each.snapshot_id not in heads | young and each.timestamp_ms < before_ms
             ]
             if expired and not dry_run:
                 try:

@@ -200,6 +200,18 @@ def test_old_manifests_expire_before_young_checkpoints(tmp_path: Path) -> None:
         assert _numbers(table) == [*range(_COMMITS * _ROWS), *range(100, 104)]
 
 
+def test_a_snapshot_that_was_replaced_late(tmp_path: Path) -> None:
+    """Queries of it may still run, however long ago it was created."""
+    with table_in(tmp_path, "iceberg") as opened:
+        table = _filled(opened, commits=_FEW)
+        assert isinstance(table, IcebergTable)
+        *_, last = table.catalog.load_table(table.identifier).snapshots()
+        replaced = datetime.fromtimestamp(last.timestamp_ms / 1000, UTC)
+
+        assert table.expire_versions(replaced, dry_run=False) == _FEW - 2
+        assert table.expire_versions(replaced + timedelta(seconds=1), dry_run=False) == 1
+
+
 def test_young_files_and_versions_remain(folder_table: tuple[LakeTable, TableKind]) -> None:
     """They may belong to a copy or a query that runs."""
     table, kind = _filled(folder_table[0]), folder_table[1]
