@@ -111,7 +111,8 @@ class ParquetTable:
         """Write the next manifest; see `LakeTable`.
 
         Raises:
-            ConcurrentCopyError: The manifest already exists.
+            ConcurrentCopyError: The manifest already exists, or the version that was read has
+                expired.
         """
         token = _Token(0, 1) if state is None else state.token
         assert isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
@@ -132,6 +133,9 @@ class ParquetTable:
             "files": files,
         }
         data = encode_state(number, manifest)
+        if token.number:
+            # Once it has expired, later numbers are free again, and a manifest would leave a gap.
+            self._manifest(token.number)
         is_new = self._folder.write_new_object(_manifest_name(number), data)
         # If the response was lost, the manifest may be ours, possibly shortened by a later run.
         if not is_new and self._manifest(number)["id"] != manifest["id"]:

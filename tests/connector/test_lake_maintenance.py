@@ -361,6 +361,22 @@ def test_two_runs_at_a_time(kind: TableKind, tmp_path: Path) -> None:
         assert _numbers(table) == list(range(_ROWS, _FEW * _ROWS))
 
 
+def test_a_copy_whose_version_expired(tmp_path: Path) -> None:
+    """The number of its manifest is free again, but no version of the table would list it."""
+    with table_in(tmp_path, "parquet") as opened:
+        table = _filled(opened)
+        state = table.read_state()
+        commit = staged(table, state, _batch(range(1000, 1003)), "late")
+        _copy(table, range(100, 102))
+        _maintain(table, "parquet", _EVERYTHING)
+
+        with pytest.raises(ConcurrentCopyError, match="replaced and expired it"):
+            table.commit(commit, state)
+
+        _copy(table, range(102, 104))
+        assert _numbers(table) == [*range(_COMMITS * _ROWS), *range(100, 104)]
+
+
 def test_an_expired_manifest_that_is_needed(tmp_path: Path) -> None:
     """A table whose checkpoint disappeared is refused, instead of read without its first files."""
     with table_in(tmp_path, "parquet") as opened:
