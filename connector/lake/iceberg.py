@@ -305,7 +305,9 @@ class IcebergTable:
         update = transaction.update_snapshot(summary)
         merges = metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED) == "true"
         if commit.removed and table is not None:
-            producer: _Producer[Any] = ReplaceFiles(table, transaction, summary)
+            producer: _Producer[Any] = ReplaceFiles(
+                table, transaction, summary, has_same_rows=commit.has_same_rows
+            )
         else:
             producer = update.merge_append() if merges else update.fast_append()
         with producer:

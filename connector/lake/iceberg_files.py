@@ -11,10 +11,10 @@ from pyiceberg.manifest import DataFile as IcebergFile
 from pyiceberg.manifest import DataFileContent, FileFormat
 from pyiceberg.partitioning import partition_record_value
 from pyiceberg.table import FileScanTask
-from pyiceberg.table.snapshots import Operation
+from pyiceberg.table.snapshots import Operation, Summary
 from pyiceberg.table.update.snapshot import _MergeAppendFiles, _OverwriteFiles
 from pyiceberg.transforms import IdentityTransform
-from pyiceberg.typedef import Record
+from pyiceberg.typedef import EMPTY_DICT, Record
 from pyiceberg.types import DecimalType, DoubleType, FloatType
 from pyiceberg.utils.truncate import (
     truncate_upper_bound_binary_string,
@@ -81,12 +81,29 @@ class ReplaceFiles(_OverwriteFiles, _MergeAppendFiles):
 
     Neither of the library's own producers suffices. An overwrite keeps one manifest per commit
     forever, even if it lists only removed files. An append removes nothing.
+
+    If the rows stay the same, the snapshot is a *replace*, which streams ignore.
     """
 
-    def __init__(self, table: Table, transaction: Transaction, summary: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        table: Table,
+        transaction: Transaction,
+        summary: Mapping[str, str],
+        *,
+        has_same_rows: bool,
+    ) -> None:
         super().__init__(
             Operation.OVERWRITE, transaction, table.io, snapshot_properties=dict(summary)
         )
+        self._has_same_rows = has_same_rows
+
+    def _summary(self, snapshot_properties: dict[str, str] = EMPTY_DICT) -> Summary:
+        summary = super()._summary(snapshot_properties)
+        if not self._has_same_rows:
+            return summary
+        # The library computes totals of other operations only.
+        return Summary(Operation.REPLACE, **summary.additional_properties)
 
     def _existing_manifests(self) -> list[ManifestFile]:
         """Return the manifests that list files of the current snapshot."""

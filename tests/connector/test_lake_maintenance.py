@@ -200,6 +200,22 @@ def test_old_manifests_expire_before_young_checkpoints(tmp_path: Path) -> None:
         assert _numbers(table) == [*range(_COMMITS * _ROWS), *range(100, 104)]
 
 
+def test_what_streams_of_iceberg_see(tmp_path: Path) -> None:
+    """A merge is no change of the rows, while a deletion is one."""
+    with table_in(tmp_path, "iceberg") as opened:
+        table = _filled(opened, commits=_FEW)
+        assert isinstance(table, IcebergTable)
+        now = _EPOCH + timedelta(hours=_ROWS + 1)
+        maintain(table, "iceberg", MaintenanceSettings(min_files=2, keep=timedelta(hours=1)), now)
+
+        *_, deletion, merge = table.catalog.load_table(table.identifier).snapshots()
+
+        summaries = [each.summary for each in (deletion, merge) if each.summary]
+        assert [each.operation.value for each in summaries] == ["overwrite", "replace"]
+        rows = str((_FEW - 1) * _ROWS)
+        assert [each["total-records"] for each in summaries] == [rows, rows]
+
+
 def test_a_snapshot_that_was_replaced_late(tmp_path: Path) -> None:
     """Queries of it may still run, however long ago it was created."""
     with table_in(tmp_path, "iceberg") as opened:
