@@ -12,6 +12,7 @@ import time
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Self, TypeAlias
+from uuid import uuid4
 
 from arrow_io.errors import OptionError
 
@@ -139,8 +140,9 @@ def _read(path: Path) -> Iterator[tuple[_Series, float]]:
         message = f"the folder of the file of metrics does not exist: {path.parent}"
         raise OptionError(message)
     try:
-        with path.open(encoding="utf-8") as file:
-            lines = file.read(_MAX_BYTES).splitlines()
+        # Labels may have other characters that end a line for Python.
+        with path.open(encoding="utf-8", newline="\n") as file:
+            lines = file.read(_MAX_BYTES).split("\n")
     except FileNotFoundError:
         return
     except (OSError, UnicodeDecodeError) as error:
@@ -189,7 +191,7 @@ def _escape(value: str) -> str:
 def _replace(path: Path, text: str) -> None:
     """Write a file so that readers see the old or the new content, whole."""
     # The collector reads only names that end in `.prom`.
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name}.{uuid4().hex}")
     try:
         with temporary.open("w", encoding="utf-8", newline="\n") as file:
             file.write(text)

@@ -31,7 +31,7 @@ _ORDERS: Final = "persistent://public/default/json-orders"
 
 def _parsed(path: Path) -> dict[str, list[tuple[Mapping[str, str], float]]]:
     """Labels and value of each series, by name without prefix."""
-    with path.open(encoding="utf-8") as file:
+    with path.open(encoding="utf-8", newline="\n") as file:
         families = list(text_fd_to_metric_families(file))
     assert all(each.documentation for each in families)
     samples = [sample for each in families for sample in each.samples]
@@ -179,7 +179,10 @@ def _summary(target: str) -> TableSummary:
     return TableSummary(target, rows=1, lag_bytes=2)
 
 
-@pytest.mark.parametrize("name", ['a"b', "a\\n", "a\nb", "a,b=c", "{x} 1", "ü", ""])
+@pytest.mark.parametrize(
+    "name",
+    ['a"b', "a\\n", "a\nb", "a,b=c", "{x} 1", "ü", "", "a\rb", "a\vb", "a\x85b", "a\u2028b"],
+)
 def test_any_name_is_a_label(tmp_path: Path, name: str) -> None:
     """It is escaped for the parser, and read again by the next run."""
     file = tmp_path / "m.prom"
@@ -227,6 +230,26 @@ def test_readers_see_whole_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert seen == [old]
     assert file.read_text() != old
     assert file.stat().st_mode & 0o004
+
+
+def test_two_runs_that_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also threads, or containers in which each process has the same id: the last one counts."""
+    file = tmp_path / "m.prom"
+    replace = Path.replace
+    others = [MetricsFile(file, "all", "all")]
+
+    def end_the_other(self: Path, target: Path) -> Path:
+        while others:
+            with others.pop() as other:
+                other.note_success("other", "other", _summary("other"))
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", end_the_other)
+    with MetricsFile(file, "all", "all") as metrics:
+        metrics.note_success("t", "t", _summary("t"))
+
+    assert _parsed(file)["rows_total"] == [({"table": "t", "topic": "t"}, 1)]
+    assert list(tmp_path.iterdir()) == [file]
 
 
 def test_a_file_that_cannot_be_written_is_an_error(
