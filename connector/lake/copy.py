@@ -133,7 +133,8 @@ def copy_topics(
             `UnusedStatisticsWarning` and continues.
         maintenance: How each table is maintained after its copy (`maintain_table`), if it has files
             to merge or rows to delete. None does not. If another writer changes the table at the
-            same time, a notice says so, and a later run maintains it.
+            same time, a notice says so, and a later run maintains it. Another error is raised
+            after all tables were copied.
         metrics_file: File to which metrics of this run and earlier ones are written when it ends or
             fails, for Prometheus (`connector.lake.metrics_file`).
         on_progress: Called after each task with the bytes of data objects that were copied, and the
@@ -171,12 +172,16 @@ def copy_topics(
                 if analyze and analysis is None:
                     analysis = stack.enter_context(_open_analysis(copy))
                 summary = replace(copy, analysis=analysis).copy()
-                if maintenance is not None:
-                    _maintain(copy, summary, maintenance)
             except PulsarOffloadError as error:
-                failures[table] = error
+                failures[f"not copied: {table}"] = error
                 metrics.note_failure(table, topic_name, error)
                 continue
+            try:
+                _maintain(copy, summary, maintenance)
+            except PulsarOffloadError as error:
+                # The rows are in the table, so they are reported.
+                failures[f"not maintained: {table}"] = error
+                metrics.note_failure(table, topic_name, error)
             fields = {"topic": summary.topic, "table": summary.target}
             telemetry.measure("copy.last_success", time.time(), **fields)
             metrics.note_success(table, topic_name, summary)
@@ -190,17 +195,19 @@ def copy_topics(
     return summaries
 
 
-def _maintain(copy: TableCopy, summary: TableSummary, settings: MaintenanceSettings) -> None:
-    """Maintain the tables of a copy, if needed."""
+def _maintain(copy: TableCopy, summary: TableSummary, settings: MaintenanceSettings | None) -> None:
+    """Maintain the tables of a copy, if needed; None does nothing."""
+    if settings is None:
+        return
     now = datetime.now(UTC)
     for each in (copy.table, copy.dead_letter_table):
-        state = None if each is None else each.read_state()
-        if state is None or state.progress is None:
-            continue
-        table = cast("MaintainedTable", each)
         # Dead letters are kept until they are read again.
         own = settings if each is copy.table else replace(settings, keep=None, sort_by=())
         try:
+            state = None if each is None else each.read_state()
+            if state is None or state.progress is None:
+                continue
+            table = cast("MaintainedTable", each)
             if is_needed(table, own, now):
                 upkeep = maintain(table, copy.kind, own, now)
                 summary.merged_files += upkeep.merged_files
@@ -388,13 +395,18 @@ class CopyRequest:
 
 
 def _raise_first(failures: Mapping[str, PulsarOffloadError], copied_tables: int) -> None:
-    """Raise the first error, if any, with a note for each failed table if there are several."""
+    """Raise the first error, if any, with a note for each failure if there are several tables.
+
+    Args:
+        failures: The errors, by what failed: `not copied: ` and the table.
+        copied_tables: Number of tables that were copied.
+    """
     if not failures:
         return
     first = next(iter(failures.values()))
     if len(failures) + copied_tables > 1:
-        for table, error in failures.items():
-            first.add_note(f"not copied: {table}" + (f": {error}" if error is not first else ""))
+        for failure, error in failures.items():
+            first.add_note(failure + (f": {error}" if error is not first else ""))
     raise first
 
 

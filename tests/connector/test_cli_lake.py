@@ -7,6 +7,9 @@ from typing import TYPE_CHECKING
 import polars as pl
 import pytest
 
+from arrow_io.errors import OptionError
+from connector import MaintenanceSettings, copy_topics
+from connector.lake.copy_plan import CopySizes
 from tests.support.buckets import TOPIC
 from tests.support.command_line import URL, USAGE, lines_of, run
 from tests.support.golden import GOLDEN
@@ -14,6 +17,8 @@ from tests.support.lake_copies import write_topic
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from connector.lake.table_copy import TableSummary
 
 _METADATA = ("--metadata", str(GOLDEN / "pulsar-4.0.7"))
 
@@ -69,6 +74,28 @@ def test_a_copy_that_maintains(tmp_path: Path) -> None:
     assert pl.read_delta(target).height == 255
     [again] = lines_of(*arguments, "--maintain")
     assert again["rows"] == 0
+
+
+def test_a_copy_that_cannot_be_maintained(tmp_path: Path) -> None:
+    """Its rows are reported: they are in the table."""
+    target, file = str(tmp_path / "multi"), tmp_path / "copy.prom"
+    summaries: list[TableSummary] = []
+    with pytest.raises(OptionError, match="no column nothing to sort by") as raised:
+        copy_topics(
+            URL,
+            "multi-ledger",
+            target,
+            metadata=_METADATA[1],
+            sizes=CopySizes(commit_bytes=1),
+            maintenance=MaintenanceSettings(sort_by=("nothing",)),
+            metrics_file=file,
+            on_table=summaries.append,
+        )
+
+    assert raised.value.__notes__ == [f"not maintained: {target}"]
+    assert [each.rows for each in summaries] == [255]
+    assert "rows_total{" in file.read_text()
+    assert "failures_total{" in file.read_text()
 
 
 def test_a_dry_run_warns_of_small_partitions(tmp_path: Path) -> None:
