@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
 lake = group("lake", "Maintain the tables that copies write.")
 
 
-@command("--yes", url="lake/orders", parent=lake)
+@command("--yes", url="lake/orders", writes=True, parent=lake)
 def maintain(
     target: Annotated[
         str,

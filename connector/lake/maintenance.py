@@ -56,7 +56,7 @@ class MaintenanceSettings:
             duration of every copy and query, whose files look the same.
 
     Raises:
-        OptionError: A number or an age is not positive.
+        OptionError: A number is too small or too large, or an age is negative.
     """
 
     file_bytes: int = DEFAULT_SIZES.file_bytes

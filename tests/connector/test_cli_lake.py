@@ -9,6 +9,8 @@ import pytest
 
 from arrow_io.errors import OptionError
 from connector import MaintenanceSettings, copy_topics
+from connector.cli import interrupts
+from connector.cli import lake as cli_lake
 from connector.lake.copy_plan import CopySizes
 from tests.support.buckets import TOPIC
 from tests.support.command_line import URL, USAGE, lines_of, run
@@ -61,6 +63,18 @@ def test_refusals(target: str, tmp_path: Path) -> None:
     run("lake", "maintain", target, "--keep", "long", ends=USAGE)
     result = run("lake", "maintain", str(tmp_path / "nothing"), ends=USAGE)
     assert "not a table that a copy writes" in result.output
+
+
+def test_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that is interrupted has time to delete files that no commit names."""
+
+    def interrupt(*_: object, **__: object) -> None:
+        # It would end this process if it did not raise.
+        assert interrupts._writing.is_set()
+        raise OptionError("interrupted")
+
+    monkeypatch.setattr(cli_lake, "maintain_table", interrupt)
+    assert "interrupted" in run("lake", "maintain", "t", "--yes", ends=USAGE).output
 
 
 def test_a_copy_that_maintains(tmp_path: Path) -> None:
