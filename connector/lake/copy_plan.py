@@ -129,10 +129,10 @@ def small_partition_notices(
 ) -> Iterator[str]:
     """Yield a sentence for each transform of a time whose partitions get little data.
 
-    The rate is that of the ledgers between the first and the last one, by the creation times that
-    their index objects record. Sends no request.
+    The rate of a topic is that of its ledgers before the last one, by the creation times that their
+    index objects record. A topic with one ledger has no known rate. Sends no request.
     """
-    times_ms, size_bytes = [], 0
+    bytes_per_ms = 0.0
     for topic in topics:
         ledgers = [
             (metadata.ctime_ms, each.copy.stored_bytes)
@@ -141,14 +141,14 @@ def small_partition_notices(
             if (metadata := each.copy.ledger.ledger_metadata) is not None
             if metadata.ctime_ms is not None
         ]
-        times_ms += [time_ms for time_ms, _ in ledgers]
-        size_bytes += sum(stored_bytes for _, stored_bytes in ledgers[:-1])
-    span_ms = max(times_ms, default=0) - min(times_ms, default=0)
+        span_ms = ledgers[-1][0] - ledgers[0][0] if ledgers else 0
+        if span_ms > 0:
+            bytes_per_ms += sum(stored_bytes for _, stored_bytes in ledgers[:-1]) / span_ms
     for each in partitioning.fields:
         hours = _HOURS.get(each.transform)
-        if hours is None or span_ms <= 0:
+        if hours is None or not bytes_per_ms:
             continue
-        partition_bytes = size_bytes * hours * _HOUR_MS // span_ms
+        partition_bytes = int(bytes_per_ms * hours * _HOUR_MS)
         if partition_bytes < _SMALL_PARTITION_BYTES:
             yield (
                 f"a partition of {each} gets about {size_text(partition_bytes)}, so the table will"

@@ -121,3 +121,10 @@ def test_a_dry_run_warns_of_small_partitions(tmp_path: Path) -> None:
         arguments = ("copy", bucket, TOPIC, str(tmp_path / "t"), "--partition-by", transform)
         notes = run(*arguments, "--dry-run").stderr
         assert (f"a partition of {transform} gets about" in notes) is is_small
+
+
+def test_a_dry_run_of_topics_with_one_ledger_each(tmp_path: Path) -> None:
+    """The time between ledgers of different topics is no rate."""
+    arguments = ("copy", URL, "int*", str(tmp_path / "t"), *_METADATA, "--value", "raw")
+    notes = run(*arguments, "--partition-by", "day(__publish_time__)", "--dry-run").stderr
+    assert "a partition of" not in notes
