@@ -178,7 +178,10 @@ def delete_rows_before(
                 rows += file.rows
                 removed.append(file)
                 continue
-            times = pa.Table.from_batches(table.read_file(state, file, [column]))[column]
+            batches = list(table.read_file(state, file, [column]))
+            if not batches:  # It has no rows, or others deleted each of them.
+                continue
+            times = pa.Table.from_batches(batches)[column]
             is_earlier = pc.less(times, pa.scalar(time, times.type)).combine_chunks()
             is_old = is_earlier.fill_null(False)  # noqa: FBT003 - the value of rows without a time
             if not is_old.true_count:

@@ -18,7 +18,7 @@ from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from connector.lake import delta, iceberg, maintenance, parquet, rewriting
 from connector.lake.iceberg import IcebergTable
 from connector.lake.iceberg_upkeep import unneeded_names
-from connector.lake.maintenance import MaintenanceSettings, is_needed, maintain
+from connector.lake.maintenance import MaintenanceSettings, maintain
 from connector.lake.parquet import ParquetTable
 from connector.lake.table_kinds import KINDS, open_table
 from tests.support.interruption import Interruption
@@ -257,34 +257,6 @@ def test_old_rows_are_deleted(
     assert _numbers(table) == list(range(kept + 1, _COMMITS * _ROWS))
     assert _progress(table) == str(_COMMITS * _ROWS)
     assert maintain(table, kind, settings, now).deleted_rows == 0
-
-
-def test_a_table_without_the_column(folder_table: tuple[LakeTable, TableKind]) -> None:
-    """Its rows have no age, so `keep` is refused before a file is read."""
-    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
-    state = table.read_state()
-    table.commit(staged(table, state, pa.record_batch([[1]], names=["n"]), "1"), state)
-    settings = MaintenanceSettings(keep=timedelta(days=1))
-
-    with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
-        is_needed(table, settings, _EPOCH)
-    with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
-        maintain(table, kind, settings, _EPOCH)
-
-
-def test_rows_without_a_time_stay(folder_table: tuple[LakeTable, TableKind]) -> None:
-    """They were copied before the table had the column; their age is unknown."""
-    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
-    later = _EPOCH + timedelta(days=9)
-    for numbers, times in (([1, 2, 3], [_EPOCH, None, later]), ([4, 5], [_EPOCH, None])):
-        state = table.read_state()
-        rows = pa.record_batch([times, numbers, ["DE"] * len(numbers)], schema=_SCHEMA)
-        table.commit(staged(table, state, rows, str(numbers[-1])), state)
-
-    summary = maintain(table, kind, MaintenanceSettings(keep=timedelta(days=1)), later)
-
-    assert summary.deleted_rows == 2
-    assert _numbers(table) == [2, 3, 5]
 
 
 def test_what_cannot_be_maintained(

@@ -1,0 +1,97 @@
+"""Retention deletes rows whose age is known and too high, and no others."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Final, cast
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from arrow_io.errors import OptionError
+from connector.lake.data_file import DataFile
+from connector.lake.maintenance import MaintenanceSettings, is_needed, maintain
+from connector.lake.table_kinds import KINDS
+from tests.support.lake_kinds import read_back, table_in
+from tests.support.lake_tables import staged
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+
+    from connector.lake.evolution import TableKind
+    from connector.lake.table import LakeTable, MaintainedTable
+
+_EPOCH: Final = datetime(2026, 1, 1, tzinfo=UTC)
+_SCHEMA: Final = pa.schema(
+    [
+        ("__publish_time__", pa.timestamp("us", "UTC")),
+        ("n", pa.int64()),
+        ("country", pa.string()),
+    ]
+)
+
+
+def _numbers(table: LakeTable) -> list[int]:
+    numbers: list[int] = sorted(read_back(table)["n"].to_pylist())
+    return numbers
+
+
+@pytest.fixture(name="folder_table", params=KINDS)
+def _folder_table(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> Iterator[tuple[LakeTable, TableKind]]:
+    with table_in(tmp_path, request.param) as table:
+        yield table, request.param
+
+
+def test_a_table_without_the_column(folder_table: tuple[LakeTable, TableKind]) -> None:
+    """Its rows have no age, so `keep` is refused before a file is read."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    state = table.read_state()
+    table.commit(staged(table, state, pa.record_batch([[1]], names=["n"]), "1"), state)
+    settings = MaintenanceSettings(keep=timedelta(days=1))
+
+    with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
+        is_needed(table, settings, _EPOCH)
+    with pytest.raises(OptionError, match="no column __publish_time__, which keep needs"):
+        maintain(table, kind, settings, _EPOCH)
+
+
+def test_rows_without_a_time_stay(folder_table: tuple[LakeTable, TableKind]) -> None:
+    """They were copied before the table had the column; their age is unknown."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    later = _EPOCH + timedelta(days=9)
+    for numbers, times in (([1, 2, 3], [_EPOCH, None, later]), ([4, 5], [_EPOCH, None])):
+        state = table.read_state()
+        rows = pa.record_batch([times, numbers, ["DE"] * len(numbers)], schema=_SCHEMA)
+        table.commit(staged(table, state, rows, str(numbers[-1])), state)
+
+    summary = maintain(table, kind, MaintenanceSettings(keep=timedelta(days=1)), later)
+
+    assert summary.deleted_rows == 2
+    assert _numbers(table) == [2, 3, 5]
+
+
+def test_a_file_without_rows(folder_table: tuple[LakeTable, TableKind], tmp_path: Path) -> None:
+    """Others may have written it, or deleted each of its rows."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    rows = pa.record_batch([[_EPOCH], [1], ["DE"]], schema=_SCHEMA)
+    table.commit(staged(table, None, rows, "1"), None)
+    state = table.read_state()
+    assert state is not None
+    commit = staged(table, state, rows.slice(0, 0), "2")
+    data = tmp_path / "empty"
+    pq.write_table(state.schema.empty_table(), data)
+    name = f"{table.data_prefix}empty.parquet"
+    table.location.write_object(name, data.read_bytes(), user_metadata={})
+    file = DataFile(name, data.stat().st_size, 0, ())
+    table.commit(replace(commit, files=(file,)), state)
+
+    later = _EPOCH + timedelta(days=9)
+    summary = maintain(table, kind, MaintenanceSettings(keep=timedelta(days=1)), later)
+
+    assert summary.deleted_rows == 1
+    assert _numbers(table) == []
