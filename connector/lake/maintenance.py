@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 PUBLISH_TIME: Final = "__publish_time__"
 """The column that retention compares. It is null in rows that were copied before the table had it:
 these have no known age, and stay."""
+_MAX_AGE: Final = timedelta(days=365_000)
+"""A time that is earlier by a larger age may be before the year 1."""
 _COMMIT_BYTES: Final = 4 << 30
 """Approximate size of the files that one commit replaces."""
 
@@ -56,7 +58,7 @@ class MaintenanceSettings:
             duration of every copy and query, whose files look the same.
 
     Raises:
-        OptionError: A number is too small or too large, or an age is negative.
+        OptionError: A number or an age is too small or too large.
     """
 
     file_bytes: int = DEFAULT_SIZES.file_bytes
@@ -71,8 +73,8 @@ class MaintenanceSettings:
         check_whole_number("min_files", self.min_files, 2, 1 << 20)
         ages = {"keep": self.keep, "expire_after": self.expire_after}
         for name, age in {**ages, "delete_after": self.delete_after}.items():
-            if age is not None and age < timedelta():
-                message = f"{name} must not be negative: {age}"
+            if age is not None and not timedelta() <= age <= _MAX_AGE:
+                message = f"{name} must be an age between 0 and {_MAX_AGE.days} days: {age}"
                 raise OptionError(message)
 
 

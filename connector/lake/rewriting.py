@@ -119,14 +119,12 @@ def rewrite_bins(
             memory. Empty keeps the order of the files.
 
     Raises:
-        OptionError: The table lacks a column of `sort_by`.
+        OptionError: The table lacks a column of `sort_by`, or its values have no order.
         ConcurrentCopyError: Another writer changed the table. It has not changed here.
         PulsarOffloadError: Rows cannot be read or written. Written files are deleted, unless a note
             on the error names them.
     """
-    if missing := [each for each in sort_by if each not in state.schema.names]:
-        message = f"{table.location} has no column {missing[0]} to sort by"
-        raise OptionError(message)
+    _check_sortable(table, state, sort_by)
     files: list[DataFile] = []
     # A bin becomes one file, even if it grows a little.
     whole = replace(settings, file_bytes=2 * settings.file_bytes)
@@ -147,6 +145,20 @@ def rewrite_bins(
         has_same_rows=True,
     )
     return len(files)
+
+
+def _check_sortable(table: RewritableTable, state: TableState, sort_by: Sequence[str]) -> None:
+    for each in sort_by:
+        if each not in state.schema.names:
+            message = f"{table.location} has no column {each} to sort by"
+            raise OptionError(message)
+        # Arrow compares nothing if there are fewer rows.
+        rows = pa.table({each: pa.nulls(2, state.schema.field(each).type)})
+        try:
+            rows.sort_by(each)
+        except pa.ArrowException as error:
+            message = f"{table.location} cannot be sorted by {each}: {error}"
+            raise OptionError(message) from None
 
 
 def delete_rows_before(

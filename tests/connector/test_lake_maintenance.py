@@ -272,8 +272,9 @@ def test_what_cannot_be_maintained(
     assert _numbers(table) == list(range(_COMMITS * _ROWS))
     with pytest.raises(OptionError, match="min_files"):
         MaintenanceSettings(min_files=1)
-    with pytest.raises(OptionError, match="keep must not be negative"):
-        MaintenanceSettings(keep=-timedelta(days=1))
+    for age in (-timedelta(days=1), timedelta.max):
+        with pytest.raises(OptionError, match="keep must be an age between 0 and 365000 days"):
+            MaintenanceSettings(keep=age)
     assert tmp_path.exists()
 
 

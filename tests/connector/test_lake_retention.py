@@ -95,3 +95,36 @@ def test_a_file_without_rows(folder_table: tuple[LakeTable, TableKind], tmp_path
 
     assert summary.deleted_rows == 1
     assert _numbers(table) == []
+
+
+def test_the_greatest_ages(folder_table: tuple[LakeTable, TableKind]) -> None:
+    """Nothing is as old."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    table.commit(
+        staged(table, None, pa.record_batch([[_EPOCH], [1], ["DE"]], schema=_SCHEMA), "1"), None
+    )
+    most = timedelta(days=365_000)
+    settings = MaintenanceSettings(keep=most, expire_after=most, delete_after=most)
+
+    summary = maintain(table, kind, settings, datetime.now(UTC))
+
+    assert (summary.deleted_rows, summary.expired_versions, summary.deleted_files) == (0, 0, ())
+    assert _numbers(table) == [1]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [pa.array([[1]]), pa.array([{"x": [1]}])],
+)
+def test_columns_without_an_order(
+    folder_table: tuple[LakeTable, TableKind], values: pa.Array
+) -> None:
+    """Rows cannot be sorted by a list, nor by a structure that has one."""
+    table, kind = cast("MaintainedTable", folder_table[0]), folder_table[1]
+    for after in ("1", "2"):
+        state = table.read_state()
+        rows = pa.record_batch([values], names=["values"])
+        table.commit(staged(table, state, rows, after), state)
+
+    with pytest.raises(OptionError, match="cannot be sorted by values"):
+        maintain(table, kind, MaintenanceSettings(min_files=2, sort_by=("values",)), _EPOCH)
