@@ -51,7 +51,8 @@ all-tests: install
 
 .PHONY: test-portable
 test-portable: install ## Run the tests that need neither Java nor a browser, as CI does on macOS and Windows
-	@$(PYTEST) -m "not (exhaustive or broker or registry or stores or spark or browser)"
+	@$(PYTEST) -m "not (exhaustive or broker or registry or stores or engines or notebooks or schedulers or \
+		wheels or cluster or spark or browser)"
 
 .PHONY: test-pure
 test-pure: install java browser ## Run all tests on the uncompiled core
@@ -170,7 +171,7 @@ bench-store: install ## Print how busy connections to a slow store are, and what
 
 .PHONY: fuzz
 fuzz: install ## Run the property tests on many more examples, and the exhaustive tests
-	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "(exhaustive or hypothesis) and not stores"
+	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "(exhaustive or hypothesis) and not (broker or stores)"
 
 .PHONY: fuzz-asan
 fuzz-asan: install ## Run changed and random bytes through a core with sanitizers

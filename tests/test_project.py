@@ -165,6 +165,17 @@ def test_make_lists_each_target() -> None:
 
 
 @pytest.mark.posix
+def test_portable_tests_need_neither_java_nor_a_browser() -> None:
+    """They leave out those, and all that `make test` leaves out: pytest takes one `-m` alone."""
+    every_day = PYPROJECT["tool"]["pytest"]["addopts"][3]
+    command = run("make", "--dry-run", "--old-file=install", "test-portable").replace("\\\n", " ")
+    [portable] = re.findall(r'-m "not \(([\w\s]+)\)"', command)
+
+    left_out = {*every_day.removeprefix("not ").split(" and not "), "spark", "browser"}
+    assert {each.strip() for each in portable.split(" or ")} == left_out
+
+
+@pytest.mark.posix
 def test_the_demo_answers() -> None:
     """`make demo` must print its question and the table that answers it from the bundled topic."""
     installed = f"BIN={Path(sys.executable).parent}"
