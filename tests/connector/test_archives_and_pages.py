@@ -120,7 +120,6 @@ class _Pages(http.server.SimpleHTTPRequestHandler):
         """Print nothing."""
 
 
-@pytest.mark.posix
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[str]:
     """URL of a web server with a bucket and an empty folder."""
@@ -131,6 +130,7 @@ def site(tmp_path: Path) -> Iterator[str]:
         yield url
 
 
+@pytest.mark.posix
 def test_web_servers(site: str) -> None:
     """A folder whose page lists it is read; a page without links to files is no folder."""
     expected = open_topic(str(_OBJECTS), _TOPIC).to_table()
@@ -140,6 +140,7 @@ def test_web_servers(site: str) -> None:
             open_catalog(f"{site}/{folder}")
 
 
+@pytest.mark.posix
 def test_web_servers_are_only_read(site: str) -> None:
     """A topic is not written to a web server."""
     with pytest.raises(OptionError, match="is read-only"):
