@@ -17,9 +17,9 @@ BIN := .venv/$(if $(filter Windows_NT,$(OS)),Scripts,bin)
 PYTEST := $(BIN)/python -m pytest --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 # The editable install compiles the core, so it is repeated when one of these changes.
-BUILT_FROM := pyproject.toml $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
+BUILT_FROM := pyproject.toml setup.py $(wildcard arrow_io/*/_*_py.py arrow_io/*/*.pxd)
 
-NOX = $(call with_programs,$(BIN)/nox)
+NOX = $(call with_java,$(BIN)/nox)
 
 APICURIO := build/registry/apicurio-registry-app-2.6.13.Final-runner.jar
 BROKER_ALONE := tests/broker/test_hdfs.py tests/broker/test_map_files.py
@@ -77,10 +77,11 @@ test-registry: registry ## Run the tests against a real schema registry, which M
 registry: install $(APICURIO) ## Download the schema registry of test-registry
 
 .PHONY: test-stores
-test-stores: stores ## Run the tests against S3 and emulators of GCS and Azure, from Go and npm
-	@FAKE_GCS_SERVER=$(FAKE_GCS)/fake-gcs-server AZURITE=$(AZURITE)/node_modules/.bin/azurite-blob \
-		VERSITYGW=$(VERSITYGW)/versitygw GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false \
-		$(BIN)/python -m pytest -m "stores and not exhaustive" tests/stores tests/benchmarks
+test-stores: stores java ## Run the tests against S3 and emulators of GCS and Azure, from Go and npm
+	@$(call with_java,FAKE_GCS_SERVER=$(FAKE_GCS)/fake-gcs-server \
+		AZURITE=$(AZURITE)/node_modules/.bin/azurite-blob VERSITYGW=$(VERSITYGW)/versitygw \
+		GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT=false \
+		$(BIN)/python -m pytest -m "stores and not exhaustive" tests/stores tests/benchmarks)
 
 .PHONY: stores
 stores: install $(FAKE_GCS)/fake-gcs-server $(AZURITE)/package.json $(VERSITYGW)/versitygw ## Download the stores of test-stores
@@ -136,7 +137,7 @@ wheels: .venv/wheels-installed ## Build and test dist/: the source distribution 
 
 .PHONY: test-cluster
 test-cluster: cluster java ## Run the tests of Spark clusters, whose executors have nothing installed
-	@$(call with_programs,CLUSTER=$(CLUSTER) $(BIN)/python -m pytest -m cluster tests/cluster)
+	@$(call with_java,CLUSTER=$(CLUSTER) $(BIN)/python -m pytest -m cluster tests/cluster)
 
 .PHONY: cluster
 cluster: install $(CLUSTER)/environment.tar.gz $(CLUSTER)/site.zip ## Pack the archives of test-cluster
@@ -206,6 +207,8 @@ clean: ## Remove all that was built, and .venv
 with_programs = export CHROMIUM JAVA_HOME; \
 	CHROMIUM=$$(.ci/provide chromium); JAVA_HOME=$$(.ci/provide java); $(1)
 
+with_java = export JAVA_HOME; JAVA_HOME=$$(.ci/provide java); $(1)
+
 with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 
 .venv/created:
@@ -239,7 +242,7 @@ with_maven = export JAVA_HOME; JAVA_HOME=$$(.ci/provide maven); $(1)
 	@touch .venv/demo-installed $@
 
 # As docs/spark-clusters.md says, but with the wheel of this tree.
-$(CLUSTER)/wheel: $(BUILT_FROM) $(shell find arrow_io connector spark_ds -name "*.py")
+$(CLUSTER)/wheel: $(BUILT_FROM) $(shell find arrow_io connector spark_ds -name "*.py") | .venv/dev-installed
 	@echo "Building a wheel in $@ ..."
 	@rm -rf $@ && $(BIN)/python -m pip wheel -qq --no-deps --wheel-dir $@ . && touch $@
 
