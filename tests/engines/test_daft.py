@@ -23,14 +23,11 @@ from hypothesis import strategies as st
 from arrow_io.errors import IncompleteReadWarning
 from connector import open_topic, read_daft
 from connector.engines import daft_source
-from tests.engines.damage import damaged_objects
 from tests.engines.topics import TYPED, opened, sorted_rows
 from tests.support.buckets import TOPIC, memory_bucket, offload
 from tests.support.entries import Message, encode_entry
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from daft import Expression
 
     from connector import TopicDataset
@@ -278,21 +275,14 @@ def _tasks(dataset: TopicDataset) -> list[Any]:
     return asyncio.run(gather())
 
 
-@pytest.fixture
-def damaged() -> Iterator[str]:
-    """The URL of a damaged bucket."""
-    with memory_bucket(damaged_objects()) as bucket:
-        yield bucket.url
-
-
 def test_damage_is_an_error(damaged: str) -> None:
     """The message of Daft's exception is ours, with object, ledger and entry."""
-    with pytest.raises(Exception, match=r"ChecksumError|ledger 7"):
+    with pytest.raises(Exception, match=r"ChecksumError(.|\n)*ledger 7"):
         read_daft(open_topic(damaged, TOPIC)).collect()
 
 
 def test_salvage_is_warned_of(damaged: str) -> None:
-    """The row is left out, and the loss is told."""
+    """The row is left out, and the loss is counted."""
     frame = read_daft(open_topic(damaged, TOPIC, on_corruption="salvage"))
 
     with pytest.warns(IncompleteReadWarning, match="1 × entry lost"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import dask
 import pandas as pd
@@ -14,12 +14,8 @@ import pytest
 from arrow_io.errors import ChecksumError, IncompleteReadWarning
 from connector import open_topic, read_dask
 from connector.scan.parts import PartReader
-from tests.engines.damage import damaged_objects
 from tests.engines.topics import TYPED, opened, sorted_rows
-from tests.support.buckets import TOPIC, memory_bucket
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from tests.support.buckets import TOPIC
 
 pytestmark = pytest.mark.engines
 
@@ -108,13 +104,6 @@ def test_losses_are_warned_of() -> None:
 
     with pytest.warns(IncompleteReadWarning, match="without an outcome"):
         frame.compute()
-
-
-@pytest.fixture
-def damaged() -> Iterator[str]:
-    """The URL of a damaged bucket."""
-    with memory_bucket(damaged_objects()) as bucket:
-        yield bucket.url
 
 
 def test_damage_is_an_error(damaged: str) -> None:

@@ -11,9 +11,8 @@ from datafusion import SessionContext
 from arrow_io.errors import IncompleteReadWarning
 from connector import open_topic
 from connector.scan import parts
-from tests.engines.damage import damaged_objects
 from tests.engines.topics import TYPED, opened, sorted_rows
-from tests.support.buckets import TOPIC, memory_bucket
+from tests.support.buckets import TOPIC
 
 if TYPE_CHECKING:
     from connector import TopicDataset
@@ -152,10 +151,10 @@ def test_losses_are_warned_of() -> None:
         context.sql("SELECT * FROM topic").collect()
 
 
-def test_damage_is_an_error() -> None:
+def test_damage_is_an_error(damaged: str) -> None:
     """The message of DataFusion's exception is ours, with object, ledger and entry."""
-    with memory_bucket(damaged_objects()) as bucket:
-        context = SessionContext()
-        context.register_dataset("topic", open_topic(bucket.url, TOPIC))
-        with pytest.raises(Exception, match=r"ChecksumError.*ledger 7"):
-            context.sql("SELECT * FROM topic").collect()
+    context = SessionContext()
+    context.register_dataset("topic", open_topic(damaged, TOPIC))
+
+    with pytest.raises(Exception, match=r"ChecksumError.*ledger 7"):
+        context.sql("SELECT * FROM topic").collect()
