@@ -60,11 +60,11 @@ def run_without_package(
         **given["sink"], topic="written"
     ).save()
     stream(spark, given, folder / "checkpoint", given["rows"])
-    with told(errors, "plan"):
+    with expected_error(errors, "plan"):
         spark.read.format(SOURCE).options(**given["rows"], topik="x").load().count()
-    with told(errors, "task"):
+    with expected_error(errors, "task"):
         spark.read.format(SOURCE).options(**given["damaged"]).load().count()
-    with told(errors, "stream"):
+    with expected_error(errors, "stream"):
         stream(spark, given, folder / "failing", given["damaged"])
 
 
@@ -89,13 +89,13 @@ def run_with_package(
     rows = spark.read.format(SOURCE).options(**given["rows"]).load().count()
     [copied] = spark_ds.copy_topics(spark, **given["copied"])
     assert copied.rows == rows
-    with told(errors, "copy"):
+    with expected_error(errors, "copy"):
         spark_ds.copy_topics(spark, **given["refused"])
 
 
 @contextmanager
-def told(errors: dict[str, list[str]], name: str) -> Iterator[None]:
-    """Keep the type and the text of an error that must come."""
+def expected_error(errors: dict[str, list[str]], name: str) -> Iterator[None]:
+    """Record the class and the text of an error that the block must raise."""
     try:
         yield
     except Exception as error:  # noqa: BLE001 - the test looks at it

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 from typing import TYPE_CHECKING, Final, TypeAlias
 
+from connector import open_topic
 from tests.support.golden import GoldenRow, GoldenTopic, golden_topics
 
 if TYPE_CHECKING:
@@ -35,6 +36,13 @@ def topics_named(*names: str) -> list[GoldenTopic]:
     """Golden topics of `public/default` by local name; all partitions of a partitioned one."""
     wanted = {f"persistent://public/default/{name}" for name in names}
     return [topic for topic in golden_topics() if _base(topic.name) in wanted]
+
+
+def keys_and_values(url: object, topic: str) -> list[Row]:
+    """Keys and raw values of a topic's messages by our own reader, in an order without meaning."""
+    columns = ["__key__", "__value__"]
+    table = open_topic(str(url), topic, value="raw").to_table(columns=columns)
+    return sorted(zip(*(table[name].to_pylist() for name in columns), strict=True), key=str)
 
 
 def golden_rows(topics: Iterable[GoldenTopic]) -> list[Row]:

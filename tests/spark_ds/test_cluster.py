@@ -19,7 +19,13 @@ from arrow_io.storage.location import Location
 from connector import open_topic
 from connector.lake.parquet import ParquetTable
 from tests.spark_ds.conftest import QUICK_JVM
-from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
+from tests.spark_ds.golden_rows import (
+    COLUMNS,
+    golden_rows,
+    keys_and_values,
+    table_rows,
+    topics_named,
+)
 from tests.support.golden import golden_topic
 from tests.support.golden_values import comparable, expected_values
 from tests.support.lake_copies import in_order
@@ -215,14 +221,10 @@ def test_what_was_left_out_is_in_an_executors_log(run: ClusterRun) -> None:
 
 def test_what_executors_write_is_what_they_read(run: ClusterRun, small_bucket: str) -> None:
     """A frame, and a stream of several batches, as topics of their own."""
+    written, streamed = (keys_and_values(run.bucket, each) for each in ("written", "streamed"))
 
-    def values(url: object, topic: str) -> list[tuple[Any, ...]]:
-        columns = ["__key__", "__value__"]
-        table = open_topic(str(url), topic, value="raw").to_table(columns=columns)
-        return sorted(zip(*(table[name].to_pylist() for name in columns), strict=True), key=str)
-
-    assert values(run.bucket, "written") == values(small_bucket, "small-chunked")
-    assert values(run.bucket, "streamed") == values(small_bucket, STREAMED)
+    assert written == keys_and_values(small_bucket, "small-chunked")
+    assert streamed == keys_and_values(small_bucket, STREAMED)
     assert run.result["batches"] == 2
 
 

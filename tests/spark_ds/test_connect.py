@@ -18,10 +18,15 @@ import pyspark
 import pytest
 
 from arrow_io.storage.location import Location
-from connector import open_topic
 from connector.lake.parquet import ParquetTable
 from tests.spark_ds.conftest import QUICK_JVM
-from tests.spark_ds.golden_rows import COLUMNS, golden_rows, table_rows, topics_named
+from tests.spark_ds.golden_rows import (
+    COLUMNS,
+    golden_rows,
+    keys_and_values,
+    table_rows,
+    topics_named,
+)
 from tests.spark_ds.web_interface import read_web_interface
 from tests.stores.emulators import free_port
 from tests.support.golden import golden_topic
@@ -196,12 +201,6 @@ def with_package(
     return folder, errors
 
 
-def _values(url: object, topic: str) -> list[tuple[object, ...]]:
-    columns = ["__key__", "__value__"]
-    table = open_topic(str(url), topic, value="raw").to_table(columns=columns)
-    return sorted(zip(*(table[name].to_pylist() for name in columns), strict=True), key=str)
-
-
 def test_a_client_needs_no_package(
     without_package: tuple[Path, dict[str, list[str]]], small_bucket: str
 ) -> None:
@@ -212,7 +211,7 @@ def test_a_client_needs_no_package(
         rows = pa.ipc.open_file(file).read_all()
     assert table_rows(rows) == golden_rows(topics_named(TOPIC))
     for topic in ("written", "streamed"):
-        assert _values(folder / "bucket", topic) == _values(small_bucket, TOPIC)
+        assert keys_and_values(folder / "bucket", topic) == keys_and_values(small_bucket, TOPIC)
 
 
 def test_errors_have_their_text(without_package: tuple[Path, dict[str, list[str]]]) -> None:
@@ -241,7 +240,7 @@ def test_a_client_with_the_package_registers_and_copies(
         folder / "lake" / each.path for each in ParquetTable(Location(str(folder / "lake"))).files()
     ]
     assert sum(pq.read_metadata(each).num_rows for each in tables) == len(
-        _values(small_bucket, TOPIC)
+        keys_and_values(small_bucket, TOPIC)
     )
     assert errors["copy"][0] == "ChecksumError"
 
