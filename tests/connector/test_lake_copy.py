@@ -23,6 +23,7 @@ from connector.lake.copy import CopyRequest, plan_copy
 from connector.lake.copy_plan import CopySizes
 from connector.lake.delta import DeltaTable
 from connector.lake.executors import run_in_threads
+from connector.lake.maintenance import MaintenanceSettings
 from connector.lake.parquet import ParquetTable
 from tests.support.golden import golden_topic
 from tests.support.lake_copies import (
@@ -318,6 +319,7 @@ class TestOptions:
         write_topic(bucket.url, range(3))
         options: dict[str, Any] = {"analyze": True, "on_progress": print, "on_table": print}
         options |= {"executor": run_in_threads, "metrics_file": tmp_path / "m.prom"}
+        options["maintenance"] = MaintenanceSettings()
         own = inspect.signature(copy_topics).parameters.keys()
         defaults = set(CopyRequest.__dataclass_fields__) | options.keys()
         assert own <= defaults

@@ -310,7 +310,7 @@ def test_tables_with_rows_that_files_do_not_tell_of(bucket: MemoryBucket, tmp_pa
     table = deltalake.DeltaTable(str(tmp_path / "t"))
     table.alter.add_feature(features, allow_protocol_versions_increase=True)
     write_keyed(bucket.url, [("a", b"2")], append=True)
-    with pytest.raises(LakeTableError, match="with deletionVectors"):
+    with pytest.raises(LakeTableError, match="if it has deletionVectors"):
         copy_latest(bucket.url, tmp_path, "delta")
 
 
