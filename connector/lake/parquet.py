@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 
 _MAX_MANIFEST_BYTES = 256 << 20
 _NAME = re.compile(r"manifest-(\d{20})\.json")
+_OWN_NAME: Final = re.compile(r"(?:.*/)?[0-9a-f]{32}\.parquet")
+"""Matches a file that `FileWriter` wrote."""
 _MEMBERS: Final[Mapping[str, type]] = MappingProxyType(
     {"id": str, "start": int, "summary": dict, "files": list}
 )
@@ -273,11 +275,16 @@ class ParquetTable:
         return len(expired)
 
     def delete_unneeded(self, before: datetime, *, dry_run: bool) -> list[str]:
-        """Delete Parquet files that no manifest lists; see `MaintainedTable`."""
+        """Delete files of copies that no manifest lists; see `MaintainedTable`.
+
+        Files with other names may belong to another program.
+        """
         names = [
             each.name
             for each in self._unnamed_files()
-            if each.modified is not None and each.modified < before
+            if each.modified is not None
+            and each.modified < before
+            and _OWN_NAME.fullmatch(each.name)
         ]
         if not dry_run:
             self.location.delete_objects(names)

@@ -436,6 +436,21 @@ def test_files_are_reported_once(folder_table: tuple[LakeTable, TableKind]) -> N
     assert _numbers(table) == sorted([*range(_FEW)] * len(values))
 
 
+def test_other_files_beside_a_plain_table(tmp_path: Path) -> None:
+    """Only files whose names are those of a copy's files are deleted."""
+    with table_in(tmp_path, "parquet") as opened:
+        table = _filled(opened)
+        for name in ("archive.parquet", "2026/part-0.parquet"):
+            (tmp_path / "t" / name).parent.mkdir(exist_ok=True)
+            (tmp_path / "t" / name).write_bytes(b"x")
+
+        summary = _maintain(table, "parquet", _EVERYTHING)
+
+        assert len(summary.deleted_files) == _COMMITS
+        assert (tmp_path / "t" / "archive.parquet").exists()
+        assert (tmp_path / "t" / "2026" / "part-0.parquet").exists()
+
+
 def test_other_files_beside_an_iceberg_table(tmp_path: Path) -> None:
     """Only files below `data/` and `metadata/` are deleted."""
     with table_in(tmp_path, "iceberg") as opened:
