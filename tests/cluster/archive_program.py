@@ -29,7 +29,7 @@ def main(argument: str) -> None:
     rows = [tuple(row) for row in frame.collect()]
     found = spark.range(0, 4, 1, 4).mapInArrow(look, "file string, compiled boolean").collect()
     result = {"rows": rows, "executors": [tuple(row) for row in found]}
-    Path(given["result"]).write_text(json.dumps(result))
+    Path(given["result"]).write_text(json.dumps(result), encoding="utf-8")
     spark.stop()
 
 

@@ -71,7 +71,7 @@ def test_script_waits_for_another_run(workplace: Workplace, lock: Path) -> None:
     """It tries three times, then ends with the code that says so, and copies nothing."""
     import fcntl  # Windows, which collects this file too, lacks it
 
-    with lock.open("w") as file:
+    with lock.open("w", encoding="utf-8") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         result = run(workplace)
 
