@@ -50,8 +50,8 @@ _TUNING = frozenset(
 class _UnreadableFile(io.RawIOBase):
     """The file that Arrow's C++ code reads in the place of a topic.
 
-    Arrow asks for its size at once. An error of that would be kept, with the frames of whoever
-    opened the topic; so only `read` raises.
+    Arrow requests its size when the dataset is created. An error there would stay alive, and its
+    traceback would hold the caller's frames, so only `read` raises.
     """
 
     _position = 0

@@ -26,8 +26,8 @@ def read_daft(dataset: TopicDataset, *, task_bytes: int = _DAFT_TASK_BYTES) -> d
     booleans, dates and times is applied before other columns are decoded. Daft itself applies each
     filter again, and all others: it compares NaN and -0.0, for example, otherwise than Arrow.
 
-    What had to be left out is warned of with `IncompleteReadWarning`: here for what was found when
-    the topic was opened, and in the process that reads a task for the rest.
+    Warns with `IncompleteReadWarning` about losses that were found when the topic was opened. For
+    other losses, the process that reads a task warns.
 
     Args:
         dataset: A topic, as `open_topic` returns it; also a filtered one.
@@ -49,8 +49,8 @@ def read_dask(dataset: TopicDataset, *, task_bytes: int | None = None) -> dd.Dat
     Dask decodes only the columns that a computation needs. It has no filters for sources: filter
     the dataset instead, as in `read_dask(dataset.filter(expression))`.
 
-    What had to be left out is warned of with `IncompleteReadWarning`: here for what was found when
-    the topic was opened, and in the process that reads a partition for the rest.
+    Warns with `IncompleteReadWarning` about losses that were found when the topic was opened. For
+    other losses, the process that reads a partition warns.
 
     Args:
         dataset: A topic, as `open_topic` returns it; also a filtered one.
@@ -76,9 +76,9 @@ def read_ray(
 
     Selected columns (`select_columns`) and expressions of `filter(expr=…)` reach the reader.
 
-    What had to be left out is warned of with `IncompleteReadWarning`: here for what was found when
-    the topic was opened, and in the worker that reads a task for the rest. Ray shows the standard
-    error of its workers on the driver.
+    Warns with `IncompleteReadWarning` about losses that were found when the topic was opened. For
+    other losses, the worker that reads a task warns; Ray shows the standard error of its workers on
+    the driver.
 
     Args:
         dataset: A topic, as `open_topic` returns it; also a filtered one.
