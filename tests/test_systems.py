@@ -211,7 +211,7 @@ def test_every_file_can_be_checked_out_on_windows_and_macos() -> None:
 
 
 def test_the_c_of_the_core_needs_no_gcc(tmp_path: Path) -> None:
-    """Each block of C compiles with what Visual C++ has, and the header that stands in for gcc."""
+    """Each block of C compiles with intrinsics of Visual C++ and our header for those of gcc."""
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     if shutil.which(compiler) is None:
         pytest.skip("there is no C compiler")

@@ -59,7 +59,7 @@ def test_old_rows(target: str) -> None:
 
 
 def test_refusals(target: str, tmp_path: Path) -> None:
-    """A time that is none, and a folder without a table."""
+    """A malformed time, and a folder without a table."""
     run("lake", "maintain", target, "--keep", "long", ends=USAGE)
     result = run("lake", "maintain", str(tmp_path / "nothing"), ends=USAGE)
     assert "not a table that a copy writes" in result.output

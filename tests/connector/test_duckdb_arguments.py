@@ -140,7 +140,7 @@ def test_equals_signs_in_one_call(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         ("since = 5", "read_pulsar has no argument since"),
         ("start > '5'", "write start := … for this value"),
@@ -154,10 +154,12 @@ def test_equals_signs_in_one_call(
         ("url := 'x', start = '49:5'", "positional argument following named"),
     ],
 )
-def test_errors_of_equals_signs(con: duckdb.DuckDBPyConnection, arguments: str, told: str) -> None:
-    """What only the statement's connection can evaluate is refused, and what to write is told."""
+def test_errors_of_equals_signs(
+    con: duckdb.DuckDBPyConnection, arguments: str, message: str
+) -> None:
+    """A value that only the statement's connection can evaluate is an error with advice."""
     con.create_function("f", lambda number: number, ["BIGINT"], "BIGINT")
-    with pytest.raises(duckdb.Error, match=told):
+    with pytest.raises(duckdb.Error, match=message):
         con.execute(f"from read_pulsar('json-orders', {arguments})")
 
 

@@ -38,7 +38,7 @@ class Observed:
         return [each for each in self.spans if each.name == f"pulsar_offload.{name}"]
 
     def edges(self) -> Counter[tuple[str | None, str]]:
-        """How often a span with one name is the child of one with another; None: of none."""
+        """How often a span with one name is the child of one with another; None: it is no child."""
         names: dict[int, str] = {}
         for each in self.spans:
             context = each.get_span_context()
