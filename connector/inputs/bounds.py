@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -21,11 +21,15 @@ from connector.inputs.message_ids import MessageId
 from connector.inputs.times import EPOCH
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     import numpy as np
 
     from arrow_io.messages.message_columns import MessageColumns
 
 Bound: TypeAlias = "date | np.datetime64 | tuple[int, int] | tuple[int, int, int] | str | bytes"
+
+_Value = TypeVar("_Value", tuple[int, int, int], int)
 
 _MS = timedelta(milliseconds=1)
 _COARSE_UNITS = ("Y", "M", "W", "D", "h", "m", "s")
@@ -73,6 +77,15 @@ class Bounds:
                 raise OptionError(message)
         return cls(start_id, end_id, start_ms, end_ms)
 
+    def intersect(self, other: Bounds) -> Bounds:
+        """Return the bounds of the rows that are in both; the end may be before the start."""
+        return Bounds(
+            _first_of(max, self.start_id, other.start_id),
+            _first_of(min, self.end_id, other.end_id),
+            _first_of(max, self.start_ms, other.start_ms),
+            _first_of(min, self.end_ms, other.end_ms),
+        )
+
     @property
     def first_ledger_id(self) -> int:
         """The first ledger that may have rows in the range."""
@@ -117,6 +130,14 @@ class Bounds:
         if pc.all(matches).as_py():
             return None
         return pc.indices_nonzero(matches).cast(pa.int64())
+
+
+def _first_of(
+    choose: Callable[[_Value, _Value], _Value], one: _Value | None, other: _Value | None
+) -> _Value | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return choose(one, other)
 
 
 def _not_before(rows: MessageColumns, bound: tuple[int, int, int]) -> pa.BooleanArray:

@@ -19,6 +19,7 @@ from connector.inputs.times import EPOCH
 from connector.lake.evolution import fit_rows
 from connector.lake.file_writer import FileWriter
 from connector.lake.table import Commit, commit_files
+from connector.lake.table_progress import note_deletion
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -205,7 +206,16 @@ def delete_rows_before(
             removed.append(file)
         files = writer.finish()
     if removed:
-        _commit(table, state, settings, files=files, removed=removed, reason="retention")
+        progress = note_deletion(state.progress or "", -((EPOCH - time) // _BOUND_PRECISION))
+        _commit(
+            table,
+            state,
+            settings,
+            files=files,
+            removed=removed,
+            reason="retention",
+            progress=progress,
+        )
     return DeletedRows(rows, len(removed))
 
 
@@ -256,14 +266,16 @@ def _commit(
     removed: Sequence[TableFile],
     reason: str,
     has_same_rows: bool = False,
+    progress: str | None = None,
 ) -> None:
+    """Commit a rewrite. If `progress` is None, the progress stays the same."""
     assert state.progress is not None  # noqa: S101 - checked by the caller
     commit = Commit(
         tuple(files),
         settings.schema,
         settings.partitioning,
         state.progress,
-        state.progress,
+        progress or state.progress,
         {"pulsar-offload.maintenance": reason},
         tuple(removed),
         latest_per_key=state.latest_per_key,

@@ -19,7 +19,6 @@ import pyarrow as pa
 from arrow_io.core import telemetry
 from arrow_io.core.wording import counted
 from arrow_io.errors import (
-    CorruptProgressError,
     LakeTableError,
     OptionError,
 )
@@ -32,6 +31,7 @@ from connector.lake.executors import run_in_threads
 from connector.lake.file_writer import FileSettings, delete_files
 from connector.lake.replacement import Replacement
 from connector.lake.table import Commit, commit_files
+from connector.lake.table_progress import TableProgress
 from connector.lake.task_writer import TaskWriter
 from connector.lake.transforms import Partitioning
 from connector.scan.execution import record_read
@@ -143,7 +143,8 @@ class TableCopy:
         """
         state = self.table.read_state()
         partitioning = self._settings(state).partitioning
-        increment = self._next_increment(_read_progress(str(self.table.location), state))
+        progress = TableProgress.from_state(str(self.table.location), state)
+        increment = self._next_increment(progress.topics)
         plan = plan_table_copy(str(self.table.location), increment, self.sizes)
         topics = self.increments.catalog.ledgers_of(list(increment.after.topics))
         small = small_partition_notices(topics, partitioning)
@@ -184,7 +185,7 @@ class TableCopy:
             state = self.table.read_state()
             # Fails before anything is written, even if there are no new rows.
             settings = self._settings(state)
-            before = _read_progress(summary.target, state)
+            before = TableProgress.from_state(summary.target, state).topics
             summary.progress = None if state is None else state.progress
             increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
             summary.lag_bytes = increment.lag.data_bytes
@@ -249,6 +250,9 @@ class TableCopy:
                     increment.after,
                     self._commit_summary(_rows(dead_letter_files)),
                 )
+        metrics = ReadMetrics()
+        for each in results:
+            metrics.add(each.metrics)
         change = Replacement(files, _rows(files))
         if self.latest is not None:
             change = self.latest.write_replacement(files, settings, state)
@@ -257,7 +261,7 @@ class TableCopy:
             settings.schema,
             settings.partitioning,
             None if state is None else state.progress,
-            increment.after.to_json(),
+            self._next_progress(increment.after, settings, state, metrics).to_json(),
             self._commit_summary(change.rows),
             change.removed,
             latest_per_key=self.latest is not None,
@@ -274,15 +278,33 @@ class TableCopy:
             filter(None, (summary.newest_publish_time, *map(_publish_time, change.files))),
             default=None,
         )
-        metrics = ReadMetrics()
-        for each in results:
-            summary.data_bytes += each.data_bytes
-            metrics.add(each.metrics)
+        summary.data_bytes += sum(each.data_bytes for each in results)
         record_read(summary.topic, metrics)
         summary.metrics.add(metrics)
         if self.analysis is not None:
             parts = (part for each in results for part in each.parts)
             summary.analyzed_ledgers += self.analysis.add(increment.reads, parts)
+
+    def _next_progress(
+        self,
+        after: Progress,
+        settings: FileSettings,
+        state: TableState | None,
+        metrics: ReadMetrics,
+    ) -> TableProgress:
+        before = TableProgress.from_state(str(self.table.location), state)
+        if before.rows is None:
+            return TableProgress(after, None)
+        copied = before.topics.topics
+        rows = before.rows.add_copy(
+            self.increments.options,
+            [str(topic) for topic, each in after.topics.items() if each != copied.get(topic)],
+            None if state is None else state.schema,
+            settings.schema,
+            has_losses=bool(metrics.lost),
+            has_dead_letters=self.dead_letter_table is not None,
+        )
+        return TableProgress(after, rows)
 
     def _write_tasks(
         self,
@@ -359,7 +381,8 @@ class TableCopy:
         schema = table.storable(DEAD_LETTERS_SCHEMA, state)
         partitioning = Partitioning() if state is None else state.partitioning
         settings = self._file_settings(table, schema, partitioning)
-        return _DeadLetterTable(table, state, settings, _read_progress(str(table.location), state))
+        progress = TableProgress.from_state(str(table.location), state).topics
+        return _DeadLetterTable(table, state, settings, progress)
 
     def _file_settings(
         self, table: LakeTable, schema: pa.Schema, partitioning: Partitioning
@@ -417,16 +440,6 @@ def _publish_time(file: DataFile) -> datetime | None:
     """Return the latest publish time of a file's rows, if its statistics record it."""
     stats = file.stats.get("__publish_time__")
     return stats.greatest if stats and isinstance(stats.greatest, datetime) else None
-
-
-def _read_progress(target: str, state: TableState | None) -> Progress:
-    if state is None or state.progress is None:
-        return Progress()
-    try:
-        return Progress.from_json(state.progress)
-    except CorruptProgressError as error:
-        message = f"cannot read the progress stored in {target}: {error.message}"
-        raise CorruptProgressError(message) from None
 
 
 def _merge_progress(one: Progress, other: Progress) -> Progress:
