@@ -20,6 +20,7 @@ from arrow_io.read_metrics import ReadMetrics, Tally
 from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.display.warnings import warn_of_read
 from connector.scan.entry_stream import EntryStream
+from connector.scan.table_read import TableTask
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
@@ -45,13 +46,18 @@ def execute(
         task: The task.
         metrics: Receives the read metrics. If None, a read that had to leave something out ends
             with an `IncompleteReadWarning`.
-        gatherer: Builds zones from the entries as they are read; None builds none.
+        gatherer: Builds zones from the entries as they are read; None builds none. Of a table, no
+            entries are read.
 
     Raises:
         PulsarOffloadError: Data cannot be read or decoded (damage is counted instead when
             salvaging).
     """
-    batches = _execute(task, metrics, gatherer)
+    batches: Generator[pa.RecordBatch, None, None]
+    if isinstance(task, TableTask):
+        batches = task.batches(ReadMetrics() if metrics is None else metrics)
+    else:
+        batches = _execute(task, metrics, gatherer)
     return telemetry.observe_batches("decode", batches, topic=task.read.origin.topic)
 
 
@@ -99,7 +105,7 @@ def count_read(topic: str | None, metrics: ReadMetrics) -> None:
 
 
 def byte_spans(tasks: Iterable[ScanTask]) -> Iterator[ByteSpan]:
-    """Yield the bytes of objects that tasks read, in the order in which they are read."""
+    """Yield the bytes of data objects that tasks read, in the order in which they are read."""
     for task in tasks:
         for each in task.ranges:
             ledger = task.read.ledger(each.ledger_id)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from connector.catalog.live_cluster import LiveCluster
     from connector.filters.row_filters import RowFilter
+    from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask, TaskHandle, TopicRead
 
     Part: TypeAlias = tuple[tuple[int, TaskHandle], ...]
@@ -68,8 +69,7 @@ def _grouped_tasks(
         for task in read.tasks(group_bytes):
             data_bytes = task.data_bytes
             # The size of data that only brokers have is unknown, and may be large.
-            is_unknown = not read.ledgers[-1].stored_bytes
-            if tasks and (is_unknown or size_bytes + data_bytes > group_bytes):
+            if tasks and (not read.is_size_known or size_bytes + data_bytes > group_bytes):
                 yield tasks
                 tasks, size_bytes = [], 0
             tasks.append((number, task))
@@ -158,7 +158,7 @@ class PartScan(Scan):
         """
         own = scan.options
         if scan.view is None:
-            tasks = [replace(each, read=replace(each.read, options=own)) for each in tasks]
+            tasks = [_with_options(each, own) for each in tasks]
         return cls(
             scan.topics, replace(own, row_filter=None), cluster=scan.cluster, tasks=tuple(tasks)
         )
@@ -169,8 +169,8 @@ class PartScan(Scan):
         return [replace(each, read=self._narrowed(each.read)) for each in self.tasks]
 
     def reads_by_topic(self) -> list[list[TopicRead]]:
-        """Return each task as a read of its own."""
-        return [[replace(each.read, ranges=each.ranges)] for each in self.plan()]
+        """Return each task of a topic as a read of its own."""
+        return [[replace(each.read, ranges=each.ranges)] for each in self.plan() if each.ranges]
 
     def pruning(self) -> Pruning:
         """Return nothing: the scan that planned the tasks has reported what it pruned."""
@@ -211,6 +211,12 @@ def split_scan(scan: Scan, expression: pc.Expression | None, part_count: int) ->
     part_bytes = max(DEFAULT_TASK_BYTES, sum(each.data_bytes for each in reads) // part_count)
     for tasks in _grouped_tasks(reads, part_bytes):
         yield PartScan.from_tasks(scan, [task for _, task in tasks])
+
+
+def _with_options(task: ScanTask, options: ReadOptions) -> ScanTask:
+    """Return a task of a read with these options, but with the bounds that it was planned with."""
+    own = replace(options, bounds=task.read.options.bounds)
+    return replace(task, read=replace(task.read, options=own))
 
 
 def _both(first: RowFilter | None, second: RowFilter | None) -> RowFilter | None:

@@ -26,6 +26,7 @@ from arrow_io.storage.range_prefetch import RangePrefetcher
 from connector.scan.entry_stream import EntryStream
 from connector.scan.execution import RecordBatchBuilder, build_delivery, byte_spans, new_tally
 from connector.scan.read_options import max_decoded_rows
+from connector.scan.table_read import TableTask
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
@@ -172,7 +173,10 @@ def _split(tasks: Sequence[ScanTask], prefetch: RangePrefetcher) -> Generator[Sc
         growth = _Growth()
         try:
             for task in tasks:
-                yield from _TaskSplitter(task, metrics, prefetch, growth).units()
+                if isinstance(task, TableTask):
+                    yield from (partial(_read_table, each) for each in task.units())
+                else:
+                    yield from _TaskSplitter(task, metrics, prefetch, growth).units()
         except PulsarOffloadError as error:
             yield partial(UnitResult, (), metrics, error)
         else:
@@ -331,6 +335,17 @@ def _decode_parts(
         counts.rows = 0
         yield UnitResult(decoded_batches, counts.drain(), error)
         del decoded_batches
+
+
+def _read_table(unit: Callable[[], Iterator[pa.RecordBatch]]) -> UnitResult:
+    with telemetry.operation("decode", logging.DEBUG) as operation, _memory():
+        try:
+            batches = tuple(unit())
+        except PulsarOffloadError as error:
+            operation.note(error_type=type(error).__name__)
+            return UnitResult(error=error)
+        operation.note(rows=sum(each.num_rows for each in batches))
+    return UnitResult(batches)
 
 
 def _verify(run: EntryRun) -> EntryRun:

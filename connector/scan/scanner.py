@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from arrow_io.core import telemetry
 from arrow_io.core.option_values import check_whole_number
-from arrow_io.errors import OptionError, UnusedStatisticsWarning
+from arrow_io.errors import OptionError, UnusedStatisticsWarning, UnusedTableWarning
 from arrow_io.read_metrics import ReadMetrics
 from connector.display.topic_metrics import TopicMetrics
 from connector.display.warnings import warn_of_read
@@ -59,6 +59,7 @@ class TopicScanner:
     def to_batches(self) -> Generator[pa.RecordBatch, None, None]:
         """Yield record batches, partition by partition, in position order within each.
 
+        Rows of a table (`lake`) come first, in any order.
         They are prefetched by one thread per core. Reading starts when the first batch is
         requested, and stops soon after the last requested batch.
         """
@@ -109,7 +110,8 @@ class TopicScanner:
     def tail(self, num_rows: int) -> pa.Table:
         """Return the last `num_rows` rows of each partition, or fewer if there are no more.
 
-        Partitions are read backwards from their ends, so topics are not read whole.
+        Partitions are read backwards from their ends, so topics are not read whole. Only the bucket
+        is read, because rows of a table (`lake`) have no order.
 
         Raises:
             OptionError: `num_rows` is not a whole number, or is negative.
@@ -118,7 +120,7 @@ class TopicScanner:
         self.metrics = self._new_metrics(self.scan)
         batches: list[pa.RecordBatch] = []
         with self._counting() as counts:
-            for reads in self.scan.reads_by_topic() if num_rows else ():
+            for reads in self.scan.without_lake().reads_by_topic() if num_rows else ():
                 batches += _last_rows(reads, num_rows, counts)
         self._warn()
         return pa.Table.from_batches(batches, self.projected_schema)
@@ -188,6 +190,8 @@ class TopicScanner:
         pruning = scan.pruning()
         for problem in pruning.problems:
             warn_of_read(problem, UnusedStatisticsWarning)
+        if scan.table_problem is not None:
+            warn_of_read(scan.table_problem, UnusedTableWarning)
         metrics = TopicMetrics(
             skipped_zones=pruning.zones,
             skipped_bytes=pruning.bytes,

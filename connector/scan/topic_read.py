@@ -150,6 +150,11 @@ class TopicRead:
         """How many bytes of data objects have to be read, counting whole blocks."""
         return self.task(self.ranges).data_bytes
 
+    @property
+    def is_size_known(self) -> bool:
+        """Whether `data_bytes` tells how much is read: not if only brokers have the data."""
+        return self.ledgers[-1].stored_bytes > 0
+
     def ledger(self, ledger_id: int) -> Ledger:
         """Return the ledger with an id, which must be one of `ledgers`."""
         return self.ledgers[self.ledger_index(ledger_id)]
@@ -212,7 +217,31 @@ class TopicRead:
     @cached_property
     def fingerprint(self) -> int:
         """A checksum that distinguishes this read from those of other topics and ranges."""
-        return zlib.crc32(repr((self.origin.topic, self.ranges)).encode())
+        bounds = self.options.bounds
+        return zlib.crc32(repr((self.origin.topic, self.ranges, bounds)).encode())
+
+    def task_from_handle(self, handle: TaskHandle) -> ScanTask:
+        """Return the task of a handle that `ScanTask.handle` returned.
+
+        This process's ledgers also get the byte offsets of entries that the sender knew.
+        """
+        numbers = _numbers(zlib.decompress(handle.data))
+        ranges: list[EntryRange] = []
+        last = EntryRange(0, 0, 0)
+        for _ in range(next(numbers)):
+            ledger_id = last.ledger_id + next(numbers)
+            first = next(numbers) + (last.last_entry_id if ledger_id == last.ledger_id else 0)
+            last = EntryRange(ledger_id, first, first + next(numbers))
+            ranges.append(last)
+        offset = 0
+        for each in ranges:
+            ledger = self.ledger(each.ledger_id)
+            for entry_id in (each.first_entry_id, each.last_entry_id + 1):
+                encoded = next(numbers)
+                if encoded:
+                    offset += _unzigzag(encoded - 1)
+                    ledger.remember(entry_id, offset)
+        return self.task(ranges)
 
     def tasks(self, task_bytes: int) -> Iterator[ScanTask]:
         """Split the ranges into tasks of about `task_bytes`; a block is never split."""
@@ -307,8 +336,6 @@ class ScanTask:
 def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
     """Return the task of a handle.
 
-    This process's ledgers also get the byte offsets of entries that the sender knew.
-
     Args:
         reads: The reads of the scan that planned the task (`Scan.reads`), or the task's read alone.
         handle: The result of `ScanTask.handle`.
@@ -316,27 +343,11 @@ def task_of(reads: Iterable[TopicRead], handle: TaskHandle) -> ScanTask:
     Raises:
         OptionError: The task belongs to none of the reads.
     """
-    matches = [each for each in reads if each.fingerprint == handle.read_fingerprint]
-    if not matches:
-        message = "the task belongs to another read: pass the reads of the scan that planned it"
-        raise OptionError(message)
-    numbers = _numbers(zlib.decompress(handle.data))
-    ranges: list[EntryRange] = []
-    last = EntryRange(0, 0, 0)
-    for _ in range(next(numbers)):
-        ledger_id = last.ledger_id + next(numbers)
-        first = next(numbers) + (last.last_entry_id if ledger_id == last.ledger_id else 0)
-        last = EntryRange(ledger_id, first, first + next(numbers))
-        ranges.append(last)
-    offset = 0
-    for each in ranges:
-        ledger = matches[0].ledger(each.ledger_id)
-        for entry_id in (each.first_entry_id, each.last_entry_id + 1):
-            encoded = next(numbers)
-            if encoded:
-                offset += _unzigzag(encoded - 1)
-                ledger.remember(entry_id, offset)
-    return matches[0].task(ranges)
+    for each in reads:
+        if each.fingerprint == handle.read_fingerprint:
+            return each.task_from_handle(handle)
+    message = "the task belongs to another read: pass the reads of the scan that planned it"
+    raise OptionError(message)
 
 
 def _zigzag(number: int) -> int:

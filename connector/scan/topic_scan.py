@@ -17,6 +17,7 @@ from connector.filters.row_filters import ArrowFilter, BothFilters
 from connector.inputs.topic_names import common_base
 from connector.scan.outcomes import add_outcomes
 from connector.scan.pruning import plan_recorded, topic_read
+from connector.scan.table_read import Remainder, TableSplit
 from connector.scan.tail_read import add_tail, tail_read
 from connector.scan.topic_read import Pruning
 from connector.scan.zone_lookup import no_zones, sum_of
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from connector.inputs.topic_names import TopicName
     from connector.live.tail import LiveTail
     from connector.scan.read_options import ReadOptions
+    from connector.scan.table_read import LakeTable, TableRead
     from connector.scan.topic_read import ScanTask, TopicRead
     from connector.statistics.store import Statistics
 
@@ -64,6 +66,8 @@ class Scan:
         statistics: Recorded zones; None if there are none.
         view: Selects messages; None: all.
         tails: The live tails of the topics that have one.
+        lake: A table that has earlier rows; None: all rows are in the bucket. A view does not use
+            it.
         cluster: Explains missing objects (`explain_missing`); None if the metadata is not live.
     """
 
@@ -72,6 +76,7 @@ class Scan:
     statistics: Statistics | None = None
     view: View | None = None
     tails: Mapping[TopicName, LiveTail] = field(default_factory=dict)
+    lake: LakeTable | None = None
     cluster: LiveCluster | None = field(default=None, compare=False)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -113,7 +118,7 @@ class Scan:
         return replace(self, options=replace(self.options, row_filter=combined))
 
     def reads(self) -> list[TopicRead]:
-        """Return the reads of all topics that can have rows, in order.
+        """Return the reads of all topics that can have rows, in order; that of a table is first.
 
         A topic's live tail is a read of its own, after the read of the objects. Sends no request
         except for statistics and a view, which are read once per scan.
@@ -122,16 +127,31 @@ class Scan:
             StorageError: Statistics cannot be read.
             PulsarOffloadError: The view cannot be read.
         """
-        return [read for reads in self.reads_by_topic() for read in reads]
+        table = [] if self.table_read is None else [self.table_read]
+        return [*table, *(read for reads in self.reads_by_topic() for read in reads)]
 
     def reads_by_topic(self) -> list[list[TopicRead]]:
-        """Return the same as `reads`, as one list per topic."""
-        pairs = ((read, tail_read(read)) for read in self._reads)
+        """Return the reads of the bucket and of live tails, as one list per topic and remainder."""
+        pairs = ((read, tail_read(read)) for _, read in self._reads)
         return [[each for each in pair if each is not None and each.ranges] for pair in pairs]
 
     def every_read(self) -> list[TopicRead]:
-        """Return the read of each topic's objects, including reads without ranges."""
-        return list(self._reads)
+        """Return the reads of each topic's objects, including reads without ranges."""
+        return [read for _, read in self._reads]
+
+    @property
+    def table_read(self) -> TableRead | None:
+        """The read of the table; None if nothing is read from it."""
+        return self._split.read
+
+    @property
+    def table_problem(self) -> str | None:
+        """Why the table is not used, as a sentence; None if it is, or if there is none."""
+        return self._split.problem
+
+    def without_lake(self) -> Scan:
+        """Return a scan of the rows in the bucket, in order of their positions."""
+        return self if self.lake is None else replace(self, lake=None)
 
     def pruning(self) -> Pruning:
         """Return what statistics prune in all topics together; sends requests like `reads`.
@@ -139,30 +159,48 @@ class Scan:
         Raises:
             StorageError: Statistics cannot be read.
         """
-        return reduce(add, (each.pruning for each in self._reads), Pruning())
+        return reduce(add, (each.pruning for _, each in self._reads), Pruning())
 
     @cached_property
-    def _reads(self) -> list[TopicRead]:
+    def _split(self) -> TableSplit:
+        if self.lake is not None and self.view is None:
+            return self.lake.split(self.topics, self.options)
+        problem = None if self.lake is None else "it has no view of the latest messages"
+        return TableSplit(None, [[Remainder(self.options.bounds)] for _ in self.topics], problem)
+
+    @cached_property
+    def _reads(self) -> list[tuple[TopicLedgers, TopicRead]]:
+        """The reads of the bucket, each with its topic."""
         with telemetry.operation("plan", topic=self.name) as operation:
             reads = self._plan_reads()
             if operation.is_observed:
                 operation.note(
-                    data_bytes=sum(each.data_bytes for each in reads),
-                    pruned_bytes=sum(each.pruning.bytes for each in reads),
+                    data_bytes=sum(each.data_bytes for _, each in reads),
+                    pruned_bytes=sum(each.pruning.bytes for _, each in reads),
                 )
         return reads
 
-    def _plan_reads(self) -> list[TopicRead]:
+    def _plan_reads(self) -> list[tuple[TopicLedgers, TopicRead]]:
         reads = [
-            add_tail(topic_read(topic, self.options, self.statistics), self.tails.get(topic.topic))
-            for topic in self.topics
+            (topic, self._plan_remainder(topic, each))
+            for topic, remainders in zip(self.topics, self._split.remainders, strict=True)
+            for each in remainders
         ]
         if self.view is not None:
-            reads = [self.view.narrow(number, each) for number, each in enumerate(reads)]
-        return [
-            add_outcomes(read, topic.data, self.statistics)
-            for topic, read in zip(self.topics, reads, strict=True)
-        ]
+            reads = [
+                (topic, self.view.narrow(number, each))
+                for number, (topic, each) in enumerate(reads)
+            ]
+        return [(topic, add_outcomes(each, topic.data, self.statistics)) for topic, each in reads]
+
+    def _plan_remainder(self, topic: TopicLedgers, remainder: Remainder) -> TopicRead:
+        options = replace(self.options, bounds=remainder.bounds)
+        read = topic_read(topic, options, self.statistics)
+        if remainder.entries is not None:
+            ranges = (part for each in remainder.entries for part in read.intersect_ranges(each))
+            # What it prunes is counted by the reads of the other remainders.
+            read = replace(read, ranges=tuple(ranges), pruning=Pruning())
+        return add_tail(read, self.tails.get(topic.topic)) if remainder.is_end else read
 
     def plan_count(self) -> tuple[Scan, int]:
         """Return a scan of the rows that have to be counted, and the recorded count of the rest.
@@ -173,7 +211,11 @@ class Scan:
         if self.view is not None and self.options.row_filter is None:
             return self._replace_reads([]), self.view.count()
         rest, zones = self.plan_recorded()
-        return rest, sum_of(zones.column("messages"))
+        recorded_rows = sum_of(zones.column("messages"))
+        table_rows = None if self.table_read is None else self.table_read.rows
+        if table_rows is None:
+            return rest, recorded_rows
+        return rest._without_table(), recorded_rows + table_rows  # noqa: SLF001
 
     def plan_recorded(self, columns: Sequence[str] = ()) -> tuple[Scan, pa.Table]:
         """Return a scan of the rows that have to be read, and the recorded zones of the rest.
@@ -186,23 +228,29 @@ class Scan:
         """
         if self.view is not None or self.statistics is None:
             return self, no_zones(columns)
-        pairs = [
-            plan_recorded(topic, read, self.statistics, columns)
-            for topic, read in zip(self.topics, self._reads, strict=True)
-        ]
+        topics = [topic for topic, _ in self._reads]
+        pairs = [plan_recorded(*each, self.statistics, columns) for each in self._reads]
         zones = [no_zones(columns), *(each for _, each in pairs)]
-        return self._replace_reads([read for read, _ in pairs]), pa.concat_tables(zones)
+        rest = self._replace_reads(list(zip(topics, (read for read, _ in pairs), strict=True)))
+        return rest, pa.concat_tables(zones)
 
     def by_topic(self) -> list[Scan]:
-        """Return a scan for each topic, of the rows that this scan has of it."""
+        """Return a scan for each topic, of the rows that this scan has of it in the bucket."""
         return [
-            replace(self, topics=(topic,), view=None)._replace_reads([read])  # noqa: SLF001
-            for topic, read in zip(self.topics, self._reads, strict=True)
+            replace(self, topics=(topic,), view=None, lake=None)._replace_reads(  # noqa: SLF001
+                [(topic, read)]
+            )
+            for topic, read in self.without_lake()._reads  # noqa: SLF001
         ]
 
-    def _replace_reads(self, reads: list[TopicRead]) -> Scan:
+    def _replace_reads(self, reads: list[tuple[TopicLedgers, TopicRead]]) -> Scan:
         scan = replace(self)
-        vars(scan)["_reads"] = reads
+        vars(scan).update(_reads=reads, _split=self._split)
+        return scan
+
+    def _without_table(self) -> Scan:
+        scan = self._replace_reads(self._reads)
+        vars(scan)["_split"] = replace(self._split, read=None)
         return scan
 
     def plan(self, task_bytes: int = DEFAULT_TASK_BYTES) -> list[ScanTask]:
