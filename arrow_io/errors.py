@@ -225,6 +225,10 @@ class UnusedStatisticsWarning(UserWarning):
     """Some statistics cannot be used or written; the rows are the same without them."""
 
 
+class UnusedTableWarning(UserWarning):
+    """A lake table (`lake`) cannot be used; all rows are read from the bucket instead."""
+
+
 class UnsearchedFoldersWarning(UserWarning):
     """A bucket has folders that were not searched for MapFiles: too many, or not permitted."""
 

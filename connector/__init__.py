@@ -42,6 +42,7 @@ from arrow_io.errors import (
     UnsearchedFoldersWarning,
     UnsupportedFormatError,
     UnusedStatisticsWarning,
+    UnusedTableWarning,
 )
 from arrow_io.messages.message_metadata import Message
 from arrow_io.read_metrics import ReadMetrics
@@ -162,6 +163,7 @@ __all__ = [
     "UnsearchedFoldersWarning",
     "UnsupportedFormatError",
     "UnusedStatisticsWarning",
+    "UnusedTableWarning",
     "WrittenTopic",
     "copy_topics",
     "instrument",

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from arrow_io.columns import every_column, projection
 from arrow_io.core import telemetry
 from arrow_io.core.option_names import option_name
+from arrow_io.core.option_values import check_by_name
 from arrow_io.errors import OptionError, TopicNotFoundError, UndecodedValuesWarning
 from arrow_io.messages.message_reader import BatchLimits
 from arrow_io.payloads.decoder import is_decodable, is_external
@@ -16,6 +19,7 @@ from arrow_io.payloads.schema_info import TopicSchema
 from arrow_io.payloads.value_columns import VALUE_COLUMN, ValueColumns
 from arrow_io.storage.hidden import hidden, hidden_url
 from arrow_io.storage.redaction import redacted_urls
+from arrow_io.storage.store_kinds import url_scheme
 from connector.catalog.opening import open_catalog
 from connector.catalog.registry.registry import RegistryPlace, registry_schema
 from connector.catalog.schemas.loading import load_schema
@@ -38,8 +42,7 @@ from connector.scan.topic_scan import Scan
 from connector.statistics.store import open_existing_statistics, open_snapshot_statistics
 
 if TYPE_CHECKING:
-    import os
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from arrow_io.messages.encryption import DecryptionKeys
     from arrow_io.storage.trace import RequestTrace
@@ -49,6 +52,7 @@ if TYPE_CHECKING:
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.inputs.bounds import Bound
     from connector.inputs.decryption_keys import KeySource
+    from connector.scan.table_read import LakeTable
     from connector.statistics.store import Statistics
 
 
@@ -85,6 +89,8 @@ def open_topic(  # noqa: D417 - the decorator describes the options
     segments: Literal["current", "all"] = "current",
     live: str | None = None,
     live_options: Mapping[str, object] | None = None,
+    lake: str | os.PathLike[str] | None = None,
+    lake_options: Mapping[str, object] | None = None,
     trace: RequestTrace | None = None,
 ) -> TopicDataset:
     """Open topics that were offloaded to a bucket.
@@ -111,7 +117,8 @@ def open_topic(  # noqa: D417 - the decorator describes the options
         TopicNotFoundError: No ledger in the bucket belongs to the topic, and the metadata does not
             list it. The message lists similar names.
         MissingObjectError: The bucket, the folder or the catalog snapshot does not exist.
-        StorageError: The bucket, the metadata or the schema cannot be read.
+        LakeTableError: The table (`lake`) does not exist, or no copy wrote it.
+        StorageError: The bucket, the metadata, the schema or the table cannot be read.
         SchemaError: The schema has a type that has no Arrow equivalent.
         PulsarOffloadError: The metadata is malformed; or a ledger of the topic is unsound, or is
             missing from where the metadata says it is stored.
@@ -226,9 +233,42 @@ def _plan(inputs: _Inputs, opened: _OpenTopics) -> Scan:
         _check_live(opened.topics)
         tails = live_tails(inputs.brokers, opened.topics, options.filterable.values)
         scan = replace(scan, tails=tails)
+    if request.lake is not None:
+        lake = _open_lake(request.lake, request.lake_options, catalog)
+        scan = replace(scan, lake=lake)
+        if request.columns is None:
+            scan = scan.select(lake.default_columns(options))
+    elif request.lake_options:
+        message = f"{option_name('lake_options')} need {option_name('lake')}"
+        raise OptionError(message)
     if request.view == "latest":
         scan = replace(scan, view=LatestView(scan, int(request.view_bytes)))
     return scan
+
+
+def _open_lake(
+    lake: str | os.PathLike[str], lake_options: Mapping[str, object] | None, catalog: Catalog
+) -> LakeTable:
+    from connector.lake.table_rows import open_table_version  # noqa: PLC0415 - a slow import
+
+    options, target = dict(lake_options or {}), os.fspath(lake)
+    kind: Any = options.pop("format", "delta")
+    storage_options: Any = options.pop("storage_options", None)
+    if storage_options is not None:
+        check_by_name(f"{option_name('lake_options')}.storage_options", storage_options)
+    elif url_scheme(target) == url_scheme(catalog.location.url):
+        storage_options = catalog.location.storage_options
+    table_options = dict(_dotted(options))
+    return open_table_version(kind, target, hidden(storage_options), hidden(table_options))
+
+
+def _dotted(options: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, object]]:
+    """Yield nested options by names with dots, as catalogs name them."""
+    for name, value in options.items():
+        if isinstance(value, Mapping):
+            yield from _dotted(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _open_statistics(

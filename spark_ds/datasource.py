@@ -166,9 +166,12 @@ class PulsarOffloadDataSource(DataSource):
         if options.request.end is not None:
             message = "a stream cannot have an end: use spark.read to read a part of a topic"
             raise OptionError(message)
-        if options.request.live is not None:
-            message = "a stream reads only offloaded ledgers: use option live with spark.read"
-            raise OptionError(message)
+        for name in ("live", "lake"):
+            if getattr(options.request, name) is not None:
+                message = (
+                    f"a stream reads only offloaded ledgers: use option {name} with spark.read"
+                )
+                raise OptionError(message)
         start = Bounds.parse(options.request.start, None)
         catalog = _catalog(options)
         dataset = _open(options, catalog, on_corruption="salvage", start=None)

@@ -297,7 +297,7 @@ _SPARK_OPTIONS: Final[Mapping[str, tuple[str, Parser, str]]] = {
     ),
     **{
         f"secret.{name}": (name, option_parser(OPTIONS[name]), f"The same as {name}.")
-        for name in ("metadata_options", "schema_options", "live_options")
+        for name in ("metadata_options", "schema_options", "live_options", "lake_options")
     },
     "table": ("table", _read_table_name, f"{_MESSAGES}, or a listing: {', '.join(TABLES)}."),
     "where": ("where", read_text, "SQL condition that rows must match."),
@@ -363,6 +363,8 @@ NOTES: Final = {
     "metadata_options": "As a JSON object.",
     "schema_options": "As a JSON object.",
     "live_options": "As a JSON object.",
+    "lake": "Only for batch reads.",
+    "lake_options": "As a JSON object.",
     "buckets": "As a JSON object.",
     "columns": "Separated by commas.",
     "schema": "A path is read by the driver.",

@@ -49,6 +49,11 @@ _BUCKET_FIRST_KINDS = (StoreKind.S3, StoreKind.GCS)
 """Stores whose URLs start with the bucket; Azure's may have the container before an `@`."""
 
 
+def url_scheme(url: str) -> str:
+    """Return the scheme of a URL in lower case; empty for a path."""
+    return url.partition("://")[0].lower() if "://" in url else ""
+
+
 def store_kind(url: str) -> StoreKind | None:
     """Return the object store of a URL; None for a file system.
 

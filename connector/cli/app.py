@@ -36,6 +36,7 @@ from arrow_io.errors import (
     UnknownSchemaVersionError,
     UnsearchedFoldersWarning,
     UnusedStatisticsWarning,
+    UnusedTableWarning,
 )
 from connector.cli import event_lines, interrupts, streams
 from connector.cli.log_lines import LogLevel, logging_to_stderr
@@ -52,6 +53,7 @@ _NOTED = (
     UndecodedValuesWarning,
     UnsearchedFoldersWarning,
     UnusedStatisticsWarning,
+    UnusedTableWarning,
 )
 _Progress: TypeAlias = Literal["text", "json"]
 _SHARED: Final = (

@@ -66,7 +66,7 @@ def plan(
             )
     note_incomplete_read(dataset.unsound, dataset.scan)
     cost = read_cost(dataset.scan, range_bytes=request.range_bytes)
-    pruning = dataset.scan.pruning()
+    pruning, table = dataset.scan.pruning(), dataset.scan.table_read
     rows = [asdict(each) for each in cost.ranges]
     requests, size_bytes = cost.reading.requests, cost.reading.received_bytes
     sent = trace.counts
@@ -74,6 +74,7 @@ def plan(
         fields = {"tasks": cost.tasks, "requests": requests, "bytes": size_bytes, "ranges": rows}
         fields |= {"requests_sent": sent.requests, "bytes_received": sent.received_bytes}
         fields |= {"skipped_zones": pruning.zones, "skipped_bytes": pruning.bytes}
+        fields |= {"table_bytes": 0 if table is None else table.data_bytes}
         typer.echo(json.dumps(fields))
         return
     print_rows(PLAN_SCHEMA, pa.Table.from_pylist(rows, PLAN_SCHEMA).to_batches(), form)
@@ -84,6 +85,9 @@ def plan(
         ("already read", sent.requests, sent.received_bytes),
     ):
         typer.echo(f"{label}: {counted(number, 'request')}, {size_text(size)}")
+    if table is not None:
+        files = counted(len(table.numbers), "file")
+        typer.echo(f"to read of the table: {files}, {size_text(table.data_bytes)}")
     for line in pruning.lines():
         typer.echo(line)
 

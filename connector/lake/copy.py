@@ -18,11 +18,13 @@ from arrow_io.errors import ConcurrentCopyError, OptionError, PulsarOffloadError
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
+from arrow_io.storage.store_kinds import url_scheme
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.inputs.topic_names import TopicName, common_base, owning_topics, topic_names
 from connector.lake.copy_analysis import CopyAnalysis
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
+from connector.lake.dead_letters import DEAD_LETTERS
 from connector.lake.executors import run_in_threads
 from connector.lake.maintenance import is_needed, maintain
 from connector.lake.metrics_file import MetricsFile
@@ -61,8 +63,6 @@ MESSAGE_COLUMNS: Final = (
     "__key__",
 )
 """Message columns that a table has by default, in addition to the value columns."""
-DEAD_LETTERS: Final = "_dead_letters"
-"""Suffix of the name of a table of dead letters."""
 _UNSAFE: Final = re.compile(r"^\.|[^\w.-]")
 """Matches what a topic name may contain and a folder name must not."""
 _UNSAFE_IN_ICEBERG: Final = re.compile(r"[^\w-]")
@@ -336,9 +336,10 @@ class CopyRequest:
         *,
         is_shared: bool,
     ) -> TableCopy:
-        if request.live is not None:
-            message = f"a copy reads only offloaded ledgers: leave out {option_name('live')}"
-            raise OptionError(message)
+        for each in ("live", "lake"):
+            if getattr(request, each) is not None:
+                message = f"a copy reads only offloaded ledgers: leave out {option_name(each)}"
+                raise OptionError(message)
         # A copy that writes statistics may create their folder.
         statistics_url = request.statistics if self.analyze else None
         folder = None if self.analyze else request.statistics
@@ -389,7 +390,7 @@ class CopyRequest:
 
     def _table(self, catalog: Catalog, target: str) -> LakeTable:
         options = self.target_options
-        if options is None and _scheme(target) == _scheme(self.url):
+        if options is None and url_scheme(target) == url_scheme(self.url):
             options = catalog.location.storage_options
         return open_table(self.format, target, hidden(options), hidden(self.table_options))
 
@@ -449,7 +450,3 @@ def _fill_target(target: str, topic: TopicName, unsafe: re.Pattern[str]) -> str:
     for placeholder, part in zip(_PLACEHOLDERS, parts, strict=True):
         target = target.replace(placeholder, unsafe.sub("_", part))
     return target
-
-
-def _scheme(url: str) -> str:
-    return url.partition("://")[0].lower() if "://" in url else ""

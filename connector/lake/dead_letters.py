@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from arrow_io.ledgers.ledger import Block
     from connector.scan.topic_read import ScanTask, TopicRead
 
+DEAD_LETTERS: Final = "_dead_letters"
+"""Suffix of the name of a table of dead letters."""
 POSITION_COLUMNS: Final = ("__ledger_id__", "__entry_id__", "__batch_index__")
 _COLUMNS: Final = (
     "__topic__",

@@ -123,7 +123,7 @@ def _file(action: pa.RecordBatch, partitioning: Partitioning, columns: Sequence[
     rows = value("num_records").as_py()
     not_null = frozenset(each for each in columns if value(f"null_count.{each}").as_py() == 0)
     logged = _LoggedFile(path, size_bytes, values)
-    return TableFile(logged, bounds, partition, size_bytes, rows, not_null)
+    return TableFile(logged, bounds, partition, size_bytes, rows, not_null, path, values)
 
 
 def _check_features(snapshot: Snapshot) -> None:

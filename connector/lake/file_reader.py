@@ -1,18 +1,88 @@
-"""Rows of one Parquet file of a table."""
+"""Rows of one Parquet file of a table, or of its row groups."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import io
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from arrow_io.errors import LakeTableError
+from arrow_io.errors import LakeTableError, PulsarOffloadError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from arrow_io.storage.location import Location
+
+_SMALL_BYTES: Final = 4 << 20
+"""A file of this length or less is read in one request, even if only some columns are needed."""
+
+
+class _StoredFile(io.RawIOBase):
+    """A file in a store; each read is one or more range requests."""
+
+    def __init__(self, location: Location, path: str, size_bytes: int) -> None:
+        super().__init__()
+        self._location, self._path, self._size_bytes = location, path, size_bytes
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self._position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        starts = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size_bytes}
+        self._position = starts[whence] + offset
+        return self._position
+
+    def read(self, size: int = -1) -> bytes:
+        stop = self._size_bytes if size < 0 else min(self._position + size, self._size_bytes)
+        parts = []
+        while self._position < stop:
+            data = self._location.read_range(self._path, self._position, stop).data
+            self._position += len(data)
+            parts.append(bytes(data))
+        return b"".join(parts)
+
+
+@contextmanager
+def open_file(
+    location: Location, path: str, size_bytes: int, metadata: pq.FileMetaData | None = None
+) -> Iterator[pq.ParquetFile]:
+    """Open a file of which only some columns or row groups are read.
+
+    Args:
+        location: The table's folder.
+        path: The file's path in it.
+        size_bytes: Length of the file.
+        metadata: The file's footer, if it was read before.
+
+    Raises:
+        LakeTableError: The file is malformed.
+        PulsarOffloadError: The file cannot be read.
+    """
+    try:
+        if size_bytes <= _SMALL_BYTES:
+            data = location.read_object(path, max_bytes=size_bytes).data
+            source: pa.NativeFile = pa.BufferReader(data)
+        else:
+            source = pa.PythonFile(_StoredFile(location, path, size_bytes), mode="r")
+        with pq.ParquetFile(
+            source, metadata=metadata, pre_buffer=True, coerce_int96_timestamp_unit="us"
+        ) as file:
+            yield file
+    except PulsarOffloadError:
+        raise
+    except (pa.ArrowException, OSError) as error:
+        message = f"{path} at {location} cannot be read: {error}"
+        raise LakeTableError(message, object_key=path) from error
 
 
 def read_rows(

@@ -44,7 +44,13 @@ from arrow_io.errors import (
 from arrow_io.storage.location import Location
 from arrow_io.storage.redaction import redacted, redacted_urls
 from connector.lake.evolution import storable_schema, widen_schema
-from connector.lake.iceberg_files import ReplaceFiles, iceberg_file, scan_task_from_file, table_file
+from connector.lake.iceberg_files import (
+    ReplaceFiles,
+    has_renamed_columns,
+    iceberg_file,
+    scan_task_from_file,
+    table_file,
+)
 from connector.lake.iceberg_schema import (
     arrow_schema,
     find_misnumbered_field,
@@ -199,9 +205,10 @@ class IcebergTable:
         table = _table_from_state(state)
         with self._catalog_errors():
             tasks = list(table.scan().plan_files())
+        folder = "" if has_renamed_columns(table.metadata) else f"{table.location().rstrip('/')}/"
         for each in tasks:
             spec = table.specs()[each.file.spec_id]
-            yield table_file(each, table.schema(), spec, columns)
+            yield table_file(each, table.schema(), spec, columns, folder)
 
     def read_file(
         self, state: TableState, file: TableFile, columns: Sequence[str] | None = None

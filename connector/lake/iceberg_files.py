@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from pyiceberg.partitioning import PartitionSpec
     from pyiceberg.schema import Schema
     from pyiceberg.table import Table, Transaction
+    from pyiceberg.table.metadata import TableMetadata
     from pyiceberg.types import PrimitiveType
 
     from connector.lake.data_file import ColumnStats, DataFile
@@ -111,12 +112,24 @@ class ReplaceFiles(_OverwriteFiles, _MergeAppendFiles):
         return [each for each in manifests if each.has_added_files() or each.has_existing_files()]
 
 
+def has_renamed_columns(metadata: TableMetadata) -> bool:
+    """Return whether a column has another name in older files, or a name had another column."""
+    names: dict[int, str] = {}
+    for schema in metadata.schemas:
+        for field_id in schema.field_ids:
+            name = schema.find_column_name(field_id) or ""
+            if names.setdefault(field_id, name) != name:
+                return True
+    return len(set(names.values())) < len(names)
+
+
 def table_file(
-    task: FileScanTask, schema: Schema, spec: PartitionSpec, columns: Sequence[str]
+    task: FileScanTask, schema: Schema, spec: PartitionSpec, columns: Sequence[str], folder: str
 ) -> TableFile:
     """Return a file of the table's manifests, with the bounds of `columns`.
 
-    The task has the deletes that apply to the file, which was written with the partition spec.
+    The task has the deletes that apply to the file, which was written with the partition spec. The
+    path is relative to `folder`, unless that is empty.
     """
     try:
         fields = partitioning_from_spec(spec, schema).fields
@@ -140,7 +153,10 @@ def table_file(
     not_null = frozenset(
         each for each in columns if nulls.get(schema.find_field(each).field_id) == 0
     )
-    return TableFile(task, bounds, partition, task.file.file_size_in_bytes, rows, not_null)
+    size_bytes, url = task.file.file_size_in_bytes, task.file.file_path
+    has_path = folder and url.startswith(folder) and not task.delete_files
+    path = url.removeprefix(folder) if has_path else None
+    return TableFile(task, bounds, partition, size_bytes, rows, not_null, path)
 
 
 def scan_task_from_file(file: TableFile) -> FileScanTask:

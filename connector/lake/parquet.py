@@ -209,7 +209,8 @@ class ParquetTable:
                 message = f"{each['path']!r:.100} has another partitioning than the table"
                 raise self._malformed_error(number, ValueError(message))
             partition = dict(zip(names, each["partition"].values(), strict=True))
-            yield TableFile(each["path"], bounds, partition, each["size_bytes"], each["rows"])
+            path, size_bytes, rows = each["path"], each["size_bytes"], each["rows"]
+            yield TableFile(path, bounds, partition, size_bytes, rows, path=path)
 
     def read_file(
         self, state: TableState, file: TableFile, columns: Sequence[str] | None = None

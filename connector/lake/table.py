@@ -58,6 +58,10 @@ class TableFile:
         size_bytes: Length of the file.
         rows: Number of rows. None if it is not recorded, or rows were deleted since.
         not_null: Requested columns that certainly have no null.
+        path: Name of the Parquet file in the table's folder, if a reader that knows only the file
+            and `constants` reads its rows. None if it has deleted rows, columns that were renamed
+            since, or a place outside the folder.
+        constants: Values of columns that the file does not contain, by column.
     """
 
     token: object
@@ -66,6 +70,8 @@ class TableFile:
     size_bytes: int
     rows: int | None
     not_null: frozenset[str] = frozenset()
+    path: str | None = None
+    constants: Mapping[str, pa.Scalar] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

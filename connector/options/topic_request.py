@@ -290,6 +290,28 @@ class TopicRequest:
             is_secret=True,
         ),
     )
+    lake: str | os.PathLike[str] | None = field(
+        default=None,
+        metadata=option_metadata(
+            kinds.FOLDER,
+            "Table that the topics are copied to (copy): its folder or URL, or the name"
+            " namespace.table of an Iceberg table. Rows that were copied are read from the table's"
+            " files, later ones from the bucket, and each is returned once. If the table lacks a"
+            " requested column, all rows are read from the bucket, with a warning. By default,"
+            " message columns are those of the table. Its rows come first, in any order.",
+        ),
+    )
+    lake_options: Mapping[str, object] | None = field(
+        default=None,
+        metadata=option_metadata(
+            kinds.BY_NAME,
+            "Options of the table: format (delta, iceberg or parquet; by default delta);"
+            " storage_options, those of its folder's fsspec file system, by default the bucket's if"
+            " both URLs have the same scheme; and the table options of copy: of Iceberg, the"
+            " catalog's properties, and its name as catalog.",
+            is_secret=True,
+        ),
+    )
     trace: RequestTrace | None = field(default=None, metadata=TRACE)
 
     def __post_init__(self) -> None:
@@ -332,6 +354,8 @@ FIXED_BY_REPLAY: Final = (
     "view_bytes",
     "live",
     "live_options",
+    "lake",
+    "lake_options",
 )
 """Options that a replay fixes: it sends all committed, offloaded messages unchanged."""
 

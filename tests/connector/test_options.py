@@ -61,6 +61,8 @@ _RIGHT: Final[dict[str, tuple[str, object]]] = {
     "segments": ("all", "all"),
     "live": ("pulsar://broker:6650", "pulsar://broker:6650"),
     "live_options": ('{"timeout_s": 5}', {"timeout_s": 5}),
+    "lake": ("s3://lake/orders", "s3://lake/orders"),
+    "lake_options": ('{"format": "parquet"}', {"format": "parquet"}),
     "schema_options": ('{"timeout_s": 5}', {"timeout_s": 5}),
 }
 """A text of each option, and the value that it is; for each option there has to be one."""

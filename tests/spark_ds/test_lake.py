@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,6 +12,7 @@ from arrow_io.errors import PayloadDecodeError
 from arrow_io.storage.location import Location
 from connector import CopySizes, copy_topics, open_catalog
 from connector.lake.delta import DeltaTable
+from connector.lake.iceberg import IcebergTable
 from connector.lake.parquet import ParquetTable
 from connector.statistics.store import open_statistics
 from tests.support.lake_copies import (
@@ -31,6 +33,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pyspark.sql import SparkSession
+
+    from connector.lake.evolution import TableKind
 
 pytestmark = [
     pytest.mark.spark,
@@ -138,3 +142,33 @@ def test_the_latest_rows_are_staged_by_executors(spark: SparkSession, tmp_path: 
         write_keyed(url, [("a", b"9")], append=True)
         assert copy_latest(url, tmp_path, "delta").replaced == 1
         check_latest(url, table)
+
+
+@pytest.mark.parametrize("kind", ["delta", "parquet", "iceberg"])
+def test_executors_read_a_table_and_what_follows_it(
+    kind: TableKind, spark: SparkSession, tmp_path: Path
+) -> None:
+    """Files of the table are tasks like others, with columns and conditions pushed down."""
+    url = str(tmp_path / "bucket")
+    with table_in(tmp_path, kind) as table:
+        options: dict[str, object] = {"format": kind}
+        target = str(tmp_path / "t")
+        if isinstance(table, IcebergTable):
+            database, target = f"sqlite:///{tmp_path}/catalog.db", "shop.t"
+            options |= {"type": "sql", "uri": database, "warehouse": tmp_path.as_uri()}
+        own = {name: each for name, each in options.items() if name != "format"}
+        for numbers in (range(20), range(20, 40)):
+            write_topic(url, numbers, append=numbers.start > 0)
+            copy_topics(url, "orders", target, format=kind, schema=SCHEMA, table_options=own)
+        write_topic(url, range(40, 45), append=True)
+        reader = spark.read.format("pulsar_offload").options(
+            path=url,
+            topic="orders",
+            schema=json.dumps(SCHEMA),
+            lake=target,
+            lake_options=json.dumps(options),
+        )
+        rows = reader.load().where("number >= 10").select("number", "country").collect()
+    expected = [n for n in range(45) if n >= 10]
+    assert sorted(each.number for each in rows) == expected
+    assert {each.number: each.country for each in rows}[12] == "DE"

@@ -1,0 +1,375 @@
+"""Rows of a table that topics are copied to, as a part of a scan (the option `lake`).
+
+The progress in the table is the boundary: rows before it are in the table, later ones in the
+bucket. Whatever else the table lacks is read from the bucket too (`TableVersion.split`).
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
+
+import pyarrow as pa
+
+from arrow_io.errors import LakeTableError
+from connector.inputs.bounds import Bounds
+from connector.lake.dead_letters import DEAD_LETTERS
+from connector.lake.file_reader import open_file
+from connector.lake.served_columns import unserved_column
+from connector.lake.table_kinds import open_table
+from connector.lake.table_progress import TableProgress
+from connector.scan.table_read import (
+    ColumnBounds,
+    Remainder,
+    RowCondition,
+    TableRead,
+    TableSplit,
+)
+from connector.scan.topic_read import EntryRange
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow.parquet as pq
+
+    from arrow_io.storage.location import Location
+    from connector.catalog.topic_ledgers import TopicLedgers
+    from connector.increments.progress import TopicProgress
+    from connector.lake.evolution import TableKind
+    from connector.lake.table import RewritableTable, TableFile, TableState
+    from connector.scan.read_options import ReadOptions
+    from connector.scan.table_read import CanMatch, RowGroup
+
+_MAX_LETTERS: Final = 1000
+"""Maximum number of dead letters whose entries are read from the bucket one by one."""
+_MAX_BOUNDED_COLUMNS: Final = 32
+"""Maximum number of columns whose bounds are kept for each file: those that Delta records."""
+_LETTER_COLUMNS: Final = ("__topic__", "__ledger_id__", "__entry_id__")
+
+
+class StoredFile(NamedTuple):
+    """A data file: its path in the table's folder, length in bytes and number of rows.
+
+    `constants` are values of columns that the file does not contain, `bounds` are those of some
+    columns that it contains.
+    """
+
+    path: str
+    size_bytes: int
+    rows: int | None
+    constants: Mapping[str, pa.Scalar]
+    bounds: Mapping[str, ColumnBounds]
+
+    @classmethod
+    def from_table_file(cls, file: TableFile, path: str) -> StoredFile:
+        """Return a file of a table as any process can read it."""
+        bounds = {
+            name: ColumnBounds(*ends, may_be_null=name not in file.not_null)
+            for name, ends in file.bounds.items()
+            if None not in ends
+        }
+        return cls(path, file.size_bytes, file.rows, file.constants, bounds)
+
+
+@dataclass(frozen=True)
+class StoredFiles:
+    """The data files of a version of a table, which any process can read.
+
+    Attributes:
+        location: The table's folder.
+        schema: The table's columns.
+    """
+
+    location: Location
+    schema: pa.Schema
+    files: tuple[StoredFile, ...]
+
+    @property
+    def name(self) -> str:
+        """URL of the table's folder, without credentials."""
+        return str(self.location)
+
+    @property
+    def sizes(self) -> Sequence[int]:
+        """Length of each file in bytes."""
+        return [each.size_bytes for each in self.files]
+
+    @property
+    def rows(self) -> Sequence[int | None]:
+        """Number of rows of each file. None if it is not recorded."""
+        return [each.rows for each in self.files]
+
+    @property
+    def bounds(self) -> Sequence[Mapping[str, ColumnBounds]]:
+        """Recorded bounds of some columns of each file."""
+        return [each.bounds for each in self.files]
+
+    def local_paths(self, columns: Sequence[str]) -> list[str] | None:
+        """Return the paths of all files, if this machine has them; see `TableFiles`."""
+        folder = self.location.url.removeprefix("file://")
+        if "://" in folder:
+            return None
+        missing = set(columns)
+        # The newest files have all columns.
+        for file in reversed(self.files):
+            if file.constants:
+                return None
+            if missing:
+                with open_file(self.location, file.path, file.size_bytes) as parquet:
+                    missing -= {*parquet.schema_arrow.names}
+        return None if missing else [f"{folder}/{each.path}" for each in self.files]
+
+    def row_groups(
+        self, number: int, columns: Sequence[str], can_match: CanMatch
+    ) -> Iterator[RowGroup]:
+        """Open a file and yield its row groups that can match; see `TableFiles`."""
+        file = self.files[number]
+        with open_file(self.location, file.path, file.size_bytes) as parquet:
+            metadata, names = parquet.metadata, frozenset(parquet.schema_arrow.names)
+        groups = [
+            _row_group_bounds(metadata.row_group(index), columns)
+            for index in range(metadata.num_row_groups)
+        ]
+        for index, is_needed in enumerate(can_match(groups)):
+            if is_needed:
+                yield partial(self._read_row_group, file, metadata, names, index)
+
+    def _read_row_group(
+        self,
+        file: StoredFile,
+        metadata: pq.FileMetaData,
+        names: frozenset[str],
+        index: int,
+        columns: Sequence[str],
+    ) -> pa.Table:
+        stored = [each for each in columns if each in names and each not in file.constants]
+        with open_file(self.location, file.path, file.size_bytes, metadata) as parquet:
+            rows = parquet.read_row_group(index, columns=stored, use_threads=False)
+        arrays = [self._array(rows, file, name) for name in columns]
+        if not arrays:
+            return rows
+        fields = [self.schema.field(each) for each in columns]
+        return pa.Table.from_arrays(arrays, schema=pa.schema(fields))
+
+    def _array(self, rows: pa.Table, file: StoredFile, name: str) -> pa.ChunkedArray | pa.Array:
+        type_ = self.schema.field(name).type
+        if name in rows.column_names:
+            return rows.column(name).cast(type_)
+        if name in file.constants:
+            return pa.repeat(file.constants[name].cast(type_), rows.num_rows)
+        return pa.nulls(rows.num_rows, type_)
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """One version of a table that topics are copied to. Picklable.
+
+    Attributes:
+        files: Its data files.
+        progress: How far its topics are copied.
+        latest_per_key: Whether it has only the latest row of each key.
+        letters: Entries with dead letters, by topic and ledger id; None: too many.
+        problem: Why it cannot be used for any read; None if it can.
+    """
+
+    files: StoredFiles
+    progress: TableProgress
+    letters: Mapping[str, Mapping[int, tuple[int, ...]]] | None
+    problem: str | None = None
+
+    def default_columns(self, options: ReadOptions) -> list[str]:
+        """Return the requested columns without message columns that the table lacks."""
+        values = options.filterable.values
+        fields = () if values is None else values.fields
+        names = {*self.files.schema.names, *(each.name for each in fields)}
+        return [each for each in options.projection.schema.names if each in names]
+
+    def split(self, topics: Sequence[TopicLedgers], options: ReadOptions) -> TableSplit:
+        """Split a scan of topics into what the table has and what it does not have."""
+        everything = [[Remainder(options.bounds)] for _ in topics]
+        copied = [each for each in topics if each.topic in self.progress.topics.topics]
+        if not copied:
+            return TableSplit(
+                None, everything, self._sentence("none of the topics is copied to it")
+            )
+        condition = self._condition(copied, options.bounds)
+        problem = self._problem(copied, condition, options)
+        if problem is not None:
+            return TableSplit(None, everything, self._sentence(problem))
+        remainders = [
+            [*self._remainders(each, condition.bounds, options.bounds)]
+            if each in copied
+            else [Remainder(options.bounds)]
+            for each in topics
+        ]
+        read = TableRead.from_files(self.files, options, condition)
+        return TableSplit(read if self.files.files else None, remainders)
+
+    def _sentence(self, problem: str) -> str:
+        return f"the table {self.files.name} is not used, so all rows are decoded: {problem}"
+
+    def _problem(
+        self, topics: Sequence[TopicLedgers], condition: RowCondition, options: ReadOptions
+    ) -> str | None:
+        """Return why the table cannot be used for a read; None if it can."""
+        rows = self.progress.rows
+        if self.problem is not None or rows is None:
+            return self.problem or "an earlier release copied to it"
+        problem = None
+        if rows.has_uncommitted != options.uncommitted:
+            problem = "it was copied with another value of the option transactions"
+        elif rows.has_losses and not options.salvage:
+            problem = "a copy left out damaged data, which this read reports"
+        elif self.letters is None:
+            problem = f"it has more than {_MAX_LETTERS} dead letters"
+        elif len({rows.starts.get(str(each.topic), Bounds()) for each in topics}) > 1:
+            problem = "its topics were copied from different starts"
+        if problem is not None:
+            return problem
+        names = {own: name for name, own in options.filterable.columns}
+        predicates = () if options.row_filter is None else options.row_filter.columns
+        needed = (*(names[each] for each in condition.columns), *predicates)
+        return unserved_column(
+            (*options.projection.schema.names, *needed),
+            options.filterable,
+            self.files.schema,
+            rows.late_columns,
+        )
+
+    def _condition(self, topics: Sequence[TopicLedgers], bounds: Bounds) -> RowCondition:
+        rows, names = self.progress.rows, tuple(str(each.topic) for each in topics)
+        omitted: dict[int, tuple[int, ...]] = {}
+        for name in names:
+            omitted |= (self.letters or {}).get(name, {})
+        if rows is not None:
+            start = rows.starts.get(names[0], Bounds())
+            deleted = Bounds(start_ms=rows.deleted_before_ms)
+            bounds = bounds.intersect(start).intersect(deleted)
+        is_whole = len(names) == len(self.progress.topics.topics)
+        return RowCondition(None if is_whole else names, bounds, omitted)
+
+    def _remainders(
+        self, topic: TopicLedgers, copied: Bounds, requested: Bounds
+    ) -> Iterator[Remainder]:
+        """Yield the rows of a topic that are not in the table.
+
+        Args:
+            topic: The topic.
+            copied: Bounds of the requested rows that the table has, before the progress.
+            requested: Bounds of the requested rows.
+        """
+        progress = self.progress.topics.topics[topic.topic]
+        position = (*progress.next, 0)
+        yield Remainder(requested.intersect(Bounds(start_id=position)))
+        before = requested.intersect(Bounds(end_id=position))
+        if copied.start_id != requested.start_id:
+            yield Remainder(before.intersect(Bounds(end_id=copied.start_id)), is_end=False)
+            before = before.intersect(Bounds(start_id=copied.start_id))
+        if copied.start_ms != requested.start_ms:
+            yield Remainder(before.intersect(Bounds(end_ms=copied.start_ms)), is_end=False)
+            before = before.intersect(Bounds(start_ms=copied.start_ms))
+        entries = tuple(self._uncopied_entries(topic, progress))
+        if entries:
+            yield Remainder(before, entries, is_end=False)
+
+    def _uncopied_entries(
+        self, topic: TopicLedgers, progress: TopicProgress
+    ) -> Iterator[EntryRange]:
+        """Yield entries before the progress: of ledgers that appeared late, and dead letters."""
+        letters = (self.letters or {}).get(str(topic.topic), {})
+        for ledger in topic.data:
+            ledger_id = ledger.ledger_id
+            if ledger_id > progress.next.ledger_id:
+                break
+            if not progress.knows(ledger_id):
+                yield EntryRange(ledger_id, 0, ledger.last_entry_id)
+                continue
+            for entry_id in letters.get(ledger_id, ()):
+                yield EntryRange(ledger_id, entry_id, entry_id)
+
+
+def open_table_version(
+    kind: TableKind,
+    target: str,
+    storage_options: Mapping[str, object] | None,
+    table_options: Mapping[str, object] | None,
+) -> TableVersion:
+    """Open the current version of a table that topics are copied to; see `open_table`.
+
+    Raises:
+        OptionError: An option is not allowed, or a library is not installed.
+        LakeTableError: There is no table that a copy writes, or it cannot be read.
+        StorageError: The store or the catalog failed.
+    """
+    # A letter may be decoded meanwhile and move to the table, so letters are read first: its entry
+    # is read from the bucket then.
+    name = target.rstrip("/") + DEAD_LETTERS
+    letters = open_table(kind, name, storage_options, table_options)
+    letter_state = letters.read_state()
+    # Each kind of table is one.
+    table = cast("RewritableTable", open_table(kind, target, storage_options, table_options))
+    state = table.read_state()
+    if state is None or state.progress is None:
+        message = f"{table.location} is not a table that topics are copied to"
+        raise LakeTableError(message)
+    progress = TableProgress.from_state(str(table.location), state)
+    read = (
+        {}
+        if letter_state is None
+        else _read_letters(cast("RewritableTable", letters), letter_state)
+    )
+    if progress.rows is not None and not progress.rows.has_dead_letters:
+        read = {}
+    problem = "it has only the latest row of each key" if state.latest_per_key else None
+    files: list[StoredFile] = []
+    try:
+        for each in table.data_files(state, _bounded_columns(state.schema)):
+            if each.path is None or ".." in each.path.split("/"):
+                problem = problem or "it has deleted rows, renamed columns, or files elsewhere"
+                break
+            files.append(StoredFile.from_table_file(each, each.path))
+    except LakeTableError as error:
+        problem = problem or error.message
+    stored = StoredFiles(table.location, state.schema, tuple(files))
+    return TableVersion(stored, progress, read, problem)
+
+
+def _bounded_columns(schema: pa.Schema) -> list[str]:
+    """Return the columns whose bounds prune files, as far as tables record them."""
+    names = [each.name for each in schema if not pa.types.is_nested(each.type)]
+    return names[:_MAX_BOUNDED_COLUMNS]
+
+
+def _row_group_bounds(
+    group: pq.RowGroupMetaData, columns: Sequence[str]
+) -> dict[str, ColumnBounds]:
+    bounds = {}
+    for index in range(group.num_columns if columns else 0):
+        column = group.column(index)
+        statistics = column.statistics
+        if column.path_in_schema in columns and statistics is not None and statistics.has_min_max:
+            has_nulls = not statistics.has_null_count or statistics.null_count > 0
+            name = column.path_in_schema
+            bounds[name] = ColumnBounds(statistics.min, statistics.max, may_be_null=has_nulls)
+    return bounds
+
+
+def _read_letters(
+    table: RewritableTable, state: TableState
+) -> Mapping[str, Mapping[int, tuple[int, ...]]] | None:
+    """Return the entries with dead letters by topic and ledger; None if there are too many."""
+    files = list(table.data_files(state, ()))
+    if sum(each.rows or 0 for each in files) > _MAX_LETTERS:
+        return None
+    entries: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
+    for file in files:
+        for batch in table.read_file(state, file, _LETTER_COLUMNS):
+            columns = (batch.column(each).to_pylist() for each in _LETTER_COLUMNS)
+            for topic, ledger_id, entry_id in zip(*columns, strict=True):
+                entries[topic][ledger_id].add(entry_id)
+    return {
+        topic: {ledger_id: tuple(sorted(each)) for ledger_id, each in ledgers.items()}
+        for topic, ledgers in entries.items()
+    }
