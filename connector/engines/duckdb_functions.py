@@ -34,6 +34,7 @@ from connector.engines.duckdb_macros import (
     UNTIL,
     WHERE,
     read_arguments,
+    reads_files,
 )
 from connector.engines.duckdb_registration import register
 from connector.engines.duckdb_views import Views
@@ -56,13 +57,14 @@ if TYPE_CHECKING:
 
     from connector.catalog.catalog import Catalog
     from connector.dataset import TopicDataset
-    from connector.engines.duckdb_sources import BoundListing
+    from connector.engines.duckdb_sources import BoundListing, BoundTopic
 
 _NUMBERS = itertools.count(1)
 _CREDENTIALS = {
     "storage_options": ("url", "buckets"),
     "metadata_options": ("metadata",),
     "schema_options": ("schema",),
+    "lake_options": ("lake",),
 }
 """By option that holds credentials, the options that name the locations they are for."""
 
@@ -191,7 +193,7 @@ def _in_sql(name: str, value: object) -> str:
 
 
 class _Binder:
-    """The scalar function: opens what a statement names, and returns the name of its variable.
+    """The scalar function: opens what a statement names, and returns SQL that selects from it.
 
     It holds no connection: DuckDB holds this object, and a reference cycle through DuckDB is never
     collected. Its methods import what they need, because the imports take many times longer than a
@@ -220,7 +222,7 @@ class _Binder:
         self._released.append(self)
 
     def __call__(self, text: str) -> str:
-        """Open a topic, or make a listing; return the name of its variable as an SQL identifier.
+        """Open a topic, or make a listing; return a SELECT of its rows.
 
         `text` is the JSON object of the macro's arguments and the macro's name.
         """
@@ -231,6 +233,7 @@ class _Binder:
             )
             raise OptionError(message)
         function, arguments = read_arguments(text)
+        may_read_files = reads_files(text)
         # The text may hold secrets, which tracebacks with local variables would show.
         del text
         if UNTIL in arguments and "end" in arguments:
@@ -246,17 +249,25 @@ class _Binder:
             raise OptionError(message)
         subject = function if is_all else topic_label(topic)
         source: object
+        table: str | None = None
         with self._explaining(subject, arguments):
             if is_listing:
                 source = self._listing(function, topic, arguments)
             elif function in {PLAN, BOUNDS}:
                 source = self._plan(function, topic, arguments)
             else:
-                source = self._topic(topic, arguments)
+                # Loaded with the topic, as an import takes longer than a registration.
+                from connector.engines.duckdb_sources import load_topic_source  # noqa: PLC0415
+
+                dataset = self._topic(topic, arguments)
+                if may_read_files:
+                    table = dataset.take_table_sql()
+                source = load_topic_source()(dataset)
         name = f"{subject} ({next(_NUMBERS)})"
         self._variable.set(name, source)
         quoted = name.replace('"', '""')
-        return f'"{quoted}"'
+        select = f'FROM "{quoted}"'
+        return select if table is None else f"{table} UNION ALL {select}"
 
     @contextmanager
     def _explaining(self, subject: str, arguments: Mapping[str, object]) -> Iterator[None]:
@@ -295,8 +306,8 @@ class _Binder:
         # A view has at least one column.
         return pa.schema(found or [every.schema.field(0)])
 
-    def _topic(self, topic: str | list[str], arguments: dict[str, object]) -> object:
-        from connector.engines.duckdb_sources import BoundTopic, load_topic_source  # noqa: PLC0415
+    def _topic(self, topic: str | list[str], arguments: dict[str, object]) -> BoundTopic:
+        from connector.engines.duckdb_sources import BoundTopic  # noqa: PLC0415
 
         url, request = self._request(arguments)
         request = self._with_schema(request, arguments)
@@ -309,16 +320,15 @@ class _Binder:
             raise OptionError(message)
         # The schema is fixed here, so that every execution has the columns that DuckDB bound.
         values = dataset.scan.options.filterable.values
-        bound = replace(request, schema_version=None)
+        # So is the version of the table.
+        bound = replace(request, schema_version=None, lake=None, lake_options=None)
         bound = (
             replace(bound, value="raw") if values is None else replace(bound, schema=values.schema)
         )
         if self._on_bind is not None:
             self._on_bind(dataset)
-        return load_topic_source()(
-            BoundTopic(
-                dataset, lambda: self._open(topic, url, bound, arguments), self._variable.forget
-            )
+        return BoundTopic(
+            dataset, lambda: self._open(topic, url, bound, arguments), self._variable.forget
         )
 
     def _plan(
@@ -401,21 +411,23 @@ class _Binder:
             n: each for n, each in read.items() if n != "url" and OPTIONS[n].is_fixed_by_catalog
         }
         check_with_catalog(url, TopicRequest(catalog=request.catalog, **fixed))
-        self._check_statistics(arguments, request)
+        self._check_folders(arguments, request)
         return url, request
 
-    def _check_statistics(self, arguments: Mapping[str, object], request: TopicRequest) -> None:
-        """Refuse statistics on another host, which would receive the registered credentials."""
+    def _check_folders(self, arguments: Mapping[str, object], request: TopicRequest) -> None:
+        """Refuse folders on another host, which would receive the registered credentials."""
         catalog = request.catalog
         sent = request.storage_options if catalog is None else catalog.location.storage_options
-        places = (*_CREDENTIALS["storage_options"], STATISTICS)
-        is_own = not sent or "storage_options" in arguments
-        if STATISTICS in arguments and not is_own and not self._is_registered(places, arguments):
-            message = (
-                "the statistics are on another host, and register_duckdb's storage_options are for"
-                " the URL registered with them: set storage_options in the statement"
-            )
-            raise OptionError(message)
+        if not sent or "storage_options" in arguments:
+            return
+        for name in (STATISTICS, "lake"):
+            places = (*_CREDENTIALS["storage_options"], name)
+            if name in arguments and not self._is_registered(places, arguments):
+                message = (
+                    f"{name} is on another host, and register_duckdb's storage_options are for the"
+                    " URL registered with them: set storage_options in the statement"
+                )
+                raise OptionError(message)
 
     def _withheld_options(self, arguments: Mapping[str, object]) -> list[str]:
         """Return the registered credentials that a statement's locations must not receive."""
@@ -465,5 +477,5 @@ class _Binder:
             and catalog.statistics is not None
         ):
             # A catalog snapshot in a statement may itself name statistics.
-            self._check_statistics({**arguments, STATISTICS: catalog.statistics}, request)
+            self._check_folders({**arguments, STATISTICS: catalog.statistics}, request)
         return catalog

@@ -1,9 +1,9 @@
 """The table functions' macros in DuckDB, and the arguments that a statement passes to them.
 
-A table function is a table macro over `query_table(name)`. The name is the result of a scalar
-function, which opens the topic as a Python variable (`duckdb_binding`). The macro passes its
-arguments to the function as JSON, because DuckDB requires typed parameters of Python functions, and
-most options allow several types.
+A table function is a table macro over `query(text)`. The text is the result of a scalar function,
+which opens the topic as a Python variable (`duckdb_binding`), and selects from it. The macro passes
+its arguments to the function as JSON, because DuckDB requires typed parameters of Python functions,
+and most options allow several types.
 
 DuckDB takes `start = '2026-01-31'` in a call for a positional argument: a comparison of the text
 'start' with the value. `alias` returns the text of such an expression without evaluating it, and
@@ -70,12 +70,13 @@ def macro_sql(name: str, function: str, macro: str | None = None) -> str:
     call = {
         "function": f"'{name}'",
         "time_zone": "current_setting('TimeZone')",
+        "reads_files": "current_setting('enable_external_access')",
         "arguments": _struct({each: _unless_boolean(each) for each in parameters}),
         "booleans": _struct({each: _boolean(each) for each in parameters}),
         "variables": _struct({each: f"getvariable('{_VARIABLE}{each}')" for each in options}),
     }
     columns = f'* EXCLUDE ("{ROWS}")' if name == READ else "*"
-    table = f"query_table({function}(to_json({_struct(call)})::VARCHAR))"
+    table = f"query({function}(to_json({_struct(call)})::VARCHAR))"
     return f"{macro or name}({declared}) AS TABLE FROM {table} SELECT {columns}"
 
 
@@ -104,6 +105,14 @@ def _boolean(parameter: str) -> str:
     text = f'alias(CASE WHEN false THEN "{parameter}" END)'
     pair = f'to_json([to_json(TRY("{parameter}")), to_json({text})])'
     return f"CASE WHEN {_is_boolean(parameter)} THEN {pair} END"
+
+
+def reads_files(text: str) -> bool:
+    """Return whether the statement's connection may read files itself (`enable_external_access`).
+
+    `text` is as for `read_arguments`.
+    """
+    return bool(json.loads(text)["reads_files"])
 
 
 def read_arguments(text: str) -> tuple[str, dict[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
@@ -11,6 +12,7 @@ import pyarrow.dataset as pads
 from arrow_io.errors import PulsarOffloadError
 from connector.dataset import TopicDataset
 from connector.engines.duckdb_binding import ROWS
+from connector.engines.duckdb_tables import RemainderTable, table_sql
 from connector.scan.scanner import TopicScanner
 
 if TYPE_CHECKING:
@@ -45,6 +47,18 @@ class BoundTopic(TopicDataset):
         self._on_bound = on_bound
         self._is_fresh = True
 
+    def take_table_sql(self) -> str | None:
+        """Return SQL for the rows of the lake table, which this dataset then leaves out.
+
+        Returns:
+            None if there is no table, it is not used, or DuckDB cannot read its files itself.
+        """
+        read = self.scan.table_read
+        sql = None if read is None else table_sql(read)
+        if sql is not None and self.scan.lake is not None:
+            self.scan = replace(self.scan, lake=RemainderTable(self.scan.lake))
+        return sql
+
     @property
     def schema(self) -> pa.Schema:
         """The column `ROWS`, then the default columns."""
@@ -60,7 +74,8 @@ class BoundTopic(TopicDataset):
         """Return a scan of the current ledgers: a prepared statement may run more than once."""
         if not self._is_fresh:
             dataset = self._open()
-            self.scan, self.unsound = dataset.scan, dataset.unsound
+            self.scan = replace(dataset.scan, lake=self.scan.lake)
+            self.unsound = dataset.unsound
         self._is_fresh = False
         names = self.schema.names if columns is None else list(columns)
         if names != [ROWS]:

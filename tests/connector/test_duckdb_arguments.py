@@ -149,7 +149,7 @@ def test_equals_signs_in_one_call(
         ("start = '49:5', start = '49:6'", "read_pulsar has the argument start twice"),
         (
             "true",
-            "live_options of read_pulsar cannot be a BOOLEAN: name an argument as in start :=",
+            "lake_options of read_pulsar cannot be a BOOLEAN: name an argument as in start :=",
         ),
         ("url := 'x', start = '49:5'", "positional argument following named"),
     ],

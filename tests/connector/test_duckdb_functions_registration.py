@@ -323,6 +323,7 @@ def test_function_without_a_caller(
     call = {
         "function": "read_pulsar",
         "time_zone": "UTC",
+        "reads_files": True,
         "arguments": {"topic": "string"},
         "booleans": {},
         "variables": {},

@@ -133,6 +133,19 @@ def test_storage_options_go_to_no_other_statistics(
     assert set(other.told) == {"mine"}
 
 
+def test_storage_options_go_to_no_table_on_another_host(other: _Host) -> None:
+    """A statement may name a table, and receives no credentials for another host with it."""
+    sql = f"FROM read_pulsar('small-chunked', lake := '{other.url}/t')"
+
+    text = _run(sql, _GOLDEN, value="raw", storage_options=_STORAGE)
+    assert other.told == []
+    assert "set storage_options in the statement" in text
+    registered = {"lake": f"{_GOLDEN}/t", "lake_options": {"storage_options": _STORAGE}}
+    text = _run(sql, _GOLDEN, value="raw", **registered)
+    assert _SECRET not in other.told
+    assert "register_duckdb's lake_options were not sent there" in text
+
+
 @pytest.mark.parametrize("function", ["read_pulsar", "pulsar_zones", "pulsar_plan"])
 def test_storage_options_go_to_no_statistics_of_a_snapshot(
     other: _Host, tmp_path: Path, function: str
