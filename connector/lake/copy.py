@@ -379,7 +379,10 @@ class CopyRequest:
             kind=self.format,
             table=table,
             latest=latest,
-            dead_letter_table=self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
+            # Each kind of table can be rewritten.
+            dead_letter_table=cast(
+                "RewritableTable", self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
+            )
             if self.dead_letters
             else None,
             partition_by=self.partition_by,

@@ -83,10 +83,9 @@ class DeadLetterMetrics(ReadMetrics):
         for each in (error, *additional_errors):
             self.dead_letters.setdefault(_position(each), each.message)
 
-    def take_dead_letters(self, position: tuple[int, int]) -> dict[RowPosition, str]:
-        """Return the dead letters from a ledger and entry id on, and clear the collection."""
-        reasons = {key: why for key, why in self.dead_letters.items() if key[:2] >= position}
-        self.dead_letters = {}
+    def take_dead_letters(self) -> dict[RowPosition, str]:
+        """Return the dead letters, and clear the collection."""
+        reasons, self.dead_letters = self.dead_letters, {}
         return reasons
 
     def counts(self) -> ReadMetrics:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from arrow_io.errors import LateLedgerError, OptionError
 from connector.increments.progress import Position
@@ -20,7 +19,7 @@ from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
 from connector.lake.file_reader import read_rows
 from connector.lake.file_writer import FileWriter, delete_files
 from connector.lake.latest_rows import NULL_VALUE, SEGMENT_ID, Identity, LatestRows
-from connector.lake.rewriting import filter_rows
+from connector.lake.rewriting import filter_rows, rewrite_without
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
@@ -184,21 +183,10 @@ class LatestPerKey:
         """Rewrite files without the rows of some keys; yield each, and how many of them it had."""
         if state is None or not len(keys):
             return
-        for file in self.table.data_files(state, self.columns):
-            if not keys.may_match(file):
-                continue
-            batches = list(self.table.read_file(state, file, self.columns))
-            if not batches:  # Others deleted each of its rows.
-                continue
-            rows = pa.Table.from_batches(batches)
-            is_matching = keys.match_rows(file, rows)
-            matching = pc.sum(is_matching).as_py() or 0
-            if not matching:
-                continue
-            if matching < len(rows):
-                for batch in filter_rows(self.table.read_file(state, file), pc.invert(is_matching)):
-                    writer.write(batch)
-            yield file, matching
+        files = (
+            each for each in self.table.data_files(state, self.columns) if keys.may_match(each)
+        )
+        yield from rewrite_without(self.table, state, files, self.columns, keys.match_rows, writer)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from arrow_io.errors import OptionError
 from connector.inputs.times import EPOCH
+from connector.lake.copied_rows import note_deletion
 from connector.lake.evolution import fit_rows
 from connector.lake.file_writer import FileWriter
 from connector.lake.table import Commit, commit_files
-from connector.lake.table_progress import note_deletion
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from connector.lake.data_file import DataFile
     from connector.lake.evolution import TableKind
@@ -183,6 +183,12 @@ def delete_rows_before(
         PulsarOffloadError: Rows cannot be read or written. Written files are deleted, unless a note
             on the error names them.
     """
+
+    def is_old(_: TableFile, rows: pa.Table) -> pa.BooleanArray:
+        times = rows[column]
+        is_earlier = pc.less(times, pa.scalar(time, times.type)).combine_chunks()
+        return is_earlier.fill_null(False)  # noqa: FBT003 - the value of rows without a time
+
     rows = 0
     removed: list[TableFile] = []
     with FileWriter(settings) as writer:
@@ -191,19 +197,9 @@ def delete_rows_before(
                 rows += file.rows
                 removed.append(file)
                 continue
-            batches = list(table.read_file(state, file, [column]))
-            if not batches:  # It has no rows, or others deleted each of them.
-                continue
-            times = pa.Table.from_batches(batches)[column]
-            is_earlier = pc.less(times, pa.scalar(time, times.type)).combine_chunks()
-            is_old = is_earlier.fill_null(False)  # noqa: FBT003 - the value of rows without a time
-            if not is_old.true_count:
-                continue
-            if is_old.true_count < len(times):
-                for batch in filter_rows(table.read_file(state, file), pc.invert(is_old)):
-                    writer.write(batch)
-            rows += is_old.true_count
-            removed.append(file)
+            for _, old_rows in rewrite_without(table, state, [file], [column], is_old, writer):
+                rows += old_rows
+                removed.append(file)
         files = writer.finish()
     if removed:
         progress = note_deletion(state.progress or "", -((EPOCH - time) // _BOUND_PRECISION))
@@ -282,6 +278,42 @@ def _commit(
         has_same_rows=has_same_rows,
     )
     commit_files(settings.kind, table, commit, state)
+
+
+def rewrite_without(  # noqa: PLR0917 - what is read, then what is written
+    table: RewritableTable,
+    state: TableState,
+    files: Iterable[TableFile],
+    columns: Sequence[str],
+    match: Callable[[TableFile, pa.Table], pa.BooleanArray],
+    writer: FileWriter,
+) -> Iterator[tuple[TableFile, int]]:
+    """Rewrite files without the rows that match; yield each, and how many of its rows matched.
+
+    Args:
+        table: The table.
+        state: Its state.
+        files: Some of its files. Those without a matching row stay, and are not yielded.
+        columns: Columns that `match` needs.
+        match: Returns a mask of the rows of a file; no value of it is null.
+        writer: Receives the rows that do not match.
+
+    Raises:
+        PulsarOffloadError: Rows cannot be read or written.
+    """
+    for file in files:
+        batches = list(table.read_file(state, file, columns))
+        if not batches:  # It has no rows, or others deleted each of them.
+            continue
+        rows = pa.Table.from_batches(batches)
+        is_matching = match(file, rows)
+        matching = is_matching.true_count
+        if not matching:
+            continue
+        if matching < len(rows):
+            for batch in filter_rows(table.read_file(state, file), pc.invert(is_matching)):
+                writer.write(batch)
+        yield file, matching
 
 
 def filter_rows(

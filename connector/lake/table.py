@@ -10,7 +10,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
 from arrow_io.core import telemetry
-from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
+from arrow_io.errors import (
+    ConcurrentCopyError,
+    CorruptProgressError,
+    LakeTableError,
+    OptionError,
+)
+from connector.increments.progress import Progress
 from connector.lake.file_writer import delete_files, note_uncertain_files
 
 if TYPE_CHECKING:
@@ -207,27 +213,61 @@ class MaintainedTable(RewritableTable, Protocol):
         """
 
 
+def read_progress(table: LakeTable, state: TableState | None) -> Progress:
+    """Return how far the topics of a table are copied; no progress if there is no table.
+
+    Raises:
+        CorruptProgressError: It is malformed. The message names the table.
+    """
+    if state is None or state.progress is None:
+        return Progress()
+    try:
+        return Progress.from_json(state.progress)
+    except CorruptProgressError as error:
+        message = f"cannot read the progress stored in {table.location}: {error.message}"
+        raise CorruptProgressError(message) from None
+
+
 _REFUSALS: Final = (ConcurrentCopyError, LakeTableError, OptionError)
 """Errors after which a commit was certainly not made. After any other error, it may have been."""
 
 
 def commit_files(
-    kind: TableKind, table: LakeTable, commit: Commit, state: TableState | None
+    kind: TableKind,
+    table: LakeTable,
+    commit: Commit,
+    state: TableState | None,
+    letters: Sequence[tuple[Location, Sequence[DataFile]]] = (),
 ) -> None:
     """Commit, or delete the new files if the commit was refused.
 
-    If it may have been made, a note on the error names them.
+    If it may have been made, a note on the error names them. `letters` are files of dead letters
+    that the progress names; they are deleted or named too.
+
+    Raises:
+        PulsarOffloadError: See `LakeTable.commit`.
+    """
+    files = ((table.location, commit.files), *letters)
+    try:
+        send_commit(kind, table, commit, state)
+    except _REFUSALS as error:
+        for location, each in files:
+            delete_files(location, each, error)
+        raise
+    except BaseException as error:
+        for location, each in files:
+            note_uncertain_files(location, each, error)
+        raise
+
+
+def send_commit(
+    kind: TableKind, table: LakeTable, commit: Commit, state: TableState | None
+) -> None:
+    """Commit, and report it as an operation. An error leaves the new files in the store.
 
     Raises:
         PulsarOffloadError: See `LakeTable.commit`.
     """
     fields = {"files": len(commit.files), "rows": sum(each.rows for each in commit.files)}
-    try:
-        with telemetry.operation("commit", table=str(table.location), format=kind, **fields):
-            table.commit(commit, state)
-    except _REFUSALS as error:
-        delete_files(table.location, commit.files, error)
-        raise
-    except BaseException as error:
-        note_uncertain_files(table.location, commit.files, error)
-        raise
+    with telemetry.operation("commit", table=str(table.location), format=kind, **fields):
+        table.commit(commit, state)

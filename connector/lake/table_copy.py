@@ -1,9 +1,8 @@
 """The copy of topics to one table, in steps: each step writes an increment and commits it.
 
 Each step resumes from the progress stored in the table, so a run can be stopped at any point and
-continued by any engine. Dead letters are committed before the rows. If a run stops between these
-two commits, the next run decodes the same dead letters again, and leaves out those that their table
-already has.
+continued by any engine. The commit of the rows also decides about dead letters
+(`connector.lake.letter_changes`).
 """
 
 from __future__ import annotations
@@ -18,20 +17,17 @@ import pyarrow as pa
 
 from arrow_io.core import telemetry
 from arrow_io.core.wording import counted
-from arrow_io.errors import (
-    LakeTableError,
-    OptionError,
-)
+from arrow_io.errors import LakeTableError, OptionError
 from arrow_io.read_metrics import ReadMetrics
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
+from connector.lake.copied_rows import CopiedRows
 from connector.lake.copy_plan import DEFAULT_SIZES, plan_table_copy, small_partition_notices
-from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA
 from connector.lake.executors import run_in_threads
 from connector.lake.file_writer import FileSettings, delete_files
+from connector.lake.letter_changes import LetterChange, LetterTable
 from connector.lake.replacement import Replacement
-from connector.lake.table import Commit, commit_files
-from connector.lake.table_progress import TableProgress
+from connector.lake.table import Commit, commit_files, read_progress
 from connector.lake.task_writer import TaskWriter
 from connector.lake.transforms import Partitioning
 from connector.scan.execution import record_read
@@ -47,7 +43,7 @@ if TYPE_CHECKING:
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
     from connector.lake.replacement import LatestPerKey
-    from connector.lake.table import LakeTable, TableState
+    from connector.lake.table import LakeTable, RewritableTable, TableState
     from connector.lake.task_writer import WrittenTask
 
     ProgressCallback = Callable[[int, int], object]
@@ -125,7 +121,7 @@ class TableCopy:
     increments: Increments
     kind: TableKind
     table: LakeTable
-    dead_letter_table: LakeTable | None = None
+    dead_letter_table: RewritableTable | None = None
     latest: LatestPerKey | None = None
     partition_by: Sequence[str] | None = None
     sizes: CopySizes = DEFAULT_SIZES
@@ -143,8 +139,7 @@ class TableCopy:
         """
         state = self.table.read_state()
         partitioning = self._settings(state).partitioning
-        progress = TableProgress.from_state(str(self.table.location), state)
-        increment = self._next_increment(progress.topics)
+        increment = self._next_increment(read_progress(self.table, state))
         plan = plan_table_copy(str(self.table.location), increment, self.sizes)
         topics = self.increments.catalog.ledgers_of(list(increment.after.topics))
         small = small_partition_notices(topics, partitioning)
@@ -185,8 +180,11 @@ class TableCopy:
             state = self.table.read_state()
             # Fails before anything is written, even if there are no new rows.
             settings = self._settings(state)
-            before = TableProgress.from_state(summary.target, state).topics
+            before = read_progress(self.table, state)
             summary.progress = None if state is None else state.progress
+            letter_change = LetterChange.from_progress(summary.progress)
+            if self._letters is not None and not letter_change.is_empty:
+                self._letters.catch_up(letter_change, before)
             increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
             summary.lag_bytes = increment.lag.data_bytes
             summary.lag_ledgers = increment.lag.ledgers
@@ -227,53 +225,50 @@ class TableCopy:
         summary: TableSummary,
         on_progress: Callable[[int], object],
     ) -> None:
-        dead_letters = (
-            None
-            if self.dead_letter_table is None
-            else self._open_dead_letter_table(self.dead_letter_table)
-        )
-        task_settings = settings if self.latest is None else self.latest.staging(settings)
-        writer = (
-            TaskWriter(task_settings)
-            if dead_letters is None
-            else dead_letters.writer(task_settings)
+        letters = self._letters
+        letter_state = None if letters is None else letters.table.read_state()
+        writer = TaskWriter(
+            settings if self.latest is None else self.latest.staging(settings),
+            None if letters is None else letters.staging(letter_state),
         )
         if self.analysis is not None:
             writer = replace(writer, analyzed_ledgers=self.analysis.select_ledgers(increment.reads))
         results = self._write_tasks(writer, increment, summary.data_bytes, on_progress)
         files = tuple(file for each in results for file in each.files)
-        dead_letter_files = tuple(file for each in results for file in each.dead_letter_files)
-        if dead_letters is not None and dead_letter_files:
-            with _delete_on_error(self.table.location, files):
-                dead_letters.commit(
-                    dead_letter_files,
-                    increment.after,
-                    self._commit_summary(_rows(dead_letter_files)),
-                )
         metrics = ReadMetrics()
         for each in results:
             metrics.add(each.metrics)
+        letter_files = tuple(file for each in results for file in each.dead_letter_files)
+        letter_change = LetterChange.from_progress(None if state is None else state.progress)
+        if letters is not None:
+            letter_change = (
+                LetterChange.new(letter_files) if letter_files else letter_change.applied()
+            )
+        letter_places = [] if letters is None else [(letters.table.location, letter_files)]
         change = Replacement(files, _rows(files))
         if self.latest is not None:
-            change = self.latest.write_replacement(files, settings, state)
+            with _delete_on_error(letter_places):
+                change = self.latest.write_replacement(files, settings, state)
         commit = Commit(
             change.files,
             settings.schema,
             settings.partitioning,
             None if state is None else state.progress,
-            self._next_progress(increment.after, settings, state, metrics).to_json(),
+            letter_change.add_to(self._next_progress(increment.after, settings, state, metrics)),
             self._commit_summary(change.rows),
             change.removed,
             latest_per_key=self.latest is not None,
         )
-        commit_files(self.kind, self.table, commit, state)
+        commit_files(self.kind, self.table, commit, state, letter_places)
+        if letters is not None and letter_files:
+            letters.apply(letter_change, increment.before, increment.after, letter_state)
         summary.commits += 1
         summary.files += len(change.files)
         summary.rows += change.rows
         summary.replaced += change.replaced
         summary.keyless += change.keyless
         summary.written_bytes += sum(each.size_bytes for each in change.files)
-        summary.dead_letters += _rows(dead_letter_files)
+        summary.dead_letters += _rows(letter_files)
         summary.newest_publish_time = max(
             filter(None, (summary.newest_publish_time, *map(_publish_time, change.files))),
             default=None,
@@ -291,20 +286,18 @@ class TableCopy:
         settings: FileSettings,
         state: TableState | None,
         metrics: ReadMetrics,
-    ) -> TableProgress:
-        before = TableProgress.from_state(str(self.table.location), state)
-        if before.rows is None:
-            return TableProgress(after, None)
-        copied = before.topics.topics
-        rows = before.rows.add_copy(
+    ) -> str:
+        rows = CopiedRows.from_state(self.table, state)
+        if rows is None:
+            return after.to_json()
+        copied = read_progress(self.table, state).topics
+        current = None if state is None else state.schema
+        rows = rows.add_columns(current, settings.schema).add_copy(
             self.increments.options,
             [str(topic) for topic, each in after.topics.items() if each != copied.get(topic)],
-            None if state is None else state.schema,
-            settings.schema,
             has_losses=bool(metrics.lost),
-            has_dead_letters=self.dead_letter_table is not None,
         )
-        return TableProgress(after, rows)
+        return rows.add_to(after.to_json())
 
     def _write_tasks(
         self,
@@ -327,6 +320,12 @@ class TableCopy:
                 writer.discard(each, error)
             raise
         return results
+
+    @property
+    def _letters(self) -> LetterTable | None:
+        if self.dead_letter_table is None:
+            return None
+        return LetterTable(self.dead_letter_table, self.kind, self.sizes.file_bytes)
 
     @property
     def _row_schema(self) -> pa.Schema:
@@ -376,14 +375,6 @@ class TableCopy:
                 )
                 raise LakeTableError(message)
 
-    def _open_dead_letter_table(self, table: LakeTable) -> _DeadLetterTable:
-        state = table.read_state()
-        schema = table.storable(DEAD_LETTERS_SCHEMA, state)
-        partitioning = Partitioning() if state is None else state.partitioning
-        settings = self._file_settings(table, schema, partitioning)
-        progress = TableProgress.from_state(str(table.location), state).topics
-        return _DeadLetterTable(table, state, settings, progress)
-
     def _file_settings(
         self, table: LakeTable, schema: pa.Schema, partitioning: Partitioning
     ) -> FileSettings:
@@ -400,39 +391,13 @@ class TableCopy:
         return {"pulsar-offload.source": self.source, "pulsar-offload.rows": str(rows)}
 
 
-@dataclass(frozen=True, slots=True)
-class _DeadLetterTable:
-    """The current version of the table of dead letters, or of one that does not exist yet."""
-
-    table: LakeTable
-    state: TableState | None
-    settings: FileSettings
-    progress: Progress
-    """The position up to which it has the dead letters of all rows."""
-
-    def writer(self, settings: FileSettings) -> TaskWriter:
-        """Return a writer of rows, and of the dead letters that the table lacks."""
-        positions = {str(topic): each.next for topic, each in self.progress.topics.items()}
-        return TaskWriter(settings, self.settings, positions)
-
-    def commit(self, files: Sequence[DataFile], after: Progress, summary: dict[str, str]) -> None:
-        commit = Commit(
-            tuple(files),
-            self.settings.schema,
-            self.settings.partitioning,
-            None if self.state is None else self.state.progress,
-            _merge_progress(self.progress, after).to_json(),
-            summary,
-        )
-        commit_files(self.settings.kind, self.table, commit, self.state)
-
-
 @contextmanager
-def _delete_on_error(location: Location, files: Sequence[DataFile]) -> Iterator[None]:
+def _delete_on_error(places: Sequence[tuple[Location, Sequence[DataFile]]]) -> Iterator[None]:
     try:
         yield
     except BaseException as error:
-        delete_files(location, files, error)
+        for location, files in places:
+            delete_files(location, files, error)
         raise
 
 
@@ -440,15 +405,6 @@ def _publish_time(file: DataFile) -> datetime | None:
     """Return the latest publish time of a file's rows, if its statistics record it."""
     stats = file.stats.get("__publish_time__")
     return stats.greatest if stats and isinstance(stats.greatest, datetime) else None
-
-
-def _merge_progress(one: Progress, other: Progress) -> Progress:
-    """Return the later progress of each topic."""
-    topics = dict(one.topics)
-    for topic, each in other.topics.items():
-        if topic not in topics or topics[topic].next < each.next:
-            topics[topic] = each
-    return Progress(topics)
 
 
 def _rows(files: Sequence[DataFile]) -> int:

@@ -15,11 +15,13 @@ import pyarrow as pa
 
 from arrow_io.errors import LakeTableError
 from connector.inputs.bounds import Bounds
+from connector.lake.copied_rows import CopiedRows
 from connector.lake.dead_letters import DEAD_LETTERS
 from connector.lake.file_reader import open_file
+from connector.lake.letter_changes import LetterChange
 from connector.lake.served_columns import unserved_column
+from connector.lake.table import read_progress
 from connector.lake.table_kinds import open_table
-from connector.lake.table_progress import TableProgress
 from connector.scan.table_read import (
     ColumnBounds,
     Remainder,
@@ -30,13 +32,13 @@ from connector.scan.table_read import (
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     import pyarrow.parquet as pq
 
     from arrow_io.storage.location import Location
     from connector.catalog.topic_ledgers import TopicLedgers
-    from connector.increments.progress import TopicProgress
+    from connector.increments.progress import Progress, TopicProgress
     from connector.lake.evolution import TableKind
     from connector.lake.table import RewritableTable, TableFile, TableState
     from connector.scan.read_options import ReadOptions
@@ -46,6 +48,8 @@ _MAX_LETTERS: Final = 1000
 """Maximum number of dead letters whose entries are read from the bucket one by one."""
 _MAX_BOUNDED_COLUMNS: Final = 32
 """Maximum number of columns whose bounds are kept for each file: those that Delta records."""
+_MAX_READS: Final = 3
+"""How often a table is read if runs change its dead letters meanwhile."""
 _LETTER_COLUMNS: Final = ("__topic__", "__ledger_id__", "__entry_id__")
 
 
@@ -169,13 +173,14 @@ class TableVersion:
     Attributes:
         files: Its data files.
         progress: How far its topics are copied.
-        latest_per_key: Whether it has only the latest row of each key.
+        rows: Facts about the copies; None if an earlier release made one of them.
         letters: Entries with dead letters, by topic and ledger id; None: too many.
         problem: Why it cannot be used for any read; None if it can.
     """
 
     files: StoredFiles
-    progress: TableProgress
+    progress: Progress
+    rows: CopiedRows | None
     letters: Mapping[str, Mapping[int, tuple[int, ...]]] | None
     problem: str | None = None
 
@@ -189,7 +194,7 @@ class TableVersion:
     def split(self, topics: Sequence[TopicLedgers], options: ReadOptions) -> TableSplit:
         """Split a scan of topics into what the table has and what it does not have."""
         everything = [[Remainder(options.bounds)] for _ in topics]
-        copied = [each for each in topics if each.topic in self.progress.topics.topics]
+        copied = [each for each in topics if each.topic in self.progress.topics]
         if not copied:
             return TableSplit(
                 None, everything, self._sentence("none of the topics is copied to it")
@@ -214,7 +219,7 @@ class TableVersion:
         self, topics: Sequence[TopicLedgers], condition: RowCondition, options: ReadOptions
     ) -> str | None:
         """Return why the table cannot be used for a read; None if it can."""
-        rows = self.progress.rows
+        rows = self.rows
         if self.problem is not None or rows is None:
             return self.problem or "an earlier release copied to it"
         problem = None
@@ -239,7 +244,7 @@ class TableVersion:
         )
 
     def _condition(self, topics: Sequence[TopicLedgers], bounds: Bounds) -> RowCondition:
-        rows, names = self.progress.rows, tuple(str(each.topic) for each in topics)
+        rows, names = self.rows, tuple(str(each.topic) for each in topics)
         omitted: dict[int, tuple[int, ...]] = {}
         for name in names:
             omitted |= (self.letters or {}).get(name, {})
@@ -247,7 +252,7 @@ class TableVersion:
             start = rows.starts.get(names[0], Bounds())
             deleted = Bounds(start_ms=rows.deleted_before_ms)
             bounds = bounds.intersect(start).intersect(deleted)
-        is_whole = len(names) == len(self.progress.topics.topics)
+        is_whole = len(names) == len(self.progress.topics)
         return RowCondition(None if is_whole else names, bounds, omitted)
 
     def _remainders(
@@ -260,7 +265,7 @@ class TableVersion:
             copied: Bounds of the requested rows that the table has, before the progress.
             requested: Bounds of the requested rows.
         """
-        progress = self.progress.topics.topics[topic.topic]
+        progress = self.progress.topics[topic.topic]
         position = (*progress.next, 0)
         yield Remainder(requested.intersect(Bounds(start_id=position)))
         before = requested.intersect(Bounds(end_id=position))
@@ -303,26 +308,16 @@ def open_table_version(
         LakeTableError: There is no table that a copy writes, or it cannot be read.
         StorageError: The store or the catalog failed.
     """
-    # A letter may be decoded meanwhile and move to the table, so letters are read first: its entry
-    # is read from the bucket then.
-    name = target.rstrip("/") + DEAD_LETTERS
-    letters = open_table(kind, name, storage_options, table_options)
-    letter_state = letters.read_state()
-    # Each kind of table is one.
-    table = cast("RewritableTable", open_table(kind, target, storage_options, table_options))
-    state = table.read_state()
-    if state is None or state.progress is None:
-        message = f"{table.location} is not a table that topics are copied to"
-        raise LakeTableError(message)
-    progress = TableProgress.from_state(str(table.location), state)
-    read = (
-        {}
-        if letter_state is None
-        else _read_letters(cast("RewritableTable", letters), letter_state)
-    )
-    if progress.rows is not None and not progress.rows.has_dead_letters:
-        read = {}
-    problem = "it has only the latest row of each key" if state.latest_per_key else None
+
+    def open_rewritable(name: str) -> RewritableTable:
+        # Each kind of table is one.
+        return cast("RewritableTable", open_table(kind, name, storage_options, table_options))
+
+    table = open_rewritable(target)
+    letter_table = partial(open_rewritable, target.rstrip("/") + DEAD_LETTERS)
+    state, letters, problem = _read_states(table, letter_table)
+    if state.latest_per_key:
+        problem = "it has only the latest row of each key"
     files: list[StoredFile] = []
     try:
         for each in table.data_files(state, _bounded_columns(state.schema)):
@@ -332,8 +327,35 @@ def open_table_version(
             files.append(StoredFile.from_table_file(each, each.path))
     except LakeTableError as error:
         problem = problem or error.message
+    progress = read_progress(table, state)
     stored = StoredFiles(table.location, state.schema, tuple(files))
-    return TableVersion(stored, progress, read, problem)
+    return TableVersion(stored, progress, CopiedRows.from_state(table, state), letters, problem)
+
+
+def _read_states(
+    table: RewritableTable, open_letters: Callable[[], RewritableTable]
+) -> tuple[TableState, Mapping[str, Mapping[int, tuple[int, ...]]] | None, str | None]:
+    """Return the state of a table, its dead letters, and why both cannot be used together.
+
+    The rows record the number of the last change of the dead letters. If a run changes both
+    meanwhile, they are read again.
+    """
+    for _ in range(_MAX_READS):
+        state = table.read_state()
+        if state is None or state.progress is None:
+            message = f"{table.location} is not a table that topics are copied to"
+            raise LakeTableError(message)
+        change = LetterChange.from_state(table, state)
+        if not change.number:
+            return state, {}, None
+        letters = open_letters()
+        letter_state = letters.read_state()
+        number = LetterChange.from_state(letters, letter_state).number
+        if letter_state is not None and number == change.number:
+            return state, _read_letters(letters, letter_state), None
+        if number < change.number:
+            break
+    return state, {}, "a run changes its dead letters, or was stopped while it did: copy again"
 
 
 def _bounded_columns(schema: pa.Schema) -> list[str]:

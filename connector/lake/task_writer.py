@@ -53,14 +53,11 @@ class TaskWriter:
         settings: How files of the table are written.
         dead_letter_settings: How files of the table of dead letters are written. None: a value that
             cannot be decoded fails the task.
-        dead_letters_from: By topic, the first ledger and entry id whose dead letters that table
-            lacks.
         analyzed_ledgers: By topic, the ledgers whose zones are computed while they are read.
     """
 
     settings: FileSettings
     dead_letter_settings: FileSettings | None = None
-    dead_letters_from: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     analyzed_ledgers: Mapping[str, Container[int]] = field(default_factory=dict)
 
     def __call__(self, task: ScanTask) -> WrittenTask:
@@ -114,8 +111,7 @@ class TaskWriter:
     def _write_dead_letters(
         self, task: ScanTask, metrics: DeadLetterMetrics, writer: FileWriter
     ) -> None:
-        """Write the collected dead letters that the table lacks, and clear the collection."""
-        origin = task.read.origin.topic
-        reasons = metrics.take_dead_letters(self.dead_letters_from.get(origin, (0, 0)))
+        """Write the collected dead letters, and clear the collection."""
+        reasons = metrics.take_dead_letters()
         for batch in read_dead_letters(task, reasons) if reasons else ():
             writer.write(batch)

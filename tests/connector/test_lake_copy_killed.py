@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import deltalake
+import pyarrow as pa
 import pytest
 from deltalake import transaction
 from fsspec.implementations.memory import MemoryFileSystem
@@ -18,6 +19,7 @@ from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import copy_topics
 from connector.lake import delta, file_writer, task_writer
 from connector.lake.copy_plan import CopySizes
+from connector.lake.dead_letters import POSITION_COLUMNS
 from connector.lake.delta import DeltaTable
 from connector.lake.executors import run_in_threads
 from connector.lake.parquet import ParquetTable
@@ -26,6 +28,7 @@ from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.lake_copies import (
     COLUMNS,
     SCHEMA,
+    batch_rows,
     in_order,
     letters_target,
     sound_rows,
@@ -119,8 +122,8 @@ def one_by_one(write: TaskWriter, tasks: Sequence[ScanTask]) -> Iterator[Written
 def copy(source: MemoryBucket, target: str, kind: str, **options: Any) -> None:  # noqa: ANN401
     """Copy what is new, in the smallest steps."""
     given: dict[str, Any] = {"format": kind, "partition_by": ["country"]}
-    given |= {"sizes": _SMALL, "dead_letters": True}
-    copy_topics(source.url, TOPIC, target, schema=SCHEMA, **(given | options))
+    given |= {"sizes": _SMALL, "dead_letters": True, "schema": SCHEMA}
+    copy_topics(source.url, TOPIC, target, **(given | options))
 
 
 def check(
@@ -185,6 +188,38 @@ def test_killed_at_any_request(
     # Each of three ledgers has three files, staged ones among them, and a commit at least.
     assert steps.count >= 3 * 4
     MemoryFileSystem.store.clear()
+
+
+@pytest.mark.parametrize("schemas", [(SCHEMA, "INT64"), ("INT64", SCHEMA)], ids=["more", "fewer"])
+@pytest.mark.parametrize("kind", ["delta", "parquet"])
+def test_after_a_kill_another_schema_decodes_other_values(
+    kind: str,
+    schemas: tuple[object, object],
+    *,
+    grid: Grid,
+    source: MemoryBucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Each message is a row or a dead letter, and none is both."""
+    expected = batch_rows(source.url, value="raw", columns=list(POSITION_COLUMNS))
+    first, second = schemas
+    steps = grid.steps()
+    for step in steps:
+        target = str(tmp_path / str(step))
+        with monkeypatch.context() as patches:
+            killer = _Killer(patches, step)
+            given: dict[str, Any] = {"executor": one_by_one, "partition_by": None}
+            try:
+                copy(source, target, kind, schema=first, **given)
+            except _Killed:
+                killer.revive()
+                copy(source, target, kind, schema=second, **given)
+            else:
+                steps.passed()
+        tables = (opened(each, kind, None) for each in (target, letters_target(target)))
+        rows = [table_of(each).select(POSITION_COLUMNS) for each in tables]
+        assert in_order(pa.concat_tables(rows, promote_options="permissive")) == expected
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])
@@ -270,7 +305,8 @@ def test_an_unanswered_commit_names_the_files_that_are_kept(
         copy(source, str(tmp_path / "t"), kind, sizes=CopySizes(task_bytes=1))
 
     kept = [path.name for path in (tmp_path / "t").rglob("*.parquet")]
-    [note] = (each for each in raised.value.__notes__ if "they are kept" in each)
+    note, letters_note = (each for each in raised.value.__notes__ if "they are kept" in each)
+    assert "t_dead_letters has these files" in letters_note
     assert len(kept) > 3
     assert sum(name in note for name in kept) == 2
     assert note.endswith(f" and {len(kept) - 2} others")

@@ -30,10 +30,11 @@ from arrow_io.errors import (
 from arrow_io.storage.location import Location
 from connector import copy_topics, maintain_table, open_topic, register_duckdb
 from connector.increments.progress import Progress
+from connector.inputs.bounds import Bounds
 from connector.lake.copy_plan import CopySizes
 from connector.lake.maintenance import MaintenanceSettings
 from connector.lake.table_kinds import KINDS
-from connector.lake.table_progress import CopiedRows, TableProgress
+from connector.lake.copied_rows import CopiedRows
 from connector.scan.parts import PartReader, plan_parts
 from connector.scan.plan_table import plan_table
 from tests.support.buckets import TOPIC, memory_bucket
@@ -369,14 +370,8 @@ def test_tables_with_other_rows(
     lake: _Lake, change: dict[str, Any] | None, reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They are not used, and a warning gives the reason."""
-    from_json = TableProgress.from_json
-
-    def changed(text: str) -> TableProgress:
-        progress = from_json(text)
-        rows = None if change is None else CopiedRows(**change)
-        return TableProgress(progress.topics, rows)
-
-    monkeypatch.setattr(TableProgress, "from_json", staticmethod(changed))
+    rows = None if change is None else CopiedRows(**change)
+    monkeypatch.setattr(CopiedRows, "from_progress", staticmethod(lambda _: rows))
     with pytest.warns(UnusedTableWarning, match=reason):
         _check_equal(lake)
 
@@ -526,15 +521,15 @@ def test_what_is_no_table(bucket: MemoryBucket, tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["null", "[]", '{"crc32": 1}', '{"starts": [], "crc32": 0}'])
 def test_progress_that_was_changed(text: str) -> None:
     """Facts about the rows have a checksum."""
-    progress = TableProgress(Progress(), CopiedRows()).to_json()
-    assert TableProgress.from_json(progress) == TableProgress()
-    value = json.loads(progress)
-    value["rows"] = json.loads(text)
+    rows = CopiedRows({"t": Bounds((1, 2, 3), start_ms=4)}, late_columns=frozenset({"a"}))
+    progress = rows.add_to(Progress().to_json())
+    assert CopiedRows.from_progress(progress) == rows
+    changed = json.dumps(json.loads(progress) | {"rows": json.loads(text)})
     if text == "null":
-        assert TableProgress.from_json(json.dumps(value)).rows is None
+        assert CopiedRows.from_progress(changed) is None
         return
     with pytest.raises(CorruptProgressError, match="malformed or were changed"):
-        TableProgress.from_json(json.dumps(value))
+        CopiedRows.from_progress(changed)
 
 
 @pytest.mark.parametrize("kind", ["delta", "parquet"])

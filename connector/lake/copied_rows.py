@@ -1,0 +1,181 @@
+"""Which rows before its progress a table lacks, or has in another form than a read of the bucket.
+
+The facts are a member of the progress that the table stores. Readers of the table need them (the
+option `lake` of `open_topic`).
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any, Final, Self
+
+import pyarrow as pa
+
+from arrow_io.core.json_checksum import json_crc32
+from arrow_io.errors import CorruptProgressError
+from connector.inputs.bounds import Bounds
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+    from connector.lake.table import LakeTable, TableState
+    from connector.scan.read_options import ReadOptions
+
+_MEMBER: Final = "rows"
+"""The member of the progress that has the facts."""
+
+
+@dataclass(frozen=True)
+class CopiedRows:
+    """Facts about the copies of a table's rows.
+
+    Attributes:
+        starts: By full topic name, the start of its copies, if one of them had a start: all rows
+            within these bounds and before the progress were copied.
+        has_uncommitted: Whether rows of aborted or open transactions were copied.
+        has_losses: Whether a copy left out damaged data.
+        late_columns: Columns that were added, or got more fields, after the first commit. Earlier
+            rows have null there.
+        deleted_before_ms: Publish time in ms; maintenance deleted the rows before it.
+    """
+
+    starts: Mapping[str, Bounds] = field(
+        default_factory=lambda: MappingProxyType[str, Bounds]({})
+    )
+    has_uncommitted: bool = False
+    has_losses: bool = False
+    late_columns: frozenset[str] = frozenset()
+    deleted_before_ms: int | None = None
+
+    def add_copy(
+        self, options: ReadOptions, topics: Iterable[str], *, has_losses: bool
+    ) -> CopiedRows:
+        """Return the facts after a copy.
+
+        Args:
+            options: How the rows were read.
+            topics: Full names of the topics of which rows were copied.
+            has_losses: Whether the copy left out damaged data.
+        """
+        bounds = options.bounds
+        starts = {each: self.starts.get(each, Bounds()).intersect(bounds) for each in topics}
+        return replace(
+            self,
+            starts={**self.starts, **(starts if bounds.has_start else {})},
+            has_uncommitted=self.has_uncommitted or options.uncommitted,
+            has_losses=self.has_losses or has_losses,
+        )
+
+    def add_columns(self, current: pa.Schema | None, schema: pa.Schema) -> CopiedRows:
+        """Return the facts after a table got columns.
+
+        Args:
+            current: Columns of the table before; None: it did not exist.
+            schema: Its columns now.
+        """
+        late = (each.name for each in schema if current is not None and _is_late(each, current))
+        return replace(self, late_columns=self.late_columns | {*late})
+
+    def add_deletion(self, before_ms: int) -> CopiedRows:
+        """Return the facts after rows with earlier publish times were deleted."""
+        return replace(self, deleted_before_ms=max(before_ms, self.deleted_before_ms or before_ms))
+
+    @classmethod
+    def from_state(cls, table: LakeTable, state: TableState | None) -> Self | None:
+        """Return the facts that the progress of a table contains.
+
+        Returns:
+            No facts if there is no table yet. None if an earlier release made one of its copies.
+
+        Raises:
+            CorruptProgressError: They are malformed or were modified. The message names the table.
+        """
+        if state is None or state.progress is None:
+            return cls()
+        try:
+            return cls.from_progress(state.progress)
+        except CorruptProgressError as error:
+            message = f"cannot read the progress stored in {table.location}: {error.message}"
+            raise CorruptProgressError(message) from None
+
+    @classmethod
+    def from_progress(cls, progress: str) -> Self | None:
+        """Return the facts that a progress contains; None if it has none.
+
+        Raises:
+            CorruptProgressError: The facts are malformed or were modified.
+        """
+        try:
+            value = json.loads(progress).get(_MEMBER)
+        except (AttributeError, ValueError, RecursionError) as error:
+            message = f"the progress is not a JSON object: {error}"
+            raise CorruptProgressError(message) from None
+        match value:
+            case None:
+                return None
+            case {"crc32": int(checksum), **facts} if checksum == json_crc32(facts):
+                return cls._from_value(facts)
+        raise _malformed_error()
+
+    def add_to(self, progress: str) -> str:
+        """Return a progress that contains the facts."""
+        value: dict[str, object] = {
+            "starts": {
+                name: {"id": each.start_id and list(each.start_id), "ms": each.start_ms}
+                for name, each in sorted(self.starts.items())
+            },
+            "uncommitted": self.has_uncommitted,
+            "losses": self.has_losses,
+            "late_columns": sorted(self.late_columns),
+            "deleted_before_ms": self.deleted_before_ms,
+        }
+        value["crc32"] = json_crc32(value)
+        return json.dumps(json.loads(progress) | {_MEMBER: value}, separators=(",", ":"))
+
+    @classmethod
+    def _from_value(cls, value: dict[str, Any]) -> Self:
+        match value:
+            case {
+                "starts": dict(starts),
+                "uncommitted": bool(uncommitted),
+                "losses": bool(losses),
+                "late_columns": [*late_columns],
+                "deleted_before_ms": int() | None as deleted_before_ms,
+            } if all(isinstance(each, str) for each in late_columns):
+                bounds = {str(name): _start(each) for name, each in starts.items()}
+                late = frozenset(late_columns)
+                return cls(bounds, uncommitted, losses, late, deleted_before_ms)
+        raise _malformed_error()
+
+
+def note_deletion(progress: str, before_ms: int) -> str:
+    """Return a table's progress after rows with earlier publish times, in ms, were deleted.
+
+    A text that cannot be read stays unchanged: it is an error when the table is copied to or read.
+    """
+    try:
+        rows = CopiedRows.from_progress(progress)
+    except CorruptProgressError:
+        return progress
+    return progress if rows is None else rows.add_deletion(before_ms).add_to(progress)
+
+
+def _start(value: object) -> Bounds:
+    match value:
+        case {"id": [int(), int(), int()] | None as start_id, "ms": int() | None as start_ms}:
+            return Bounds(None if start_id is None else tuple(start_id), start_ms=start_ms)
+    raise _malformed_error()
+
+
+def _is_late(column: pa.Field, current: pa.Schema) -> bool:
+    """Return whether a table gets a column, or fields of a column, that it did not have."""
+    if column.name not in current.names:
+        return True
+    is_nested: bool = pa.types.is_nested(column.type)
+    return is_nested and current.field(column.name).type != column.type
+
+
+def _malformed_error() -> CorruptProgressError:
+    return CorruptProgressError("the facts about its rows are malformed or were changed")

@@ -1,0 +1,297 @@
+"""Changes of a table of dead letters, each recorded by the commit of the rows it belongs to.
+
+Rows and dead letters are in two tables, and no commit covers both. So the commit of the rows
+decides: the progress that it stores contains the last change of the dead letters, which are files
+to add and letters that became rows. Afterwards the change is applied to the table of dead letters,
+whose progress names it by its id. A run that finds a change that is not applied yet applies it
+first. So a run that is stopped between the two commits neither loses nor doubles a dead letter.
+"""
+
+from __future__ import annotations
+
+import json
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final, Self
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from arrow_io.core.json_checksum import json_crc32
+from arrow_io.errors import ConcurrentCopyError, CorruptProgressError
+from connector.increments.progress import Progress
+from connector.lake.data_file import DataFile
+from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
+from connector.lake.file_reader import read_rows
+from connector.lake.file_writer import FileSettings, FileWriter
+from connector.lake.rewriting import rewrite_without
+from connector.lake.table import Commit, commit_files, send_commit
+from connector.lake.transforms import Partitioning
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Sequence
+
+    from connector.lake.evolution import TableKind
+    from connector.lake.table import RewritableTable, TableFile, TableState
+
+    LetterPosition = tuple[str, int, int, int]
+    """Topic, ledger id, entry id and batch index, which is −1 if the message is not batched."""
+
+POSITIONS: Final = ("__topic__", *POSITION_COLUMNS)
+"""Columns that identify a dead letter."""
+_MEMBER: Final = "dead_letters"
+"""The member of the progress that has the change."""
+
+
+@dataclass(frozen=True, slots=True)
+class LetterChange:
+    """A change of the dead letters of a table.
+
+    Attributes:
+        id: Unique text; empty if the table never had dead letters.
+        files: Files to add, in the folder of the table of dead letters, not partitioned.
+        moved: Positions of letters that became rows, ascending.
+    """
+
+    id: str = ""
+    files: tuple[DataFile, ...] = ()
+    moved: tuple[LetterPosition, ...] = ()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to add or to remove."""
+        return not (self.files or self.moved)
+
+    @classmethod
+    def new(
+        cls, files: Iterable[DataFile] = (), moved: Iterable[LetterPosition] = ()
+    ) -> LetterChange:
+        """Return a change with a new id."""
+        return cls(uuid4().hex, tuple(files), tuple(sorted(moved)))
+
+    def applied(self) -> LetterChange:
+        """Return what later commits of the rows record of the change: its id."""
+        return LetterChange(self.id)
+
+    @classmethod
+    def from_progress(cls, progress: str | None) -> Self:
+        """Return the change that a progress contains.
+
+        Raises:
+            CorruptProgressError: The change is malformed, or was modified.
+        """
+        value = {} if progress is None else json.loads(progress)
+        value = value.get(_MEMBER) if isinstance(value, dict) else None
+        if value is None:
+            return cls()
+        try:
+            expected = value.pop("crc32")
+            files = tuple(DataFile(path, size, rows) for path, size, rows in value["files"])
+            moved = tuple(_positions(value["moved"]))
+            change = cls(value["id"], files, moved)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            expected, change = None, cls()
+        if expected is None or expected != json_crc32(value):
+            message = "the change of dead letters in the progress was truncated or modified"
+            raise CorruptProgressError(message)
+        return change
+
+    def add_to(self, progress: str) -> str:
+        """Return a progress that contains the change."""
+        if not self.id:
+            return progress
+        moved: dict[str, dict[str, list[int]]] = {}
+        for topic, ledger_id, *rest in self.moved:
+            moved.setdefault(topic, {}).setdefault(str(ledger_id), []).extend(rest)
+        files = [[each.path, each.size_bytes, each.rows] for each in self.files]
+        value: dict[str, object] = {"id": self.id, "files": files, "moved": moved}
+        value["crc32"] = json_crc32(value)
+        return json.dumps(json.loads(progress) | {_MEMBER: value}, separators=(",", ":"))
+
+
+def _positions(moved: dict[str, dict[str, list[int]]]) -> Iterator[LetterPosition]:
+    for topic, ledgers in moved.items():
+        for ledger_id, numbers in ledgers.items():
+            for entry_id, batch_index in zip(numbers[::2], numbers[1::2], strict=True):
+                yield topic, int(ledger_id), entry_id, batch_index
+
+
+def identify(rows: pa.Table | pa.RecordBatch) -> pa.StringArray:
+    """Return a text for each dead letter that identifies its message."""
+    topic, *numbers = (rows.column(each) for each in POSITIONS)
+    texts = (pc.fill_null(each, -1).cast(pa.string()) for each in numbers)
+    joined = pc.binary_join_element_wise(topic, *texts, ":")
+    return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
+
+
+@dataclass(frozen=True, slots=True)
+class LetterTable:
+    """The table of the dead letters of another table, which need not exist yet.
+
+    Attributes:
+        file_bytes: Approximate size at which a file is completed and the next one is started.
+    """
+
+    table: RewritableTable
+    kind: TableKind
+    file_bytes: int
+
+    def staging(self, state: TableState | None) -> FileSettings:
+        """Return how files are written that a change adds."""
+        return replace(self._settings(state), partitioning=Partitioning())
+
+    def catch_up(self, change: LetterChange, progress: Progress) -> TableState | None:
+        """Apply a change that an earlier run recorded, if needed, and return the table's state.
+
+        Args:
+            change: The change that the table of the rows records.
+            progress: The progress of the rows.
+
+        Raises:
+            ConcurrentCopyError: Another run changed the dead letters at the same time.
+            PulsarOffloadError: Letters cannot be read or written.
+        """
+        state = self.table.read_state()
+        if change.is_empty or _last_change(state).id == change.id:
+            return state
+        with self._unless_applied(change):
+            self._rewrite(change, progress, state)
+        return self.table.read_state()
+
+    def apply(
+        self,
+        change: LetterChange,
+        before: Progress,
+        after: Progress,
+        state: TableState | None,
+    ) -> None:
+        """Apply a change that was just recorded.
+
+        Args:
+            change: The change.
+            before: The progress of the rows before the commit that recorded it.
+            after: The same after that commit.
+            state: The table's state before that commit, with all earlier changes.
+
+        Raises:
+            ConcurrentCopyError: Another run changed the dead letters at the same time.
+            PulsarOffloadError: Letters cannot be read or written. The next run applies the change.
+        """
+        own = _read_progress(state)
+        is_ahead = any(
+            own.topic_progress(each).next > before.topic_progress(each).next
+            for each in after.topics
+        )
+        is_partitioned = state is not None and bool(state.partitioning.fields)
+        with self._unless_applied(change):
+            # The table of the rows may have been restored to an earlier version.
+            if change.moved or is_ahead or is_partitioned:
+                self._rewrite(change, after, state)
+            else:
+                settings = self._settings(state)
+                commit = self._commit(change, after, state, settings, change.files, ())
+                # The files are never deleted: the record names them.
+                send_commit(self.kind, self.table, commit, state)
+
+    def _rewrite(self, change: LetterChange, progress: Progress, state: TableState | None) -> None:
+        """Add the letters that the table lacks, remove those that became rows, and commit."""
+        settings = self._settings(state)
+        removed: list[TableFile] = []
+        with FileWriter(settings) as writer:
+            if state is not None and change.moved:
+                ids = pa.array([":".join(map(str, each)) for each in change.moved], pa.string())
+                ledger_ids = [each[1] for each in change.moved]
+                rewritten = rewrite_without(
+                    self.table,
+                    state,
+                    self._files(state, min(ledger_ids), max(ledger_ids)),
+                    POSITIONS,
+                    lambda _, rows: pc.is_in(identify(rows), value_set=ids),
+                    writer,
+                )
+                removed = [file for file, _ in rewritten]
+            for file in change.files:
+                for batch in read_rows(self.table.location, file.path, file.size_bytes):
+                    writer.write(self._missing_letters(batch, state))
+            files = writer.finish()
+        commit = self._commit(change, progress, state, settings, files, removed)
+        commit_files(self.kind, self.table, commit, state)
+
+    def _missing_letters(self, batch: pa.RecordBatch, state: TableState | None) -> pa.RecordBatch:
+        """Return the letters of a batch that the table does not have."""
+        if state is None or not batch.num_rows:
+            return batch
+        bounds = pc.min_max(batch.column("__ledger_id__")).as_py()
+        present = [pa.array([], pa.string())]
+        for file in self._files(state, bounds["min"], bounds["max"]):
+            present += (identify(each) for each in self.table.read_file(state, file, POSITIONS))
+        is_present = pc.is_in(identify(batch), value_set=pa.concat_arrays(present))
+        return batch.filter(pc.invert(is_present))
+
+    def _files(self, state: TableState, first: int, last: int) -> Iterator[TableFile]:
+        """Iterate over the files that may have letters of ledgers with an id in `[first, last]`."""
+        for file in self.table.data_files(state, POSITIONS):
+            least, greatest = (each for each in file.bounds["__ledger_id__"])
+            is_after = isinstance(least, int) and least > last
+            is_before = isinstance(greatest, int) and greatest < first
+            if not is_after and not is_before:
+                yield file
+
+    def _settings(self, state: TableState | None) -> FileSettings:
+        return FileSettings(
+            self.table.location,
+            self.table.data_prefix,
+            self.table.storable(DEAD_LETTERS_SCHEMA, state),
+            Partitioning() if state is None else state.partitioning,
+            self.kind,
+            file_bytes=self.file_bytes,
+        )
+
+    def _commit(  # noqa: PLR0917 - in the order of what a commit has
+        self,
+        change: LetterChange,
+        progress: Progress,
+        state: TableState | None,
+        settings: FileSettings,
+        files: Sequence[DataFile],
+        removed: Sequence[TableFile],
+    ) -> Commit:
+        after = _later(_read_progress(state), progress)
+        return Commit(
+            tuple(files),
+            settings.schema,
+            settings.partitioning,
+            None if state is None else state.progress,
+            change.applied().add_to(after.to_json()),
+            {"pulsar-offload.rows": str(sum(each.rows for each in files))},
+            tuple(removed),
+        )
+
+    @contextmanager
+    def _unless_applied(self, change: LetterChange) -> Iterator[None]:
+        """Ignore a concurrent change if it is the same one: another run found it recorded."""
+        try:
+            yield
+        except ConcurrentCopyError:
+            if _last_change(self.table.read_state()).id != change.id:
+                raise
+
+
+def _last_change(state: TableState | None) -> LetterChange:
+    return LetterChange.from_progress(None if state is None else state.progress)
+
+
+def _read_progress(state: TableState | None) -> Progress:
+    if state is None or state.progress is None:
+        return Progress()
+    return Progress.from_json(state.progress)
+
+
+def _later(one: Progress, other: Progress) -> Progress:
+    """Return the later progress of each topic."""
+    topics: dict[Any, Any] = dict(one.topics)
+    for topic, each in other.topics.items():
+        if topic not in topics or topics[topic].next < each.next:
+            topics[topic] = each
+    return Progress(topics)
