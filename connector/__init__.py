@@ -60,6 +60,7 @@ if TYPE_CHECKING:
         MaintenanceSummary,
         maintain_table,
     )
+    from connector.lake.reprocessing import ReprocessSummary, reprocess_dead_letters
     from connector.lake.table_copy import TableSummary
     from connector.otel import instrument
     from connector.replay.partition_replay import ReplaySummary
@@ -79,6 +80,7 @@ else:
         "OffloadResult": "writing.offloader",
         "ReplayPlan": "replay.replay",
         "ReplaySummary": "replay.partition_replay",
+        "ReprocessSummary": "lake.reprocessing",
         "TableSummary": "lake.table_copy",
         "TopicDataset": "dataset",
         "WrittenTopic": "writing.topic_writer",
@@ -94,6 +96,7 @@ else:
         "read_ray": "engines.readers",
         "register_duckdb": "engines.duckdb_functions",
         "replay_topic": "replay.replay",
+        "reprocess_dead_letters": "lake.reprocessing",
         "write_messages": "writing.topic_writer",
     }
 
@@ -149,6 +152,7 @@ __all__ = [
     "ReadMetrics",
     "ReplayPlan",
     "ReplaySummary",
+    "ReprocessSummary",
     "SchemaError",
     "StorageError",
     "TableSummary",
@@ -177,5 +181,6 @@ __all__ = [
     "read_ray",
     "register_duckdb",
     "replay_topic",
+    "reprocess_dead_letters",
     "write_messages",
 ]

@@ -145,6 +145,16 @@ def open_request(url: str, topic: str | Sequence[str], request: TopicRequest) ->
         return TopicDataset(scan, opened.unsound)
 
 
+def read_options(request: TopicRequest) -> ReadOptions:
+    """Return how a request reads messages, by its own schema; sends no request to the bucket.
+
+    Raises:
+        PulsarOffloadError: See `open_topic`, for errors of options and schemas.
+    """
+    inputs = _resolve(request)
+    return _read_options(inputs, inputs.schema)
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Inputs:
     """A request whose schema, bounds and keys have been read and parsed.

@@ -14,7 +14,7 @@ from arrow_io.format.entry_frame import ENTRY_HEADER_BYTES
 from arrow_io.messages import layout
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
     import pyarrow as pa
 
@@ -273,3 +273,21 @@ class MeasuredRun(NamedTuple):
     """Number of messages that its entries announce."""
     counted_bytes: int
     """Bytes as `BatchLimits.max_bytes` counts them, by the sizes that the entries announce."""
+
+
+def encode_run(
+    ledger_id: int, first_entry_id: int, object_key: str, frames: Sequence[bytes]
+) -> EntryRun:
+    """Return the run of entries with consecutive ids, from their frames (`write_entry`).
+
+    `object_key` is for errors.
+    """
+    data = memoryview(b"".join(frames))
+    count = len(frames)
+    _, table = int64_view(count * layout.ENTRY_WIDTH)
+    _, result = int64_view(4)
+    last_entry_id = first_entry_id + count - 1
+    builds.in_use.entries.read_entries(
+        data, 0, len(data), first_entry_id, last_entry_id, table, count, result
+    )
+    return EntryRun(ledger_id, object_key, data, 0, table, count)

@@ -1,18 +1,22 @@
-"""The command `lake maintain`, the upkeep of tables that copies write."""
+"""The commands `lake maintain` and `lake reprocess`, for tables that copies write."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
 
 from connector.cli.app import command, group
-from connector.cli.options import AsJson, key_values
+from connector.cli.options import AsJson, Decoding, key_values
 from connector.cli.output import print_rows, say
 from connector.inputs.times import duration
 from connector.lake.evolution import TableKind  # noqa: TC001 - typer reads annotations
 from connector.lake.maintenance import MaintenanceSettings, maintain_table
+from connector.lake.reprocessing import reprocess_dead_letters
+
+if TYPE_CHECKING:
+    from connector.lake.reprocessing import ReprocessSummary
 
 _DEFAULTS = MaintenanceSettings()
 _SCHEMA = pa.schema(
@@ -30,7 +34,12 @@ _SCHEMA = pa.schema(
     )
 )
 
-lake = group("lake", "Maintain the tables that copies write.")
+_REPROCESSED_SCHEMA = pa.schema(
+    {"table": pa.string()}
+    | dict.fromkeys(("rows", "replaced", "superseded", "remaining", "commits"), pa.int64())
+)
+
+lake = group("lake", "Maintain the tables that copies write, and their dead letters.")
 
 
 @command("--yes", url="lake/orders", writes=True, parent=lake)
@@ -124,3 +133,70 @@ def maintain(
     print_rows(_SCHEMA, batches, "jsonl" if as_json else "table")
     if not yes:
         say("note", "nothing was changed: --yes does it")
+
+
+@command("--schema schemas --dry-run", url="lake/orders", writes=True, parent=lake)
+def reprocess(
+    target: Annotated[
+        str,
+        typer.Argument(help="Folder of the table; for Iceberg its name, namespace.table."),
+    ],
+    *,
+    format_: Annotated[TableKind, typer.Option("--format", help="Format of the table.")] = "delta",
+    insert_missing_keys: Annotated[
+        bool,
+        typer.Option(
+            "--insert-missing-keys",
+            help="For a table with the latest row of each key: insert a letter whose key has no"
+            " row. The key may have been deleted after the letter. By default, the letter stays.",
+        ),
+    ] = False,
+    target_option: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE", help="Option of the table's fsspec file system. May be repeated."
+        ),
+    ] = None,
+    table_option: Annotated[
+        list[str] | None,
+        typer.Option(metavar="KEY=VALUE", help="As for copy. May be repeated."),
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only count what can be decoded.")
+    ] = False,
+    request: Decoding,
+    as_json: AsJson = False,
+) -> None:
+    """Decode dead letters of a table again, and move those that can be decoded into the table.
+
+    The bucket is not read. Each letter becomes a row exactly once, and the others stay. Copies may
+    run at the same time; if two runs change the same table, one of them fails, and can be repeated.
+    """
+    options = request.catalog_options() | request.reading_options()
+    summary = reprocess_dead_letters(
+        target,
+        format=format_,
+        insert_missing_keys=insert_missing_keys,
+        target_options=key_values("--target-option", target_option) or None,
+        table_options=key_values("--table-option", table_option) or None,
+        dry_run=dry_run,
+        **options,
+    )
+    _print_reprocessed(summary, as_json=as_json)
+
+
+def _print_reprocessed(summary: ReprocessSummary, *, as_json: bool) -> None:
+    for notice in summary.notices:
+        say("note", notice)
+    for reason, count in summary.remaining.most_common():
+        say("remaining", f"{count}: {reason}", count=count, reason=reason)
+    row = {
+        "table": summary.target,
+        "rows": summary.rows,
+        "replaced": summary.replaced,
+        "superseded": summary.superseded,
+        "remaining": summary.remaining.total(),
+        "commits": summary.commits,
+    }
+    batches = pa.Table.from_pylist([row], _REPROCESSED_SCHEMA).to_batches()
+    print_rows(_REPROCESSED_SCHEMA, batches, "jsonl" if as_json else "table")

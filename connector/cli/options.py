@@ -14,7 +14,12 @@ from arrow_io.storage.redaction import redacted_urls
 from connector.cli.forms import Form
 from connector.options.kinds import BY_NAME, FLAG, URLS_BY_NAME
 from connector.options.nested import put_text
-from connector.options.topic_request import FIXED_BY_REPLAY, OPTIONS, TopicRequest
+from connector.options.topic_request import (
+    DECODING_OPTIONS,
+    FIXED_BY_REPLAY,
+    OPTIONS,
+    TopicRequest,
+)
 from connector.options.write_request import WRITE_OPTIONS, WriteRequest
 
 if TYPE_CHECKING:
@@ -93,6 +98,8 @@ Reading: TypeAlias = Annotated[TopicRequest, OptionGroup(_IN_SHELL)]
 _REPLAYED = tuple(name for name in _IN_SHELL if name not in FIXED_BY_REPLAY)
 Replaying: TypeAlias = Annotated[TopicRequest, OptionGroup(_REPLAYED)]
 """Options that bound a replay, and define how its messages are read."""
+Decoding: TypeAlias = Annotated[TopicRequest, OptionGroup(DECODING_OPTIONS)]
+"""Options that define how values are decoded."""
 Place: TypeAlias = Annotated[TopicRequest, OptionGroup(_PLACE)]
 """Options that locate topics."""
 Listing: TypeAlias = Annotated[TopicRequest, OptionGroup((*_PLACE, "on_corruption"))]

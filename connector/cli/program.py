@@ -43,7 +43,7 @@ COMMANDS: Final = {
     "write": ("writing", "Write messages from files, as the offloaded ledgers of a topic."),
     "attach": ("attaching", "Check whether a written topic can be attached to a cluster."),
     "copy": ("copying", "Copy new messages of topics to Delta, Iceberg or Parquet tables."),
-    "lake": ("lake", "Maintain the tables that copies write."),
+    "lake": ("lake", "Maintain the tables that copies write, and their dead letters."),
     "replay": ("replaying", "Send a topic of a bucket to a live topic, each message once."),
 }
 """Module and summary of each command, in the order of the help."""

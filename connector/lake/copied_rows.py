@@ -162,6 +162,20 @@ def note_deletion(progress: str, before_ms: int) -> str:
     return progress if rows is None else rows.add_deletion(before_ms).add_to(progress)
 
 
+def note_columns(progress: str, names: Iterable[str]) -> str:
+    """Return a table's progress after rows were added that have null in some columns.
+
+    A text that cannot be read stays unchanged, as in `note_deletion`.
+    """
+    try:
+        rows = CopiedRows.from_progress(progress)
+    except CorruptProgressError:
+        return progress
+    if rows is None:
+        return progress
+    return replace(rows, late_columns=rows.late_columns | {*names}).add_to(progress)
+
+
 def _start(value: object) -> Bounds:
     match value:
         case {"id": [int(), int(), int()] | None as start_id, "ms": int() | None as start_ms}:

@@ -7,24 +7,34 @@ to the bucket is handled as in any other read: it fails the copy, or is counted.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from arrow_io.columns import every_column
+from arrow_io.columns import ALL_COLUMNS, Origin, every_column
+from arrow_io.format.entry_frame import write_entry
+from arrow_io.messages.codecs import NONE
+from arrow_io.messages.entry_run import encode_run
+from arrow_io.messages.entry_writer import encode_entry
 from arrow_io.messages.message_columns import TIMESTAMP
+from arrow_io.messages.message_metadata import Message, message_metadata
+from arrow_io.messages.message_reader import MessageReader
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.read_metrics import ReadMetrics, Unit
-from connector.scan.execution import execute
-from connector.scan.topic_read import EntryRange
+from connector.live.entries import decode_key, has_binary_keys
+from connector.scan.execution import RecordBatchBuilder, execute, new_tally
+from connector.scan.topic_read import EntryRange, TopicRead
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.ledgers.ledger import Block
-    from connector.scan.topic_read import ScanTask, TopicRead
+    from arrow_io.messages.entry_run import EntryRun
+    from connector.inputs.topic_names import TopicName
+    from connector.scan.read_options import ReadOptions
+    from connector.scan.topic_read import ScanTask
 
 DEAD_LETTERS: Final = "_dead_letters"
 """Suffix of the name of a table of dead letters."""
@@ -52,6 +62,13 @@ DEAD_LETTERS_SCHEMA: Final = pa.schema(
     ]
 )
 """Columns of a table of dead letters. The raw value is last."""
+
+_RECORDED: Final = frozenset(
+    {*DEAD_LETTERS_SCHEMA.names, "__partition__", "__segment_id__", "__null_value__"}
+)
+UNRECORDED_COLUMNS: Final = frozenset(each.name for each in ALL_COLUMNS) - _RECORDED
+"""Message columns that cannot be computed from a dead letter."""
+_RUN_BYTES: Final = 1 << 20
 
 RowPosition = tuple[int, int, int]
 """Ledger id, entry id and batch index, which is −1 if the message is not batched."""
@@ -179,3 +196,71 @@ def _positions(batch: pa.RecordBatch) -> Iterator[RowPosition]:
     ledgers, entries, indexes = (batch.column(name) for name in POSITION_COLUMNS)
     indexes = pc.fill_null(indexes, -1)
     return zip(ledgers.to_pylist(), entries.to_pylist(), indexes.to_pylist(), strict=True)
+
+
+def decode_letters(
+    letters: pa.Table, topic: TopicName, options: ReadOptions
+) -> tuple[pa.Table, dict[int, str]]:
+    """Decode the values of dead letters of one topic partition again, without the bucket.
+
+    Args:
+        letters: Rows with the columns `DEAD_LETTERS_SCHEMA`.
+        topic: The topic partition.
+        options: How values are decoded, and the columns of the rows. Columns that dead letters do
+            not record (`UNRECORDED_COLUMNS`) are null.
+
+    Returns:
+        A row for each letter, in order; and the error of each letter that still cannot be decoded,
+        by its index.
+
+    Raises:
+        SchemaError: The schema cannot be used for any value.
+        StorageError: A schema registry cannot be asked.
+    """
+    origin = Origin(str(topic), topic.partition, topic.segment_id, UNRECORDED_COLUMNS)
+    metrics = DeadLetterMetrics()
+    own_options = replace(options, keep_values=True)
+    tally = new_tally(own_options, metrics)
+    builder = RecordBatchBuilder.from_read(TopicRead(origin, (), (), own_options))
+    is_binary = has_binary_keys(options.filterable.values)
+    runs = _encode_letters(letters, str(topic), has_binary_keys=is_binary)
+    messages = MessageReader(runs, own_options.needs, tally, limits=options.limits)
+    schema = options.projection.schema
+    rows = pa.Table.from_batches(builder.build(messages, tally), schema)
+    for index, (_, own) in enumerate(options.projection.columns):
+        if own in POSITION_COLUMNS:
+            rows = rows.set_column(index, schema.field(index), letters.column(own))
+    return rows, {index: why for (_, index, _), why in metrics.dead_letters.items()}
+
+
+def _encode_letters(
+    letters: pa.Table, object_key: str, *, has_binary_keys: bool
+) -> Iterator[EntryRun]:
+    """Encode letters as entries of one message, whose ids are the indexes of the letters."""
+    frames: list[bytes] = []
+    size_bytes = first = 0
+    for index, each in enumerate(_rows(letters)):
+        key = each["__key__"]
+        message = Message(
+            payload=each[VALUE_COLUMN],
+            publish_time_ms=each["__publish_time__"] // 1000,
+            key=decode_key(key) if key and has_binary_keys else key,
+            schema_version=each["__schema_version__"],
+        )
+        size = len(message.payload or b"")
+        metadata = message_metadata(message, 0, compression=NONE, uncompressed_bytes=size)
+        frames.append(write_entry(index, encode_entry(metadata, message.payload or b"")))
+        size_bytes += len(frames[-1])
+        if size_bytes >= _RUN_BYTES:
+            yield encode_run(0, first, object_key, frames)
+            frames, size_bytes, first = [], 0, index + 1
+    if frames:
+        yield encode_run(0, first, object_key, frames)
+
+
+def _rows(letters: pa.Table) -> Iterator[dict[str, Any]]:
+    """Iterate over letters; their publish times are in µs."""
+    index = letters.schema.get_field_index("__publish_time__")
+    times = letters.column(index).cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    for batch in letters.set_column(index, "__publish_time__", times).to_batches():
+        yield from batch.to_pylist()

@@ -112,6 +112,9 @@ class FileWriter:
             LakeTableError: A value does not fit the table's type.
             StorageError: The store refused, or kept failing.
         """
+        if not batch.num_rows:
+            # Each file has a row.
+            return
         typed = fit_rows(batch, self._settings.schema, self._settings.kind)
         for values, rows in self._settings.partitioning.split(typed):
             pending = self._pending.setdefault(values, _PendingRows())

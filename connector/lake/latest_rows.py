@@ -164,6 +164,15 @@ class LatestRows:
         row_indices = latest.filter(is_selected).column("#row").combine_chunks()
         return pc.is_in(_count_up(rows), value_set=row_indices)
 
+    def positions(self) -> dict[str, tuple[int, ...]]:
+        """Return the position of the latest row of each key, including those to delete.
+
+        They are by identity. A missing batch index is −1.
+        """
+        latest = self._merge()
+        columns = (latest.column(each).to_pylist() for each in ("#identity", *self._order))
+        return {identity: tuple(rest) for identity, *rest in zip(*columns, strict=True)}
+
     def keys(self, partitioning: Partitioning) -> KeySet:
         """Return all staged keys, including those to delete."""
         column = self._merge().column("#identity") if self._tables else pa.chunked_array([], _TEXT)

@@ -3,23 +3,23 @@
 Rows and dead letters are in two tables, and no commit covers both. So the commit of the rows
 decides: the progress that it stores contains the last change of the dead letters, which are files
 to add and letters that became rows. Afterwards the change is applied to the table of dead letters,
-whose progress names it by its id. A run that finds a change that is not applied yet applies it
-first. So a run that is stopped between the two commits neither loses nor doubles a dead letter.
+whose progress has its number. A run that finds a change that is not applied yet applies it first.
+So a run that is stopped between the two commits neither loses nor doubles a dead letter.
 """
 
 from __future__ import annotations
 
 import json
+import operator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final, Self
-from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.core.json_checksum import json_crc32
-from arrow_io.errors import ConcurrentCopyError, CorruptProgressError
+from arrow_io.errors import ConcurrentCopyError, CorruptProgressError, MissingObjectError
 from connector.increments.progress import Progress
 from connector.lake.data_file import DataFile
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
@@ -49,12 +49,12 @@ class LetterChange:
     """A change of the dead letters of a table.
 
     Attributes:
-        id: Unique text; empty if the table never had dead letters.
+        number: Greater than those of all earlier changes; 0 if the table never had dead letters.
         files: Files to add, in the folder of the table of dead letters, not partitioned.
         moved: Positions of letters that became rows, ascending.
     """
 
-    id: str = ""
+    number: int = 0
     files: tuple[DataFile, ...] = ()
     moved: tuple[LetterPosition, ...] = ()
 
@@ -63,16 +63,20 @@ class LetterChange:
         """Whether there is nothing to add or to remove."""
         return not (self.files or self.moved)
 
-    @classmethod
-    def new(
-        cls, files: Iterable[DataFile] = (), moved: Iterable[LetterPosition] = ()
+    def following(
+        self,
+        state: TableState | None,
+        files: Iterable[DataFile] = (),
+        moved: Iterable[LetterPosition] = (),
     ) -> LetterChange:
-        """Return a change with a new id."""
-        return cls(uuid4().hex, tuple(files), tuple(sorted(moved)))
+        """Return the next change. `state` is that of the table of dead letters."""
+        # The table of the rows may have been restored to an earlier version.
+        number = max(self.number, _last_number(state)) + 1
+        return LetterChange(number, tuple(files), tuple(sorted(moved)))
 
     def applied(self) -> LetterChange:
         """Return what later commits of the rows record of the change: its id."""
-        return LetterChange(self.id)
+        return LetterChange(self.number)
 
     @classmethod
     def from_progress(cls, progress: str | None) -> Self:
@@ -89,7 +93,7 @@ class LetterChange:
             expected = value.pop("crc32")
             files = tuple(DataFile(path, size, rows) for path, size, rows in value["files"])
             moved = tuple(_positions(value["moved"]))
-            change = cls(value["id"], files, moved)
+            change = cls(operator.index(value["number"]), files, moved)
         except (AttributeError, KeyError, TypeError, ValueError):
             expected, change = None, cls()
         if expected is None or expected != json_crc32(value):
@@ -99,13 +103,13 @@ class LetterChange:
 
     def add_to(self, progress: str) -> str:
         """Return a progress that contains the change."""
-        if not self.id:
+        if not self.number:
             return progress
         moved: dict[str, dict[str, list[int]]] = {}
         for topic, ledger_id, *rest in self.moved:
             moved.setdefault(topic, {}).setdefault(str(ledger_id), []).extend(rest)
         files = [[each.path, each.size_bytes, each.rows] for each in self.files]
-        value: dict[str, object] = {"id": self.id, "files": files, "moved": moved}
+        value: dict[str, object] = {"number": self.number, "files": files, "moved": moved}
         value["crc32"] = json_crc32(value)
         return json.dumps(json.loads(progress) | {_MEMBER: value}, separators=(",", ":"))
 
@@ -153,7 +157,7 @@ class LetterTable:
             PulsarOffloadError: Letters cannot be read or written.
         """
         state = self.table.read_state()
-        if change.is_empty or _last_change(state).id == change.id:
+        if change.is_empty or _last_number(state) >= change.number:
             return state
         with self._unless_applied(change):
             self._rewrite(change, progress, state)
@@ -212,11 +216,19 @@ class LetterTable:
                 )
                 removed = [file for file, _ in rewritten]
             for file in change.files:
-                for batch in read_rows(self.table.location, file.path, file.size_bytes):
+                for batch in self._read_staged(file, state):
                     writer.write(self._missing_letters(batch, state))
             files = writer.finish()
         commit = self._commit(change, progress, state, settings, files, removed)
         commit_files(self.kind, self.table, commit, state)
+
+    def _read_staged(self, file: DataFile, state: TableState | None) -> Iterator[pa.RecordBatch]:
+        try:
+            yield from read_rows(self.table.location, file.path, file.size_bytes)
+        except MissingObjectError:
+            # Somebody may have deleted the table, with the file.
+            if state is not None:
+                raise
 
     def _missing_letters(self, batch: pa.RecordBatch, state: TableState | None) -> pa.RecordBatch:
         """Return the letters of a batch that the table does not have."""
@@ -274,12 +286,13 @@ class LetterTable:
         try:
             yield
         except ConcurrentCopyError:
-            if _last_change(self.table.read_state()).id != change.id:
+            if _last_number(self.table.read_state()) < change.number:
                 raise
 
 
-def _last_change(state: TableState | None) -> LetterChange:
-    return LetterChange.from_progress(None if state is None else state.progress)
+def _last_number(state: TableState | None) -> int:
+    """Return the number of the last change that was applied."""
+    return LetterChange.from_progress(None if state is None else state.progress).number
 
 
 def _read_progress(state: TableState | None) -> Progress:

@@ -242,7 +242,9 @@ class TableCopy:
         letter_change = LetterChange.from_progress(None if state is None else state.progress)
         if letters is not None:
             letter_change = (
-                LetterChange.new(letter_files) if letter_files else letter_change.applied()
+                letter_change.following(letter_state, letter_files)
+                if letter_files
+                else letter_change.applied()
             )
         letter_places = [] if letters is None else [(letters.table.location, letter_files)]
         change = Replacement(files, _rows(files))

@@ -13,12 +13,10 @@ import binascii
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
-from arrow_io.core import builds
 from arrow_io.errors import BrokerError
 from arrow_io.format.entry_frame import write_entry
-from arrow_io.messages import layout
 from arrow_io.messages.codecs import NONE
-from arrow_io.messages.entry_run import EntryRun, int64_view
+from arrow_io.messages.entry_run import encode_run
 from arrow_io.messages.entry_writer import encode_entry
 from arrow_io.messages.message_metadata import (
     Message,
@@ -34,6 +32,7 @@ if TYPE_CHECKING:
 
     import _pulsar
 
+    from arrow_io.messages.entry_run import EntryRun
     from arrow_io.payloads.value_columns import ValueColumns
     from arrow_io.read_metrics import ReadMetrics
     from connector.live.broker import ClientEntry
@@ -99,7 +98,7 @@ class LiveEntries:
                 raise self._error(entry_id, f"it follows a message of entry {tuple(last)}")
             is_next = entry_id == (last.ledger_id, last.entry_id + 1)
             if frames and (not is_next or size_bytes >= _RUN_BYTES):
-                yield self._run(first, frames)
+                yield encode_run(*first, self._object_key, frames)
                 frames, size_bytes = [], 0
             if not frames:
                 first = entry_id
@@ -107,7 +106,7 @@ class LiveEntries:
             size_bytes += len(frames[-1])
             last = entry_id
         if frames:
-            yield self._run(first, frames)
+            yield encode_run(*first, self._object_key, frames)
 
     def entry(self, entry_id: EntryId, members: Sequence[tuple[int, _pulsar.Message]]) -> bytes:
         """Encode an entry from its messages (`ClientEntry.members`); `entry_id` is for errors.
@@ -187,7 +186,7 @@ class LiveEntries:
     def _key(self, client_message: _pulsar.Message) -> str | bytes | None:
         """Return the key of a message; the client does not distinguish empty and missing keys."""
         text: str = client_message.partition_key()
-        return _decode_key(text) if text and self._has_binary_keys else text or None
+        return decode_key(text) if text and self._has_binary_keys else text or None
 
     def _ordering_key(self, client_message: _pulsar.Message) -> bytes | None:
         try:
@@ -196,17 +195,6 @@ class LiveEntries:
             # The client decodes it as text, and has no other accessor.
             self._metrics.replaced_texts += 1
             return None
-
-    def _run(self, first: EntryId, frames: Sequence[bytes]) -> EntryRun:
-        data = memoryview(b"".join(frames))
-        count = len(frames)
-        last = first.entry_id + count - 1
-        _, table = int64_view(count * layout.ENTRY_WIDTH)
-        _, result = int64_view(4)
-        builds.in_use.entries.read_entries(
-            data, 0, len(data), first.entry_id, last, table, count, result
-        )
-        return EntryRun(first.ledger_id, self._object_key, data, 0, table, count)
 
 
 def _encrypted_entry(message: Message, client_message: _pulsar.Message) -> bytes:
@@ -246,7 +234,7 @@ def _schema_version(client_message: _pulsar.Message) -> int | None:
     return None if number < 0 else number
 
 
-def _decode_key(key: str) -> str | bytes:
+def decode_key(key: str) -> str | bytes:
     """Decode a key from Base64; return the text itself if it is not Base64."""
     try:
         return base64.b64decode(key, validate=True)

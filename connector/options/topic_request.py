@@ -343,6 +343,18 @@ class TopicRequest:
 OPTIONS: Final = options_of(TopicRequest)
 """Every option of `open_topic`, by name."""
 
+DECODING_OPTIONS: Final = (
+    "storage_options",
+    "columns",
+    "schema",
+    "schema_options",
+    "schema_version",
+    "value",
+    "time_unit",
+    "naming",
+)
+"""Options that define how values are decoded, and which columns they become."""
+
 FIXED_BY_REPLAY: Final = (
     "columns",
     "schema_options",

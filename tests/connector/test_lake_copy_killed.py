@@ -7,17 +7,14 @@ import threading
 from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Final, cast
 
-import deltalake
 import pyarrow as pa
 import pytest
-from deltalake import transaction
 from fsspec.implementations.memory import MemoryFileSystem
 
 from arrow_io.errors import ConcurrentCopyError, PulsarOffloadError, StorageError
 from arrow_io.storage.location import Location
-from arrow_io.storage.trace import RequestKind, RequestTrace
 from connector import copy_topics
-from connector.lake import delta, file_writer, task_writer
+from connector.lake import file_writer, task_writer
 from connector.lake.copy_plan import CopySizes
 from connector.lake.dead_letters import POSITION_COLUMNS
 from connector.lake.delta import DeltaTable
@@ -25,6 +22,7 @@ from connector.lake.executors import run_in_threads
 from connector.lake.parquet import ParquetTable
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.faulty_s3 import Fault, S3Faults
+from tests.support.killed_lake_runs import Killed, Killer
 from tests.support.lake_copies import (
     COLUMNS,
     SCHEMA,
@@ -38,7 +36,7 @@ from tests.support.lake_tables import table_of
 from tests.support.s3_server import S3Server, running_s3_server
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Iterator, Sequence
     from pathlib import Path
 
     from connector.lake.task_writer import TaskWriter, WrittenTask
@@ -47,62 +45,8 @@ if TYPE_CHECKING:
 
     Table = DeltaTable | ParquetTable
 
-_CHANGING: Final = {RequestKind.PUT, RequestKind.UPLOAD, RequestKind.PART, RequestKind.DELETE}
 _SMALL: Final = CopySizes(task_bytes=1, commit_bytes=1)
 """A commit for each data block, which here is for each ledger."""
-
-
-class _Killed(BaseException):
-    """The process is no more; whatever it asks of a store from now on, it does not ask."""
-
-
-class _Killer:
-    """Kills what runs before one of the requests that change something, a Delta commit among them.
-
-    Args:
-        monkeypatch: Undone by `revive`.
-        step: Number of the request, from 1.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, step: int) -> None:
-        self._monkeypatch = monkeypatch
-        self._left = itertools.count(step - 1, -1)
-        self._lock = threading.Lock()
-        sent = RequestTrace.note_request
-
-        def killing(
-            trace: RequestTrace,
-            kind: RequestKind,
-            name: str,
-            *args: Any,  # noqa: ANN401
-            **options: Any,  # noqa: ANN401
-        ) -> None:
-            if kind in _CHANGING:
-                self.step()
-            sent(trace, kind, name, *args, **options)
-
-        monkeypatch.setattr(RequestTrace, "note_request", killing)
-        create = self._stepping(transaction.create_table_with_add_actions)
-        monkeypatch.setattr(delta, "create_table_with_add_actions", create)
-        append = self._stepping(deltalake.DeltaTable.create_write_transaction)
-        monkeypatch.setattr(deltalake.DeltaTable, "create_write_transaction", append)
-
-    def step(self) -> None:
-        """Count a request, or be dead."""
-        with self._lock:
-            if next(self._left) <= 0:
-                raise _Killed
-
-    def revive(self) -> None:
-        """Let requests be sent again, as by the next process."""
-        self._monkeypatch.undo()
-
-    def _stepping(self, function: Callable[..., Any]) -> Callable[..., Any]:
-        def stepping(*args: Any, **options: Any) -> Any:  # noqa: ANN401
-            self.step()
-            return function(*args, **options)
-
-        return stepping
 
 
 @pytest.fixture
@@ -175,11 +119,11 @@ def test_killed_at_any_request(
     for step in steps:
         target = str(tmp_path / str(step)) if kind == "delta" else f"memory://killed-copies/{step}"
         with monkeypatch.context() as patches:
-            killer = _Killer(patches, step)
+            killer = Killer(patches, step)
             patches.setattr(file_writer, "PART_BYTES", 1 << 10)
             try:
                 copy(source, target, kind, **given)
-            except _Killed:
+            except Killed:
                 killer.revive()
                 copy(source, target, kind, **given)
             else:
@@ -208,11 +152,11 @@ def test_after_a_kill_another_schema_decodes_other_values(
     for step in steps:
         target = str(tmp_path / str(step))
         with monkeypatch.context() as patches:
-            killer = _Killer(patches, step)
+            killer = Killer(patches, step)
             given: dict[str, Any] = {"executor": one_by_one, "partition_by": None}
             try:
                 copy(source, target, kind, schema=first, **given)
-            except _Killed:
+            except Killed:
                 killer.revive()
                 copy(source, target, kind, schema=second, **given)
             else:
@@ -230,8 +174,8 @@ def test_what_comes_after_a_kill_is_copied_too(
     for step in range(1, 20, 3):
         target = str(tmp_path / str(step))
         with monkeypatch.context() as patches:
-            killer = _Killer(patches, step)
-            with pytest.raises(_Killed):
+            killer = Killer(patches, step)
+            with pytest.raises(Killed):
                 copy(source, target, kind)
             killer.revive()
         write_topic(source.url, range(step * 100, step * 100 + 9), with_odd=True, append=True)
