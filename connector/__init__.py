@@ -55,6 +55,7 @@ if TYPE_CHECKING:
     from connector.engines.readers import read_daft, read_dask, read_ray
     from connector.lake.copy import copy_topics, plan_copy
     from connector.lake.copy_plan import CopyPlan, CopySizes
+    from connector.lake.follow import CopyRound, follow_copies
     from connector.lake.maintenance import (
         MaintenanceSettings,
         MaintenanceSummary,
@@ -72,6 +73,7 @@ else:
     _MODULES = {
         "Catalog": "catalog.catalog",
         "CopyPlan": "lake.copy_plan",
+        "CopyRound": "lake.follow",
         "CopySizes": "lake.copy_plan",
         "LedgerOffloader": "writing.offloader",
         "LedgerToOffload": "writing.offloader",
@@ -85,6 +87,7 @@ else:
         "TopicDataset": "dataset",
         "WrittenTopic": "writing.topic_writer",
         "copy_topics": "lake.copy",
+        "follow_copies": "lake.follow",
         "instrument": "otel",
         "maintain_table": "lake.maintenance",
         "open_catalog": "catalog.opening",
@@ -119,6 +122,7 @@ __all__ = [
     "ChecksumError",
     "ConcurrentCopyError",
     "CopyPlan",
+    "CopyRound",
     "CopySizes",
     "CorruptBlockError",
     "CorruptEntryError",
@@ -170,6 +174,7 @@ __all__ = [
     "UnusedTableWarning",
     "WrittenTopic",
     "copy_topics",
+    "follow_copies",
     "instrument",
     "maintain_table",
     "open_catalog",

@@ -167,6 +167,18 @@ def _report_errors() -> Iterator[None]:
         raise typer.Exit(ExitCode.INCOMPLETE)
 
 
+@contextmanager
+def printed_warnings() -> Iterator[None]:
+    """Print our warnings when the body ends: it is one of many parts of a command."""
+    with warnings.catch_warnings(record=True) as caught:
+        for category in _NOTED:
+            warnings.simplefilter("always", category)
+        try:
+            yield
+        finally:
+            _print_warnings(caught)
+
+
 def _print_error(error: PulsarOffloadError) -> None:
     notes = [line for note in getattr(error, "__notes__", ()) for line in note.split("\n")]
     fields = {

@@ -2,32 +2,40 @@
 
 from __future__ import annotations
 
+import sys
 import time
+from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import pyarrow as pa
 import typer
 
 from arrow_io.core.wording import counted
+from arrow_io.errors import OptionError
 from arrow_io.storage.trace import RequestCounts, RequestTrace
-from connector.cli.app import command
+from connector.cli.app import command, printed_warnings
 from connector.cli.event_lines import write_event
 from connector.cli.options import AsJson, Reading, Topic, Url, key_values
 from connector.cli.output import print_rows, progress, say
 from connector.cli.place import catalog_at
 from connector.display.text import size_text
+from connector.inputs.times import duration
 from connector.lake.copy import copy_topics, plan_copy
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.evolution import TableKind  # noqa: TC001 - as above
+from connector.lake.follow import follow_copies
 from connector.lake.maintenance import MaintenanceSettings
 from connector.upkeep.forecast.cost import EXAMPLE_PRICES, load_prices
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Generator, Sequence
 
     from connector.lake.copy_plan import CopyPlan
+    from connector.lake.follow import CopyRound
     from connector.lake.table_copy import TableSummary
 
+_wait = time.sleep
 _COPIED_SCHEMA = pa.schema(
     {"table": pa.string()}
     | dict.fromkeys(("rows", "files", "bytes", "dead_letters", "commits"), pa.int64())
@@ -120,6 +128,22 @@ def copy(
             help="File for Prometheus' textfile collector, written when the copy ends or fails.",
         ),
     ] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME",
+            help="Copy again and again, at this interval (5m), until Ctrl-C or SIGTERM. Of several"
+            " processes that follow the same topics, one copies.",
+        ),
+    ] = None,
+    holder: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --follow: name of this process among those that follow the same topics. By"
+            " default, the name of the machine.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what a copy would read, write and cost.")
     ] = False,
@@ -155,6 +179,16 @@ def copy(
         "maintenance": MaintenanceSettings() if maintain else None,
         "metrics_file": metrics_file,
     }
+    if follow is not None:
+        if dry_run:
+            message = "--dry-run plans one copy: leave out --follow"
+            raise OptionError(message)
+        interval = duration("--follow", follow)
+        rounds = partial(
+            follow_copies, url, topic, target, interval=interval, holder=holder, **options
+        )
+        _follow(rounds, trace, as_json=as_json)
+        return
     if dry_run:
         with progress(trace):
             plans = plan_copy(url, topic, target, **options)
@@ -165,7 +199,7 @@ def copy(
 
     def add(summary: TableSummary) -> None:
         summaries.append(summary)
-        write_event("table", **_row(summary), topic=summary.topic, lag_bytes=summary.lag_bytes)
+        _report_table(summary)
 
     try:
         with progress(trace, status=status):
@@ -194,6 +228,54 @@ def copy(
         data_bytes=read_bytes,
         seconds=round(seconds, 3),
     )
+
+
+def _follow(
+    follow_rounds: Callable[..., Generator[CopyRound, None, None]],
+    trace: RequestTrace,
+    *,
+    as_json: bool,
+) -> None:
+    """Print each round. An interrupt ends the rounds, and releases the leases of their tables."""
+    status = _Status()
+    rounds = follow_rounds(on_progress=status.update, on_table=_report_table, wait=lambda _: None)
+    # An interrupt need not be raised in the iterator itself.
+    with closing(rounds):
+        while True:
+            with progress(trace, status=status), printed_warnings():
+                copy_round = next(rounds)
+            _print_round(copy_round, as_json=as_json)
+            _wait(copy_round.wait_s)
+
+
+def _print_round(copy_round: CopyRound, *, as_json: bool) -> None:
+    for each in copy_round.failures:
+        say(
+            "failed",
+            f"{each.text}: {each.error}",
+            table=each.table,
+            topic=each.topic,
+            error_type=type(each.error).__name__,
+        )
+    copied = [each for each in copy_round.summaries if each.commits]
+    if copied:
+        _print_summaries(copied, as_json=as_json)
+    sys.stdout.flush()
+    write_event(
+        "round",
+        number=copy_round.number,
+        tables=len(copy_round.summaries),
+        rows=sum(each.rows for each in copied),
+        lag_bytes=sum(each.lag_bytes for each in copy_round.summaries),
+        failures=len(copy_round.failures),
+        postponed=len(copy_round.postponed),
+        standby=len(copy_round.standby),
+        wait_s=round(copy_round.wait_s, 3),
+    )
+
+
+def _report_table(summary: TableSummary) -> None:
+    write_event("table", **_row(summary), topic=summary.topic, lag_bytes=summary.lag_bytes)
 
 
 class _Status:

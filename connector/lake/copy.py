@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
-from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from functools import partial
 from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from arrow_io.columns import ALL_COLUMNS
-from arrow_io.core import telemetry
 from arrow_io.core.option_names import option_name
-from arrow_io.errors import ConcurrentCopyError, OptionError, PulsarOffloadError
+from arrow_io.errors import OptionError
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
@@ -22,11 +18,10 @@ from arrow_io.storage.store_kinds import url_scheme
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.inputs.topic_names import TopicName, common_base, owning_topics, topic_names
-from connector.lake.copy_analysis import CopyAnalysis
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
+from connector.lake.copy_run import CopyRun, copy_tables, raise_first
 from connector.lake.dead_letters import DEAD_LETTERS
 from connector.lake.executors import run_in_threads
-from connector.lake.maintenance import is_needed, maintain
 from connector.lake.metrics_file import MetricsFile
 from connector.lake.replacement import SEGMENT_STAGED_COLUMNS, STAGED_COLUMNS, LatestPerKey
 from connector.lake.table_copy import TableCopy
@@ -38,7 +33,6 @@ from connector.options.topic_request import (
     check_options,
     check_with_catalog,
 )
-from connector.scan.execution import warn_incomplete
 from connector.statistics.store import open_statistics
 from connector.topic import open_request
 
@@ -51,7 +45,7 @@ if TYPE_CHECKING:
     from connector.lake.evolution import TableKind
     from connector.lake.executors import Executor
     from connector.lake.maintenance import MaintenanceSettings
-    from connector.lake.table import LakeTable, MaintainedTable, RewritableTable
+    from connector.lake.table import LakeTable, RewritableTable
     from connector.lake.table_copy import ProgressCallback, TableSummary
     from connector.scan.read_options import ReadOptions
 
@@ -161,67 +155,14 @@ def copy_topics(
             others were copied; its notes name each failed table.
     """
     request = CopyRequest(**selected_options(CopyRequest.__dataclass_fields__, locals()))
-    summaries: list[TableSummary] = []
-    failures: dict[str, PulsarOffloadError] = {}
-    analysis: CopyAnalysis | None = None
+    run = CopyRun(
+        maintenance=maintenance, on_progress=on_progress, on_table=on_table, executor=executor
+    )
     topics = ", ".join(topic_names(topic))
-    with MetricsFile(metrics_file, redacted_urls(target), topics) as metrics, ExitStack() as stack:
-        for table, topic_name, open_copy in request.copies():
-            try:
-                copy = replace(open_copy(), on_progress=on_progress, executor=executor)
-                if analyze and analysis is None:
-                    analysis = stack.enter_context(_open_analysis(copy))
-                summary = replace(copy, analysis=analysis).copy()
-            except PulsarOffloadError as error:
-                failures[f"not copied: {table}"] = error
-                metrics.note_failure(table, topic_name, error)
-                continue
-            try:
-                _maintain(copy, summary, maintenance)
-            except PulsarOffloadError as error:
-                # The rows are in the table, so they are reported.
-                failures[f"not maintained: {table}"] = error
-                metrics.note_failure(table, topic_name, error)
-            fields = {"topic": summary.topic, "table": summary.target}
-            telemetry.measure("copy.last_success", time.time(), **fields)
-            metrics.note_success(table, topic_name, summary)
-            summaries.append(summary)
-            # What this run had to leave out is copied by a later run.
-            summary.notices += summary.metrics.waiting()
-            if on_table is not None:
-                on_table(summary)
-            warn_incomplete(summary.metrics, summary.target, is_last=False)
-    _raise_first(failures, len(summaries))
+    with MetricsFile(metrics_file, redacted_urls(target), topics) as metrics:
+        summaries, failures = copy_tables(request, run, metrics)
+    raise_first(failures, len(summaries))
     return summaries
-
-
-def _maintain(copy: TableCopy, summary: TableSummary, settings: MaintenanceSettings | None) -> None:
-    """Maintain the tables of a copy, if needed; None does nothing."""
-    if settings is None:
-        return
-    now = datetime.now(UTC)
-    for each in (copy.table, copy.dead_letter_table):
-        # Dead letters are kept until they are read again.
-        own = settings if each is copy.table else replace(settings, keep=None, sort_by=())
-        try:
-            state = None if each is None else each.read_state()
-            if state is None or state.progress is None:
-                continue
-            table = cast("MaintainedTable", each)
-            if is_needed(table, own, now):
-                upkeep = maintain(table, copy.kind, own, now)
-                summary.merged_files += upkeep.merged_files
-                summary.deleted_rows += upkeep.deleted_rows
-        except ConcurrentCopyError as error:
-            summary.notices.append(f"not maintained: {error}")
-
-
-def _open_analysis(copy: TableCopy) -> CopyAnalysis:
-    statistics = copy.increments.statistics
-    if statistics is None:
-        message = "analyze needs the option statistics: the folder that zones are written to"
-        raise OptionError(message)
-    return CopyAnalysis(statistics)
 
 
 @takes_options(OPTIONS, secrets=_SECRETS)
@@ -396,22 +337,6 @@ class CopyRequest:
         if options is None and url_scheme(target) == url_scheme(self.url):
             options = catalog.location.storage_options
         return open_table(self.format, target, hidden(options), hidden(self.table_options))
-
-
-def _raise_first(failures: Mapping[str, PulsarOffloadError], copied_tables: int) -> None:
-    """Raise the first error, if any, with a note for each failure if there are several tables.
-
-    Args:
-        failures: The errors, by what failed: `not copied: ` and the table.
-        copied_tables: Number of tables that were copied.
-    """
-    if not failures:
-        return
-    first = next(iter(failures.values()))
-    if len(failures) + copied_tables > 1:
-        for failure, error in failures.items():
-            first.add_note(failure + (f": {error}" if error is not first else ""))
-    raise first
 
 
 def _latest_per_key(

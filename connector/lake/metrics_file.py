@@ -96,6 +96,10 @@ class MetricsFile:
                 raise OptionError(f"{message}; the copy succeeded") from None
             error.add_note(message)
 
+    def note_omission(self, table: str, topic: str) -> None:
+        """Record that this run leaves a table out: its series keep their values."""
+        self._tables.add(_labels(table, topic))
+
     def note_success(self, table: str, topic: str, summary: TableSummary) -> None:
         """Record a copy to a table."""
         own = _labels(table, topic)

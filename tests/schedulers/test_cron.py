@@ -123,14 +123,16 @@ def test_systemd_accepts_the_units(workplace: Workplace) -> None:
     if (analyze := shutil.which("systemd-analyze")) is None:
         pytest.skip("there is no systemd-analyze")
     program = str(workplace.folder / "bin" / "pulsar-offload")
-    workplace.replace("nightly-copy.service", ("/usr/local/bin/pulsar-offload", program))
-    units = [workplace.files[f"nightly-copy.{kind}"] for kind in ("service", "timer")]
+    for name in ("nightly-copy.service", "follow-copy.service"):
+        workplace.replace(name, ("/usr/local/bin/pulsar-offload", program))
+    names = ("nightly-copy.service", "nightly-copy.timer", "follow-copy.service")
+    units = [workplace.files[name] for name in names]
 
     result = subprocess.run(
         [analyze, "verify", "--man=no", *units], capture_output=True, text=True, check=False
     )
 
-    complaints = [each for each in result.stderr.split("\n") if "nightly-copy" in each]
+    complaints = [each for each in result.stderr.split("\n") if "-copy" in each]
     assert complaints == []
     assert result.returncode == 0
 
