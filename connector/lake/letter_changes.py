@@ -19,7 +19,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.core.json_checksum import json_crc32
-from arrow_io.errors import ConcurrentCopyError, CorruptProgressError, MissingObjectError
+from arrow_io.core.wording import counted
+from arrow_io.errors import (
+    ConcurrentCopyError,
+    CorruptProgressError,
+    LakeTableError,
+    MissingObjectError,
+)
 from connector.increments.progress import Progress
 from connector.lake.data_file import DataFile
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
@@ -33,7 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from connector.lake.evolution import TableKind
-    from connector.lake.table import RewritableTable, TableFile, TableState
+    from connector.lake.table import LakeTable, RewritableTable, TableFile, TableState
 
     LetterPosition = tuple[str, int, int, int]
     """Topic, ledger id, entry id and batch index, which is −1 if the message is not batched."""
@@ -65,13 +71,13 @@ class LetterChange:
 
     def following(
         self,
-        state: TableState | None,
+        last: LetterChange,
         files: Iterable[DataFile] = (),
         moved: Iterable[LetterPosition] = (),
     ) -> LetterChange:
-        """Return the next change. `state` is that of the table of dead letters."""
+        """Return the next change. `last` is the last one that was applied."""
         # The table of the rows may have been restored to an earlier version.
-        number = max(self.number, _last_number(state)) + 1
+        number = max(self.number, last.number) + 1
         return LetterChange(number, tuple(files), tuple(sorted(moved)))
 
     def applied(self) -> LetterChange:
@@ -79,14 +85,33 @@ class LetterChange:
         return LetterChange(self.number)
 
     @classmethod
-    def from_progress(cls, progress: str | None) -> Self:
+    def from_state(cls, table: LakeTable, state: TableState | None) -> Self:
+        """Return the change that the progress of a table contains; an empty one if it has none.
+
+        Raises:
+            CorruptProgressError: The change is malformed, or was modified. The message names the
+                table.
+        """
+        if state is None or state.progress is None:
+            return cls()
+        try:
+            return cls.from_progress(state.progress)
+        except CorruptProgressError as error:
+            message = f"cannot read the progress stored in {table.location}: {error.message}"
+            raise CorruptProgressError(message) from None
+
+    @classmethod
+    def from_progress(cls, progress: str) -> Self:
         """Return the change that a progress contains.
 
         Raises:
             CorruptProgressError: The change is malformed, or was modified.
         """
-        value = {} if progress is None else json.loads(progress)
-        value = value.get(_MEMBER) if isinstance(value, dict) else None
+        try:
+            value = json.loads(progress).get(_MEMBER)
+        except (AttributeError, ValueError, RecursionError) as error:
+            message = f"the progress is not a JSON object: {error}"
+            raise CorruptProgressError(message) from None
         if value is None:
             return cls()
         try:
@@ -97,7 +122,7 @@ class LetterChange:
         except (AttributeError, KeyError, TypeError, ValueError):
             expected, change = None, cls()
         if expected is None or expected != json_crc32(value):
-            message = "the change of dead letters in the progress was truncated or modified"
+            message = "the change of its dead letters was truncated or modified"
             raise CorruptProgressError(message)
         return change
 
@@ -141,6 +166,10 @@ class LetterTable:
     kind: TableKind
     file_bytes: int
 
+    def last_change(self, state: TableState | None) -> LetterChange:
+        """Return the last change that was applied: its number alone."""
+        return LetterChange.from_state(self.table, state)
+
     def staging(self, state: TableState | None) -> FileSettings:
         """Return how files are written that a change adds."""
         return replace(self._settings(state), partitioning=Partitioning())
@@ -157,7 +186,7 @@ class LetterTable:
             PulsarOffloadError: Letters cannot be read or written.
         """
         state = self.table.read_state()
-        if change.is_empty or _last_number(state) >= change.number:
+        if change.is_empty or self.last_change(state).number >= change.number:
             return state
         with self._unless_applied(change):
             self._rewrite(change, progress, state)
@@ -228,7 +257,12 @@ class LetterTable:
         except MissingObjectError:
             # Somebody may have deleted the table, with the file.
             if state is not None:
-                raise
+                message = (
+                    f"{file.path} is missing at {self.table.location}: a run was stopped before it"
+                    f" could add its {counted(file.rows, 'dead letter')}, and somebody deleted the"
+                    " file since. To give these letters up, delete the table of dead letters"
+                )
+                raise LakeTableError(message, object_key=file.path) from None
 
     def _missing_letters(self, batch: pa.RecordBatch, state: TableState | None) -> pa.RecordBatch:
         """Return the letters of a batch that the table does not have."""
@@ -286,13 +320,8 @@ class LetterTable:
         try:
             yield
         except ConcurrentCopyError:
-            if _last_number(self.table.read_state()) < change.number:
+            if self.last_change(self.table.read_state()).number < change.number:
                 raise
-
-
-def _last_number(state: TableState | None) -> int:
-    """Return the number of the last change that was applied."""
-    return LetterChange.from_progress(None if state is None else state.progress).number
 
 
 def _read_progress(state: TableState | None) -> Progress:

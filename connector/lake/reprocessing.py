@@ -129,7 +129,10 @@ def reprocess_dead_letters(
     options = _options(format, decoding_options)
     tables = [
         # Each kind of table can be rewritten.
-        cast("RewritableTable", open_table(format, each, hidden(target_options), table_options))
+        cast(
+            "RewritableTable",
+            open_table(format, each, hidden(target_options), hidden(table_options)),
+        )
         for each in (target, target.rstrip("/") + DEAD_LETTERS)
     ]
     letters = LetterTable(tables[1], format, DEFAULT_SIZES.file_bytes)
@@ -187,7 +190,7 @@ class _Reprocessing:
     def _examine_all(self, summary: ReprocessSummary) -> bool:
         """Examine each letter once. Return whether no other run changed the letters meanwhile."""
         state = self._state()
-        change = LetterChange.from_progress(state.progress)
+        change = LetterChange.from_state(self.table, state)
         if self.dry_run:
             summary.rows = 0
             letter_state = self.letters.table.read_state()
@@ -195,14 +198,14 @@ class _Reprocessing:
             letter_state = self.letters.catch_up(change, _progress(state))
         for step in () if letter_state is None else self._steps(letter_state):
             state = self._state()
-            if LetterChange.from_progress(state.progress).number != change.number:
+            if LetterChange.from_state(self.table, state).number != change.number:
                 # These letters may be rows by now.
                 return False
             change = self._move(step, state, change, summary)
         if change.moved:
             # The positions are recorded for as long as letters may have to be removed.
             state = self._state()
-            if LetterChange.from_progress(state.progress) == change:
+            if LetterChange.from_state(self.table, state) == change:
                 self._commit(state, self._settings(state, state.schema), (), change.applied())
         return True
 
@@ -262,7 +265,7 @@ class _Reprocessing:
         if not decoded.positions:
             return change
         letter_state = self.letters.table.read_state()
-        change = change.following(letter_state, moved=decoded.positions)
+        change = change.following(self.letters.last_change(letter_state), moved=decoded.positions)
         # The rows have null in columns that letters do not record, and earlier rows in new ones.
         null_columns = {*settings.schema.names} - ({*names} & {*state.schema.names})
         files_removed = [file for file, _ in removed]

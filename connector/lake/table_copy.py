@@ -182,7 +182,7 @@ class TableCopy:
             settings = self._settings(state)
             before = read_progress(self.table, state)
             summary.progress = None if state is None else state.progress
-            letter_change = LetterChange.from_progress(summary.progress)
+            letter_change = LetterChange.from_state(self.table, state)
             if self._letters is not None and not letter_change.is_empty:
                 self._letters.catch_up(letter_change, before)
             increment = self._next_increment(before, Limits(max_bytes=self.sizes.commit_bytes))
@@ -239,10 +239,10 @@ class TableCopy:
         for each in results:
             metrics.add(each.metrics)
         letter_files = tuple(file for each in results for file in each.dead_letter_files)
-        letter_change = LetterChange.from_progress(None if state is None else state.progress)
+        letter_change = LetterChange.from_state(self.table, state)
         if letters is not None:
             letter_change = (
-                letter_change.following(letter_state, letter_files)
+                letter_change.following(letters.last_change(letter_state), letter_files)
                 if letter_files
                 else letter_change.applied()
             )

@@ -27,21 +27,32 @@ from arrow_io.errors import (
 )
 from arrow_io.storage.location import Location
 from arrow_io.storage.trace import RequestTrace
-from connector import CopyRound, MaintenanceSettings, follow_copies, open_catalog
+from connector import (
+    CopyRound,
+    CopySizes,
+    MaintenanceSettings,
+    follow_copies,
+    open_catalog,
+)
 from connector.cli import copying
 from connector.lake.lease import LEASE, Lease
 from connector.lake.parquet import ParquetTable
 from connector.lake.state_file import STATE_FOLDER
 from connector.lake.table_copy import TableCopy
+from connector.lake.table_kinds import KINDS
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.command_line import URL, USAGE, run
 from tests.support.golden import GOLDEN
-from tests.support.lake_copies import SCHEMA, batch_rows, in_order, write_topic
+from tests.support.lake_copies import COLUMNS, SCHEMA, batch_rows, in_order, write_topic
+from tests.support.lake_kinds import read_back, table_in
 from tests.support.lake_tables import table_of
+from tests.support.latest_rows import catalog_options
 from tests.support.snippets import snippets_of
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
+
+    from connector.lake.evolution import TableKind
 
 _INTERVAL: Final = timedelta(minutes=5)
 _OTHER: Final = "persistent://public/default/orders-2"
@@ -80,7 +91,8 @@ class World:
             "clock": lambda: self.now_s,
             "uniform": lambda least, greatest: (least + greatest) / 2,
         }
-        return follow_copies(self.bucket.url, topic, str(self.folder / target), **(given | options))
+        path = target if target == "shop.t" else str(self.folder / target)
+        return follow_copies(self.bucket.url, topic, path, **(given | options))
 
     def lease(self, target: str = "t") -> dict[str, Any]:
         """The lease of a table."""
@@ -115,6 +127,44 @@ def test_each_round_copies_what_is_new(world: World) -> None:
     assert world.waits == [300, 300]
     manifests = (world.folder / "orders" / STATE_FOLDER).glob("manifest-*")
     assert len(list(manifests)) == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_tables_of_each_kind(kind: TableKind, world: World) -> None:
+    """The lease is in the folder of a table before the table is, and survives maintenance."""
+    options: dict[str, Any] = {
+        "format": kind,
+        "maintenance": MaintenanceSettings(min_files=2, delete_after=timedelta()),
+        "sizes": CopySizes(commit_bytes=1),
+    }
+    with table_in(world.folder, kind) as table:
+        if kind == "iceberg":
+            options["table_options"] = catalog_options(world.folder)
+        target = "shop.t" if kind == "iceberg" else table.location.url
+        with closing(world.follow(target=target, **options)) as rounds:
+            [summary] = next(rounds).summaries
+            assert (summary.rows, summary.merged_files > 0) == (13, True)
+            write_topic(world.bucket.url, range(13, 19), append=True)
+            assert [each.rows for each in next(rounds).summaries] == [6]
+        rows = read_back(table).select(list(COLUMNS))
+        assert in_order(rows) == batch_rows(world.bucket.url)
+        lease = table.location.child(STATE_FOLDER).read_object(LEASE, max_bytes=1000).data
+        assert json.loads(lease).items() >= {"holder": None, "lag_bytes": 0}.items()
+
+
+def test_an_interrupt_in_a_round(world: World) -> None:
+    """The step is given up: its files are deleted, and the lease is released."""
+
+    def interrupt(*_: int) -> None:
+        raise KeyboardInterrupt
+
+    rounds = world.follow(on_progress=interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        next(rounds)
+    assert list(world.folder.rglob("*.parquet")) == []
+    assert world.lease()["holder"] is None
+    with closing(world.follow()) as rounds:
+        assert [each.rows for each in next(rounds).summaries] == [13]
 
 
 def test_index_objects_are_read_once(world: World) -> None:
@@ -260,12 +310,14 @@ def test_a_bucket_that_cannot_be_listed(world: World, monkeypatch: pytest.Monkey
 
 def test_two_processes(world: World) -> None:
     """One copies; the other does once the first has not renewed its lease for its duration."""
-    one, two = world.follow(holder="one"), world.follow(holder="two")
+    file = world.folder / "two.prom"
+    one, two = world.follow(holder="one"), world.follow(holder="two", metrics_file=file)
     assert next(one).standby == []
     assert world.lease().items() >= {"holder": "one", "duration_s": 900, "lag_bytes": 0}.items()
     for _ in range(6):
         assert len(next(two).standby) == 1
         assert next(one).standby == []
+    assert file.read_text() == ""
     write_topic(world.bucket.url, range(13, 19), append=True)
     # The first one is no more.
     start_s = world.now_s
@@ -273,6 +325,7 @@ def test_two_processes(world: World) -> None:
         assert len(copy_round.standby) == 1
     assert 900 <= world.now_s - start_s <= 1500
     assert [each.rows for each in copy_round.summaries] == [6]
+    assert "last_success" in file.read_text()
     # It is back, and waits.
     assert len(next(one).standby) == 1
     one.close()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import shutil
 from contextlib import suppress
+from dataclasses import replace
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import deltalake
@@ -16,6 +18,7 @@ from arrow_io.errors import (
     CorruptProgressError,
     LakeTableError,
     OptionError,
+    PulsarOffloadError,
 )
 from connector import CopySizes, MaintenanceSettings, copy_topics, reprocess_dead_letters
 from connector.lake import iceberg, letter_changes, reprocessing
@@ -24,9 +27,11 @@ from connector.lake.dead_letters import POSITION_COLUMNS
 from connector.lake.iceberg import IcebergTable
 from connector.lake.letter_changes import LetterChange
 from connector.lake.maintenance import maintain
+from connector.lake.parquet import ParquetTable
 from connector.lake.table_kinds import KINDS, open_table
 from tests.support.buckets import TOPIC, MemoryBucket
 from tests.support.command_line import USAGE, lines_of, run
+from tests.support.faulty_s3 import Fault, S3Faults
 from tests.support.golden import GOLDEN
 from tests.support.interruption import Interruption
 from tests.support.killed_lake_runs import Killed, Killer
@@ -40,12 +45,12 @@ from tests.support.lake_copies import (
 )
 from tests.support.lake_kinds import read_back
 from tests.support.latest_rows import write_keyed
+from tests.support.s3_server import S3Server, running_s3_server
 from tests.support.stopped_iceberg import Killed as KilledIceberg
 from tests.support.stopped_iceberg import WatchedCatalog, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
     from types import ModuleType
 
     from connector import ReprocessSummary
@@ -59,28 +64,36 @@ class Lake:
     """A table of a kind in a folder, with a table of dead letters."""
 
     def __init__(
-        self, folder: Path, kind: TableKind, catalog: WatchedCatalog | None = None
+        self,
+        folder: Path,
+        kind: TableKind,
+        catalog: WatchedCatalog | None = None,
+        *,
+        target: str | None = None,
+        target_options: dict[str, Any] | None = None,
     ) -> None:
-        folder.mkdir(exist_ok=True)
         self.kind, self.catalog = kind, catalog
-        self.target = "shop.t" if kind == "iceberg" else str(folder / "t")
+        self.options = target_options
+        self.target = target or ("shop.t" if kind == "iceberg" else str(folder / "t"))
 
     def copy(self, bucket: MemoryBucket, **options: Any) -> Any:  # noqa: ANN401
         """Copy, by default by a schema that decodes no value."""
         given: dict[str, Any] = {"schema": "INT64", "dead_letters": True, "format": self.kind}
+        given["target_options"] = self.options
         [summary] = copy_topics(bucket.url, TOPIC, self.target, **(given | options))
         return summary
 
     def reprocess(self, **options: Any) -> ReprocessSummary:  # noqa: ANN401
         """Decode the letters again."""
-        given = {"schema": SCHEMA, "format": self.kind} | options
+        given: dict[str, Any] = {"schema": SCHEMA, "format": self.kind} | options
+        given["target_options"] = self.options
         return reprocess_dead_letters(self.target, **given)
 
     def table(self, target: str) -> Any:  # noqa: ANN401
         """A table; of Iceberg, one that the watched catalog has."""
         if self.catalog is not None:
             return IcebergTable(self.catalog, target)
-        return open_table(self.kind, target, None, None)
+        return open_table(self.kind, target, self.options, None)
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows."""
@@ -170,6 +183,64 @@ def test_many_steps(lake: Lake, source: MemoryBucket, monkeypatch: pytest.Monkey
     assert (summary.rows, summary.remaining.total()) == (12, 1)
     assert summary.commits > 3
     lake.check(source)
+
+
+@pytest.fixture(scope="module")
+def faults() -> S3Faults:
+    """What goes wrong with an S3 server."""
+    return S3Faults()
+
+
+@pytest.fixture(scope="module")
+def server(faults: S3Faults) -> Iterator[S3Server]:
+    """An S3 server."""
+    with running_s3_server(faults.wrap) as server:
+        yield server
+
+
+@pytest.mark.parametrize(
+    ("kind", "fault"),
+    [
+        ("parquet", Fault.LOST_ANSWER),
+        pytest.param("delta", Fault.LOST_ANSWER, marks=pytest.mark.exhaustive),
+        pytest.param("parquet", Fault.ERROR_500, marks=pytest.mark.exhaustive),
+        pytest.param("delta", Fault.ERROR_500, marks=pytest.mark.exhaustive),
+    ],
+)
+def test_any_request_to_s3_may_fail(
+    kind: TableKind,
+    fault: Fault,
+    *,
+    grid: Grid,
+    source: MemoryBucket,
+    server: S3Server,
+    faults: S3Faults,
+) -> None:
+    """Done though no answer came, or not done: each message is a row or a letter."""
+
+    def prepared() -> Lake:
+        faults.heal()
+        target = f"s3://{server.new_bucket()}/t"
+        lake = Lake(Path(), kind, target=target, target_options=server.storage_options)
+        lake.copy(source)
+        faults.heal()
+        return lake
+
+    prepared().reprocess()
+    steps = [
+        step
+        for step, request in enumerate(faults.requests, 1)
+        if fault is Fault.ERROR_500 or not request.startswith(("GET", "HEAD"))
+    ]
+    assert len(steps) > 3
+    for step in grid.of(steps, count=4):
+        lake = prepared()
+        faults.plan(fault, first=step)
+        with suppress(PulsarOffloadError):
+            lake.reprocess()
+        faults.heal()
+        lake.reprocess()
+        lake.check(source)
 
 
 def kill_at_requests(
@@ -498,8 +569,50 @@ def test_a_change_in_the_progress_is_checked() -> None:
     assert LetterChange.from_progress(LetterChange(4).add_to(text)) == LetterChange(4)
     assert LetterChange().add_to("{}") == "{}"
     for old, new in (('"number":3', '"number":4'), ('"moved":{', '"moved":[]}x{'), ("[2,", "[9,")):
-        with pytest.raises((CorruptProgressError, ValueError)):
+        with pytest.raises(CorruptProgressError):
             LetterChange.from_progress(text.replace(old, new, 1))
+
+
+@pytest.mark.parametrize("content", ["[]", "no JSON", '{"dead_letters":{"crc32":1}}'])
+def test_a_progress_that_was_changed(
+    content: str, tmp_path: Path, source: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The error names the table."""
+    lake = Lake(tmp_path, "parquet")
+    lake.copy(source)
+    read = ParquetTable.read_state
+
+    def changed(table: ParquetTable) -> Any:  # noqa: ANN401
+        state = read(table)
+        return None if state is None else replace(state, progress=content)
+
+    monkeypatch.setattr(ParquetTable, "read_state", changed)
+    with pytest.raises(CorruptProgressError, match=f"stored in {lake.target}"):
+        lake.reprocess()
+
+
+def test_letters_of_a_stopped_run_that_were_deleted(
+    tmp_path: Path, source: MemoryBucket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is an error as long as their table is there."""
+    lake = Lake(tmp_path, "parquet")
+    lake.copy(source)
+    write_topic(source.url, range(20, 23), append=True)
+    before = set(tmp_path.rglob("*.parquet"))
+    with monkeypatch.context() as patches:
+
+        def stop(*_: object) -> None:
+            raise Killed
+
+        patches.setattr(letter_changes, "send_commit", stop)
+        with pytest.raises(Killed):
+            lake.copy(source)
+    [file] = set(tmp_path.rglob("*.parquet")) - before
+    file.unlink()
+    with pytest.raises(LakeTableError, match="could add its 3 dead letters"):
+        lake.copy(source)
+    shutil.rmtree(letters_target(lake.target))
+    assert lake.copy(source).rows == 0
 
 
 def test_the_command(tmp_path: Path, source: MemoryBucket) -> None:
