@@ -120,8 +120,9 @@ def follow_copies(
 
     Raises:
         OptionError: An option is not allowed, a library is not installed, or the metadata is a
-            catalog snapshot, which never has new ledgers.
-        TopicNotFoundError: There is no such topic in the first round.
+            catalog snapshot, which never has new ledgers. Once a round was carried out, such an
+            error is a failure of the round.
+        TopicNotFoundError: There is no such topic yet.
         PulsarOffloadError: No table can be copied to, and each of these errors is permanent: an
             `OptionError` or `LakeTableError`.
     """
@@ -238,6 +239,7 @@ class _Follower:
         self._catalog: Catalog | None = None
         self._number = 0
         self._failed_rounds = 0
+        self._has_copied = False
 
     def copy_round(self) -> CopyRound:
         start_s = self._run.clock()
@@ -247,18 +249,20 @@ class _Follower:
         request = self._request
         topics = ", ".join(topic_names(request.topic))
         summaries: list[TableSummary] = []
+        failures: list[CopyFailure] = []
         try:
             with MetricsFile(self._metrics_file, redacted_urls(request.target), topics) as metrics:
                 summaries, failures = copy_tables(self._refreshed_request(), self._run, metrics)
                 for table, topic in self._run.postponed:
                     metrics.note_omission(table, topic)
             self._failed_rounds = 0
+            self._has_copied = True
         except PulsarOffloadError as error:
-            is_missing = isinstance(error, TopicNotFoundError) and self._number == 1
-            if is_missing or isinstance(error, _PERMANENT):
+            # Once a round has been carried out, its options are right.
+            if not self._has_copied and isinstance(error, (*_PERMANENT, TopicNotFoundError)):
                 raise
             self._failed_rounds += 1
-            failures = [CopyFailure(redacted_urls(request.target), topics, error)]
+            failures.append(CopyFailure(redacted_urls(request.target), topics, error))
             wait_s = self._backoff_s(self._failed_rounds)
             return self._round(summaries, failures, wait_s)
         self._note_failures(summaries, failures)

@@ -6,6 +6,7 @@ import gc
 import itertools
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -306,6 +307,21 @@ def test_a_bucket_that_cannot_be_listed(world: World, monkeypatch: pytest.Monkey
         assert "failures_total" in file.read_text()
         write_topic(world.bucket.url, range(13, 19), append=True)
         assert [each.rows for each in next(rounds).summaries] == [6]
+
+
+def test_metrics_that_cannot_be_written(world: World) -> None:
+    """Rounds continue, and the file is written again when its folder is back."""
+    folder = world.folder / "metrics"
+    folder.mkdir()
+    with closing(world.follow(metrics_file=folder / "copy.prom")) as rounds:
+        next(rounds)
+        shutil.rmtree(folder)
+        write_topic(world.bucket.url, range(13, 19), append=True)
+        [failure] = next(rounds).failures
+        assert "does not exist" in str(failure.error)
+        folder.mkdir()
+        assert [each.rows for each in next(rounds).summaries] == [6]
+        assert "lag_bytes" in (folder / "copy.prom").read_text()
 
 
 def test_two_processes(world: World) -> None:

@@ -44,6 +44,7 @@ from tests.support.lake_copies import (
     write_topic,
 )
 from tests.support.lake_kinds import read_back
+from tests.support.lake_tables import table_of
 from tests.support.latest_rows import write_keyed
 from tests.support.s3_server import S3Server, running_s3_server
 from tests.support.stopped_iceberg import Killed as KilledIceberg
@@ -52,6 +53,8 @@ from tests.support.stopped_iceberg import WatchedCatalog, watched
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
+
+    import pyarrow as pa
 
     from connector import ReprocessSummary
     from connector.lake.evolution import TableKind
@@ -97,11 +100,11 @@ class Lake:
 
     def rows(self) -> list[dict[str, Any]]:
         """The rows."""
-        return in_order(read_back(self.table(self.target)))
+        return in_order(_all_rows(self.table(self.target)))
 
     def letters(self) -> list[bytes]:
         """The bytes of the letters."""
-        table = read_back(self.table(letters_target(self.target)))
+        table = _all_rows(self.table(letters_target(self.target)))
         return [each["__value__"] for each in in_order(table)] if table.num_columns else []
 
     def check(self, bucket: MemoryBucket) -> None:
@@ -109,6 +112,11 @@ class Lake:
         rows, dead = sound_rows(bucket.url)
         assert [{name: row[name] for name in COLUMNS} for row in self.rows()] == rows
         assert self.letters() == dead
+
+
+def _all_rows(table: Any) -> pa.Table:  # noqa: ANN401
+    """The rows of a table, in any store."""
+    return read_back(table) if isinstance(table, IcebergTable) else table_of(table)
 
 
 @pytest.fixture
