@@ -38,15 +38,15 @@ class CopiedRows:
         has_losses: Whether a copy left out damaged data.
         late_columns: Columns that were added, or got more fields, after the first commit. Earlier
             rows have null there.
+        null_columns: Columns that are null in some rows although the messages have values.
         deleted_before_ms: Publish time in ms; maintenance deleted the rows before it.
     """
 
-    starts: Mapping[str, Bounds] = field(
-        default_factory=lambda: MappingProxyType[str, Bounds]({})
-    )
+    starts: Mapping[str, Bounds] = field(default_factory=lambda: MappingProxyType[str, Bounds]({}))
     has_uncommitted: bool = False
     has_losses: bool = False
     late_columns: frozenset[str] = frozenset()
+    null_columns: frozenset[str] = frozenset()
     deleted_before_ms: int | None = None
 
     def add_copy(
@@ -129,24 +129,26 @@ class CopiedRows:
             "uncommitted": self.has_uncommitted,
             "losses": self.has_losses,
             "late_columns": sorted(self.late_columns),
+            "null_columns": sorted(self.null_columns),
             "deleted_before_ms": self.deleted_before_ms,
         }
         value["crc32"] = json_crc32(value)
         return json.dumps(json.loads(progress) | {_MEMBER: value}, separators=(",", ":"))
 
     @classmethod
-    def _from_value(cls, value: dict[str, Any]) -> Self:
+    def _from_value(cls, value: dict[Any, Any]) -> Self:
         match value:
             case {
                 "starts": dict(starts),
                 "uncommitted": bool(uncommitted),
                 "losses": bool(losses),
                 "late_columns": [*late_columns],
+                "null_columns": [*null_columns],
                 "deleted_before_ms": int() | None as deleted_before_ms,
-            } if all(isinstance(each, str) for each in late_columns):
+            } if all(isinstance(each, str) for each in (*late_columns, *null_columns)):
                 bounds = {str(name): _start(each) for name, each in starts.items()}
-                late = frozenset(late_columns)
-                return cls(bounds, uncommitted, losses, late, deleted_before_ms)
+                columns = frozenset(late_columns), frozenset(null_columns)
+                return cls(bounds, uncommitted, losses, *columns, deleted_before_ms)
         raise _malformed_error()
 
 
@@ -162,8 +164,8 @@ def note_deletion(progress: str, before_ms: int) -> str:
     return progress if rows is None else rows.add_deletion(before_ms).add_to(progress)
 
 
-def note_columns(progress: str, names: Iterable[str]) -> str:
-    """Return a table's progress after rows were added that have null in some columns.
+def note_null_columns(progress: str, names: Iterable[str]) -> str:
+    """Return a table's progress after rows were added with null in place of some values.
 
     A text that cannot be read stays unchanged, as in `note_deletion`.
     """
@@ -173,7 +175,7 @@ def note_columns(progress: str, names: Iterable[str]) -> str:
         return progress
     if rows is None:
         return progress
-    return replace(rows, late_columns=rows.late_columns | {*names}).add_to(progress)
+    return replace(rows, null_columns=rows.null_columns | {*names}).add_to(progress)
 
 
 def _start(value: object) -> Bounds:

@@ -19,7 +19,7 @@ from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from connector.increments.progress import Progress
 from connector.inputs.topic_names import TopicName
-from connector.lake.copied_rows import note_columns
+from connector.lake.copied_rows import note_null_columns
 from connector.lake.copy_plan import DEFAULT_SIZES
 from connector.lake.dead_letters import (
     DEAD_LETTERS,
@@ -266,10 +266,10 @@ class _Reprocessing:
             return change
         letter_state = self.letters.table.read_state()
         change = change.following(self.letters.last_change(letter_state), moved=decoded.positions)
-        # The rows have null in columns that letters do not record, and earlier rows in new ones.
+        # Of these rows, and of earlier rows if the columns are new.
         null_columns = {*settings.schema.names} - ({*names} & {*state.schema.names})
-        files_removed = [file for file, _ in removed]
-        self._commit(state, settings, files, change, files_removed, null_columns)
+        old_files = [file for file, _ in removed]
+        self._commit(state, settings, files, change, removed=old_files, null_columns=null_columns)
         self.letters.apply(change, _progress(state), _progress(state), letter_state)
         summary.rows += decoded.rows.num_rows
         summary.replaced += sum(count for _, count in removed)
@@ -283,6 +283,7 @@ class _Reprocessing:
         settings: FileSettings,
         files: Sequence[DataFile],
         change: LetterChange,
+        *,
         removed: Sequence[TableFile] = (),
         null_columns: Iterable[str] = (),
     ) -> None:
@@ -292,7 +293,7 @@ class _Reprocessing:
             settings.schema,
             settings.partitioning,
             state.progress,
-            note_columns(change.add_to(state.progress), null_columns),
+            note_null_columns(change.add_to(state.progress), null_columns),
             {"pulsar-offload.reprocessed": str(len(change.moved))},
             tuple(removed),
             latest_per_key=state.latest_per_key,

@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
+    from collections.abc import Iterable
 
     from arrow_io.columns import Projection
     from arrow_io.payloads.schema_info import SchemaInfo
     from arrow_io.payloads.value_columns import ValueColumns, ValueField
+    from connector.lake.copied_rows import CopiedRows
 
 _NO_DEFAULT: Final = object()
 
@@ -21,7 +22,7 @@ def unserved_column(
     names: Iterable[str],
     columns: Projection,
     table: pa.Schema,
-    late_columns: Collection[str],
+    rows: CopiedRows,
 ) -> str | None:
     """Return why a table cannot replace the bucket for some columns, or None if it can.
 
@@ -29,7 +30,7 @@ def unserved_column(
         names: Names of the columns.
         columns: All columns of the topic.
         table: Columns of the table.
-        late_columns: Columns that the table had not from the start: earlier rows have null.
+        rows: Facts about the rows of the table.
 
     Returns:
         A part of a sentence about the table, which names the first such column.
@@ -42,7 +43,9 @@ def unserved_column(
         wanted, stored = columns.schema.field(name).type, table.field(name).type
         if not _is_column_lossless(stored, wanted):
             return f"its column {name} is {stored}, and the topic's is {wanted}"
-        if name not in late_columns:
+        if name in rows.null_columns:
+            return f"its column {name} is null in rows that were dead letters"
+        if name not in rows.late_columns:
             continue
         if name not in values or columns.values is None:
             return f"its column {name} was added after the first copy"

@@ -237,10 +237,7 @@ class TableVersion:
         predicates = () if options.row_filter is None else options.row_filter.columns
         needed = (*(names[each] for each in condition.columns), *predicates)
         return unserved_column(
-            (*options.projection.schema.names, *needed),
-            options.filterable,
-            self.files.schema,
-            rows.late_columns,
+            (*options.projection.schema.names, *needed), options.filterable, self.files.schema, rows
         )
 
     def _condition(self, topics: Sequence[TopicLedgers], bounds: Bounds) -> RowCondition:
@@ -341,10 +338,7 @@ def _read_states(
     meanwhile, they are read again.
     """
     for _ in range(_MAX_READS):
-        state = table.read_state()
-        if state is None or state.progress is None:
-            message = f"{table.location} is not a table that topics are copied to"
-            raise LakeTableError(message)
+        state = _read_state(table)
         change = LetterChange.from_state(table, state)
         if not change.number:
             return state, {}, None
@@ -355,7 +349,19 @@ def _read_states(
             return state, _read_letters(letters, letter_state), None
         if number < change.number:
             break
-    return state, {}, "a run changes its dead letters, or was stopped while it did: copy again"
+    return (
+        _read_state(table),
+        {},
+        "a run changes its dead letters, or was stopped while it did: copy again",
+    )
+
+
+def _read_state(table: RewritableTable) -> TableState:
+    state = table.read_state()
+    if state is None or state.progress is None:
+        message = f"{table.location} is not a table that topics are copied to"
+        raise LakeTableError(message)
+    return state
 
 
 def _bounded_columns(schema: pa.Schema) -> list[str]:

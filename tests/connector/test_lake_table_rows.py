@@ -28,13 +28,19 @@ from arrow_io.errors import (
     UnusedTableWarning,
 )
 from arrow_io.storage.location import Location
-from connector import copy_topics, maintain_table, open_topic, register_duckdb
+from connector import (
+    copy_topics,
+    maintain_table,
+    open_topic,
+    register_duckdb,
+    reprocess_dead_letters,
+)
 from connector.increments.progress import Progress
 from connector.inputs.bounds import Bounds
+from connector.lake.copied_rows import CopiedRows
 from connector.lake.copy_plan import CopySizes
 from connector.lake.maintenance import MaintenanceSettings
 from connector.lake.table_kinds import KINDS
-from connector.lake.copied_rows import CopiedRows
 from connector.scan.parts import PartReader, plan_parts
 from connector.scan.plan_table import plan_table
 from tests.support.buckets import TOPIC, memory_bucket
@@ -551,3 +557,41 @@ def test_tables_in_a_store(kind: TableKind, s3_server: S3Server) -> None:
         register_duckdb(con, url, lake=target, lake_options={"format": kind}, **options)
         count = con.execute("SELECT sum(number) FROM read_pulsar(?)", [TOPIC]).fetchone()
     assert count == (sum(range(25)),)
+
+
+def test_letters_that_are_decoded_again(lake: _Lake) -> None:
+    """A letter is in the bucket's part until it is a row; unrecorded columns need the bucket."""
+    lake.append(list(range(20, 41)), with_odd=True)
+    lake.copy(dead_letters=True)
+    own = _options(lake.folder, lake.kind)
+    table_options = {n: each for n, each in own["lake_options"].items() if n != "format"}
+    reprocess_dead_letters(own["lake"], format=lake.kind, table_options=table_options, value="raw")
+    columns = ["__ledger_id__", "__entry_id__", "__batch_index__", "__publish_time__"]
+    with _without_warnings():
+        found = lake.open(value="raw").to_table(columns)
+    assert _rows(found) == _rows(lake.open(lake=False, value="raw").to_table(columns))
+    problem = lake.open().scan.select(["country"]).table_problem
+    assert problem is not None
+    assert "column country is null in rows that were dead letters" in problem
+
+
+def test_a_run_that_was_stopped_before_its_letters(
+    lake: _Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table lacks rows whose letters nobody has yet, so it is not used."""
+    lake.append(list(range(20, 41)), with_odd=True)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("connector.lake.letter_changes.LetterTable.apply", stop)
+        with pytest.raises(KeyboardInterrupt):
+            lake.copy(dead_letters=True)
+    columns = ["__ledger_id__", "__entry_id__", "__batch_index__"]
+    with pytest.warns(UnusedTableWarning, match="was stopped while it did: copy again"):
+        found = lake.open().to_table(columns)
+    assert found.num_rows == 41
+    lake.copy(dead_letters=True)
+    with _without_warnings():
+        assert _rows(lake.open().to_table(columns)) == _rows(found)
