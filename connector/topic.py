@@ -73,6 +73,7 @@ def open_topic(  # noqa: D417 - the decorator describes the options
     schema_options: Mapping[str, object] | None = None,
     schema_version: int | None = None,
     value: Literal["flat", "struct", "raw"] = "flat",
+    unwrap: Literal["none", "debezium"] = "none",
     time_unit: Literal["ns", "us"] = "ns",
     naming: Literal["pulsar-sql", "pulsar-spark"] = "pulsar-sql",
     transactions: Literal["committed", "all"] = "committed",
@@ -363,8 +364,14 @@ def _read_options(inputs: _Inputs, schema: TopicSchema | None) -> ReadOptions:
         raise OptionError(message)
     values = None
     if schema is not None and request.value != "raw" and is_decodable(schema):
-        is_flat = request.value == "flat"
-        values = ValueColumns(schema, is_flat=is_flat, time_unit=request.time_unit)
+        values = ValueColumns(
+            schema,
+            is_flat=request.value == "flat",
+            time_unit=request.time_unit,
+            is_unwrapped=request.unwrap != "none",
+        )
+    if request.unwrap != "none":
+        _check_unwrapped(request, values)
     return ReadOptions(
         projection=projection(request.columns, naming=request.naming, values=values),
         filterable=every_column(request.naming, values),
@@ -378,6 +385,19 @@ def _read_options(inputs: _Inputs, schema: TopicSchema | None) -> ReadOptions:
         limits=_limits(values, int(request.batch_rows), int(request.batch_bytes)),
         decryption_keys=inputs.keys,
     )
+
+
+def _check_unwrapped(request: TopicRequest, values: ValueColumns | None) -> None:
+    option = option_name("unwrap", request.unwrap)
+    if request.value != "flat":
+        message = f"{option} cannot be combined with {option_name('value', request.value)}"
+        raise OptionError(message)
+    if values is None:
+        message = (
+            f"{option} needs the schema of the values: give {option_name('metadata')}, or"
+            f" {option_name('schema')}"
+        )
+        raise OptionError(message)
 
 
 def read_schema(

@@ -578,6 +578,8 @@ class Shredder(Arena):
         high: cython.ulonglong = 0
         low: cython.ulonglong = 0
         c: cython.int = self.p[i]
+        if c == 0x22 and self.ops[at + tables.C] == 1:
+            return self._json_base64_decimal(at, i + 1, stop)
         if c != 0x2D and not (0x30 <= c <= 0x39):
             return self._fail(tables.WRONG_TOKEN, node, i)
         end = self._json_number(node, i, stop)
@@ -608,6 +610,76 @@ class Shredder(Arena):
             low = (_MASK64 - low + 1) & _MASK64
             high = (_MASK64 - high + (1 if low == 0 else 0)) & _MASK64
         return end if self._put_int128(node, high, low) else -1
+
+    @cython.cfunc
+    @cython.nogil
+    @cython.exceptval(check=False)
+    def _json_base64_decimal(
+        self, at: cython.Py_ssize_t, i: cython.Py_ssize_t, stop: cython.Py_ssize_t
+    ) -> cython.Py_ssize_t:
+        """Append a decimal from the Base64 string that starts at `i`, after its quote.
+
+        Its bytes are a big-endian number in two's complement. An escape is an error here, so that
+        the payload is retried without escapes.
+        """
+        node: cython.Py_ssize_t = self.ops[at + tables.NODE]
+        start: cython.Py_ssize_t = i
+        end: cython.Py_ssize_t
+        digits: cython.longlong = self.ops[at + tables.A]
+        bits: cython.longlong = 0
+        pending: cython.longlong = 0
+        digit: cython.longlong
+        fill: cython.ulonglong = 0
+        byte: cython.ulonglong
+        high: cython.ulonglong = 0
+        low: cython.ulonglong = 0
+        size_high: cython.ulonglong
+        size_low: cython.ulonglong
+        bound_high: cython.ulonglong = 0
+        bound_low: cython.ulonglong = 1
+        is_empty: cython.bint = True
+        while i < stop and self.p[i] != 0x22 and self.p[i] != 0x3D:
+            digit = self.constants[self.p[i]]
+            if digit > 63:
+                return self._fail(tables.BAD_BASE64, node, start)
+            pending = (pending << 6 | digit) & 0xFFF
+            bits += 6
+            i += 1
+            if bits < 8:
+                continue
+            bits -= 8
+            byte = (pending >> bits) & 0xFF
+            if is_empty:
+                is_empty = False
+                fill = _MASK64 if byte >= 0x80 else 0
+                high = low = fill
+            if high >> 55 != fill >> 55:
+                return self._fail(tables.OUT_OF_RANGE, node, start)
+            high = ((high << 8) | (low >> 56)) & _MASK64
+            low = ((low << 8) | byte) & _MASK64
+        end = i
+        while i < stop and self.p[i] == 0x3D:
+            i += 1
+        if (
+            i >= stop
+            or self.p[i] != 0x22
+            or is_empty
+            or bits == 6
+            or i - end > 2
+            or (i > end and (i - start) % 4 != 0)
+        ):
+            return self._fail(tables.BAD_BASE64, node, start)
+        size_high = high
+        size_low = low
+        if fill != 0:
+            size_low = (_MASK64 - low + 1) & _MASK64
+            size_high = (_MASK64 - high + (1 if size_low == 0 else 0)) & _MASK64
+        while digits > 0:
+            bound_high, bound_low = _times_ten(bound_high, bound_low, 0)
+            digits -= 1
+        if size_high > bound_high or (size_high == bound_high and size_low >= bound_low):
+            return self._fail(tables.OUT_OF_RANGE, node, start)
+        return i + 1 if self._put_int128(node, high, low) else -1
 
     @cython.cfunc
     @cython.nogil

@@ -12,15 +12,16 @@ from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
+from arrow_io.core.wording import counted
+from arrow_io.errors import SchemaError
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro_binary import encode_default
-from arrow_io.payloads.avro_schema import MISSING, AvroType, avro_type_shape
+from arrow_io.payloads.avro_schema import MISSING, AvroField, AvroType, avro_type_shape
 from arrow_io.payloads.program import Program, ProgramBuilder, scale_limits
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from arrow_io.payloads.avro_schema import AvroField
     from arrow_io.payloads.shape import Shape
 
 _WIDER: Final = {
@@ -63,18 +64,38 @@ def avro_shape(reader: AvroType, time_unit: str) -> Shape:
     return avro_type_shape(reader, time_unit, pa.binary())
 
 
-def avro_program(writer: AvroType, shape: Shape) -> Program:
+def avro_program(writer: AvroType, shape: Shape, prefix_bytes: int = 0) -> Program:
     """Compile the program that reads data written with `writer` into a shape.
 
     The shape is that of `avro_shape` for the reader's schema; a record may have fewer fields.
 
+    Args:
+        writer: The writer's schema.
+        shape: The shape.
+        prefix_bytes: Number of bytes before each value, which are skipped.
+
     Raises:
-        SchemaError: The default of a field does not fit its type.
+        SchemaError: The default of a field does not fit its type; or values that are no records
+            have a prefix.
     """
+    if prefix_bytes:
+        writer = _with_prefix(writer, prefix_bytes)
     builder = ProgramBuilder("avro", shape)
     compiler = _Compiler(builder)
     compiler.value(writer, shape, 0)
     return builder.build()
+
+
+def _with_prefix(writer: AvroType, prefix_bytes: int) -> AvroType:
+    """Return a record that begins with additional bytes: a field that no reader has."""
+    if writer.kind != "record":
+        message = (
+            f"the schema says that {counted(prefix_bytes, 'byte')} before each value must be"
+            f" skipped, which is supported for records only, but its type is {writer.kind}"
+        )
+        raise SchemaError(message)
+    prefix = AvroField("", AvroType("fixed", size=prefix_bytes))
+    return AvroType("record", writer.name, fields=[prefix, *writer.fields])
 
 
 class _Compiler:

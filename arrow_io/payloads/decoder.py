@@ -6,7 +6,7 @@ A `PayloadDecoder` reads one kind of payload, keys or values; `value_columns` co
 from __future__ import annotations
 
 from copy import copy
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
@@ -21,6 +21,7 @@ from arrow_io.messages.gathering import as_text
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape
 from arrow_io.payloads.avro_schema import AvroType, parse_avro
+from arrow_io.payloads.envelopes import add_logical_types
 from arrow_io.payloads.json import json_program, json_shape, parse_json_definition
 from arrow_io.payloads.primitive import PRIMITIVE_TYPES, primitive_program, primitive_shape
 from arrow_io.payloads.protobuf_native import protobuf_program, protobuf_shape
@@ -33,10 +34,14 @@ if TYPE_CHECKING:
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.program import Program
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
-    from arrow_io.payloads.shape import Shape
+    from arrow_io.payloads.shape import Selection, Shape
     from arrow_io.payloads.sources import Source
     from arrow_io.payloads.writer_schemas import WriterSchemas
     from arrow_io.read_metrics import ReadMetrics, Tally
+
+
+_READ_OFFSET: Final = "__AVRO_READ_OFFSET__"
+_MAX_OFFSET_DIGITS: Final = 4
 
 
 def is_decodable(schema: TopicSchema) -> bool:
@@ -70,16 +75,25 @@ class PayloadDecoder:
         reader: The schema that defines the columns. Not a `KEY_VALUE`, but one of its parts.
         writers: The schemas that payloads were written with.
         time_unit: `ns` or `us`: unit of columns whose schema type counts nanoseconds.
+        is_debezium: Whether Debezium's names of types in AVRO and JSON schemas are applied.
 
     Raises:
         SchemaError: The reader's schema cannot be read.
     """
 
-    def __init__(self, reader: SchemaInfo, writers: WriterSchemas, time_unit: str) -> None:
+    def __init__(
+        self,
+        reader: SchemaInfo,
+        writers: WriterSchemas,
+        time_unit: str,
+        *,
+        is_debezium: bool = False,
+    ) -> None:
         self._reader = reader
         self._writers = writers
         self._time_unit = time_unit
-        self._programs: dict[tuple[int | None, tuple[str, ...] | None], Program] = {}
+        self._is_debezium = is_debezium
+        self._programs: dict[tuple[int | None, Selection | None], Program] = {}
 
     @cached_property
     def shape(self) -> Shape:
@@ -94,7 +108,7 @@ class PayloadDecoder:
         if type_ == "AVRO":
             return avro_shape(self._avro_reader, unit)
         if type_ == "JSON":
-            return json_shape(parse_json_definition(data), unit)
+            return json_shape(parse_json_definition(self._definition(self._reader)), unit)
         if type_ in {"PROTOBUF", "PROTOBUF_NATIVE"}:
             return protobuf_shape(data, unit)
         message = f"payloads of the schema type {type_} cannot be decoded"
@@ -114,9 +128,12 @@ class PayloadDecoder:
 
     @cached_property
     def _avro_reader(self) -> AvroType:
-        return parse_avro(self._reader.data)
+        return parse_avro(self._definition(self._reader))
 
-    def program(self, schema_name: bytes | None, fields: tuple[str, ...] | None) -> Program:
+    def _definition(self, info: SchemaInfo) -> str:
+        return add_logical_types(info.data) if self._is_debezium else info.data
+
+    def program(self, schema_name: bytes | None, fields: Selection | None) -> Program:
         """Return the program for payloads of a schema.
 
         Args:
@@ -146,10 +163,9 @@ class PayloadDecoder:
             return json_program(shape)
         if type_ != "AVRO":
             return protobuf_program(shape)
-        writer = (
-            self._avro_reader if number is None else parse_avro(self._writers.schema(number).data)
-        )
-        return avro_program(writer, shape)
+        info = self._reader if number is None else self._writers.schema(number)
+        writer = self._avro_reader if number is None else parse_avro(self._definition(info))
+        return avro_program(writer, shape, _prefix_bytes(info))
 
     def texts(self, values: pa.Array, tally: Tally) -> pa.Array:
         """Convert decoded payloads to the schema's type: bytes of a STRING schema to text.
@@ -163,6 +179,19 @@ class PayloadDecoder:
         if charset.upper() not in {"UTF-8", "UTF8"}:
             values = _recode(values, charset, tally.metrics)
         return as_text(values, tally.metrics)
+
+
+def _prefix_bytes(info: SchemaInfo) -> int:
+    """Return how many bytes precede each value of an Avro schema.
+
+    Pulsar's sources that run Kafka Connect, such as Debezium, keep the five bytes that Confluent's
+    converter writes before Avro, and say so in a property of the schema.
+    """
+    text = dict(info.properties).get(_READ_OFFSET, "0")
+    if not text.isdecimal() or len(text) > _MAX_OFFSET_DIGITS:
+        message = f"the schema's property {_READ_OFFSET} is not a number of bytes: {text[:100]!r}"
+        raise SchemaError(message)
+    return int(text)
 
 
 def _recode(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.BinaryArray:
@@ -186,7 +215,7 @@ def _recode(values: pa.BinaryArray, charset: str, metrics: ReadMetrics) -> pa.Bi
 def decode(
     decoder: PayloadDecoder,
     sources: Iterable[Source],
-    fields: tuple[str, ...] | None,
+    fields: Selection | None,
     rows: MessageColumns,
     tally: Tally,
     *,

@@ -95,7 +95,14 @@ def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
         )
         return builder.set(op, tables.JSON_ENUM, node, symbols, len(origin.symbols), other)
     if origin.logical == "decimal":
-        return builder.set(op, tables.JSON_DECIMAL, node, origin.precision, origin.scale)
+        return builder.set(
+            op,
+            tables.JSON_DECIMAL,
+            node,
+            origin.precision,
+            origin.scale,
+            int(origin.is_connect_decimal),
+        )
     if origin.logical == "uuid":
         return builder.set(op, tables.JSON_STRING, node)
     if origin.kind in {"int", "long"}:
@@ -138,7 +145,8 @@ def _union(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     for child, child_node in shape.children_at(node):
         compiled = _compile(builder, child, child_node, builder.reserve())
         kind = child.origin.kind
-        # A decimal is a number in JSON, whether Avro stores it as bytes or fixed.
+        # A decimal is a number in JSON, whether Avro stores it as bytes or fixed. Kafka Connect
+        # writes no unions of it and other types.
         ops.setdefault("double" if child.origin.logical == "decimal" else kind, compiled)
     chosen = [
         next((ops[kind] for kind in kinds if kind in ops), tables.ABSENT)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -13,6 +13,11 @@ from arrow_io.payloads import tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
+
+Selection: TypeAlias = "Sequence[str | tuple[str, Selection]]"
+"""Fields of a record: names, or a name with a selection of the fields of that record.
+
+It is hashable where programs are looked up by it."""
 
 UTC_MICROSECONDS = pa.timestamp("us", tz="UTC")
 UNITS = {"us": 10**6, "ns": 10**9}
@@ -70,11 +75,15 @@ class Shape:
         """Return a copy that allows null."""
         return replace(self, accepts_null=True)
 
-    def select(self, names: Sequence[str]) -> Shape:
+    def select(self, selection: Selection) -> Shape:
         """Return a record with only these fields, in this order."""
         fields = {child.name: child for child in self.children}
-        chosen = record(self.name, [fields[name] for name in names], origin=self.origin)
-        return replace(chosen, accepts_null=self.accepts_null)
+        chosen = [
+            fields[each] if isinstance(each, str) else fields[each[0]].select(each[1])
+            for each in selection
+        ]
+        shape = record(self.name, chosen, origin=self.origin)
+        return replace(shape, accepts_null=self.accepts_null)
 
 
 _STORAGES = {1: tables.BYTE, 8: tables.BYTE, 16: tables.INT16, 32: tables.INT32, 64: tables.INT64,

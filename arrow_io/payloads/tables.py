@@ -93,7 +93,8 @@ OP_WIDTH = 8
     JSON_FLOAT,
     JSON_STRING,
     JSON_BASE64,  # A: size in bytes, ABSENT for any size
-    JSON_DECIMAL,  # A: digits; B: digits after the point
+    # A: digits; B: digits after the point; C: 1 if it may be a Base64 string of its bytes
+    JSON_DECIMAL,
     JSON_ENUM,  # A: link of B positions; C: position for any other symbol, or ABSENT
     JSON_ARRAY,  # A: op of an item
     JSON_MAP,  # A: op of a value

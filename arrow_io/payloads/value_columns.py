@@ -19,6 +19,7 @@ from arrow_io.errors import PayloadDecodeError, SchemaError
 from arrow_io.messages import layout
 from arrow_io.messages.entry_run import int64_view
 from arrow_io.payloads.decoder import PayloadDecoder, decode, lose_values
+from arrow_io.payloads.envelopes import CHANGE_COLUMNS, Envelope
 from arrow_io.payloads.frames import framed_sources
 from arrow_io.payloads.shape import make_distinct
 from arrow_io.payloads.sources import Source, value_sources
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from arrow_io.errors import PulsarOffloadError
     from arrow_io.messages.message_columns import MessageColumns
     from arrow_io.payloads.schema_info import SchemaInfo, TopicSchema
+    from arrow_io.payloads.shape import Selection
     from arrow_io.read_metrics import Tally
 
 VALUE_COLUMN = "__value__"
@@ -47,6 +49,8 @@ class ValueField:
     """Whether the column belongs to the key of a KEY_VALUE."""
     field: str | None
     """Field of the record; None: the whole key or value."""
+    is_change: bool = False
+    """Whether the column describes a change; `field` is a name in `CHANGE_COLUMNS` then."""
 
     @property
     def is_whole_value(self) -> bool:
@@ -64,19 +68,23 @@ class ValueColumns:
         time_unit: `ns` or `us`: unit of columns whose schema type counts nanoseconds.
         reserved: Names of other columns. A field with such a name, ignoring case, gets a suffix
             `_2`, `_3`, …
+        is_unwrapped: Whether values are Debezium's envelopes, and the columns those of the changed
+            row and the change.
     """
 
     schema: TopicSchema
     is_flat: bool = True
     time_unit: str = "ns"
     reserved: tuple[str, ...] = ()
+    is_unwrapped: bool = False
 
     @property
     def fields(self) -> tuple[ValueField, ...]:
-        """All typed columns, those of the key first.
+        """All typed columns: those of the key, those of the change, and those of the value.
 
         Raises:
             SchemaError: A schema cannot be read.
+            OptionError: Values are to be unwrapped, but the schema is that of no envelope.
         """
         return _fields(self)
 
@@ -84,8 +92,27 @@ class ValueColumns:
     def node_count(self) -> int:
         """Number of Arrow arrays that all fields together consist of, including nested ones."""
         parts = (True, False) if self.schema.reader.type == "KEY_VALUE" else (False,)
-        shapes = (_decoder(self.schema, self.time_unit, is_key=each).shape for each in parts)
+        shapes = (self.decoder(is_key=each).shape for each in parts)
         return sum(1 for shape in shapes for _ in shape.walk())
+
+    def decoder(self, *, is_key: bool) -> PayloadDecoder:
+        """Return the decoder of keys or values, which all record batches of a process share.
+
+        Raises:
+            SchemaError: A schema cannot be read.
+        """
+        is_debezium = self.is_unwrapped and not is_key
+        return _decoder(self.schema, self.time_unit, is_key=is_key, is_debezium=is_debezium)
+
+    @property
+    def envelope(self) -> Envelope | None:
+        """The envelope of values; None if they are not unwrapped.
+
+        Raises:
+            SchemaError: A schema cannot be read.
+            OptionError: The schema is that of no envelope.
+        """
+        return _envelope(self.decoder(is_key=False)) if self.is_unwrapped else None
 
     def select(self, fields: Sequence[ValueField]) -> SelectedValues:
         """Return a decoder of some fields.
@@ -110,16 +137,20 @@ class SelectedValues:
     def __init__(self, columns: ValueColumns, fields: Sequence[ValueField]) -> None:
         self.fields = tuple(fields)
         self._schema = columns.schema
-        self._parts: list[tuple[bool, PayloadDecoder, tuple[str, ...] | None]] = []
+        self._envelope = columns.envelope
+        self._parts: list[tuple[bool, PayloadDecoder, Selection | None]] = []
         numbers: dict[ValueField, tuple[int, int]] = {}
         for is_key in (True, False):
             part = [each for each in dict.fromkeys(fields) if each.is_key == is_key]
             if part:
                 numbers |= {each: (len(self._parts), index) for index, each in enumerate(part)}
-                names = tuple(each.field for each in part if each.field is not None)
-                decoder = _decoder(columns.schema, columns.time_unit, is_key=is_key)
-                self._parts.append((is_key, decoder, names or None))
+                self._parts.append((is_key, columns.decoder(is_key=is_key), self._selection(part)))
         self._indexes = [numbers[each] for each in fields]
+
+    def _selection(self, part: Sequence[ValueField]) -> Selection | None:
+        if self._envelope is not None and not part[0].is_key:
+            return self._envelope.selection(_row_fields(part))
+        return tuple(each.field for each in part if each.field is not None) or None
 
     def arrays(self, rows: MessageColumns, tally: Tally) -> Iterator[list[pa.Array]]:
         """Decode the fields of some rows, in one or more batches.
@@ -160,7 +191,8 @@ class SelectedValues:
                     )
                 )
                 stop = first + len(decoded[-1])
-            yield self._select_fields([each.slice(0, stop - first) for each in decoded], tally)
+            parts = [each.slice(0, stop - first) for each in decoded]
+            yield self._select_fields(parts, rows, first, tally)
             del decoded
             first = stop
 
@@ -179,35 +211,75 @@ class SelectedValues:
         framed = list(framed_sources(rows, lose, has_indexes=has_indexes))
         return lambda *, is_key: framed  # noqa: ARG005
 
-    def _select_fields(self, decoded: Sequence[pa.Array], tally: Tally) -> list[pa.Array]:
-        """Return the arrays of the fields, in order, from the decoded key and value."""
+    def _select_fields(
+        self, decoded: Sequence[pa.Array], rows: MessageColumns, first: int, tally: Tally
+    ) -> list[pa.Array]:
+        """Return the arrays of the fields, in order, from the decoded keys and values."""
         columns = []
-        for values, (_, decoder, names) in zip(decoded, self._parts, strict=True):
+        for values, (is_key, decoder, selection) in zip(decoded, self._parts, strict=True):
             texts = decoder.texts(values, tally)
-            fields = [texts.field(n) for n in range(len(names or ()))]
-            columns.append([texts] if names is None else fields)
+            if self._envelope is not None and not is_key:
+                columns.append(self._unwrap(self._envelope, texts, rows, first, tally))
+            elif selection is None:
+                columns.append([texts])
+            else:
+                columns.append([texts.field(n) for n in range(len(selection))])
         return [columns[part][index] for part, index in self._indexes]
+
+    def _unwrap(
+        self,
+        envelope: Envelope,
+        values: pa.StructArray,
+        rows: MessageColumns,
+        first: int,
+        tally: Tally,
+    ) -> list[pa.Array]:
+        def lose(numbers: list[int], error: PayloadDecodeError) -> None:
+            lose_values(rows, [first + each for each in numbers], error, tally)
+
+        part = [each for each in dict.fromkeys(self.fields) if not each.is_key]
+        undecoded = [n - first for n in rows.undecoded_rows if 0 <= n - first < len(values)]
+        lost = None
+        if undecoded:
+            numbers = pa.array(range(len(values)), pa.int64())
+            lost = pc.is_in(numbers, value_set=pa.array(undecoded, pa.int64()))
+        row, changes = envelope.columns(values, _row_fields(part), lose, lost)
+        return [(changes if each.is_change else row)[str(each.field)] for each in part]
+
+
+def _row_fields(part: Sequence[ValueField]) -> list[str]:
+    return [each.field for each in part if each.field is not None and not each.is_change]
 
 
 @lru_cache(maxsize=64)
 def _fields(columns: ValueColumns) -> tuple[ValueField, ...]:
-    fields: list[tuple[str, pa.DataType, bool, str | None]] = []
+    fields: list[tuple[str, pa.DataType, bool, str | None, bool]] = []
     has_key = columns.schema.reader.type == "KEY_VALUE"
     for is_key in (True, False) if has_key else (False,):
-        decoder = _decoder(columns.schema, columns.time_unit, is_key=is_key)
-        if columns.is_flat and decoder.has_fields:
+        decoder = columns.decoder(is_key=is_key)
+        if columns.envelope is not None and not is_key:
+            fields += [(name, type_, False, name, True) for name, type_ in CHANGE_COLUMNS.items()]
+            fields += [(name, type_, False, name, False) for name, type_ in columns.envelope.fields]
+        elif columns.is_flat and decoder.has_fields:
             for child, field in zip(decoder.shape.children, decoder.arrow_type, strict=True):
                 name = f"{KEY_COLUMN}.{child.name}" if is_key else child.name
-                fields.append((name, field.type, is_key, child.name))
+                fields.append((name, field.type, is_key, child.name, False))
         else:
             name = KEY_COLUMN if is_key else VALUE_COLUMN
-            fields.append((name, decoder.arrow_type, is_key, None))
+            fields.append((name, decoder.arrow_type, is_key, None, False))
     names = make_distinct([name for name, *_ in fields], columns.reserved)
     return tuple(ValueField(name, *rest) for name, (_, *rest) in zip(names, fields, strict=True))
 
 
 @lru_cache(maxsize=64)
-def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDecoder:
+def _envelope(decoder: PayloadDecoder) -> Envelope:
+    return Envelope.from_shape(decoder.shape)
+
+
+@lru_cache(maxsize=64)
+def _decoder(
+    schema: TopicSchema, time_unit: str, *, is_key: bool, is_debezium: bool
+) -> PayloadDecoder:
     """Return a decoder that is shared by all record batches of a process: it caches programs."""
     is_pair = schema.reader.type == "KEY_VALUE"
 
@@ -221,7 +293,8 @@ def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDec
         message = "the KEY_VALUE schema lacks the schema of its key or value"
         raise SchemaError(message)
     if schema.registry is not None:
-        return PayloadDecoder(reader, RegistryIds(reader, schema.registry), time_unit)
+        ids = RegistryIds(reader, schema.registry)
+        return PayloadDecoder(reader, ids, time_unit, is_debezium=is_debezium)
     versions: dict[int, SchemaInfo] = {}
     foreign: dict[int, str] = {}
     for number, info in schema.versions:
@@ -232,7 +305,8 @@ def _decoder(schema: TopicSchema, time_unit: str, *, is_key: bool) -> PayloadDec
             foreign[number] = (
                 f"schema version {number} is of type {info.type}, not {schema.reader.type}"
             )
-    return PayloadDecoder(reader, PulsarVersions(reader, versions, foreign), time_unit)
+    writers = PulsarVersions(reader, versions, foreign)
+    return PayloadDecoder(reader, writers, time_unit, is_debezium=is_debezium)
 
 
 class _KeyValueSources:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from connector.inputs.decryption_keys import KeySource
 
 ValueShape: TypeAlias = Literal["flat", "struct", "raw"]
+Unwrapping: TypeAlias = Literal["none", "debezium"]
 TimeUnit: TypeAlias = Literal["ns", "us"]
 Transactions: TypeAlias = Literal["committed", "all"]
 OnCorruption: TypeAlias = Literal["raise", "salvage"]
@@ -150,6 +151,15 @@ class TopicRequest:
             kinds.one_of(ValueShape),
             "Shape of values: flat, a column for each field of a record; struct, one column"
             " __value__; raw, the undecoded bytes as __value__.",
+        ),
+    )
+    unwrap: Unwrapping = field(
+        default="none",
+        metadata=option_metadata(
+            kinds.one_of(Unwrapping),
+            "Whether values are envelopes to be unwrapped: none, columns are those of the schema;"
+            " debezium, values are change events of Debezium, and columns are those of the changed"
+            " row, and __op, __deleted and __source_ts.",
         ),
     )
     time_unit: TimeUnit = field(
@@ -359,6 +369,7 @@ FIXED_BY_REPLAY: Final = (
     "columns",
     "schema_options",
     "value",
+    "unwrap",
     "time_unit",
     "naming",
     "transactions",

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import struct
-from decimal import Decimal
+from decimal import Context, Decimal
 from typing import TYPE_CHECKING, Any
 
 import fastavro
@@ -23,6 +24,8 @@ from tests.support.golden import golden_topic, row_payload
 from tests.support.golden_values import golden_schema
 from tests.support.json_payloads import MisfitError, Oracle, texts
 from tests.support.payloads import json_text, record, shredded_alike
+
+_WIDE = Context(prec=60)
 
 if TYPE_CHECKING:
     from arrow_io.payloads.shredding import Misfit
@@ -53,6 +56,52 @@ def misfit_of_text(schema: object, text: str | bytes, **options: str) -> Misfit:
 def code_of_text(schema: object, text: str | bytes, **options: str) -> int:
     """Why a text does not fit."""
     return misfit_of_text(schema, text, **options).code
+
+
+_CONNECT_DECIMAL = decimal_of(5, 2) | {"connect.name": "org.apache.kafka.connect.data.Decimal"}
+
+
+@given(st.integers(-(10**38) + 1, 10**38 - 1), st.integers(0, 4), st.booleans())
+def test_decimals_of_kafka_connect(unscaled: int, additional_bytes: int, padded: bool) -> None:
+    """Connect's converter writes the bytes of `BigInteger` as Base64, other writers a number."""
+    schema = decimal_of(38, 3) | {"connect.name": "org.apache.kafka.connect.data.Decimal"}
+    data = unscaled.to_bytes(unscaled.bit_length() // 8 + 1 + additional_bytes, signed=True)
+    text = base64.b64encode(data).decode()
+    value = Decimal(unscaled).scaleb(-3, _WIDE)
+    escaped = text.replace("/", "\\/")
+    texts = [f'"{text if padded else text.rstrip("=")}"', f'"{escaped}"', f"{value:f}", "null"]
+
+    assert rows_of_text(schema, *texts) == [value, value, value, None]
+
+
+@pytest.mark.parametrize(
+    ("text", "code"),
+    [
+        ('""', tables.BAD_BASE64),
+        ('"A"', tables.BAD_BASE64),
+        ('"AAAAA"', tables.BAD_BASE64),
+        ('"AA="', tables.BAD_BASE64),
+        ('"AA==="', tables.BAD_BASE64),
+        ('"A=A="', tables.BAD_BASE64),
+        ('"12.5"', tables.BAD_BASE64),
+        ('"AYag"', tables.OUT_OF_RANGE),
+        ('"/nlg"', tables.OUT_OF_RANGE),
+        ('"' + "f" * 40 + '"', tables.OUT_OF_RANGE),
+        ("100000", tables.OUT_OF_RANGE),
+    ],
+)
+def test_texts_that_are_no_decimals_of_kafka_connect(text: str, code: int) -> None:
+    """They are neither Base64 nor a number, or exceed the precision: ±1000.00 here."""
+    assert code_of_text(_CONNECT_DECIMAL, text) == code
+    assert rows_of_text(_CONNECT_DECIMAL, '"AYaf"', '"/nlh"') == [
+        Decimal("999.99"),
+        Decimal("-999.99"),
+    ]
+
+
+def test_only_kafka_connect_writes_decimals_as_text() -> None:
+    """Others write numbers, so a text is an error: it might be a number in quotes."""
+    assert code_of_text(decimal_of(5, 2), '"AYaf"') == tables.WRONG_TOKEN
 
 
 @pytest.mark.parametrize(

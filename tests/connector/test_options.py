@@ -45,6 +45,7 @@ _RIGHT: Final[dict[str, tuple[str, object]]] = {
     "schema": ("STRING", "STRING"),
     "schema_version": ("3", 3),
     "value": ("struct", "struct"),
+    "unwrap": ("debezium", "debezium"),
     "time_unit": ("us", "us"),
     "naming": ("pulsar-spark", "pulsar-spark"),
     "transactions": ("all", "all"),
