@@ -51,6 +51,8 @@ def _letters(text: str) -> pa.StringArray:
 
 _WRITES: Final = _letters("cru")
 """Operations that leave a row: create, read (of a snapshot) and update."""
+CHANGES: Final = _letters("crud")
+"""Operations that change a row: those, and delete."""
 _OPERATIONS: Final = _letters("crudtm")
 """All operations; `t` is a truncated table, and `m` a message of PostgreSQL's log."""
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Final, cast
 from arrow_io.columns import ALL_COLUMNS
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError
+from arrow_io.payloads.envelopes import DELETED_COLUMN
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
@@ -18,12 +19,14 @@ from arrow_io.storage.store_kinds import url_scheme
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.inputs.topic_names import TopicName, common_base, owning_topics, topic_names
+from connector.lake.change_events import ChangeFilter
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.copy_run import CopyRun, copy_tables, raise_first
 from connector.lake.dead_letters import DEAD_LETTERS
 from connector.lake.executors import run_in_threads
+from connector.lake.latest_rows import NULL_VALUE
 from connector.lake.metrics_file import MetricsFile
-from connector.lake.replacement import SEGMENT_STAGED_COLUMNS, STAGED_COLUMNS, LatestPerKey
+from connector.lake.replacement import LatestPerKey, staged_columns
 from connector.lake.table_copy import TableCopy
 from connector.lake.table_kinds import open_table
 from connector.options.option import selected_options, takes_options
@@ -320,6 +323,9 @@ class CopyRequest:
             kind=self.format,
             table=table,
             latest=latest,
+            changes=ChangeFilter(keeps_tombstones=latest is not None)
+            if _is_unwrapped(options)
+            else None,
             # Each kind of table can be rewritten.
             dead_letter_table=cast(
                 "RewritableTable", self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
@@ -351,18 +357,24 @@ def _latest_per_key(
             f" {' and '.join(missing)}"
         )
         raise OptionError(message)
-    staged_columns = SEGMENT_STAGED_COLUMNS if is_scalable else STAGED_COLUMNS
-    only_staged = tuple(each for each in staged_columns if each not in column_names)
+    deletes = DELETED_COLUMN if _is_unwrapped(options) else NULL_VALUE
+    all_staged = staged_columns(deletes, is_scalable=is_scalable)
+    only_staged = tuple(each for each in all_staged if each not in column_names)
     names = [*(name for name, _ in options.projection.columns), *only_staged]
     staged = replace(options, projection=options.filterable.select(names))
     # The caller has refused plain Parquet, whose files cannot be rewritten.
     rewritable = cast("RewritableTable", table)
     key = column_names["__key__"]
     if scope is None:
-        latest = LatestPerKey(rewritable, key, None, only_staged, is_scalable=is_scalable)
+        latest = LatestPerKey(rewritable, key, None, deletes, only_staged, is_scalable=is_scalable)
         return latest, staged
-    to_scope = _SCOPES[scope]
-    return LatestPerKey(rewritable, key, column_names[scope], only_staged, to_scope), staged
+    name, to_scope = column_names[scope], _SCOPES[scope]
+    return LatestPerKey(rewritable, key, name, deletes, only_staged, to_scope), staged
+
+
+def _is_unwrapped(options: ReadOptions) -> bool:
+    values = options.filterable.values
+    return values is not None and values.is_unwrapped
 
 
 def _add_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from connector.lake.transforms import Partitioning
 
 NULL_VALUE: Final = "__null_value__"
-"""The column that marks rows which delete their key."""
+"""The column that marks rows which delete their key, unless values are unwrapped."""
 SEGMENT_ID: Final = "__segment_id__"
 _TEXT: Final = pa.large_string()
 """Type of identities. Those of an increment may exceed 2 GiB, so strings must be large."""
@@ -106,14 +106,18 @@ class LatestRows:
 
     Args:
         identity: Computes the identities of rows.
+        deletes: Name of the column that marks rows which delete their key.
         has_segments: Whether the rows are those of a scalable topic.
 
     Attributes:
         keyless: Number of rows without a key, which are left out.
     """
 
-    def __init__(self, identity: Identity, *, has_segments: bool = False) -> None:
+    def __init__(
+        self, identity: Identity, *, deletes: str = NULL_VALUE, has_segments: bool = False
+    ) -> None:
         self._identity = identity
+        self._deletes = deletes
         self._order = (SEGMENT_ID, *POSITION_COLUMNS) if has_segments else POSITION_COLUMNS
         self._tables: list[pa.Table] = []
         self.keyless = 0
@@ -121,7 +125,7 @@ class LatestRows:
     @property
     def staged_columns(self) -> list[str]:
         """Columns of the rows that `add_file` takes."""
-        return [*dict.fromkeys([*self._identity.columns, *self._order, NULL_VALUE])]
+        return [*dict.fromkeys([*self._identity.columns, *self._order, self._deletes])]
 
     def add_file(self, file: int, rows: pa.Table) -> None:
         """Add the rows of the file with a number: their `staged_columns`, in order."""
@@ -131,7 +135,7 @@ class LatestRows:
         columns = {"#identity": identities}
         # Single messages have no batch index, and rows of migrated partitions no segment.
         columns |= {each: pc.fill_null(rows.column(each), -1) for each in self._order}
-        columns[NULL_VALUE] = rows.column(NULL_VALUE)
+        columns["#deletes"] = rows.column(self._deletes)
         columns["#file"] = pa.repeat(pa.scalar(file, pa.int32()), len(rows))
         columns["#row"] = _count_up(len(rows))
         table = pa.table(columns)
@@ -160,7 +164,7 @@ class LatestRows:
     def select_rows(self, file: int, rows: int) -> pa.BooleanArray:
         """Return a mask of the rows of a file that are the latest of a key that is not deleted."""
         latest = self._merge()
-        is_selected = pc.and_not(pc.equal(latest.column("#file"), file), latest.column(NULL_VALUE))
+        is_selected = pc.and_not(pc.equal(latest.column("#file"), file), latest.column("#deletes"))
         row_indices = latest.filter(is_selected).column("#row").combine_chunks()
         return pc.is_in(_count_up(rows), value_set=row_indices)
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_io.errors import LateLedgerError, OptionError
+from arrow_io.payloads.envelopes import DELETED_COLUMN
 from connector.increments.progress import Position
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
 from connector.lake.file_reader import read_rows
@@ -32,10 +33,15 @@ if TYPE_CHECKING:
     from connector.lake.latest_rows import KeySet
     from connector.lake.table import RewritableTable, TableFile, TableState
 
-STAGED_COLUMNS = (*POSITION_COLUMNS, NULL_VALUE)
-"""Columns that staged files have in addition to the table's."""
-SEGMENT_STAGED_COLUMNS = (SEGMENT_ID, *STAGED_COLUMNS)
-"""The same for rows of a scalable topic."""
+
+def staged_columns(deletes: str, *, is_scalable: bool) -> tuple[str, ...]:
+    """Return the columns that staged files have in addition to the table's.
+
+    Args:
+        deletes: Name of the column that marks rows which delete their key.
+        is_scalable: Whether the rows are those of a scalable topic.
+    """
+    return (*((SEGMENT_ID,) if is_scalable else ()), *POSITION_COLUMNS, deletes)
 
 
 _STAGED_SCHEMA = pa.schema(
@@ -43,6 +49,7 @@ _STAGED_SCHEMA = pa.schema(
         pa.field(SEGMENT_ID, pa.int64()),
         *(DEAD_LETTERS_SCHEMA.field(each) for each in POSITION_COLUMNS),
         pa.field(NULL_VALUE, pa.bool_()),
+        pa.field(DELETED_COLUMN, pa.bool_()),
     ]
 )
 
@@ -59,7 +66,8 @@ class LatestPerKey:
         key: Name of the table's key column.
         scope: Name of the column with a row's topic or partition, within which keys are unique.
             None: the table has a single topic partition.
-        only_staged: Those of `STAGED_COLUMNS` that the table lacks.
+        deletes: Name of the staged column that marks rows which delete their key.
+        only_staged: Those of the staged columns that the table lacks.
         to_scope: Returns the value of the column `scope` for a topic or partition.
         is_scalable: Whether the rows are those of one scalable topic, whose segments share keys.
     """
@@ -67,7 +75,8 @@ class LatestPerKey:
     table: RewritableTable
     key: str
     scope: str | None = None
-    only_staged: tuple[str, ...] = STAGED_COLUMNS
+    deletes: str = NULL_VALUE
+    only_staged: tuple[str, ...] = staged_columns(NULL_VALUE, is_scalable=False)
     to_scope: Callable[[TopicName], object] = _one_scope
     is_scalable: bool = False
 
@@ -123,7 +132,7 @@ class LatestPerKey:
     def staging(self, settings: FileSettings) -> FileSettings:
         """Return how rows are staged, from how files of the table are written."""
         schema = settings.schema
-        for each in SEGMENT_STAGED_COLUMNS if self.is_scalable else STAGED_COLUMNS:
+        for each in staged_columns(self.deletes, is_scalable=self.is_scalable):
             # An existing table may already have one of these columns.
             if each not in schema.names:
                 schema = schema.append(_STAGED_SCHEMA.field(each))
@@ -159,7 +168,7 @@ class LatestPerKey:
         return Replacement(files, rows, removed, sum(n for _, n in replaced), latest.keyless)
 
     def _latest(self, staged: Iterable[DataFile], settings: FileSettings) -> LatestRows:
-        latest = LatestRows(self._identity, has_segments=self.is_scalable)
+        latest = LatestRows(self._identity, deletes=self.deletes, has_segments=self.is_scalable)
         for number, file in enumerate(staged):
             columns = latest.staged_columns
             batches = read_rows(settings.location, file.path, file.size_bytes, columns)

@@ -21,6 +21,7 @@ from arrow_io.errors import LakeTableError, OptionError
 from arrow_io.read_metrics import ReadMetrics
 from connector.increments.increment import Limits
 from connector.increments.progress import Progress
+from connector.lake.change_events import LeftOut
 from connector.lake.copied_rows import CopiedRows
 from connector.lake.copy_plan import DEFAULT_SIZES, plan_table_copy, small_partition_notices
 from connector.lake.executors import run_in_threads
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 
     from arrow_io.storage.location import Location
     from connector.increments.increment import Increment, Increments
+    from connector.lake.change_events import ChangeFilter
     from connector.lake.copy_analysis import CopyAnalysis
     from connector.lake.copy_plan import CopyPlan, CopySizes
     from connector.lake.data_file import DataFile
@@ -62,6 +64,7 @@ class TableSummary:
         replaced: Older rows that were replaced or removed, if the table keeps the latest row of
             each key.
         keyless: Messages without a key, which such a table leaves out.
+        left_out: Messages of change events that change no row.
         files: Files added.
         written_bytes: Total length of these files.
         dead_letters: Rows added to the table of dead letters.
@@ -85,6 +88,7 @@ class TableSummary:
     rows: int = 0
     replaced: int = 0
     keyless: int = 0
+    left_out: LeftOut = field(default_factory=LeftOut)
     files: int = 0
     written_bytes: int = 0
     dead_letters: int = 0
@@ -113,6 +117,7 @@ class TableCopy:
         latest: How the table keeps the latest row of each key. None: it keeps all rows.
         partition_by: How a new table is partitioned. None keeps the partitioning of an existing
             table.
+        changes: Which rows of change events are written. None: values are not unwrapped.
         analysis: Collects statistics of ledgers that are read completely. None: no statistics.
         topic: As in `TableSummary`.
         source: Description of the topics, for the table's history.
@@ -123,6 +128,7 @@ class TableCopy:
     table: LakeTable
     dead_letter_table: RewritableTable | None = None
     latest: LatestPerKey | None = None
+    changes: ChangeFilter | None = None
     partition_by: Sequence[str] | None = None
     sizes: CopySizes = DEFAULT_SIZES
     executor: Executor = run_in_threads
@@ -192,12 +198,15 @@ class TableCopy:
             telemetry.measure("lag", uncopied_bytes, topic=summary.topic, table=summary.target)
             summary.notices += [each for each in increment.notices if each not in summary.notices]
             if increment.after == before:
-                if summary.keyless:
-                    messages = counted(summary.keyless, "message")
-                    summary.notices.append(f"{messages} without a key left out")
+                summary.notices += self._left_out_notices(summary)
                 return
             total = total or uncopied_bytes
             self._step(increment, settings, state, summary, partial(self._report_progress, total))
+
+    def _left_out_notices(self, summary: TableSummary) -> Iterator[str]:
+        if summary.keyless:
+            yield f"{counted(summary.keyless, 'message')} without a key left out"
+        yield from summary.left_out.sentences(keeps_latest=self.latest is not None)
 
     def _next_increment(self, before: Progress, limits: Limits | None = None) -> Increment:
         increment = self.increments.next_increment(before, limits)
@@ -231,6 +240,7 @@ class TableCopy:
             settings if self.latest is None else self.latest.staging(settings),
             None if letters is None else letters.staging(letter_state),
         )
+        writer = replace(writer, changes=self.changes)
         if self.analysis is not None:
             writer = replace(writer, analyzed_ledgers=self.analysis.select_ledgers(increment.reads))
         results = self._write_tasks(writer, increment, summary.data_bytes, on_progress)
@@ -275,7 +285,9 @@ class TableCopy:
             filter(None, (summary.newest_publish_time, *map(_publish_time, change.files))),
             default=None,
         )
-        summary.data_bytes += sum(each.data_bytes for each in results)
+        for each in results:
+            summary.data_bytes += each.data_bytes
+            summary.left_out.add(each.left_out)
         record_read(summary.topic, metrics)
         summary.metrics.add(metrics)
         if self.analysis is not None:

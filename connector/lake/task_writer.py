@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.read_metrics import ReadMetrics, Unit
 from connector.increments.increment import execute_increment
+from connector.lake.change_events import ChangeFilter, LeftOut
 from connector.lake.dead_letters import (
     DeadLetterMetrics,
     dead_letter_task,
@@ -18,6 +19,8 @@ from connector.statistics.ledger_parts import ZoneGatherer
 
 if TYPE_CHECKING:
     from collections.abc import Container, Mapping
+
+    import pyarrow as pa
 
     from connector.lake.data_file import DataFile
     from connector.lake.file_writer import FileSettings
@@ -43,6 +46,7 @@ class WrittenTask:
     metrics: ReadMetrics
     data_bytes: int
     parts: tuple[LedgerPart, ...] = ()
+    left_out: LeftOut = field(default_factory=LeftOut)
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +58,13 @@ class TaskWriter:
         dead_letter_settings: How files of the table of dead letters are written. None: a value that
             cannot be decoded fails the task.
         analyzed_ledgers: By topic, the ledgers whose zones are computed while they are read.
+        changes: Which rows of change events are written. None: values are not unwrapped.
     """
 
     settings: FileSettings
     dead_letter_settings: FileSettings | None = None
     analyzed_ledgers: Mapping[str, Container[int]] = field(default_factory=dict)
+    changes: ChangeFilter | None = None
 
     def __call__(self, task: ScanTask) -> WrittenTask:
         """Read a task and write its rows.
@@ -80,11 +86,18 @@ class TaskWriter:
         return replace(result, parts=tuple(gatherer.parts))
 
     def _write_rows(self, task: ScanTask, gatherer: ZoneGatherer | None) -> WrittenTask:
-        metrics = ReadMetrics()
+        metrics, left_out = ReadMetrics(), LeftOut()
+        names = task.read.options.projection.schema.names
+        task = task if self.changes is None else self.changes.add_columns(task)
         with FileWriter(self.settings) as writer:
             for batch in execute_increment(task, metrics, gatherer=gatherer):
-                writer.write(batch)
-            return WrittenTask(writer.finish(), (), metrics, task.data_bytes)
+                writer.write(self._select(batch, names, left_out))
+            return WrittenTask(writer.finish(), (), metrics, task.data_bytes, left_out=left_out)
+
+    def _select(self, batch: pa.RecordBatch, names: list[str], left_out: LeftOut) -> pa.RecordBatch:
+        """Return the rows and columns to write."""
+        selected = batch if self.changes is None else self.changes.select(batch, left_out)
+        return selected.select(names)
 
     def discard(self, result: WrittenTask, error: BaseException) -> None:
         """Delete a task's files after an error. If this fails, add a note to the error."""
@@ -95,18 +108,18 @@ class TaskWriter:
     def _write_rows_and_dead_letters(
         self, task: ScanTask, settings: FileSettings, gatherer: ZoneGatherer | None
     ) -> WrittenTask:
-        metrics = DeadLetterMetrics()
+        metrics, left_out = DeadLetterMetrics(), LeftOut()
         names = task.read.options.projection.schema.names
+        task = task if self.changes is None else self.changes.add_columns(task)
         with FileWriter(self.settings) as writer, FileWriter(settings) as dead_letter_writer:
             for batch in execute_increment(dead_letter_task(task), metrics, gatherer=gatherer):
-                writer.write(drop_dead_letters(batch, metrics).select(names))
+                writer.write(self._select(drop_dead_letters(batch, metrics), names, left_out))
                 if len(metrics.dead_letters) >= MAX_BUFFERED_DEAD_LETTERS:
                     self._write_dead_letters(task, metrics, dead_letter_writer)
             self._write_dead_letters(task, metrics, dead_letter_writer)
             files = writer.finish()
-            return WrittenTask(
-                files, dead_letter_writer.finish(), metrics.counts(), task.data_bytes
-            )
+            letters = dead_letter_writer.finish()
+            return WrittenTask(files, letters, metrics.counts(), task.data_bytes, left_out=left_out)
 
     def _write_dead_letters(
         self, task: ScanTask, metrics: DeadLetterMetrics, writer: FileWriter

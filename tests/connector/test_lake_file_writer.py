@@ -69,6 +69,13 @@ def written(settings: FileSettings, batches: Sequence[pa.RecordBatch]) -> tuple[
         return writer.finish()
 
 
+def test_batches_without_rows_make_no_files(location: Location) -> None:
+    """All rows of a batch may be dead letters, or change nothing."""
+    assert written(settings_of(location), [batch_of(range(0))]) == ()
+    files = written(settings_of(location), [batch_of(range(0)), batch_of(range(2))])
+    assert [each.rows for each in files] == [2]
+
+
 def table_of(location: Location, file: DataFile) -> pa.Table:
     """A file's rows, by a reader of its own."""
     data = location.read_object(file.path, max_bytes=1 << 30).data

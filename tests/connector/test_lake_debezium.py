@@ -1,0 +1,351 @@
+"""Tables that change events are copied to have the rows of the database, or a row for each change.
+
+A table that keeps the latest rows has what the database has, and a table of all rows has the list
+of changes, whatever the changes are and wherever the runs end.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import tempfile
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import fastavro
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from arrow_io.errors import IncompleteReadWarning, PayloadDecodeError
+from arrow_io.payloads.schema_info import TopicSchema
+from connector import copy_topics
+from connector.lake import iceberg
+from connector.lake.copy_plan import CopySizes
+from connector.lake.iceberg import IcebergTable
+from tests.support.buckets import MemoryBucket
+from tests.support.debezium import (
+    KEY_SCHEMA,
+    ROW_SCHEMA,
+    Event,
+    Form,
+    envelope,
+    envelope_schema,
+    event_objects,
+    json_events,
+    key_value,
+    recording,
+)
+from tests.support.lake_kinds import read_back, table_in
+from tests.support.latest_rows import catalog_options
+from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from connector.lake.evolution import TableKind
+    from connector.lake.table_copy import TableSummary
+
+KINDS: Final[tuple[TableKind, ...]] = ("delta", "iceberg")
+SMALL: Final = CopySizes(task_bytes=1, commit_bytes=1, file_bytes=1)
+_CUSTOMERS: Final = ("postgresql", "server.public.customers")
+_ORDERS: Final = ("mariadb", "mysrv.shop.orders")
+
+Change = tuple[str, int, str | None]
+"""An operation, the id of its row and a name. `x` is a tombstone, and `h` a heartbeat."""
+_CHANGES: Final = st.lists(
+    st.tuples(
+        st.sampled_from("crudxht"), st.integers(0, 3), st.none() | st.sampled_from(["a", "é", ""])
+    ),
+    min_size=1,
+    max_size=12,
+)
+
+
+class _Database:
+    """A table of a database, and the change events that its changes have."""
+
+    def __init__(self) -> None:
+        self.rows: dict[int, dict[str, Any]] = {}
+        self.events: list[tuple[object, object]] = []
+        self.log: list[tuple[str, int, str | None]] = []
+        self.left_out = {"tombstones": 0, "truncations": 0, "notices": 0}
+
+    def apply(self, change: Change) -> None:
+        """Change the table."""
+        op, id_, name = change
+        before = self.rows.get(id_)
+        if op in {"x", "h", "t"}:
+            count = {"x": "tombstones", "h": "notices", "t": "truncations"}[op]
+            self.left_out[count] += 1
+            event = {"x": None, "h": {"ts_ms": 1}, "t": envelope("t", None, None)}[op]
+            self.events.append((None if op == "t" else {"id": id_}, event))
+            if op == "x":
+                self.rows.pop(id_, None)
+            return
+        row = {"id": id_, "name": name, "tags": None if name is None else [name]}
+        if op == "d":
+            # As PostgreSQL logs it: of the rest of a row, nothing is known.
+            before = before or {"id": id_, "name": None, "tags": None}
+            self.rows.pop(id_, None)
+            self.events.append(({"id": id_}, envelope("d", before, None)))
+            self.log.append(("d", id_, before["name"]))
+            return
+        self.rows[id_] = row
+        self.events.append(({"id": id_}, envelope(op, before, row)))
+        self.log.append((op, id_, name))
+
+
+@contextmanager
+def _lake(kind: TableKind) -> Iterator[tuple[Any, Any]]:
+    """A table, and a function that copies the topic of a bucket to it."""
+    with tempfile.TemporaryDirectory() as name, table_in(Path(name), kind) as table:
+
+        def copy(bucket: MemoryBucket, schema: TopicSchema, **options: Any) -> TableSummary:  # noqa: ANN401
+            place: dict[str, Any] = {"target": f"{name}/t"}
+            if kind == "iceberg":
+                place = {"target": "shop.t", "table_options": catalog_options(Path(name))}
+            [summary] = copy_topics(
+                bucket.url,
+                "orders",
+                format=kind,
+                schema=schema,
+                unwrap="debezium",
+                **(place | options),
+            )
+            return summary
+
+        yield table, copy
+
+
+def _rows(table: Any, *names: str) -> list[tuple[Any, ...]]:  # noqa: ANN401
+    rows = read_back(table).to_pylist()
+    rows.sort(key=lambda row: (row["__ledger_id__"], row["__entry_id__"]))
+    return [tuple(row[name] for name in names) for row in rows]
+
+
+def _encoded(events: Sequence[tuple[object, object]], form: Form) -> list[Event]:
+    if form == "json":
+        return json_events(events)
+    return [Event(_avro(KEY_SCHEMA, key), _avro(envelope_schema(), value)) for key, value in events]
+
+
+def _avro(schema: Any, value: object) -> bytes | None:  # noqa: ANN401 - JSON
+    """A value as Confluent's converter writes it: a zero and the id of its schema come first."""
+    if value is None:
+        return None
+    data = io.BytesIO()
+    fastavro.schemaless_writer(data, fastavro.parse_schema(schema), value)
+    return b"\0\0\0\0\1" + data.getvalue()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    runs=st.lists(_CHANGES, min_size=1, max_size=3),
+    form=st.sampled_from(["json", "avro"]),
+    separated=st.booleans(),
+    sizes=st.sampled_from([SMALL, CopySizes()]),
+    latest=st.booleans(),
+)
+def test_any_changes(  # noqa: PLR0917 - Hypothesis names them
+    kind: TableKind,
+    runs: Sequence[Sequence[Change]],
+    form: Form,
+    separated: bool,
+    sizes: CopySizes,
+    latest: bool,
+) -> None:
+    """The latest rows are those of the database after each run; all rows are its log."""
+    schema = TopicSchema(
+        key_value(form, json.dumps(KEY_SCHEMA), json.dumps(envelope_schema()), separated=separated)
+    )
+    database, bucket, ledger_id = _Database(), MemoryBucket(), 1
+    left_out = {"tombstones": 0, "truncations": 0, "notices": 0}
+    with _lake(kind) as (table, copy):
+        for changes in runs:
+            first = len(database.events)
+            for each in changes:
+                # An Avro value that is no envelope is of another schema.
+                if form == "json" or each[0] != "h":
+                    database.apply(each)
+            events = _encoded(database.events[first:], form)
+            if not events:
+                continue
+            bucket.put(event_objects(events, separated=separated, first_ledger_id=ledger_id))
+            ledger_id += len(events)
+            summary = copy(bucket, schema, sizes=sizes, latest_per_key=latest)
+            for name in left_out:
+                left_out[name] += getattr(summary.left_out, name)
+            rows = read_back(table).to_pylist()
+            if latest:
+                assert sorted((r["id"], r["name"], r["tags"]) for r in rows) == sorted(
+                    (r["id"], r["name"], r["tags"]) for r in database.rows.values()
+                )
+            else:
+                assert _rows(table, "__op", "id", "name") == database.log
+                assert all(r["__deleted"] == (r["__op"] == "d") for r in rows)
+        wanted = database.left_out | ({"tombstones": 0} if latest else {})
+        assert left_out == wanted
+    bucket.drop()
+
+
+def _evolving(topic: tuple[str, str], form: Form) -> Iterator[tuple[list[Event], TopicSchema]]:
+    """What a connector wrote with each version of the schema, and the schemas until then."""
+    recorded = recording(*topic, form)
+    for version, info in recorded.schema.versions:
+        events = [each for each in recorded.events if each.version == version]
+        yield events, TopicSchema(info, recorded.schema.versions[: version + 1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("form", ["json", "avro"])
+def test_columns_that_the_database_adds(kind: TableKind, form: Form) -> None:
+    """A new column of the database's table is one of the copy; older rows have null in it."""
+    bucket = MemoryBucket()
+    with _lake(kind) as (table, copy):
+        for number, (events, schema) in enumerate(_evolving(_CUSTOMERS, form)):
+            bucket.put(event_objects(events, first_ledger_id=1 + 10 * number))
+            summary = copy(bucket, schema)
+            assert ("email" in read_back(table).column_names) == (number > 0)
+        assert summary.left_out.truncations == 1
+        assert any("1 truncation of the" in each for each in summary.notices)
+        assert any("1 tombstone left out" in each for each in summary.notices)
+        assert _rows(table, "__op", "id", "name", "email") == [
+            ("r", 1, "Ann", None),
+            ("r", 2, "Bob", None),
+            ("c", 3, "Cid", None),
+            ("u", 1, "Anna", None),
+            ("d", 2, "", None),
+            ("c", 4, "Bob", None),
+            ("d", 3, "", None),
+            ("u", 1, "Anna", "anna@example.com"),
+            ("u", 1, "Anne", "anna@example.com"),
+            ("d", 4, "Bob", None),
+            ("c", 5, "Eve", None),
+            ("c", 6, "Fay", "fay@example.com"),
+        ]
+    bucket.drop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_rows_of_mariadb(kind: TableKind) -> None:
+    """The latest rows are those that MariaDB has after the statements, keys changed among them."""
+    bucket = MemoryBucket()
+    with _lake(kind) as (table, copy):
+        for number, (events, schema) in enumerate(_evolving(_ORDERS, "json")):
+            bucket.put(event_objects(events, first_ledger_id=1 + 10 * number))
+            summary = copy(bucket, schema, latest_per_key=True)
+        assert summary.left_out.tombstones == 0
+        rows = sorted(read_back(table).to_pylist(), key=lambda row: (row["region"], row["number"]))
+        names = ("region", "number", "state", "carrier", "__op", "__deleted")
+        assert [tuple(row[name] for name in names) for row in rows] == [
+            ("asia", 1, None, None, "c", False),
+            ("eu", 1, "paid", "ship", "u", False),
+            ("eu", 3, None, None, "c", False),
+        ]
+    bucket.drop()
+
+
+_ROW: Final = {"id": 1, "name": "a", "tags": None}
+_SOUND: Final = TopicSchema(
+    key_value("json", json.dumps(KEY_SCHEMA), json.dumps(envelope_schema(ROW_SCHEMA)))
+)
+
+
+@pytest.mark.parametrize("latest", [True, False])
+def test_values_that_are_no_envelopes(latest: bool) -> None:
+    """One fails the copy, with its position; with dead letters, all of them go there."""
+    events: list[tuple[object, object]] = [
+        ({"id": 1}, envelope("c", None, _ROW)),
+        ({"id": 1}, {"id": 1}),
+        ({"id": 2}, envelope("u", None, None)),
+    ]
+    bucket = MemoryBucket()
+    bucket.put(event_objects(json_events(events), ledger_events=1))
+    with _lake("delta") as (table, copy):
+        with pytest.raises(PayloadDecodeError, match="no envelope of Debezium") as caught:
+            copy(bucket, _SOUND, latest_per_key=latest)
+        assert (caught.value.ledger_id, caught.value.entry_id) == (2, 0)
+        summary = copy(bucket, _SOUND, latest_per_key=latest, dead_letters=True)
+        assert (summary.rows, summary.dead_letters) == (1, 2)
+        assert summary.left_out.notices == 0
+        assert _rows(table, "id", "__op") == [(1, "c")]
+    bucket.drop()
+
+
+def test_lost_values_change_nothing() -> None:
+    """In salvage mode they are counted, and are neither rows nor tombstones."""
+    events = [*json_events([({"id": 1}, envelope("c", None, _ROW))]), Event(b'{"id": 1}', b"{")]
+    bucket = MemoryBucket()
+    bucket.put(event_objects(events))
+    with _lake("delta") as (table, copy):
+        with pytest.warns(IncompleteReadWarning, match="1 × value lost"):
+            summary = copy(bucket, _SOUND, latest_per_key=True, on_corruption="salvage")
+        assert sum(summary.metrics.lost.values()) == 1
+        assert (summary.rows, summary.left_out.notices) == (1, 0)
+        assert _rows(table, "id", "__op") == [(1, "c")]
+    bucket.drop()
+
+
+@pytest.mark.parametrize("latest", [True, False])
+def test_columns_are_as_asked_for(latest: bool) -> None:
+    """What decides on rows is read in any case, and is in the table only if it is named."""
+    row = _ROW | {"name": "b"}
+    events = [
+        ({"id": 1}, envelope("c", None, _ROW)),
+        ({"id": 1}, envelope("u", _ROW, row)),
+        ({"id": 2}, envelope("c", None, _ROW | {"id": 2})),
+        ({"id": 2}, envelope("d", _ROW | {"id": 2}, None)),
+        ({"id": 2}, None),
+    ]
+    bucket = MemoryBucket()
+    bucket.put(event_objects(json_events(events)))
+    with _lake("delta") as (table, copy):
+        copy(bucket, _SOUND, latest_per_key=latest, columns=["__key__", "name"])
+        rows = read_back(table)
+        assert rows.column_names == ["__key__", "name"]
+        assert sorted(rows["name"].to_pylist()) == (["b"] if latest else ["a", "a", "a", "b"])
+    bucket.drop()
+
+
+def test_killed_at_requests_of_iceberg(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run that deletes and replaces is killed, and run again: the rows are the database's."""
+    for stop in range(2, 100, 5):
+        folder, bucket = tmp_path / str(stop), MemoryBucket()
+        folder.mkdir()
+        catalog = WatchedCatalog(folder)
+        monkeypatch.setattr(iceberg, "load_catalog", lambda *_, at=catalog, **__: at)
+        options: dict[str, Any] = {
+            "format": "iceberg",
+            "schema": _SOUND,
+            "unwrap": "debezium",
+            "latest_per_key": True,
+        }
+        rows = [_ROW | {"id": number} for number in range(3)]
+        events = json_events(({"id": row["id"]}, envelope("c", None, row)) for row in rows)
+        bucket.put(event_objects(events))
+        copy_topics(bucket.url, "orders", "shop.t", **options)
+        changes: list[tuple[object, object]] = [
+            ({"id": 0}, envelope("d", rows[0], None)),
+            ({"id": 1}, envelope("u", rows[1], rows[1] | {"name": "b"})),
+        ]
+        bucket.put(event_objects(json_events(changes), first_ledger_id=10))
+        happened: list[int] = []
+
+        def happen(number: int, stop: int = stop, happened: list[int] = happened) -> None:
+            if number >= stop:
+                happened.append(number)
+                raise Killed
+
+        with watched(happen), suppress(Killed):
+            copy_topics(bucket.url, "orders", "shop.t", **options)
+        copy_topics(bucket.url, "orders", "shop.t", **options)
+        table = IcebergTable(catalog, "shop.t")
+        assert sorted(_rows(table, "id", "name")) == [(1, "b"), (2, "a")]
+        bucket.drop()
+        catalog.close()
+        if not happened:
+            break
+    assert stop > 8
