@@ -84,6 +84,14 @@ def copy(
             " without a key are left out. For Delta and Iceberg.",
         ),
     ] = False,
+    key_column: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="With --latest-per-key, a column that identifies rows. May be repeated. By"
+            " default, the key of the message.",
+        ),
+    ] = None,
     target_option: Annotated[
         list[str] | None,
         typer.Option(
@@ -172,6 +180,7 @@ def copy(
         "partition_by": partition_by or None,
         "dead_letters": dead_letters,
         "latest_per_key": latest_per_key,
+        "key_columns": key_column or None,
         "target_options": key_values("--target-option", target_option) or None,
         "table_options": key_values("--table-option", table_option) or None,
         "sizes": CopySizes(file_bytes=file_bytes, commit_bytes=commit_bytes),

@@ -102,3 +102,26 @@ def with_columns(options: ReadOptions, columns: Sequence[str]) -> ReadOptions:
     names = options.projection.schema.names
     added = [each for each in columns if each not in names]
     return replace(options, projection=options.filterable.select([*names, *added]))
+
+
+def is_unwrapped(options: ReadOptions) -> bool:
+    """Return whether values are change events that are unwrapped."""
+    values = options.filterable.values
+    return values is not None and values.is_unwrapped
+
+
+def change_filter(options: ReadOptions, key_columns: Sequence[str] | None) -> ChangeFilter | None:
+    """Return which rows of change events a copy writes; None if values are not unwrapped.
+
+    Args:
+        options: How rows are read.
+        key_columns: The columns that identify rows, if the table has the latest row of each key.
+    """
+    values = options.filterable.values
+    if values is None or not values.is_unwrapped:
+        return None
+    # A tombstone has no row, and so no key that is a part of the row.
+    row_columns = {each.name for each in values.fields if not each.is_key}
+    return ChangeFilter(
+        keeps_tombstones=key_columns is not None and row_columns.isdisjoint(key_columns)
+    )

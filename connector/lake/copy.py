@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 from functools import partial
-from operator import attrgetter
 from typing import TYPE_CHECKING, Any, Final, cast
 
 from arrow_io.columns import ALL_COLUMNS
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError
-from arrow_io.payloads.envelopes import DELETED_COLUMN
 from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from arrow_io.storage.redaction import redacted_urls
@@ -19,14 +17,13 @@ from arrow_io.storage.store_kinds import url_scheme
 from connector.catalog.opening import open_catalog
 from connector.increments.increment import Increments
 from connector.inputs.topic_names import TopicName, common_base, owning_topics, topic_names
-from connector.lake.change_events import ChangeFilter
+from connector.lake.change_events import change_filter
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.copy_run import CopyRun, copy_tables, raise_first
 from connector.lake.dead_letters import DEAD_LETTERS
 from connector.lake.executors import run_in_threads
-from connector.lake.latest_rows import NULL_VALUE
 from connector.lake.metrics_file import MetricsFile
-from connector.lake.replacement import LatestPerKey, staged_columns
+from connector.lake.replacement import keep_latest
 from connector.lake.table_copy import TableCopy
 from connector.lake.table_kinds import open_table
 from connector.options.option import selected_options, takes_options
@@ -65,11 +62,6 @@ _UNSAFE: Final = re.compile(r"^\.|[^\w.-]")
 _UNSAFE_IN_ICEBERG: Final = re.compile(r"[^\w-]")
 """The same for Iceberg, whose namespaces are separated by dots."""
 _PLACEHOLDERS: Final = ("{tenant}", "{namespace}", "{topic}")
-_SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
-    "__topic__": str,
-    "__partition__": attrgetter("partition"),
-}
-"""Columns that identify a topic or partition, and how to compute their value from its name."""
 _RUN_OPTIONS: Final = ("maintenance", "metrics_file", "on_progress", "on_table", "executor")
 """Options of `copy_topics` that control how it runs, and do not affect what it writes."""
 _SECRETS: Final = ("target_options", "table_options")
@@ -85,6 +77,7 @@ def copy_topics(
     partition_by: Sequence[str] | None = None,
     dead_letters: bool = False,
     latest_per_key: bool = False,
+    key_columns: Sequence[str] | None = None,
     target_options: Mapping[str, object] | None = None,
     table_options: Mapping[str, object] | None = None,
     sizes: CopySizes = DEFAULT_SIZES,
@@ -119,6 +112,9 @@ def copy_topics(
         latest_per_key: Whether the table keeps only the latest row of each key of a topic
             partition, and removes a key whose latest value is null. Messages without a key are left
             out and counted. Not available for plain Parquet, whose files are never rewritten.
+        key_columns: With `latest_per_key`, the columns of numbers, texts, decimals, booleans, dates
+            or timestamps that identify rows, such as `["id"]`; rows with a null in one of them are
+            left out like messages without a key. None: the key of the message, `__key__`.
         target_options: Options of the target's fsspec file system. None uses the topics'
             `storage_options` if both URLs have the same scheme.
         table_options: For Delta, additional options of `deltalake`'s own storage. For Iceberg,
@@ -204,6 +200,7 @@ class CopyRequest:
     partition_by: Sequence[str] | None = None
     dead_letters: bool = False
     latest_per_key: bool = False
+    key_columns: Sequence[str] | None = None
     target_options: Mapping[str, object] | None = field(default=None, repr=False)
     table_options: Mapping[str, object] | None = field(default=None, repr=False)
     sizes: CopySizes = DEFAULT_SIZES
@@ -220,6 +217,12 @@ class CopyRequest:
         names = topic_names(self.topic)
         if isinstance(self.partition_by, str):
             message = f"partition_by must be a list of strings, such as [{self.partition_by!r}]"
+            raise OptionError(message)
+        if isinstance(self.key_columns, str) or self.key_columns == []:
+            message = "key_columns must be a list of names, such as ['id']"
+            raise OptionError(message)
+        if self.key_columns is not None and not self.latest_per_key:
+            message = "key_columns need latest_per_key"
             raise OptionError(message)
         if self.latest_per_key and self.format == "parquet":
             message = (
@@ -317,15 +320,17 @@ class CopyRequest:
         table = self._table(catalog, target)
         latest = None
         if self.latest_per_key:
-            latest, options = _latest_per_key(table, options, scope, is_scalable=is_scalable)
+            rewritable = cast("RewritableTable", table)
+            key_columns = None if self.key_columns is None else tuple(self.key_columns)
+            latest, options = keep_latest(
+                rewritable, options, key_columns, scope, is_scalable=is_scalable
+            )
         return TableCopy(
             increments=Increments(catalog, topics, options, statistics, segments=request.segments),
             kind=self.format,
             table=table,
             latest=latest,
-            changes=ChangeFilter(keeps_tombstones=latest is not None)
-            if _is_unwrapped(options)
-            else None,
+            changes=change_filter(options, None if latest is None else latest.key_columns),
             # Each kind of table can be rewritten.
             dead_letter_table=cast(
                 "RewritableTable", self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
@@ -345,36 +350,6 @@ class CopyRequest:
         return open_table(self.format, target, hidden(options), hidden(self.table_options))
 
 
-def _latest_per_key(
-    table: LakeTable, options: ReadOptions, scope: str | None, *, is_scalable: bool
-) -> tuple[LatestPerKey, ReadOptions]:
-    """Return how a table keeps the latest row of each key, and how its staged rows are read."""
-    column_names = {own: name for name, own in options.projection.columns}
-    identity = ["__key__"] if scope is None else [scope, "__key__"]
-    if missing := [each for each in identity if each not in column_names]:
-        message = (
-            f"latest_per_key identifies rows by {' and '.join(identity)}: columns must include"
-            f" {' and '.join(missing)}"
-        )
-        raise OptionError(message)
-    deletes = DELETED_COLUMN if _is_unwrapped(options) else NULL_VALUE
-    all_staged = staged_columns(deletes, is_scalable=is_scalable)
-    only_staged = tuple(each for each in all_staged if each not in column_names)
-    names = [*(name for name, _ in options.projection.columns), *only_staged]
-    staged = replace(options, projection=options.filterable.select(names))
-    # The caller has refused plain Parquet, whose files cannot be rewritten.
-    rewritable = cast("RewritableTable", table)
-    key = column_names["__key__"]
-    if scope is None:
-        latest = LatestPerKey(rewritable, key, None, deletes, only_staged, is_scalable=is_scalable)
-        return latest, staged
-    name, to_scope = column_names[scope], _SCOPES[scope]
-    return LatestPerKey(rewritable, key, name, deletes, only_staged, to_scope), staged
-
-
-def _is_unwrapped(options: ReadOptions) -> bool:
-    values = options.filterable.values
-    return values is not None and values.is_unwrapped
 
 
 def _add_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:

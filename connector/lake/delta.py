@@ -120,7 +120,9 @@ class DeltaTable:
             partitioning = Partitioning.parse(texts, rows)
         except (OptionError, AttributeError) as error:
             raise unreadable_progress_error(self.location, number, error) from None
-        return TableState(rows, partitioning, content["progress"], token, content["latest_per_key"])
+        key_columns = tuple(map(str, content["key_columns"]))
+        progress, latest_per_key = content["progress"], content["latest_per_key"]
+        return TableState(rows, partitioning, progress, token, latest_per_key, key_columns)
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Add and remove files, and set the transaction to the number of a new progress file."""
@@ -131,6 +133,7 @@ class DeltaTable:
             "progress": commit.after,
             "partitioning": list(commit.partitioning.texts),
             "latest_per_key": commit.latest_per_key,
+            "key_columns": list(commit.key_columns),
         }
         write_progress(self.location, number, content)
         try:

@@ -21,7 +21,12 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 
 from arrow_io.errors import LakeTableError, MissingObjectError
-from connector.lake.state_file import STATE_FOLDER, decode_state, encode_state
+from connector.lake.state_file import (
+    STATE_FOLDER,
+    check_members,
+    decode_state,
+    encode_state,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -65,9 +70,13 @@ def read_progress(location: Location, number: int) -> dict[str, Any]:
     folder = location.child(STATE_FOLDER)
     try:
         data = folder.read_object(_progress_name(number), max_bytes=_MAX_PROGRESS_BYTES).data
-        return decode_state(data, number, _MEMBERS)
+        content = decode_state(data, number, _MEMBERS)
+        # Earlier versions wrote no key columns: they knew no other key than that of messages.
+        content.setdefault("key_columns", [])
+        check_members(content, {"key_columns": list})
     except (MissingObjectError, ValueError) as error:
         raise unreadable_progress_error(location, number, error) from None
+    return content
 
 
 def unreadable_progress_error(location: Location, number: int, error: Exception) -> LakeTableError:

@@ -14,6 +14,7 @@ If another writer, such as a compaction, committed first, the progress is checke
 
 from __future__ import annotations
 
+import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final, cast
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
 PROGRESS: Final = "pulsar-offload.progress"
 """The property of tables and snapshots that stores the progress."""
 LATEST_PER_KEY: Final = "pulsar-offload.latest-per-key"
+KEY_COLUMNS: Final = "pulsar-offload.key-columns"
 """The property of tables that keep the latest row of each key."""
 PROGRESS_SEQUENCE_NUMBER: Final = "pulsar-offload.progress-sequence-number"
 """The property of tables with the sequence number of the snapshot that stored the progress."""
@@ -198,6 +200,7 @@ class IcebergTable:
             progress=_progress(table),
             token=table,
             latest_per_key=table.properties.get(LATEST_PER_KEY) == "true",
+            key_columns=_key_columns(table),
         )
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
@@ -307,6 +310,8 @@ class IcebergTable:
         }
         if commit.latest_per_key:
             properties[LATEST_PER_KEY] = "true"
+        if commit.key_columns:
+            properties[KEY_COLUMNS] = json.dumps(commit.key_columns)
         transaction.set_properties(properties)
         summary = {**commit.summary, PROGRESS: commit.after}
         update = transaction.update_snapshot(summary)
@@ -443,6 +448,15 @@ def _evolve(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
 def _table_from_state(state: TableState) -> Table:
     assert isinstance(state.token, Table)  # noqa: S101 - what `read_state` returned
     return state.token
+
+
+def _key_columns(table: Table) -> tuple[str, ...]:
+    text = table.properties.get(KEY_COLUMNS, "[]")
+    try:
+        return tuple(map(str, json.loads(text)))
+    except (TypeError, ValueError):
+        message = f"cannot read the property {KEY_COLUMNS} of the Iceberg table: {text[:100]!r}"
+        raise LakeTableError(message) from None
 
 
 def _progress(table: Table) -> str | None:

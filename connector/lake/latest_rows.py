@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from connector.lake.dead_letters import POSITION_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
 
     from connector.lake.table import TableFile
     from connector.lake.transforms import Partitioning
@@ -39,23 +39,27 @@ class Identity:
     """Computes the identities of rows: a row replaces an older one with the same identity.
 
     An identity is a string. It consists of the key, after a number that stands for the row's topic
-    partition if rows are of several.
+    partition if rows are of several. A key of several columns has the length of each value before
+    it.
 
     Attributes:
-        key: Name of the key column.
+        key_columns: Names of the columns with the key.
+        has_text_key: Whether the key is a single column of strings, so that bounds and buckets of
+            the column are those of keys.
         scope: Name of the column with a row's topic or partition. None: all rows are of one topic
             partition.
         numbers: The number of each topic partition that has staged rows.
     """
 
-    key: str
+    key_columns: tuple[str, ...]
+    has_text_key: bool
     scope: str | None
     numbers: dict[object, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> list[str]:
         """Columns of the table that the identity is computed from."""
-        return [self.key] if self.scope is None else [self.scope, self.key]
+        return [*([] if self.scope is None else [self.scope]), *self.key_columns]
 
     def number_scopes(self, rows: pa.Table) -> None:
         """Assign numbers to the topic partitions of staged rows."""
@@ -65,7 +69,7 @@ class Identity:
 
     def identify(self, rows: pa.Table) -> pa.LargeStringArray:
         """Return the identity of each row, or null if it has no key or its scope has no number."""
-        keys = rows.column(self.key).cast(_TEXT).combine_chunks()
+        keys = _keys([rows.column(each) for each in self.key_columns])
         if self.scope is None:
             return keys
         scopes = rows.column(self.scope).combine_chunks().dictionary_encode()
@@ -87,7 +91,8 @@ class Identity:
         Identities of the topic partition begin with the prefix. A lower bound that is not recorded
         is empty, and an upper one is None.
         """
-        keys = file.bounds.get(self.key, (None, None))
+        bounds = file.bounds if self.has_text_key else {}
+        keys = bounds.get(self.key_columns[0], (None, None))
         low, high = (each if isinstance(each, str) else None for each in keys)
         if self.scope is None:
             yield "", low or "", high
@@ -201,7 +206,9 @@ class KeySet:
             (
                 each
                 for each in partitioning.fields
-                if each.transform == "bucket" and each.source == identity.key
+                if identity.has_text_key
+                and each.transform == "bucket"
+                and each.source == identity.key_columns[0]
             ),
             None,
         )
@@ -237,6 +244,17 @@ class KeySet:
         if self._field is None or file.partition.get(str(self._field)) is None:
             return self._identities
         return self._by_bucket.get(file.partition[str(self._field)], self._identities[:0])
+
+
+def _keys(columns: Sequence[pa.ChunkedArray]) -> pa.LargeStringArray:
+    """Return the key of each row as text; null if a column is null."""
+    texts = [each.cast(_TEXT).combine_chunks() for each in columns]
+    if len(texts) == 1:
+        return texts[0]
+    parts = []
+    for each in texts:
+        parts += [pc.binary_length(each).cast(_TEXT), each]
+    return pc.binary_join_element_wise(*parts, pa.scalar(":", _TEXT))
 
 
 def _count_up(count: int) -> pa.Int64Array:

@@ -9,13 +9,15 @@ increments of a topic partition are in order, and so are those of a scalable top
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from operator import attrgetter
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
 
 from arrow_io.errors import LateLedgerError, OptionError
 from arrow_io.payloads.envelopes import DELETED_COLUMN
 from connector.increments.progress import Position
+from connector.lake.change_events import is_unwrapped
 from connector.lake.dead_letters import DEAD_LETTERS_SCHEMA, POSITION_COLUMNS
 from connector.lake.file_reader import read_rows
 from connector.lake.file_writer import FileWriter, delete_files
@@ -24,7 +26,7 @@ from connector.lake.rewriting import filter_rows, rewrite_without
 from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from connector.increments.progress import Progress
     from connector.inputs.topic_names import TopicName
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
     from connector.lake.file_writer import FileSettings
     from connector.lake.latest_rows import KeySet
     from connector.lake.table import RewritableTable, TableFile, TableState
+    from connector.scan.read_options import ReadOptions
 
 
 def staged_columns(deletes: str, *, is_scalable: bool) -> tuple[str, ...]:
@@ -58,27 +61,38 @@ def _one_scope(_topic: TopicName) -> object:
     return None
 
 
+_SCOPES: Final[Mapping[str, Callable[[TopicName], object]]] = {
+    "__topic__": str,
+    "__partition__": attrgetter("partition"),
+}
+"""Columns that identify a topic or partition, and how to compute their value from its name."""
+
+
 @dataclass(frozen=True, slots=True)
 class LatestPerKey:
     """How a table keeps the latest row of each key.
 
     Attributes:
-        key: Name of the table's key column.
+        key_columns: Names of the table's columns that identify rows.
         scope: Name of the column with a row's topic or partition, within which keys are unique.
             None: the table has a single topic partition.
         deletes: Name of the staged column that marks rows which delete their key.
         only_staged: Those of the staged columns that the table lacks.
         to_scope: Returns the value of the column `scope` for a topic or partition.
         is_scalable: Whether the rows are those of one scalable topic, whose segments share keys.
+        has_text_key: As in `Identity`.
+        has_message_key: Whether the key is that of the message.
     """
 
     table: RewritableTable
-    key: str
+    key_columns: tuple[str, ...]
     scope: str | None = None
     deletes: str = NULL_VALUE
     only_staged: tuple[str, ...] = staged_columns(NULL_VALUE, is_scalable=False)
     to_scope: Callable[[TopicName], object] = _one_scope
     is_scalable: bool = False
+    has_text_key: bool = True
+    has_message_key: bool = True
 
     def check_topics(self, topics: Iterable[TopicName]) -> None:
         """Check that the table can distinguish the keys of all topics that it has or gets rows of.
@@ -127,7 +141,7 @@ class LatestPerKey:
 
     @property
     def _identity(self) -> Identity:
-        return Identity(self.key, self.scope)
+        return Identity(self.key_columns, self.has_text_key, self.scope)
 
     def staging(self, settings: FileSettings) -> FileSettings:
         """Return how rows are staged, from how files of the table are written."""
@@ -196,6 +210,62 @@ class LatestPerKey:
             each for each in self.table.data_files(state, self.columns) if keys.may_match(each)
         )
         yield from rewrite_without(self.table, state, files, self.columns, keys.match_rows, writer)
+
+
+def keep_latest(
+    table: RewritableTable,
+    options: ReadOptions,
+    key_columns: tuple[str, ...] | None,
+    scope: str | None,
+    *,
+    is_scalable: bool,
+) -> tuple[LatestPerKey, ReadOptions]:
+    """Return how a table keeps the latest row of each key, and how its staged rows are read.
+
+    Raises:
+        OptionError: The table has no columns with which rows are identified, or they have types
+            that cannot identify rows.
+    """
+    column_names = {own: name for name, own in options.projection.columns}
+    own_names = ["__key__"] if key_columns is None else []
+    own_names += [] if scope is None else [scope]
+    missing = [each for each in own_names if each not in column_names]
+    missing += [each for each in key_columns or () if each not in options.projection.schema.names]
+    if missing:
+        identity = [*([] if scope is None else [scope]), *(key_columns or ["__key__"])]
+        message = (
+            f"latest_per_key identifies rows by {' and '.join(identity)}: columns must include"
+            f" {' and '.join(sorted(missing, key=identity.index))}"
+        )
+        raise OptionError(message)
+    names = key_columns or (column_names["__key__"],)
+    types = [options.projection.schema.field(each).type for each in names]
+    _check_key_types(names, types)
+    deletes = DELETED_COLUMN if is_unwrapped(options) else NULL_VALUE
+    all_staged = staged_columns(deletes, is_scalable=is_scalable)
+    only_staged = tuple(each for each in all_staged if each not in column_names)
+    staged = [*(name for name, _ in options.projection.columns), *only_staged]
+    latest = LatestPerKey(
+        table,
+        names,
+        None if scope is None else column_names[scope],
+        deletes,
+        only_staged,
+        _one_scope if scope is None else _SCOPES[scope],
+        is_scalable=is_scalable and scope is None,
+        has_text_key=len(types) == 1 and pa.types.is_string(types[0]),
+        has_message_key=key_columns is None,
+    )
+    return latest, replace(options, projection=options.filterable.select(staged))
+
+
+def _check_key_types(names: Sequence[str], types: Sequence[pa.DataType]) -> None:
+    allowed = ("integer", "string", "decimal", "boolean", "date", "timestamp")
+    checks = [getattr(pa.types, f"is_{each}") for each in allowed]
+    for name, type_ in zip(names, types, strict=True):
+        if not any(check(type_) for check in checks):
+            message = f"the column {name} of type {type_} cannot identify rows: name other columns"
+            raise OptionError(message)
 
 
 @dataclass(frozen=True, slots=True)

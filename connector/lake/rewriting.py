@@ -275,6 +275,7 @@ def _commit(
         {"pulsar-offload.maintenance": reason},
         tuple(removed),
         latest_per_key=state.latest_per_key,
+        key_columns=state.key_columns,
         has_same_rows=has_same_rows,
     )
     commit_files(settings.kind, table, commit, state)

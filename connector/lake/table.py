@@ -43,6 +43,7 @@ class TableState:
         token: The table kind's own handle of the version; only for the methods of the table that
             returned it.
         latest_per_key: Whether the table keeps only the latest row of each key.
+        key_columns: The columns with this key. Empty if it is the key of the messages.
     """
 
     schema: pa.Schema
@@ -50,6 +51,7 @@ class TableState:
     progress: str | None
     token: object
     latest_per_key: bool = False
+    key_columns: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +96,7 @@ class Commit:
         summary: Additional text for people, stored with the commit if the table kind supports it.
         removed: Files that the commit removes; they were part of the table when the copy started.
         latest_per_key: See `TableState`. It is the same in each commit to a table.
+        key_columns: See `TableState`. They are the same in each commit, too.
         has_same_rows: Whether the files that are added have the rows of those that are removed.
     """
 
@@ -105,6 +108,7 @@ class Commit:
     summary: Mapping[str, str] = field(default_factory=dict)
     removed: tuple[TableFile, ...] = ()
     latest_per_key: bool = False
+    key_columns: tuple[str, ...] = ()
     has_same_rows: bool = False
 
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from arrow_io.core import telemetry
+from arrow_io.core.option_names import option_name
 from arrow_io.core.wording import counted
 from arrow_io.errors import LakeTableError, OptionError
 from arrow_io.read_metrics import ReadMetrics
@@ -270,6 +271,7 @@ class TableCopy:
             self._commit_summary(change.rows),
             change.removed,
             latest_per_key=self.latest is not None,
+            key_columns=self._key_columns,
         )
         commit_files(self.kind, self.table, commit, state, letter_places)
         if letters is not None and letter_files:
@@ -379,6 +381,21 @@ class TableCopy:
                 f" {other} latest_per_key, or copy to another table"
             )
             raise OptionError(message)
+        if state.latest_per_key and state.key_columns != self._key_columns:
+            key = ", ".join(state.key_columns) or "the key of messages"
+            message = (
+                f"the rows of {self.table.location} are identified by {key}, and a copy cannot"
+                f" change that: leave out or set {option_name('key_columns')}, or copy to another"
+                " table"
+            )
+            raise OptionError(message)
+
+    @property
+    def _key_columns(self) -> tuple[str, ...]:
+        """The columns that are stored as the key's; empty if it is the key of messages."""
+        if self.latest is None or self.latest.has_message_key:
+            return ()
+        return self.latest.key_columns
 
     def _check_columns(self, state: TableState, latest: LatestPerKey) -> None:
         for each in latest.columns:

@@ -6,6 +6,7 @@ of changes, whatever the changes are and wherever the runs end.
 
 from __future__ import annotations
 
+import datetime as dt
 import io
 import json
 import tempfile
@@ -13,17 +14,20 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+import deltalake
 import fastavro
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from arrow_io.errors import IncompleteReadWarning, PayloadDecodeError
+from arrow_io.errors import IncompleteReadWarning, OptionError, PayloadDecodeError
 from arrow_io.payloads.schema_info import TopicSchema
-from connector import copy_topics
+from connector import copy_topics, write_messages
 from connector.lake import iceberg
 from connector.lake.copy_plan import CopySizes
 from connector.lake.iceberg import IcebergTable
+from connector.lake.maintenance import MaintenanceSettings, maintain
 from tests.support.buckets import MemoryBucket
 from tests.support.debezium import (
     KEY_SCHEMA,
@@ -53,10 +57,10 @@ _CUSTOMERS: Final = ("postgresql", "server.public.customers")
 _ORDERS: Final = ("mariadb", "mysrv.shop.orders")
 
 Change = tuple[str, int, str | None]
-"""An operation, the id of its row and a name. `x` is a tombstone, and `h` a heartbeat."""
+"""An operation, the id of its row and a name: `h` is a heartbeat, and `x` a tombstone."""
 _CHANGES: Final = st.lists(
     st.tuples(
-        st.sampled_from("crudxht"), st.integers(0, 3), st.none() | st.sampled_from(["a", "é", ""])
+        st.sampled_from("crudht"), st.integers(0, 3), st.none() | st.sampled_from(["a", "é", ""])
     ),
     min_size=1,
     max_size=12,
@@ -147,6 +151,7 @@ def _avro(schema: Any, value: object) -> bytes | None:  # noqa: ANN401 - JSON
     form=st.sampled_from(["json", "avro"]),
     separated=st.booleans(),
     sizes=st.sampled_from([SMALL, CopySizes()]),
+    key_columns=st.sampled_from([None, ["id"], ["__key.id"], ["__key.id", "id"]]),
     latest=st.booleans(),
 )
 def test_any_changes(  # noqa: PLR0917 - Hypothesis names them
@@ -155,6 +160,7 @@ def test_any_changes(  # noqa: PLR0917 - Hypothesis names them
     form: Form,
     separated: bool,
     sizes: CopySizes,
+    key_columns: list[str] | None,
     latest: bool,
 ) -> None:
     """The latest rows are those of the database after each run; all rows are its log."""
@@ -168,14 +174,19 @@ def test_any_changes(  # noqa: PLR0917 - Hypothesis names them
             first = len(database.events)
             for each in changes:
                 # An Avro value that is no envelope is of another schema.
+                # Debezium writes a tombstone only after a delete, and the row has the key of that.
                 if form == "json" or each[0] != "h":
                     database.apply(each)
+                    if each[0] == "d" and len(changes) > 3:
+                        database.apply(("x", *each[1:]))
             events = _encoded(database.events[first:], form)
             if not events:
                 continue
             bucket.put(event_objects(events, separated=separated, first_ledger_id=ledger_id))
             ledger_id += len(events)
-            summary = copy(bucket, schema, sizes=sizes, latest_per_key=latest)
+            key = {"latest_per_key": True, "key_columns": key_columns} if latest else {}
+            summary = copy(bucket, schema, sizes=sizes, **key)
+            assert summary.keyless == 0
             for name in left_out:
                 left_out[name] += getattr(summary.left_out, name)
             rows = read_back(table).to_pylist()
@@ -186,7 +197,8 @@ def test_any_changes(  # noqa: PLR0917 - Hypothesis names them
             else:
                 assert _rows(table, "__op", "id", "name") == database.log
                 assert all(r["__deleted"] == (r["__op"] == "d") for r in rows)
-        wanted = database.left_out | ({"tombstones": 0} if latest else {})
+        is_in_row = key_columns is not None and "id" in key_columns
+        wanted = database.left_out | ({"tombstones": 0} if latest and not is_in_row else {})
         assert left_out == wanted
     bucket.drop()
 
@@ -229,15 +241,15 @@ def test_columns_that_the_database_adds(kind: TableKind, form: Form) -> None:
     bucket.drop()
 
 
+@pytest.mark.parametrize("key_columns", [None, ["region", "number"], ["__key.number", "region"]])
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_rows_of_mariadb(kind: TableKind) -> None:
+def test_the_rows_of_mariadb(kind: TableKind, key_columns: list[str] | None) -> None:
     """The latest rows are those that MariaDB has after the statements, keys changed among them."""
     bucket = MemoryBucket()
     with _lake(kind) as (table, copy):
         for number, (events, schema) in enumerate(_evolving(_ORDERS, "json")):
             bucket.put(event_objects(events, first_ledger_id=1 + 10 * number))
-            summary = copy(bucket, schema, latest_per_key=True)
-        assert summary.left_out.tombstones == 0
+            copy(bucket, schema, latest_per_key=True, key_columns=key_columns)
         rows = sorted(read_back(table).to_pylist(), key=lambda row: (row["region"], row["number"]))
         names = ("region", "number", "state", "carrier", "__op", "__deleted")
         assert [tuple(row[name] for name in names) for row in rows] == [
@@ -248,6 +260,11 @@ def test_the_rows_of_mariadb(kind: TableKind) -> None:
     bucket.drop()
 
 
+_PAIR_SCHEMA: Final = {
+    "type": "record",
+    "name": "Pair",
+    "fields": [{"name": each, "type": ["null", "string"]} for each in ("first", "second")],
+}
 _ROW: Final = {"id": 1, "name": "a", "tags": None}
 _SOUND: Final = TopicSchema(
     key_value("json", json.dumps(KEY_SCHEMA), json.dumps(envelope_schema(ROW_SCHEMA)))
@@ -349,3 +366,75 @@ def test_killed_at_requests_of_iceberg(tmp_path: Path, monkeypatch: pytest.Monke
         if not happened:
             break
     assert stop > 8
+
+
+def test_keys_with_any_texts(tmp_path: Path) -> None:
+    """Two columns have the same text together only if each of them has."""
+    schema = {"type": "JSON", "schema": json.dumps(_PAIR_SCHEMA)}
+    pairs = [("a", "b:c"), ("a:b", "c"), ("1:a", ""), ("", "1:a"), ("a", "b:c"), (None, "a")]
+    values = [json.dumps({"first": first, "second": second}).encode() for first, second in pairs]
+    bucket = MemoryBucket()
+    write_messages(bucket.url, "orders", pa.table({"__value__": pa.array(values, pa.binary())}))
+    target = str(tmp_path / "t")
+    options: dict[str, Any] = {"schema": schema, "latest_per_key": True}
+
+    [summary] = copy_topics(
+        bucket.url, "orders", target, key_columns=["first", "second"], **options
+    )
+
+    rows = deltalake.DeltaTable(target).to_pyarrow_table().to_pylist()
+    assert sorted((row["first"], row["second"]) for row in rows) == sorted(set(pairs[:4]))
+    assert summary.keyless == 1
+    for key_columns in (None, ["first"]):
+        with pytest.raises(OptionError, match="are identified by first, second"):
+            copy_topics(bucket.url, "orders", target, key_columns=key_columns, **options)
+    bucket.drop()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"key_columns": ["id"], "latest_per_key": False}, "key_columns need latest_per_key"),
+        ({"key_columns": "id"}, "must be a list of names"),
+        ({"key_columns": []}, "must be a list of names"),
+        ({"key_columns": ["number"]}, "columns must include number"),
+        ({"key_columns": ["id", "tags"]}, "tags of type list.* cannot identify rows"),
+    ],
+)
+def test_key_columns_that_are_refused(options: dict[str, Any], message: str) -> None:
+    """The error names what is missing, and nothing is written."""
+    bucket = MemoryBucket()
+    bucket.put(event_objects(json_events([({"id": 1}, envelope("c", None, _ROW))])))
+    with _lake("delta") as (table, copy):
+        with pytest.raises(OptionError, match=message):
+            copy(bucket, _SOUND, **({"latest_per_key": True} | options))
+        assert table.read_state() is None
+    bucket.drop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_key_columns_are_those_of_the_table(kind: TableKind) -> None:
+    """A copy by another key is refused, also after maintenance."""
+    bucket = MemoryBucket()
+    bucket.put(event_objects(json_events([({"id": 1}, envelope("c", None, _ROW))])))
+    with _lake(kind) as (table, copy):
+        copy(bucket, _SOUND, latest_per_key=True, key_columns=["id"])
+        state = table.read_state()
+        assert state is not None
+        assert state.key_columns == ("id",)
+        for key_columns in (None, ["__key.id"]):
+            with pytest.raises(OptionError, match="are identified by id"):
+                copy(bucket, _SOUND, latest_per_key=True, key_columns=key_columns)
+        assert copy(bucket, _SOUND, latest_per_key=True, key_columns=["id"]).commits == 0
+        bucket.put(
+            event_objects(
+                json_events([({"id": 2}, envelope("c", None, _ROW | {"id": 2}))]),
+                first_ledger_id=5,
+            )
+        )
+        copy(bucket, _SOUND, latest_per_key=True, key_columns=["id"])
+        maintain(table, kind, MaintenanceSettings(), dt.datetime.now(dt.UTC))
+        state = table.read_state()
+        assert state is not None
+        assert state.key_columns == ("id",)
+    bucket.drop()

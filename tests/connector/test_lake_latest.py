@@ -387,7 +387,7 @@ def test_rows_that_are_written_again_stay_as_they_are(
         whole = whole.append_column(f"v_{name}", column)
     with tempfile.TemporaryDirectory() as name, table_in(Path(name), kind) as table:
         assert isinstance(table, DeltaTable | IcebergTable)
-        latest = LatestPerKey(table, "__key__")
+        latest = LatestPerKey(table, ("__key__",))
         try:
             _commit(table, kind, latest, whole, range(count))
         except LakeTableError as error:
