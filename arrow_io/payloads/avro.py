@@ -2,7 +2,8 @@
 
 They follow Avro 1.12, "Schema Resolution", which leaves some choices open. Here, a branch of a
 union is chosen by its kind and name, without comparing its fields. Times are converted between
-units. Decimals match if precision and scale are equal.
+units. Decimals match if precision and scale are equal; those of Kafka Connect, which are columns of
+databases, also if the reader's precision is greater.
 """
 
 from __future__ import annotations
@@ -271,7 +272,9 @@ def _matches(writer: AvroType, reader: AvroType) -> bool:
         if writer.kind == "fixed" and writer.size != reader.size:
             return False
         if reader.logical == "decimal" and writer.logical:
-            return (writer.logical, writer.precision, writer.scale) == (
+            is_wider = reader.is_connect_decimal and reader.precision > writer.precision
+            precision = reader.precision if is_wider else writer.precision
+            return (writer.logical, precision, writer.scale) == (
                 reader.logical, reader.precision, reader.scale
             )  # fmt: skip
         return True

@@ -30,8 +30,9 @@ _MAX_PRECISION = 38
 _UUID_BYTES = 16
 JSON_TEXT: Final = "JSON text"
 """Kind of values that stay JSON text. Only a JSON Schema has it."""
+CONNECT_NAME: Final = "connect.name"
+"""Field of Avro schemas that Kafka Connect makes: its own name of the type."""
 CONNECT_DECIMAL: Final = "org.apache.kafka.connect.data.Decimal"
-"""Name of Kafka Connect's decimal, which its Avro schemas have as `connect.name`."""
 MISSING: Final = object()
 """The `default` of a field without a default."""
 
@@ -259,7 +260,7 @@ def _add_logical_type(type_: AvroType, schema: Mapping[str, object]) -> AvroType
         if type_.kind == "fixed" and 10**precision > 1 << 8 * min(type_.size, 16) >> 1:
             return type_
         type_.precision, type_.scale = precision, scale
-        type_.is_connect_decimal = schema.get("connect.name") == CONNECT_DECIMAL
+        type_.is_connect_decimal = schema.get(CONNECT_NAME) == CONNECT_DECIMAL
     if logical == "uuid" and type_.kind == "fixed" and type_.size != _UUID_BYTES:
         return type_
     type_.logical = logical

@@ -20,9 +20,10 @@ from arrow_io.errors import (
 from arrow_io.messages.gathering import as_text
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape
-from arrow_io.payloads.avro_schema import AvroType, parse_avro
+from arrow_io.payloads.avro_schema import CONNECT_NAME, AvroType, parse_avro
 from arrow_io.payloads.envelopes import add_logical_types
 from arrow_io.payloads.json import json_program, json_shape, parse_json_definition
+from arrow_io.payloads.json_schema import is_json_schema
 from arrow_io.payloads.primitive import PRIMITIVE_TYPES, primitive_program, primitive_shape
 from arrow_io.payloads.protobuf_native import protobuf_program, protobuf_shape
 from arrow_io.payloads.shredding import Shredding
@@ -146,8 +147,7 @@ class PayloadDecoder:
             StorageError: The registry cannot be asked for the schema.
         """
         number = self._writers.resolve(schema_name)
-        # Only Avro needs the writer's schema to read a payload.
-        key = (number if self._reader.type == "AVRO" else None, fields)
+        key = (number if self._needs_writer else None, fields)
         program = self._programs.get(key)
         if program is None:
             shape = self.shape if fields is None else self.shape.select(fields)
@@ -155,17 +155,34 @@ class PayloadDecoder:
             program = self._programs.setdefault(key, self._compile(key[0], shape))
         return program
 
+    @cached_property
+    def _needs_writer(self) -> bool:
+        """Whether the writer's schema is needed to read a payload.
+
+        In JSON, only Kafka Connect writes numbers whose meaning is in the schema alone.
+        """
+        data = self._reader.data
+        return self._reader.type == "AVRO" or (
+            self._reader.type == "JSON" and CONNECT_NAME in data and not is_json_schema(data)
+        )
+
     def _compile(self, number: int | None, shape: Shape) -> Program:
         type_ = self._reader.type
         if type_ in PRIMITIVE_TYPES:
             return primitive_program(shape)
         if type_ == "JSON":
-            return json_program(shape)
+            return json_program(shape, self._json_writer(number))
         if type_ != "AVRO":
             return protobuf_program(shape)
         info = self._reader if number is None else self._writers.schema(number)
         writer = self._avro_reader if number is None else parse_avro(self._definition(info))
         return avro_program(writer, shape, _prefix_bytes(info))
+
+    def _json_writer(self, number: int | None) -> AvroType | None:
+        info = None if number is None else self._writers.schema(number)
+        if info is None or info.type != "JSON":
+            return None
+        return parse_json_definition(self._definition(info))
 
     def texts(self, values: pa.Array, tally: Tally) -> pa.Array:
         """Convert decoded payloads to the schema's type: bytes of a STRING schema to text.

@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from arrow_io.core.option_names import option_name
 from arrow_io.errors import OptionError, PayloadDecodeError
+from arrow_io.payloads.avro_schema import CONNECT_NAME
 from arrow_io.payloads.shape import UTC_MICROSECONDS
 
 if TYPE_CHECKING:
@@ -87,7 +88,7 @@ def _add_logical_types(root: object) -> None:
         if isinstance(part, list):
             parts += part
         elif isinstance(part, dict):
-            logical = _LOGICAL_TYPES.get(str(part.get("connect.name")))
+            logical = _LOGICAL_TYPES.get(str(part.get(CONNECT_NAME)))
             if logical is not None:
                 part["logicalType"] = logical
             if part.get("name") == "source" and isinstance(part.get("type"), dict):

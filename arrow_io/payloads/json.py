@@ -33,6 +33,7 @@ _SIMPLE: Final = {
     "bytes": tables.JSON_BASE64,
     "fixed": tables.JSON_BASE64,
 }
+_INTEGERS: Final = {"int", "long"}
 _TOKENS: Final = {
     tables.TOKEN_STRING: ("string", "enum", "bytes", "fixed", "double", "float"),
     tables.TOKEN_INTEGER: ("long", "int", "double", "float"),
@@ -62,15 +63,26 @@ def json_shape(reader: AvroType, time_unit: str) -> Shape:
     return avro_type_shape(reader, time_unit, pa.string())
 
 
-def json_program(shape: Shape) -> Program:
-    """Compile the program that reads JSON text into a shape of `json_shape`, or fewer fields."""
+def json_program(shape: Shape, writer: AvroType | None = None) -> Program:
+    """Compile the program that reads JSON text into a shape of `json_shape`, or fewer fields.
+
+    Args:
+        shape: The shape.
+        writer: The schema that the text was written with. Only units of times and scales of
+            decimals are taken from it. None: the reader's schema.
+    """
     builder = ProgramBuilder("json", shape)
-    _compile(builder, shape, 0, builder.reserve())
+    _compile(builder, shape, 0, builder.reserve(), writer)
     return builder.build(canonical_json)
 
 
-def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
+def _compile(
+    builder: ProgramBuilder, shape: Shape, node: int, op: int, writer: AvroType | None
+) -> int:
     origin: AvroType = shape.origin
+    writer = _sole_branch(writer)
+    if writer is None or (writer.kind != origin.kind and {writer.kind, origin.kind} != _INTEGERS):
+        writer = origin
     if origin.kind == "union":
         return _union(builder, shape, node, op)
     if origin.kind == JSON_TEXT:
@@ -78,12 +90,13 @@ def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     if origin.kind == "record":
         if pa.types.is_string(shape.type):
             return builder.set(op, tables.JSON_RAW, node)
-        return _record(builder, shape, node, op)
+        return _record(builder, shape, node, op, writer)
     if origin.kind == "array":
-        item = _compile(builder, shape.children[0], node + 1, builder.reserve())
+        item = _compile(builder, shape.children[0], node + 1, builder.reserve(), writer.item)
         return builder.set(op, tables.JSON_ARRAY, node, item)
     if origin.kind == "map":
-        value = _compile(builder, shape.children[0].children[1], node + 3, builder.reserve())
+        item_shape = shape.children[0].children[1]
+        value = _compile(builder, item_shape, node + 3, builder.reserve(), writer.item)
         return builder.set(op, tables.JSON_MAP, node, value)
     if origin.kind == "null":
         no_branches = builder.link([tables.ABSENT] * tables.TOKENS)
@@ -95,27 +108,33 @@ def _compile(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
         )
         return builder.set(op, tables.JSON_ENUM, node, symbols, len(origin.symbols), other)
     if origin.logical == "decimal":
+        # Bytes have no scale of their own, as numbers have.
+        has_bytes = writer.is_connect_decimal and writer.scale == origin.scale
         return builder.set(
-            op,
-            tables.JSON_DECIMAL,
-            node,
-            origin.precision,
-            origin.scale,
-            int(origin.is_connect_decimal),
+            op, tables.JSON_DECIMAL, node, origin.precision, origin.scale, int(has_bytes)
         )
     if origin.logical == "uuid":
         return builder.set(op, tables.JSON_STRING, node)
     if origin.kind in {"int", "long"}:
-        scale = time_scale(builder, shape, origin)
+        scale = time_scale(builder, shape, writer)
         return builder.set(op, tables.JSON_INTEGER, node, scale)
     size = origin.size if origin.kind == "fixed" else tables.ABSENT
     return builder.set(op, _SIMPLE[origin.kind], node, size)
 
 
-def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
+def _sole_branch(writer: AvroType | None) -> AvroType | None:
+    """Return the type of a nullable value; other types, and wider unions, are returned as is."""
+    if writer is None or writer.kind != "union":
+        return writer
+    branches = [each for each in writer.branches if each.kind != "null"]
+    return branches[0] if len(branches) == 1 else writer
+
+
+def _record(builder: ProgramBuilder, shape: Shape, node: int, op: int, writer: AvroType) -> int:
     origin: AvroType = shape.origin
+    types = {each.name: each.type for each in writer.fields}
     ops = {
-        child.name: _compile(builder, child, child_node, builder.reserve())
+        child.name: _compile(builder, child, child_node, builder.reserve(), types.get(child.name))
         for child, child_node in shape.children_at(node)
     }
     fields, names = [], []
@@ -143,7 +162,7 @@ def _union(builder: ProgramBuilder, shape: Shape, node: int, op: int) -> int:
     """Compile a union: a struct with one member set, because JSON does not name the branch."""
     ops: dict[str, int] = {}
     for child, child_node in shape.children_at(node):
-        compiled = _compile(builder, child, child_node, builder.reserve())
+        compiled = _compile(builder, child, child_node, builder.reserve(), None)
         kind = child.origin.kind
         # A decimal is a number in JSON, whether Avro stores it as bytes or fixed. Kafka Connect
         # writes no unions of it and other types.

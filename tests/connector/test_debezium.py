@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime as dt
 import json
 from decimal import Decimal
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import duckdb
@@ -30,7 +31,7 @@ from tests.support.debezium import (
     recording,
 )
 from tests.support.entries import Message
-from tests.support.payload_rows import NULL, messages, rows_of, values_of
+from tests.support.payload_rows import NULL, messages, rows_of, values_of, version_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -207,6 +208,108 @@ def test_values_that_are_lost_delete_nothing() -> None:
     found = values_of(VALUES, rows, is_unwrapped=True, tally=Tally(salvage=True))
     assert found["__deleted"] == [None, True]
     assert found["id"] == [None, None]
+
+
+def _named(kind: str, name: str, **more: object) -> dict[str, object]:
+    return {"type": kind, "connect.version": 1, "connect.name": name, **more}
+
+
+def _decimal(scale: int) -> dict[str, object]:
+    return _named(
+        "bytes",
+        "org.apache.kafka.connect.data.Decimal",
+        logicalType="decimal",
+        precision=10,
+        scale=scale,
+    )
+
+
+_TIME: Final = "io.debezium.time."
+
+
+@pytest.mark.usefixtures("build")
+def test_units_of_older_versions() -> None:
+    """JSON has numbers without units: those of a message are in the schema that it names."""
+    older = {
+        "seen": _named("long", f"{_TIME}Timestamp"),
+        "at": _named("int", f"{_TIME}Time"),
+        "times": {"type": "array", "items": _named("long", f"{_TIME}Timestamp")},
+        "price": _decimal(2),
+    }
+    newer = {
+        "seen": _named("long", f"{_TIME}MicroTimestamp"),
+        "at": _named("long", f"{_TIME}MicroTime"),
+        "times": {"type": "array", "items": _named("long", f"{_TIME}NanoTimestamp")},
+        "price": _decimal(2) | {"precision": 12},
+    }
+    versions = tuple(
+        (number, SchemaInfo("JSON", json.dumps(envelope_schema(_row_of(fields)))))
+        for number, fields in enumerate((older, newer))
+    )
+    rows = [
+        {"seen": 7, "at": 8, "times": [9], "price": "AYY="},
+        {"seen": 7000, "at": 8000, "times": [9_000_000], "price": "AYY="},
+    ]
+    groups = [
+        (version_bytes(number), _values([envelope("c", None, row)]))
+        for number, row in enumerate(rows)
+    ]
+    found = values_of(
+        TopicSchema(versions[-1][1], versions),
+        rows_of(*groups),
+        names=["seen", "at", "times", "price"],
+        is_unwrapped=True,
+        time_unit="us",
+    )
+    assert found == {
+        "seen": [7000, 7000],
+        "at": [8000, 8000],
+        "times": [[9000], [9000]],
+        "price": [Decimal("3.90"), Decimal("3.90")],
+    }
+
+
+def _row_of(fields: dict[str, Any]) -> dict[str, Any]:
+    members = [{"name": name, "type": ["null", each]} for name, each in fields.items()]
+    return ROW_SCHEMA | {"fields": members}
+
+
+@pytest.mark.parametrize("is_unwrapped", [True, False])
+def test_decimals_of_another_scale(is_unwrapped: bool) -> None:
+    """Their bytes have no scale, so a message of an older scale is an error, and not wrong."""
+    versions = tuple(
+        (number, SchemaInfo("JSON", json.dumps(envelope_schema(_row_of({"price": _decimal(n)})))))
+        for number, n in enumerate((2, 3))
+    )
+    schema = TopicSchema(versions[-1][1], versions)
+    event = _values([envelope("c", None, {"price": "AYY="})])
+    names = ["price" if is_unwrapped else "after"]
+    read = partial(values_of, schema, names=names, is_unwrapped=is_unwrapped)
+
+    with pytest.raises(PayloadDecodeError, match="another type"):
+        read(rows_of((version_bytes(0), event)))
+    assert read(rows_of((version_bytes(1), event)))[names[0]][0] in (
+        Decimal("0.390"),
+        {"price": Decimal("0.390")},
+    )
+
+
+@pytest.mark.usefixtures("build")
+@pytest.mark.parametrize(("precision", "scale"), [(12, 2), (8, 2), (10, 3)])
+def test_decimals_of_avro(precision: int, scale: int) -> None:
+    """A column that became wider is read from older messages too; other changes are errors."""
+    reader = _row_of({"price": _decimal(scale) | {"precision": precision}})
+    versions = tuple(
+        (number, SchemaInfo("AVRO", json.dumps(row)))
+        for number, row in enumerate((_row_of({"price": _decimal(2)}), reader))
+    )
+    schema = TopicSchema(versions[-1][1], versions)
+    rows = rows_of((version_bytes(0), messages(b"\2\4\1\x86")))
+    if (precision, scale) == (12, 2):
+        assert values_of(schema, rows) == {"price": [Decimal("3.90")]}
+        return
+    with pytest.raises(PayloadDecodeError, match="does not accept the type"):
+        values_of(schema, rows)
 
 
 @pytest.fixture(scope="module")
