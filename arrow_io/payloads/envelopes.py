@@ -50,6 +50,8 @@ def _letters(text: str) -> pa.StringArray:
     )
 
 
+UNAVAILABLE_VALUE: Final = "__debezium_unavailable_value"
+"""Stands for a value that the log of the database lacks."""
 _WRITES: Final = _letters("cru")
 """Operations that leave a row: create, read (of a snapshot) and update."""
 CHANGES: Final = _letters("crud")

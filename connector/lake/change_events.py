@@ -9,15 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, Self
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from arrow_io.core.wording import agreeing, counted
-from arrow_io.payloads.envelopes import CHANGES, DELETED_COLUMN, OP_COLUMN
+from arrow_io.payloads.envelopes import CHANGES, DELETED_COLUMN, OP_COLUMN, UNAVAILABLE_VALUE
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
-
-    import pyarrow as pa
 
     from connector.scan.read_options import ReadOptions
     from connector.scan.topic_read import ScanTask
@@ -25,17 +24,20 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class LeftOut:
-    """Numbers of messages that a copy of change events leaves out.
+    """Numbers of messages that a copy of change events leaves out, and of values that it lacks.
 
     Attributes:
         tombstones: Null values, which follow deletes.
         truncations: Truncated tables.
         notices: Heartbeats, changes of the database's schema, and messages in its log.
+        unavailable_values: Values that PostgreSQL's log lacks, because they are stored outside of
+            their row and an update did not change them. The table has a placeholder for each.
     """
 
     tombstones: int = 0
     truncations: int = 0
     notices: int = 0
+    unavailable_values: int = 0
 
     def add(self, other: LeftOut) -> Self:
         """Add the numbers of another part of the same copy, and return these."""
@@ -58,6 +60,13 @@ class LeftOut:
         if self.notices:
             verb = agreeing(self.notices, "changes", "change")
             yield f"{counted(self.notices, 'message')} that {verb} no row left out"
+        if self.unavailable_values:
+            values = counted(self.unavailable_values, "value")
+            verb = agreeing(self.unavailable_values, "is", "are")
+            yield (
+                f"{values} {verb} {UNAVAILABLE_VALUE}, because the database's log lacks large"
+                " values that an update does not change: its table needs REPLICA IDENTITY FULL"
+            )
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +90,7 @@ class ChangeFilter:
 
         Values that were lost to damage are no rows either, but read metrics count those.
         """
+        left_out.unavailable_values += _count_unavailable(batch)
         op, deleted = batch.column(OP_COLUMN), batch.column(DELETED_COLUMN)
         is_written = pc.is_in(op, value_set=CHANGES)
         if pc.all(is_written).as_py():
@@ -95,6 +105,14 @@ class ChangeFilter:
         else:
             left_out.tombstones += is_tombstone.true_count
         return batch.filter(is_written)
+
+
+def _count_unavailable(batch: pa.RecordBatch) -> int:
+    count = 0
+    for column in batch.columns:
+        if pa.types.is_string(column.type) or pa.types.is_binary(column.type):
+            count += pc.equal(column, pa.scalar(UNAVAILABLE_VALUE.encode(), column.type)).true_count
+    return count
 
 
 def with_columns(options: ReadOptions, columns: Sequence[str]) -> ReadOptions:

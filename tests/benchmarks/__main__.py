@@ -17,7 +17,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from arrow_io.core import builds
-from tests.benchmarks import copying, map_files, querying, spark_copying, threads
+from tests.benchmarks import copying, map_files, querying, spark_copying, threads, unwrapping
 from tests.benchmarks.decoding import (
     BLOCK_RANGE_BYTES,
     LIBRARIES,
@@ -381,6 +381,13 @@ def _print_copies(rows: list[MeasuredCopy]) -> None:
     _print_aligned(lines)
 
 
+def _print_unwrapping(messages: int | None, rounds: int) -> None:
+    print()  # noqa: T201
+    _print_aligned(
+        unwrapping.table(unwrapping.measure_unwrapping(messages=messages, rounds=rounds))
+    )
+
+
 def _print_spark_copy(messages: int | None, rounds: int) -> None:
     print()  # noqa: T201
     if not spark_copying.has_java():
@@ -434,6 +441,7 @@ def main() -> None:
     _print_queries(given.messages, given.rounds)
     _print_offloads(measure_offloads(rounds=given.rounds))
     _print_copies(measure_copies(messages=given.messages, rounds=given.rounds))
+    _print_unwrapping(given.messages, given.rounds)
     _print_spark_copy(given.messages, given.rounds)
 
 

@@ -28,6 +28,8 @@ from tests.benchmarks.offloading import ENTRY_SIZES, offload
 from tests.benchmarks.querying import measure_queries
 from tests.benchmarks.querying import table as table_of_queries
 from tests.benchmarks.resident import RESIDENT_URL
+from tests.benchmarks.unwrapping import measure_unwrapping
+from tests.benchmarks.unwrapping import table as table_of_unwrapping
 from tests.support.benchmark_ledgers import BENCHMARK_LEDGERS, SINGLES
 
 if TYPE_CHECKING:
@@ -140,6 +142,14 @@ def test_measure_gives_each_ledger() -> None:
 
     assert [row.ledger for row in rows] == [ledger.name for ledger in TYPED]
     assert all(row.seconds > 0 and row.by_hand_seconds > 0 for row in rows)
+
+
+def test_unwrapping_is_measured() -> None:
+    """Both copies have a row for each event, of databases that log the row before or do not."""
+    rows = measure_unwrapping(messages=MESSAGES, rounds=1)
+
+    assert [row.rows for row in rows] == [MESSAGES] * 2
+    assert {len(line) for line in table_of_unwrapping(rows)} == {6}
 
 
 LENGTH_BYTES = 1 << 20

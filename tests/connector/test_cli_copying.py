@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import shutil
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ import polars as pl
 import pyarrow.dataset as pads
 import pytest
 
+from connector.catalog.schemas.answers import schemas_json
 from tests.support.command_line import (
     NOT_FOUND,
     ORDERS,
@@ -20,6 +22,7 @@ from tests.support.command_line import (
     run,
     store_arguments,
 )
+from tests.support.debezium import event_objects, recording
 from tests.support.golden import GOLDEN, golden_topic
 
 if TYPE_CHECKING:
@@ -142,3 +145,22 @@ def test_the_latest_row_of_each_key(tmp_path: Path) -> None:
     assert "needs a Delta or Iceberg table" in result.stderr
     result = run(*arguments, "--latest-per-key", "--dry-run")
     assert "rows are written twice" in result.stderr
+
+
+def test_change_events(tmp_path: Path) -> None:
+    """They are copied as rows, identified by columns, and notes count what changes no row."""
+    recorded = recording("mariadb", "mysrv.shop.orders", "json")
+    bucket, schema = tmp_path / "bucket", tmp_path / "schema.json"
+    bucket.mkdir()
+    for name, data in event_objects(recorded.events).items():
+        (bucket / name).write_bytes(data)
+    schema.write_text(schemas_json(recorded.schema, timestamp_ms=0))
+    arguments = ("copy", str(bucket), "orders", "--schema", str(schema), "--unwrap", "debezium")
+
+    result = run(*arguments, str(tmp_path / "log"), "--json")
+    keys = ("--latest-per-key", "--key-column", "region", "--key-column", "number")
+    [line] = lines_of(*arguments, str(tmp_path / "rows"), *keys)
+
+    assert "2 tombstones left out" in result.stderr
+    assert json.loads(result.stdout)["rows"] == 9
+    assert line["rows"] == 3

@@ -5,16 +5,19 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 import spark_ds
 from arrow_io.errors import PayloadDecodeError
 from arrow_io.storage.location import Location
-from connector import CopySizes, copy_topics, open_catalog
+from connector import CopySizes, copy_topics, open_catalog, write_messages
 from connector.lake.delta import DeltaTable
 from connector.lake.iceberg import IcebergTable
 from connector.lake.parquet import ParquetTable
 from connector.statistics.store import open_statistics
+from tests.spark_ds.queries import frame
+from tests.support.debezium import recording
 from tests.support.lake_copies import (
     COLUMNS,
     SCHEMA,
@@ -172,3 +175,28 @@ def test_executors_read_a_table_and_what_follows_it(
     expected = [n for n in range(45) if n >= 10]
     assert sorted(each.number for each in rows) == expected
     assert {each.number: each.country for each in rows}[12] == "DE"
+
+
+def test_change_events_on_executors(spark: SparkSession, tmp_path: Path) -> None:
+    """Executors unwrap them, in reads and in copies, and count what changes no row."""
+    recorded = recording("mariadb", "mysrv.shop.orders", "json")
+    assert recorded.schema.reader.value is not None
+    values = [each.value for each in recorded.events]
+    keys = [None if each.key is None else each.key.decode() for each in recorded.events]
+    url, target = str(tmp_path / "bucket"), str(tmp_path / "t")
+    rows = pa.table({"__key__": keys, "__value__": pa.array(values, pa.binary())})
+    write_messages(url, "orders", rows)
+    schema = {"type": "JSON", "schema": recorded.schema.reader.value.data}
+
+    read = frame(spark, url, "orders", schema=json.dumps(schema), unwrap="debezium")
+    options = {"schema": schema, "unwrap": "debezium"}
+    [log] = spark_ds.copy_topics(spark, url, "orders", target, **options)
+    [latest] = spark_ds.copy_topics(
+        spark, url, "orders", f"{target}-latest", latest_per_key=True, **options
+    )
+
+    assert {tuple(row) for row in read.groupBy("__op").count().collect()} == {
+        ("r", 2), ("c", 3), ("u", 2), ("d", 2), (None, 2)
+    }  # fmt: skip
+    assert (log.rows, log.left_out.tombstones) == (9, 2)
+    assert (latest.rows, latest.left_out.tombstones) == (3, 0)
