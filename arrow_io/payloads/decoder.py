@@ -21,6 +21,7 @@ from arrow_io.messages.gathering import as_text
 from arrow_io.payloads import tables
 from arrow_io.payloads.avro import avro_program, avro_shape
 from arrow_io.payloads.avro_schema import CONNECT_NAME, AvroType, parse_avro
+from arrow_io.payloads.connect_schema import avro_definition
 from arrow_io.payloads.envelopes import add_logical_types
 from arrow_io.payloads.json import json_program, json_shape, parse_json_definition
 from arrow_io.payloads.json_schema import is_json_schema
@@ -132,7 +133,8 @@ class PayloadDecoder:
         return parse_avro(self._definition(self._reader))
 
     def _definition(self, info: SchemaInfo) -> str:
-        return add_logical_types(info.data) if self._is_debezium else info.data
+        data = avro_definition(info.data) if info.type == "JSON" else info.data
+        return add_logical_types(data) if self._is_debezium else data
 
     def program(self, schema_name: bytes | None, fields: Selection | None) -> Program:
         """Return the program for payloads of a schema.
@@ -161,10 +163,10 @@ class PayloadDecoder:
 
         In JSON, only Kafka Connect writes numbers whose meaning is in the schema alone.
         """
-        data = self._reader.data
-        return self._reader.type == "AVRO" or (
-            self._reader.type == "JSON" and CONNECT_NAME in data and not is_json_schema(data)
-        )
+        if self._reader.type != "JSON":
+            return self._reader.type == "AVRO"
+        definition = self._definition(self._reader)
+        return CONNECT_NAME in definition and not is_json_schema(definition)
 
     def _compile(self, number: int | None, shape: Shape) -> Program:
         type_ = self._reader.type

@@ -93,16 +93,27 @@ def _add_logical_types(root: object) -> None:
             logical = _LOGICAL_TYPES.get(str(part.get(CONNECT_NAME)))
             if logical is not None:
                 part["logicalType"] = logical
-            if part.get("name") == "source" and isinstance(part.get("type"), dict):
-                _add_source_time(part["type"])
+            if part.get("name") == "source":
+                _add_source_time(part.get("type"))
             parts += part.values()
 
 
-def _add_source_time(source: dict[str, Any]) -> None:
-    fields = source.get("fields")
+def _add_source_time(source: object) -> None:
+    if isinstance(source, list):
+        source = next((each for each in source if isinstance(each, dict)), None)
+    fields = source.get("fields") if isinstance(source, dict) else None
     for each in fields if isinstance(fields, list) else ():
-        if isinstance(each, dict) and each.get("name") == "ts_ms" and each.get("type") == "long":
-            each["type"] = {"type": "long", "logicalType": "timestamp-millis"}
+        if isinstance(each, dict) and each.get("name") == "ts_ms":
+            each["type"] = _as_time(each.get("type"))
+
+
+def _as_time(type_: object) -> object:
+    """Return a type, as a time in milliseconds if it is a long."""
+    if isinstance(type_, list):
+        return [_as_time(each) for each in type_]
+    if type_ == "long" or (isinstance(type_, dict) and type_.get("type") == "long"):
+        return {"type": "long", "logicalType": "timestamp-millis"}
+    return type_
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,10 @@ from tests.support.debezium import (
     KEY_SCHEMA,
     ROW_SCHEMA,
     Event,
+    connect_recording,
     envelope,
     envelope_schema,
     event_objects,
-    json_events,
     key_value,
     recording,
 )
@@ -371,30 +371,79 @@ def test_in_duckdb(url: str, tmp_path: Any) -> None:  # noqa: ANN401
     assert rows == [("c", 4), ("d", 3), ("r", 2), ("t", 1), ("u", 3), (None, 3)]
 
 
-def test_values_with_their_schema() -> None:
-    """With `json-with-envelope`, the envelope is in the field `payload`."""
-    outer = {
-        "type": "record",
-        "name": "Outer",
-        "fields": [{"name": "payload", "type": envelope_schema()}],
+@pytest.mark.parametrize("topic", [CUSTOMERS, ORDERS])
+def test_values_with_their_schema(topic: tuple[str, str]) -> None:
+    """With `json-with-envelope`, one of the values is the schema of all, inline with its key."""
+    recorded, events, definition = connect_recording(*topic)
+    schema = {
+        "type": "KEY_VALUE",
+        "data": definition,
+        "properties": {"key.schema.type": "JSON", "value.schema.type": "JSON"},
     }
-    schema = TopicSchema(key_value("json", json.dumps(KEY_SCHEMA), json.dumps(outer)))
-    row = {"id": 1, "name": "a", "tags": None}
-    values = (
-        envelope("c", None, row, 5000),
-        envelope("d", row, None),
-    )
-    events = json_events(
-        [({"id": 1}, {"schema": {"type": "struct"}, "payload": each}) for each in values]
-    )
 
-    rows = _unwrapped(events, schema, columns=["id", "name", *_CHANGES]).to_pylist()
+    with memory_bucket(event_objects(events, separated=False)) as bucket:
+        table = open_topic(bucket.url, "orders", schema=schema, unwrap="debezium").to_table()
 
-    assert [{key: each[key] for key in ("id", "name", "__op")} for each in rows] == [
-        {"id": 1, "name": "a", "__op": "c"},
-        {"id": 1, "name": "a", "__op": "d"},
+    own = _unwrapped(recorded.events, recorded.schema)
+    payload_key = "__key.payload"
+    names = [each for each in own.schema.names if not each.startswith("__key")]
+    assert table.select(names) == own.select(names)
+    first = own.select([each for each in own.schema.names if each.startswith("__key.")]).to_pylist()
+    assert [list((row[payload_key] or {}).values()) for row in table.to_pylist()] == [
+        [each for each in row.values() if each is not None] for row in first
     ]
-    assert rows[0]["__source_ts"] == _EPOCH + dt.timedelta(seconds=5)
+
+
+_FIELD: Final = {"type": "int32", "optional": False, "field": "a"}
+_MAP: Final = {
+    "type": "map",
+    "keys": {"type": "string", "optional": False},
+    "values": {"type": "int8", "optional": True},
+    "field": "b",
+}
+_DAY: Final = {
+    "type": "int32",
+    "optional": True,
+    "name": "org.apache.kafka.connect.data.Date",
+    "field": "c",
+}
+
+
+@pytest.mark.parametrize(
+    ("fields", "value", "expected"),
+    [
+        ([_FIELD], {"a": 1}, {"a": [1]}),
+        ([_MAP, _DAY], {"b": {"x": None}, "c": 1}, {"b": [{"x": None}], "c": [1]}),
+        ([{"type": "array", "items": _DAY, "field": "d"}], {"d": [1]}, {"d": [[1]]}),
+    ],
+)
+def test_schemas_of_kafka_connect(fields: object, value: object, expected: object) -> None:
+    """They define columns of JSON like a schema of Avro does."""
+    definition = json.dumps({"type": "struct", "fields": fields, "optional": False})
+    rows = rows_of((None, messages(json.dumps(value).encode())))
+    assert values_of(TopicSchema(SchemaInfo("JSON", definition)), rows) == expected
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "struct", "fields": [{"type": "int128", "field": "a"}]},
+        {"type": "struct", "fields": [{"type": ["int32"], "field": "a"}]},
+        {"type": "struct", "fields": ["field"]},
+        {"type": "struct", "field": "a"},
+        {"type": "struct", "fields": [{"type": "array", "field": "a"}]},
+        {"type": "struct", "fields": [_MAP | {"keys": {"type": "int32"}}]},
+        {"type": "struct", "fields": [{"type": "int32", "field": ["a"]}]},
+        {"type": "struct", "fields": [_FIELD, _FIELD]},
+    ],
+    ids=str,
+)
+def test_malformed_schemas_of_kafka_connect(schema: object) -> None:
+    """They are errors of the schema."""
+    with pytest.raises(SchemaError):
+        values_of(
+            TopicSchema(SchemaInfo("JSON", json.dumps(schema))), rows_of((None, messages(b"{}")))
+        )
 
 
 def test_columns_with_the_names_of_others() -> None:

@@ -80,6 +80,33 @@ def recording(connector: str, topic: str, form: Form, *, separated: bool = True)
     return Recording(tuple(events), TopicSchema(versions[-1][1], versions), tuple(rows))
 
 
+def connect_recording(
+    connector: str, topic: str
+) -> tuple[Recording, tuple[Event, ...], dict[str, Any]]:
+    """The same messages as `json-with-envelope` has them: with a schema in each key and value.
+
+    Returns:
+        The recording without schemas; the messages; and the last key and value that have one.
+    """
+    data = json.loads((_FOLDER / f"{connector}.json").read_text())
+    messages = [each for each in data["messages"] if each["topic"] == topic]
+    definition: dict[str, Any] = {}
+    events = []
+    for each in messages:
+        parts: list[bytes | None] = []
+        for part in ("key", "value"):
+            if each[f"connect_{part}"] is None:
+                parts.append(None)
+                continue
+            schema = json.loads(data["schemas"][each[f"connect_{part}"]])
+            payload = json.loads(each[f"json_{part}"])
+            definition[part] = {"schema": schema, "payload": payload}
+            parts.append(json.dumps(definition[part]).encode())
+        key, value = parts
+        events.append(Event(key, value))
+    return recording(connector, topic, "json"), tuple(events), definition
+
+
 def _bytes(message: dict[str, Any], form: Form, part: str) -> bytes | None:
     text = message[f"{form}_{part}"]
     if text is None or form == "json":
