@@ -208,8 +208,6 @@ class Envelope:
         Raises:
             PayloadDecodeError: A value is no envelope.
         """
-        for _ in self.path:
-            [values] = values.flatten()
         decoded = self._decoded(values)
         op, row, times = decoded.op, _children_of(decoded.after, row_fields), decoded.source_times
         if pc.all(pc.and_(decoded.after.is_valid(), pc.is_in(op, value_set=_WRITES))).as_py():
@@ -227,12 +225,15 @@ class Envelope:
             if name in previous:
                 other = pc.if_else(is_delete, previous[name], other)
             row[name] = pc.if_else(is_row, values_after, other)
-        deleted = pc.or_(is_delete, values.is_null())
+        deleted = pc.or_(is_delete, pc.invert(decoded.is_present))
         deleted = pc.if_else(lost, pa.scalar(None, deleted.type), deleted)
         times = pc.if_else(lost, pa.scalar(None, times.type), times)
         return row, _changes(op, deleted, times)
 
     def _decoded(self, values: pa.StructArray) -> _Decoded:
+        is_present = values.is_valid()
+        for _ in self.path:
+            [values] = values.flatten()
         parts = iter(values.flatten())
         op, after = next(parts), next(parts)
         before = next(parts) if self.before_fields else None
@@ -240,7 +241,7 @@ class Envelope:
         times = pa.nulls(len(values), UTC_MICROSECONDS)
         if self.has_source_time:
             [times] = next(parts).flatten()
-        return _Decoded(values.is_valid(), op, after, before, has_time, times)
+        return _Decoded(is_present, op, after, before, has_time, times)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,7 +249,7 @@ class _Decoded:
     """The decoded fields of envelopes.
 
     Attributes:
-        is_present: Whether there is a value.
+        is_present: Whether there is a value, even if it contains no envelope.
         has_time: Whether the envelope has a time of its own.
     """
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import datetime as dt
 import json
 from dataclasses import dataclass
 from functools import cache
@@ -220,3 +221,19 @@ def json_events(values: Iterable[tuple[object, object]]) -> list[Event]:
 
 def _json(value: object) -> bytes | None:
     return None if value is None else json.dumps(value).encode()
+
+
+CHANGES: Final = ("__op", "__deleted", "__source_ts")
+"""The columns of a change."""
+EPOCH: Final = dt.datetime(1970, 1, 1, tzinfo=dt.UTC)
+
+
+def expected_row(event: Any) -> dict[str, Any]:  # noqa: ANN401 - JSON
+    """What an envelope says of its row, without conversions; of a null value, that it deletes."""
+    if event is None:
+        return {"__op": None, "__deleted": True, "__source_ts": None}
+    row = event.get("after") or (event.get("before") if event.get("op") == "d" else None) or {}
+    source = event.get("source")
+    time = None if source is None else EPOCH + dt.timedelta(milliseconds=source["ts_ms"])
+    changes = {"__op": event.get("op"), "__deleted": event.get("op") == "d", "__source_ts": time}
+    return row | changes
