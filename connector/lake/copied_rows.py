@@ -16,6 +16,7 @@ import pyarrow as pa
 from arrow_io.core.json_checksum import json_crc32
 from arrow_io.errors import CorruptProgressError
 from connector.inputs.bounds import Bounds
+from connector.lake.change_events import is_unwrapped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -36,6 +37,7 @@ class CopiedRows:
             within these bounds and before the progress were copied.
         has_uncommitted: Whether rows of aborted or open transactions were copied.
         has_losses: Whether a copy left out damaged data.
+        has_changes: Whether rows are change events, and messages that change no row were left out.
         late_columns: Columns that were added, or got more fields, after the first commit. Earlier
             rows have null there.
         null_columns: Columns that are null in some rows although the messages have values.
@@ -45,6 +47,7 @@ class CopiedRows:
     starts: Mapping[str, Bounds] = field(default_factory=lambda: MappingProxyType[str, Bounds]({}))
     has_uncommitted: bool = False
     has_losses: bool = False
+    has_changes: bool = False
     late_columns: frozenset[str] = frozenset()
     null_columns: frozenset[str] = frozenset()
     deleted_before_ms: int | None = None
@@ -66,6 +69,7 @@ class CopiedRows:
             starts={**self.starts, **(starts if bounds.has_start else {})},
             has_uncommitted=self.has_uncommitted or options.uncommitted,
             has_losses=self.has_losses or has_losses,
+            has_changes=self.has_changes or is_unwrapped(options),
         )
 
     def add_columns(self, current: pa.Schema | None, schema: pa.Schema) -> CopiedRows:
@@ -128,6 +132,7 @@ class CopiedRows:
             },
             "uncommitted": self.has_uncommitted,
             "losses": self.has_losses,
+            "changes": self.has_changes,
             "late_columns": sorted(self.late_columns),
             "null_columns": sorted(self.null_columns),
             "deleted_before_ms": self.deleted_before_ms,
@@ -142,13 +147,15 @@ class CopiedRows:
                 "starts": dict(starts),
                 "uncommitted": bool(uncommitted),
                 "losses": bool(losses),
+                "changes": bool(changes),
                 "late_columns": [*late_columns],
                 "null_columns": [*null_columns],
                 "deleted_before_ms": int() | None as deleted_before_ms,
             } if all(isinstance(each, str) for each in (*late_columns, *null_columns)):
                 bounds = {str(name): _start(each) for name, each in starts.items()}
                 columns = frozenset(late_columns), frozenset(null_columns)
-                return cls(bounds, uncommitted, losses, *columns, deleted_before_ms)
+                flags = uncommitted, losses, changes
+                return cls(bounds, *flags, *columns, deleted_before_ms)
         raise _malformed_error()
 
 

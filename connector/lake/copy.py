@@ -350,8 +350,6 @@ class CopyRequest:
         return open_table(self.format, target, hidden(options), hidden(self.table_options))
 
 
-
-
 def _add_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:
     message_columns = {each.name for each in ALL_COLUMNS if each.name != VALUE_COLUMN}
     values = [name for name, own in options.projection.columns if own not in message_columns]

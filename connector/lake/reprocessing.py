@@ -19,7 +19,7 @@ from arrow_io.payloads.value_columns import VALUE_COLUMN
 from arrow_io.storage.hidden import hidden
 from connector.increments.progress import Progress
 from connector.inputs.topic_names import TopicName
-from connector.lake.copied_rows import note_null_columns
+from connector.lake.copied_rows import CopiedRows, note_null_columns
 from connector.lake.copy_plan import DEFAULT_SIZES
 from connector.lake.dead_letters import (
     DEAD_LETTERS,
@@ -217,6 +217,13 @@ class _Reprocessing:
                 " to it"
             )
             raise LakeTableError(message)
+        rows = CopiedRows.from_state(self.table, state)
+        if rows is not None and rows.has_changes:
+            message = (
+                f"{self.table.location} was copied with {option_name('unwrap')}: its dead letters"
+                " cannot be decoded again, because a letter may be older than a row of its key"
+            )
+            raise OptionError(message)
         return state
 
     def _steps(self, state: TableState) -> Iterator[pa.Table]:
@@ -297,6 +304,7 @@ class _Reprocessing:
             {"pulsar-offload.reprocessed": str(len(change.moved))},
             tuple(removed),
             latest_per_key=state.latest_per_key,
+            key_columns=state.key_columns,
         )
         commit_files(settings.kind, self.table, commit, state)
 
@@ -324,7 +332,10 @@ class _Reprocessing:
         names = self._names
         scopes = (names["__topic__"], names["__partition__"])
         scope = next((each for each in scopes if each in state.schema.names), None)
-        return Identity(names["__key__"], scope)
+        key_columns = state.key_columns or (names["__key__"],)
+        types = [state.schema.field(each).type for each in key_columns]
+        has_text_key = len(types) == 1 and pa.types.is_string(types[0])
+        return Identity(key_columns, has_text_key, scope)
 
     @property
     def _names(self) -> dict[str, str]:
