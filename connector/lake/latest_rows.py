@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from connector.lake.dead_letters import POSITION_COLUMNS
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from connector.lake.table import TableFile
     from connector.lake.transforms import Partitioning
@@ -125,6 +125,7 @@ class LatestRows:
         self._deletes = deletes
         self._order = (SEGMENT_ID, *POSITION_COLUMNS) if has_segments else POSITION_COLUMNS
         self._tables: list[pa.Table] = []
+        self._numbers: dict[str, tuple[int, int]] = {}
         self.keyless = 0
 
     @property
@@ -137,6 +138,7 @@ class LatestRows:
         self._identity.number_scopes(rows)
         identities = self._identity.identify(rows)
         self.keyless += identities.null_count
+        self._note_numbers(rows)
         columns = {"#identity": identities}
         # Single messages have no batch index, and rows of migrated partitions no segment.
         columns |= {each: pc.fill_null(rows.column(each), -1) for each in self._order}
@@ -149,6 +151,15 @@ class LatestRows:
         first, *rest = self._tables
         if sum(map(len, rest)) >= len(first):
             self._merge()
+
+    def _note_numbers(self, rows: pa.Table) -> None:
+        """Extend the bounds of key columns of integers."""
+        for name in self._identity.key_columns:
+            column = rows.column(name)
+            if pa.types.is_integer(column.type) and column.null_count < len(column):
+                low, high = pc.min_max(column).as_py().values()
+                least, greatest = self._numbers.get(name, (low, high))
+                self._numbers[name] = min(low, least), max(high, greatest)
 
     def _merge(self) -> pa.Table:
         """Merge all tables into one and return it. There must be at least one."""
@@ -186,7 +197,7 @@ class LatestRows:
         """Return all staged keys, including those to delete."""
         column = self._merge().column("#identity") if self._tables else pa.chunked_array([], _TEXT)
         identities = column.combine_chunks()
-        return KeySet(self._identity, identities, partitioning)
+        return KeySet(self._identity, identities, partitioning, self._numbers)
 
 
 class KeySet:
@@ -194,12 +205,19 @@ class KeySet:
 
     Args:
         identities: Identities of the keys, ascending and unique.
+        partitioning: How the table is partitioned.
+        numbers: The minimum and maximum of key columns of integers.
     """
 
     def __init__(
-        self, identity: Identity, identities: pa.LargeStringArray, partitioning: Partitioning
+        self,
+        identity: Identity,
+        identities: pa.LargeStringArray,
+        partitioning: Partitioning,
+        numbers: Mapping[str, tuple[int, int]],
     ) -> None:
         self._identity = identity
+        self._numbers = numbers
         self._by_bucket: dict[object, pa.LargeStringArray] = {}
         self._identities = identities
         self._field = next(
@@ -222,6 +240,12 @@ class KeySet:
 
     def may_match(self, file: TableFile) -> bool:
         """Return whether a file's bounds and partition allow rows of these keys."""
+        for name, (low_number, high_number) in self._numbers.items():
+            least, greatest = file.bounds.get(name, (None, None))
+            is_above = isinstance(least, int) and least > high_number
+            is_below = isinstance(greatest, int) and greatest < low_number
+            if is_above or is_below:
+                return False
         identities = self._identities_for_file(file)
         for prefix, low, high in self._identity.ranges(file):
             index = bisect_left(

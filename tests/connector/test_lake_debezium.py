@@ -441,3 +441,36 @@ def test_key_columns_are_those_of_the_table(kind: TableKind) -> None:
         assert state is not None
         assert state.key_columns == ("id",)
     bucket.drop()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_files_with_other_numbers_are_not_read(
+    kind: TableKind, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the bounds of integers; those that a file has in common with the increment are read."""
+    read: list[object] = []
+    bucket = MemoryBucket()
+    for number, ids in enumerate(([1, 2, 3], [10, 11], [20, 21, 30])):
+        rows = [_ROW | {"id": each} for each in ids]
+        events = json_events(({"id": row["id"]}, envelope("c", None, row)) for row in rows)
+        bucket.put(event_objects(events, first_ledger_id=1 + number))
+    options: dict[str, Any] = {"latest_per_key": True, "key_columns": ["id"]}
+    with _lake(kind) as (table, copy):
+        copy(bucket, _SOUND, sizes=SMALL, **options)
+        read_file = type(table).read_file
+
+        def count(own: object, state: object, file: object, *args: object) -> object:
+            read.append(file)
+            return read_file(own, state, file, *args)
+
+        monkeypatch.setattr(type(table), "read_file", count)
+        changes: list[tuple[object, object]] = [
+            ({"id": 11}, envelope("d", _ROW | {"id": 11}, None)),
+            ({"id": 12}, envelope("c", None, _ROW | {"id": 12})),
+        ]
+        bucket.put(event_objects(json_events(changes), first_ledger_id=9))
+        summary = copy(bucket, _SOUND, **options)
+        assert (summary.rows, summary.replaced) == (1, 1)
+        assert len({id(each) for each in read}) == 1
+        assert sorted(_rows(table, "id")) == [(n,) for n in (1, 2, 3, 10, 12, 20, 21, 30)]
+    bucket.drop()
