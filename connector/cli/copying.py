@@ -104,8 +104,10 @@ def copy(
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE",
-            help="Additional storage option of deltalake, or property of an Iceberg catalog, whose"
-            " name is catalog=…. May be repeated.",
+            help="For Iceberg: property of the catalog, whose name is catalog=…, or of a new table"
+            " (table-default.…), its location or sort-order, a branch or a tag. For Delta:"
+            " additional storage option of deltalake, or property of a new table (delta.…). May be"
+            " repeated.",
         ),
     ] = None,
     file_bytes: Annotated[

@@ -61,7 +61,9 @@ def maintain(
     sort_by: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="COLUMN", help="Sort the rows of each merged file by it. May be repeated."
+            metavar="COLUMN",
+            help="Sort the rows of each merged file by it. May be repeated. By default, as the"
+            " table's own sort order says.",
         ),
     ] = None,
     keep: Annotated[

@@ -117,9 +117,10 @@ def copy_topics(
             left out like messages without a key. None: the key of the message, `__key__`.
         target_options: Options of the target's fsspec file system. None uses the topics'
             `storage_options` if both URLs have the same scheme.
-        table_options: For Delta, additional options of `deltalake`'s own storage. For Iceberg,
-            properties of the catalog, its name as `catalog`, and the URL of a new table's folder as
-            `location`.
+        table_options: For Delta, additional options of `deltalake`'s own storage, and properties of
+            a new table (`delta.…`). For Iceberg, properties of the catalog, its name as `catalog`,
+            the URL of a new table's folder as `location`, properties of a new table
+            (`table-default.…`), its `sort-order`, and a `branch` and `tag` of the table.
         sizes: Target sizes of files, tasks and commits.
         analyze: Whether to store statistics of each completely copied ledger in the folder
             `statistics`, unless it has them. If it cannot be written, the copy issues an
@@ -243,6 +244,9 @@ class CopyRequest:
             is_shared = len(names) > 1 or classic != {TopicName.parse(names[0]).classic}
             yield self._defer_copy(catalog, request, names, self.target, is_shared=is_shared)
             return
+        if "location" in (self.table_options or {}):
+            message = "location is the folder of one table, but the target names one for each topic"
+            raise OptionError(f"{message}: leave location out")
         targets: dict[str, TopicName] = {}
         for base in bases:
             unsafe = _UNSAFE_IN_ICEBERG if self.format == "iceberg" else _UNSAFE
@@ -332,9 +336,7 @@ class CopyRequest:
             latest=latest,
             changes=change_filter(options, None if latest is None else latest.key_columns),
             # Each kind of table can be rewritten.
-            dead_letter_table=cast(
-                "RewritableTable", self._table(catalog, target.rstrip("/") + DEAD_LETTERS)
-            )
+            dead_letter_table=cast("RewritableTable", self._dead_letter_table(catalog, target))
             if self.dead_letters
             else None,
             partition_by=self.partition_by,
@@ -342,6 +344,16 @@ class CopyRequest:
             topic=name,
             source=f"{catalog.location}: {', '.join(topics)}",
         )
+
+    def _dead_letter_table(self, catalog: Catalog, target: str) -> LakeTable:
+        """Return the table of dead letters: in its own folder, unsorted, and not in a branch."""
+        options = dict(self.table_options or {})
+        for name in ("branch", "sort-order"):
+            options.pop(name, None)
+        if "location" in options:
+            options["location"] = f"{options['location']}".rstrip("/") + DEAD_LETTERS
+        request = replace(self, table_options=options)
+        return request._table(catalog, target.rstrip("/") + DEAD_LETTERS)  # noqa: SLF001 - its own
 
     def _table(self, catalog: Catalog, target: str) -> LakeTable:
         options = self.target_options

@@ -77,10 +77,12 @@ class DeltaTable:
 
     Attributes:
         storage_options: Additional options of `deltalake`'s own storage.
+        properties: Properties of a new table.
     """
 
     location: Location
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
+    properties: Mapping[str, str] = field(default_factory=dict)
     data_prefix: str = ""
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:
@@ -155,6 +157,7 @@ class DeltaTable:
             Schema.from_arrow(_table_schema(commit)),
             [self._action(each, commit) for each in commit.files],
             partition_by=[each.name for each in commit.partitioning.fields],
+            configuration=self.properties,
             storage_options=self._options(),
             commit_properties=_properties(commit, number),
         )
@@ -210,13 +213,13 @@ class DeltaTable:
         """Read the rows of one of these files; see `RewritableTable`."""
         return read_file(self.location, file, columns, state.schema)
 
-    def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
+    def expire_versions(self, now: datetime, age: timedelta, *, dry_run: bool) -> int:
         """Write a checkpoint and delete expired log files; see `MaintainedTable`.
 
         Versions expire by the table's own `delta.logRetentionDuration`, by default 30 days, instead
-        of `before`. A dry run does not know them.
+        of the age. A dry run does not know them.
         """
-        del before
+        del now, age
         snapshot = self._snapshot()
         if dry_run or snapshot is None:
             return 0

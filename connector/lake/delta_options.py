@@ -1,4 +1,4 @@
-"""Storage options for `deltalake`, converted from fsspec's."""
+"""Options of a Delta table: those of `deltalake`'s storage, and properties of a new table."""
 
 from __future__ import annotations
 
@@ -16,6 +16,38 @@ if TYPE_CHECKING:
 
 _TRANSFER_OPTIONS: Final = TRANSFER_OPTIONS | {"config_kwargs", "use_ssl", "verify"}
 """Options of s3fs that control how requests are sent, not where."""
+
+
+_PROPERTY: Final = "delta."
+"""Prefix of the properties of Delta tables."""
+_UNSUPPORTED: Final = frozenset(
+    {"delta.minReaderVersion", "delta.minWriterVersion", "delta.columnMapping.mode"}
+)
+_OF_ICEBERG: Final = {"branch": "branches", "tag": "tags", "sort-order": "sort order"}
+"""Options that have no counterpart, and what tables lack."""
+
+
+def split_properties(texts: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Split the properties of a new table, which start with `delta.`, from storage options.
+
+    Raises:
+        OptionError: An option is one of Iceberg tables, or one with which copies cannot write.
+    """
+    for name in texts:
+        if name in _UNSUPPORTED:
+            message = f"a copy cannot set {name} of a Delta table, since it could not write to it"
+            raise OptionError(message)
+        if name in _OF_ICEBERG:
+            message = f"{name} is an option of Iceberg tables: Delta tables have no"
+            raise OptionError(f"{message} {_OF_ICEBERG[name]}")
+        if name in {"catalog", "location"} or name.startswith("table-default."):
+            message = (
+                f"{name} is an option of Iceberg tables: a Delta table is named by the URL of its"
+                f" folder, and properties of a new one start with {_PROPERTY}"
+            )
+            raise OptionError(message)
+    properties = {name: each for name, each in texts.items() if name.startswith(_PROPERTY)}
+    return properties, {name: each for name, each in texts.items() if name not in properties}
 
 
 def delta_storage_options(location: Location) -> dict[str, str]:

@@ -1,12 +1,7 @@
 """An Iceberg table that topics are copied to, in any catalog that PyIceberg supports.
 
-The progress of the copy is stored twice. The summary of each commit's snapshot has it, so that a
-rollback of the table also restores the progress. A table property has the newest progress, which
-survives when snapshots expire or another writer compacts the table.
-
-The progress of the nearest ancestor of the current snapshot that has one is used. If no ancestor
-has one, the property is used, unless an ancestor is older than the commit that wrote it. In that
-case the table was rolled back to before that commit, and its progress is unknown.
+The progress of the copy is stored in snapshots and table properties
+(`connector.lake.iceberg_progress`).
 
 Concurrency is optimistic: a commit is based on the snapshot whose progress was checked, or fails.
 If another writer, such as a compaction, committed first, the progress is checked again.
@@ -17,6 +12,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Final, cast
 
 import pyarrow as pa
@@ -28,11 +24,10 @@ from pyiceberg.exceptions import (
     TableAlreadyExistsError,
 )
 from pyiceberg.expressions import AlwaysTrue
-from pyiceberg.io.pyarrow import ArrowScan, pyarrow_to_schema
-from pyiceberg.partitioning import UNPARTITIONED_PARTITION_SPEC
+from pyiceberg.io.pyarrow import ArrowScan
 from pyiceberg.table import Table, TableProperties, Transaction
-from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.table.update import AssertTableUUID
+from pyiceberg.table.update.snapshot import ManageSnapshots
 
 from arrow_io.core.lazy import cached_property
 from arrow_io.errors import (
@@ -52,33 +47,47 @@ from connector.lake.iceberg_files import (
     scan_task_from_file,
     table_file,
 )
+from connector.lake.iceberg_options import (
+    IcebergOptions,
+    check_branch,
+    check_tag,
+    sort_columns,
+    sort_order,
+    split_options,
+)
+from connector.lake.iceberg_progress import (
+    PROGRESS,
+    branch_snapshot,
+    progress_properties,
+    read_progress,
+)
 from connector.lake.iceberg_schema import (
     arrow_schema,
     find_misnumbered_field,
+    new_schema,
     partition_spec,
     partitioning_from_spec,
 )
-from connector.lake.iceberg_upkeep import needed_files, unneeded_names
+from connector.lake.iceberg_upkeep import (
+    check_folder,
+    expired_snapshots,
+    needed_files,
+    unneeded_names,
+)
 from connector.lake.table import TableState
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from datetime import timedelta
 
     from pyiceberg.catalog import Catalog
-    from pyiceberg.partitioning import PartitionSpec
-    from pyiceberg.schema import Schema
     from pyiceberg.table.update.snapshot import _SnapshotProducer as _Producer
 
     from connector.lake.table import Commit, TableFile
 
-PROGRESS: Final = "pulsar-offload.progress"
-"""The property of tables and snapshots that stores the progress."""
 LATEST_PER_KEY: Final = "pulsar-offload.latest-per-key"
 KEY_COLUMNS: Final = "pulsar-offload.key-columns"
 """The property of tables that keep the latest row of each key."""
-PROGRESS_SEQUENCE_NUMBER: Final = "pulsar-offload.progress-sequence-number"
-"""The property of tables with the sequence number of the snapshot that stored the progress."""
 
 _COMMIT_ATTEMPTS: Final = 10
 """Number of attempts after which a commit fails because other writers keep committing first."""
@@ -99,35 +108,35 @@ class IcebergTable:
         url: URL of a new table's folder. None: the catalog chooses it.
         storage_options: Options of the fsspec file system that data files are written with. The
             catalog has its own for metadata.
+        options: The branch to change, and what a new table has.
     """
 
     catalog: Catalog
     identifier: str
     url: str | None = None
     storage_options: Mapping[str, object] | None = field(default=None, repr=False)
+    options: IcebergOptions = field(default_factory=IcebergOptions)
 
     @classmethod
     def open(
         cls,
         identifier: str,
-        *,
-        catalog: str | None = None,
-        properties: Mapping[str, str] | None = None,
-        url: str | None = None,
+        options: Mapping[str, str],
         storage_options: Mapping[str, object] | None = None,
     ) -> IcebergTable:
         """Return a table of a catalog that PyIceberg finds by its name.
 
         Args:
             identifier: The table's name in the catalog, `namespace.table`.
-            catalog: The catalog's name in PyIceberg's configuration (`.pyiceberg.yaml`, or
-                environment variables `PYICEBERG_CATALOG__…`). None means `default`.
-            properties: Properties of the catalog, which override its configuration.
-            url: See the class.
+            options: Options of the table (`connector.lake.iceberg_options`), and of its catalog:
+                `catalog` is the catalog's name in PyIceberg's configuration (`.pyiceberg.yaml`, or
+                environment variables `PYICEBERG_CATALOG__…`), by default `default`. `location` is
+                the URL of a new table's folder. All others are properties of the catalog, which
+                override its configuration.
             storage_options: See the class.
 
         Raises:
-            OptionError: `identifier` is not the name of a table.
+            OptionError: `identifier` is not the name of a table, or an option is malformed.
             LakeTableError: There is no such catalog.
         """
         if "." not in identifier.strip(".") or "/" in identifier:
@@ -136,13 +145,15 @@ class IcebergTable:
                 " set the folder of a new table with location, a table option"
             )
             raise OptionError(message)
+        own, properties = split_options(options)
+        catalog, url = properties.pop("catalog", None), properties.pop("location", None)
         try:
-            loaded = load_catalog(catalog, **(properties or {}))
+            loaded = load_catalog(catalog, **properties)
         except Exception as error:  # noqa: BLE001 - what catalogs raise has no base
-            text = _error_text(error, properties or {})
+            text = _error_text(error, properties)
             message = f"cannot open the Iceberg catalog {catalog or 'default'}: {text}"
             raise LakeTableError(message) from None
-        return cls(loaded, identifier, url, storage_options)
+        return cls(loaded, identifier, url, storage_options, own)
 
     @property
     def data_prefix(self) -> str:
@@ -187,27 +198,32 @@ class IcebergTable:
         """Return the table's state, or None if the table does not exist yet.
 
         Raises:
+            OptionError: The table has no rows that a branch can start with, or the branch is a tag.
             LakeTableError: The table has columns or partitions that a copy cannot write.
             StorageError: The catalog failed.
         """
         with self._catalog_errors():
             table = self._table()
+        if table is None or table.current_snapshot() is None:
+            check_branch(self.options.branch, self.identifier)
         if table is None:
             return None
         return TableState(
             schema=arrow_schema(table.schema()),
             partitioning=partitioning_from_spec(table.spec(), table.schema()),
-            progress=_progress(table),
+            progress=read_progress(table, self.options.branch),
             token=table,
             latest_per_key=table.properties.get(LATEST_PER_KEY) == "true",
             key_columns=_key_columns(table),
+            sort_by=sort_columns(table),
         )
 
     def data_files(self, state: TableState, columns: Sequence[str]) -> Iterator[TableFile]:
         """Iterate over the files of the snapshot that `read_state` read; see `RewritableTable`."""
         table = _table_from_state(state)
+        head = branch_snapshot(table, self.options.branch)
         with self._catalog_errors():
-            tasks = list(table.scan().plan_files())
+            tasks = list(table.scan(snapshot_id=head.snapshot_id if head else None).plan_files())
         folder = "" if has_renamed_columns(table.metadata) else f"{table.location().rstrip('/')}/"
         for each in tasks:
             spec = table.specs()[each.file.spec_id]
@@ -236,13 +252,22 @@ class IcebergTable:
         """Return the columns of a new table, with the field ids that the catalog will assign."""
         with self._catalog_errors():
             try:
-                created = self._create_transaction(columns)
+                created = self.catalog.create_table_transaction(
+                    self.identifier, columns, self._url, properties=self._new_properties
+                )
             except PulsarOffloadError:
                 raise
             except ValueError as error:
                 message = f"no Iceberg table can have these columns: {error}"
                 raise LakeTableError(message) from error
-            return arrow_schema(created.table_metadata.schema())
+            schema = created.table_metadata.schema()
+            sort_order(self.options.sort_by, schema)  # Fails before files are written.
+            return arrow_schema(schema)
+
+    @property
+    def _new_properties(self) -> dict[str, str]:
+        """Properties of a new table."""
+        return {**_NEW_TABLE_PROPERTIES, **self.options.properties}
 
     def commit(self, commit: Commit, state: TableState | None) -> None:
         """Create or widen the table, add and remove files, and store the progress, atomically.
@@ -269,8 +294,7 @@ class IcebergTable:
                 self._check_progress(table, commit)
                 if commit.removed:
                     self._check_same_files(table, state)
-                transaction = self._prepare(table, commit)
-                snapshot_id = transaction.table_metadata.current_snapshot_id
+                transaction, snapshot_id = self._prepare(table, commit)
                 try:
                     transaction.commit_transaction()
                 except (CommitFailedException, TableAlreadyExistsError):
@@ -282,11 +306,18 @@ class IcebergTable:
         )
         raise StorageError(message)
 
-    def _prepare(self, table: Table | None, commit: Commit) -> Transaction:
+    def _prepare(self, table: Table | None, commit: Commit) -> tuple[Transaction, int]:
+        """Return a transaction that makes a commit, and the id of its snapshot."""
         if table is None:
-            schema = pyarrow_to_schema(commit.schema)
-            spec = partition_spec(commit.partitioning, schema)
-            transaction: Transaction = self._create_transaction(schema, spec)
+            schema = new_schema(commit.schema, has_identifier=commit.latest_per_key)
+            transaction: Transaction = self.catalog.create_table_transaction(
+                self.identifier,
+                schema,
+                self._url,
+                partition_spec(commit.partitioning, schema),
+                sort_order(self.options.sort_by, schema),
+                self._new_properties,
+            )
         else:
             if partitioning_from_spec(table.spec(), table.schema()) != commit.partitioning:
                 message = (
@@ -304,21 +335,22 @@ class IcebergTable:
             raise ConcurrentCopyError(message)
         metadata = transaction.table_metadata
         schema, spec = metadata.schema(), metadata.spec()
-        properties = {
-            PROGRESS: commit.after,
-            PROGRESS_SEQUENCE_NUMBER: str(metadata.next_sequence_number()),
-        }
+        branch = self.options.branch
+        properties = progress_properties(commit.after, branch, metadata)
         if commit.latest_per_key:
             properties[LATEST_PER_KEY] = "true"
         if commit.key_columns:
             properties[KEY_COLUMNS] = json.dumps(commit.key_columns)
         transaction.set_properties(properties)
+        head = metadata.current_snapshot_id
+        if branch not in metadata.refs and head is not None:
+            ManageSnapshots(transaction).create_branch(head, branch).commit()
         summary = {**commit.summary, PROGRESS: commit.after}
-        update = transaction.update_snapshot(summary)
+        update = transaction.update_snapshot(summary, branch)
         merges = metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED) == "true"
         if commit.removed and table is not None:
             producer: _Producer[Any] = ReplaceFiles(
-                table, transaction, summary, has_same_rows=commit.has_same_rows
+                table, transaction, summary, branch, has_same_rows=commit.has_same_rows
             )
         else:
             producer = update.merge_append() if merges else update.fast_append()
@@ -328,27 +360,19 @@ class IcebergTable:
             for file in commit.files:
                 url = f"{self._url}/{file.path}"
                 producer.append_data_file(iceberg_file(file, url, spec, schema))
-        return transaction
+        tag = self.options.tag_at(datetime.now(UTC))
+        if tag is not None and not commit.has_same_rows:
+            check_tag(tag, transaction.table_metadata.refs)
+            ManageSnapshots(transaction).create_tag(producer.snapshot_id, tag).commit()
+        return transaction, producer.snapshot_id
 
-    def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
-        """Expire snapshots that were replaced before, except those of branches and tags."""
+    def expire_versions(self, now: datetime, age: timedelta, *, dry_run: bool) -> int:
+        """Expire snapshots, except those that a branch or tag keeps; see `MaintainedTable`."""
         with self._catalog_errors():
             table = self._table()
             if table is None:
                 return 0
-            heads = {each.snapshot_id for each in table.refs().values()}
-            before_ms = before.timestamp() * 1000
-            # Until a snapshot follows it, queries read a snapshot, whatever its age.
-            young = {
-                each.parent_snapshot_id
-                for each in table.snapshots()
-                if each.timestamp_ms >= before_ms
-            }
-            expired = [
-                each.snapshot_id
-                for each in table.snapshots()
-                if each.snapshot_id not in heads | young and each.timestamp_ms < before_ms
-            ]
+            expired = expired_snapshots(table, now, age)
             if expired and not dry_run:
                 try:
                     table.maintenance.expire_snapshots().by_ids(expired).commit()
@@ -361,7 +385,11 @@ class IcebergTable:
             return len(expired)
 
     def delete_unneeded(self, before: datetime, *, dry_run: bool) -> list[str]:
-        """Delete files below `data/` and `metadata/` that no snapshot needs."""
+        """Delete files below `data/` and `metadata/` that no snapshot needs.
+
+        Raises:
+            LakeTableError: The folder also has metadata of another table.
+        """
         # Listed before the metadata is read: files committed in between are not deleted.
         infos = self.location.list_tree()
         with self._catalog_errors():
@@ -370,8 +398,11 @@ class IcebergTable:
                 return []
             needed = needed_files(table)
         old = {each.name for each in infos if each.modified is not None and each.modified < before}
-        unneeded = unneeded_names((each.name for each in infos), needed, self._url)
+        unneeded = list(unneeded_names((each.name for each in infos), needed, self._url))
         names = [each for each in unneeded if each in old]
+        if names:
+            with self._catalog_errors():
+                check_folder(table, unneeded, self._url)
         if not dry_run:
             self.location.delete_objects(names)
         return names
@@ -382,15 +413,9 @@ class IcebergTable:
         except (NoSuchTableError, NoSuchNamespaceError):
             return None
 
-    def _create_transaction(
-        self, columns: pa.Schema | Schema, spec: PartitionSpec = UNPARTITIONED_PARTITION_SPEC
-    ) -> Transaction:
-        return self.catalog.create_table_transaction(
-            self.identifier, columns, self._url, spec, properties=_NEW_TABLE_PROPERTIES
-        )
-
     def _check_progress(self, table: Table | None, commit: Commit) -> None:
-        if (None if table is None else _progress(table)) != commit.before:
+        branch = self.options.branch
+        if (None if table is None else read_progress(table, branch)) != commit.before:
             message = (
                 f"another run copied to the Iceberg table {self.identifier} at the same time."
                 " Run again to continue from its progress"
@@ -399,8 +424,9 @@ class IcebergTable:
 
     def _check_same_files(self, table: Table | None, state: TableState | None) -> None:
         """Raise `ConcurrentCopyError` if the table changed since the files to remove were read."""
-        before = None if state is None else _table_from_state(state).current_snapshot()
-        if table is None or table.current_snapshot() != before:
+        branch = self.options.branch
+        before = None if state is None else branch_snapshot(_table_from_state(state), branch)
+        if table is None or branch_snapshot(table, branch) != before:
             message = (
                 f"another writer changed the Iceberg table {self.identifier} while its files were"
                 " rewritten. Run again to continue from the new version"
@@ -456,40 +482,6 @@ def _key_columns(table: Table) -> tuple[str, ...]:
         return tuple(map(str, json.loads(text)))
     except (TypeError, ValueError):
         message = f"cannot read the property {KEY_COLUMNS} of the Iceberg table: {text[:100]!r}"
-        raise LakeTableError(message) from None
-
-
-def _progress(table: Table) -> str | None:
-    """Return how far topics were copied to a table, or None if nothing was copied."""
-    sequence_number = _sequence_number(table)
-    current = table.current_snapshot()
-    rolled_back = current is None
-    for snapshot in ancestors_of(current, table.metadata):
-        summary = snapshot.summary.additional_properties if snapshot.summary else {}
-        if PROGRESS in summary:
-            return summary[PROGRESS]
-        rolled_back |= (snapshot.sequence_number or 0) < sequence_number
-    progress = table.properties.get(PROGRESS)
-    if rolled_back and progress is not None:
-        message = (
-            f"the Iceberg table {'.'.join(table.name())} was rolled back to before its last copy,"
-            " and no snapshot has its progress: remove its property"
-            f" {PROGRESS} to copy everything again"
-        )
-        raise LakeTableError(message)
-    return progress
-
-
-def _sequence_number(table: Table) -> int:
-    """Return the sequence number of the snapshot that stored the newest progress."""
-    text = table.properties.get(PROGRESS_SEQUENCE_NUMBER, "0")
-    try:
-        return int(text)
-    except ValueError:
-        message = (
-            f"the property {PROGRESS_SEQUENCE_NUMBER} of the Iceberg table"
-            f" {'.'.join(table.name())} is not a number: {text!r:.100}"
-        )
         raise LakeTableError(message) from None
 
 

@@ -91,11 +91,16 @@ class ReplaceFiles(_OverwriteFiles, _MergeAppendFiles):
         table: Table,
         transaction: Transaction,
         summary: Mapping[str, str],
+        branch: str,
         *,
         has_same_rows: bool,
     ) -> None:
         super().__init__(
-            Operation.OVERWRITE, transaction, table.io, snapshot_properties=dict(summary)
+            Operation.OVERWRITE,
+            transaction,
+            table.io,
+            snapshot_properties=dict(summary),
+            branch=branch,
         )
         self._has_same_rows = has_same_rows
 

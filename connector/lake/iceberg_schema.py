@@ -11,9 +11,10 @@ import re
 from typing import TYPE_CHECKING, Final, cast
 
 import pyarrow as pa
-from pyiceberg.io.pyarrow import schema_to_pyarrow
+from pyiceberg.io.pyarrow import pyarrow_to_schema, schema_to_pyarrow
 from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcebergField
+from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
 
 from arrow_io.errors import LakeTableError
@@ -22,8 +23,6 @@ from connector.lake.transforms import PartitionField, Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
-
-    from pyiceberg.schema import Schema
 
     from connector.lake.transforms import Transform
 
@@ -43,6 +42,18 @@ def arrow_schema(schema: Schema) -> pa.Schema:
         message = f"the Iceberg table has a column that Arrow has no type for: {error}"
         raise LakeTableError(message) from error
     return storable_schema(columns, "iceberg")
+
+
+def new_schema(columns: pa.Schema, *, has_identifier: bool) -> Schema:
+    """Return the columns of a new table.
+
+    Args:
+        columns: The columns, with field ids.
+        has_identifier: Whether the columns that are never null identify a row.
+    """
+    schema = pyarrow_to_schema(columns)
+    ids = [each.field_id for each in schema.fields if each.required and has_identifier]
+    return Schema(*schema.fields, identifier_field_ids=ids)
 
 
 def partitioning_from_spec(spec: PartitionSpec, schema: Schema) -> Partitioning:

@@ -1,14 +1,21 @@
-"""Upkeep of Iceberg tables that PyIceberg does not offer: which files no snapshot needs."""
+"""Upkeep of Iceberg tables that PyIceberg does not offer: unneeded files, and expired snapshots."""
 
 from __future__ import annotations
 
 import re
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg.serializers import FromInputFile
+from pyiceberg.table.refs import SnapshotRefType
+from pyiceberg.table.snapshots import ancestors_of
+from pyiceberg.utils.properties import property_as_int
+
+from arrow_io.errors import LakeTableError
 from connector.lake.nested_tables import nested_folders
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
+    from datetime import datetime, timedelta
 
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
@@ -17,6 +24,10 @@ _FOLDERS: Final = ("data/", "metadata/")
 """Where files of a table are; others below its folder may be those of another program."""
 _VERSION_HINT: Final = "metadata/version-hint.text"
 """Names the current metadata file, for engines that read a table without its catalog."""
+_METADATA_FILE: Final = re.compile(r"metadata/[^/]*\.metadata\.json(?:\.gz)?")
+"""Matches the name of a metadata file; a compressed one ends in `.gz.metadata.json`, or in both."""
+_MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
+_MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 _ROOT: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
 """Matches a URL's scheme and host."""
 
@@ -54,6 +65,66 @@ def unneeded_names(names: Iterable[str], needed: set[str], folder_url: str) -> I
         is_own = name.startswith(_FOLDERS) and not name.startswith(nested)
         if is_own and name not in needed_names and name != _VERSION_HINT:
             yield name
+
+
+def check_folder(table: Table, unneeded: Iterable[str], folder_url: str) -> None:
+    """Raise `LakeTableError` if files that a table does not need may be those of another table.
+
+    Args:
+        table: The table.
+        unneeded: Names of files in its folder, relative to it.
+        folder_url: URL of the folder.
+    """
+    for name in unneeded:
+        if _METADATA_FILE.fullmatch(name) is None:
+            continue
+        file = table.io.new_input(f"{folder_url.rstrip('/')}/{name}")
+        if FromInputFile.table_metadata(file).table_uuid != table.metadata.table_uuid:
+            message = (
+                f"the folder of the Iceberg table {'.'.join(table.name())} has metadata of another"
+                f" table, such as {name}: no file was deleted, since it may belong to either. If"
+                " the other table was dropped, delete its metadata files; otherwise, copy one of"
+                " them to another folder"
+            )
+            raise LakeTableError(message)
+
+
+def expired_snapshots(table: Table, now: datetime, age: timedelta) -> list[int]:
+    """Return the ids of snapshots that were replaced longer ago than an age, and are not kept.
+
+    Branches and tags keep their snapshot. As in Iceberg, a branch also keeps as many of its latest
+    snapshots as its `min-snapshots-to-keep`, and those younger than its `max-snapshot-age-ms`; for
+    branches without these, the properties `history.expire.…` of the table apply.
+
+    Args:
+        table: The table.
+        now: The current time, with time zone.
+        age: Minimum age of expired snapshots. A larger one of the branch has precedence.
+    """
+    metadata = table.metadata
+    properties = metadata.properties
+    now_ms, age_ms = now.timestamp() * 1000, age.total_seconds() * 1000
+    table_age_ms = property_as_int(properties, _MAX_AGE, 0) or 0
+    before_ms = now_ms - max(age_ms, table_age_ms)
+    # Until a snapshot follows it, queries read a snapshot, whatever its age.
+    protected = {
+        each.parent_snapshot_id for each in metadata.snapshots if each.timestamp_ms >= before_ms
+    }
+    for ref in metadata.refs.values():
+        protected.add(ref.snapshot_id)
+        if ref.snapshot_ref_type is not SnapshotRefType.BRANCH:
+            continue
+        minimum = ref.min_snapshots_to_keep or property_as_int(properties, _MIN_SNAPSHOTS, 1) or 1
+        own_before_ms = now_ms - max(age_ms, ref.max_snapshot_age_ms or table_age_ms)
+        snapshots = ancestors_of(metadata.snapshot_by_id(ref.snapshot_id), metadata)
+        for number, each in enumerate(snapshots):
+            if number < minimum or each.timestamp_ms >= own_before_ms:
+                protected.add(each.snapshot_id)
+    return [
+        each.snapshot_id
+        for each in metadata.snapshots
+        if each.timestamp_ms < before_ms and each.snapshot_id not in protected
+    ]
 
 
 def _path(url: str) -> str:

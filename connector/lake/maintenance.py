@@ -49,7 +49,8 @@ class MaintenanceSettings:
     Attributes:
         file_bytes: Target size of files. Files below three quarters of it are merged.
         min_files: Number of small files of a partition from which on they are merged.
-        sort_by: Columns by which the rows of each merged file are sorted.
+        sort_by: Columns by which the rows of each merged file are sorted. Empty: by the table's own
+            sort order, if it has one.
         keep: Age by publish time above which rows are deleted. None keeps all rows. A row that was
             copied without its publish time stays.
         expire_after: Age above which earlier versions of the table expire: snapshots of Iceberg,
@@ -183,9 +184,10 @@ def maintain(
             summary.new_files += len(step)
             continue
         file_settings = _file_settings(table, kind, state, settings)
-        summary.new_files += rewrite_bins(table, state, step, file_settings, settings.sort_by)
+        sort_by = settings.sort_by or state.sort_by
+        summary.new_files += rewrite_bins(table, state, step, file_settings, sort_by)
         state = _state(table)
-    summary.expired_versions = table.expire_versions(now - settings.expire_after, dry_run=dry_run)
+    summary.expired_versions = table.expire_versions(now, settings.expire_after, dry_run=dry_run)
     unneeded = table.delete_unneeded(now - settings.delete_after, dry_run=dry_run)
     summary.deleted_files = tuple(unneeded)
     return summary

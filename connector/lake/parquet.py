@@ -38,7 +38,7 @@ from connector.lake.transforms import Partitioning
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     from arrow_io.storage.location import Location
     from arrow_io.storage.object_store import ObjectInfo
@@ -253,8 +253,8 @@ class ParquetTable:
         named = {each["path"] for _, each in self._descriptions(numbers[0], numbers[-1])}
         return [each for each in infos if each.name not in named]
 
-    def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
-        """Delete manifests that a checkpoint replaced before a time; see `MaintainedTable`.
+    def expire_versions(self, now: datetime, age: timedelta, *, dry_run: bool) -> int:
+        """Delete manifests that a checkpoint replaced; see `MaintainedTable`.
 
         If the store does not report times, all remain.
         """
@@ -262,7 +262,7 @@ class ParquetTable:
         old = [
             number
             for number, each in infos.items()
-            if each.modified is not None and each.modified < before
+            if each.modified is not None and each.modified < now - age
         ]
         if not old:
             return 0

@@ -145,7 +145,8 @@ class LatestPerKey:
 
     def staging(self, settings: FileSettings) -> FileSettings:
         """Return how rows are staged, from how files of the table are written."""
-        schema = settings.schema
+        # Messages without a key are staged too.
+        schema = pa.schema([each.with_nullable(nullable=True) for each in settings.schema])
         for each in staged_columns(self.deletes, is_scalable=self.is_scalable):
             # An existing table may already have one of these columns.
             if each not in schema.names:

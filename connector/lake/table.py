@@ -21,7 +21,7 @@ from connector.lake.file_writer import delete_files, note_uncertain_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from datetime import datetime
+    from datetime import datetime, timedelta
 
     import pyarrow as pa
 
@@ -44,6 +44,7 @@ class TableState:
             returned it.
         latest_per_key: Whether the table keeps only the latest row of each key.
         key_columns: The columns with this key. Empty if it is the key of the messages.
+        sort_by: Columns of the table's own sort order, if it has one.
     """
 
     schema: pa.Schema
@@ -52,6 +53,7 @@ class TableState:
     token: object
     latest_per_key: bool = False
     key_columns: tuple[str, ...] = ()
+    sort_by: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,8 +198,13 @@ class RewritableTable(LakeTable, Protocol):
 class MaintainedTable(RewritableTable, Protocol):
     """A table that is maintained: each kind of table, as far as its library can."""
 
-    def expire_versions(self, before: datetime, *, dry_run: bool) -> int:
-        """Expire versions that were replaced before a time. Return how many.
+    def expire_versions(self, now: datetime, age: timedelta, *, dry_run: bool) -> int:
+        """Expire versions that were replaced longer ago than an age. Return how many.
+
+        Args:
+            now: The current time, with time zone.
+            age: The minimum age.
+            dry_run: Whether to report only.
 
         Raises:
             ConcurrentCopyError: Another writer changed the table.

@@ -346,8 +346,12 @@ class TableCopy:
     @property
     def _row_schema(self) -> pa.Schema:
         rows = self.increments.options.projection.schema
-        only_staged = () if self.latest is None else self.latest.only_staged
-        return pa.schema([each for each in rows if each.name not in only_staged])
+        if self.latest is None:
+            return rows
+        fields = [each for each in rows if each.name not in self.latest.only_staged]
+        # Only a new table of Iceberg has an identifier, whose columns cannot be null.
+        identifier = self.latest.columns if self.kind == "iceberg" else ()
+        return pa.schema([each.with_nullable(each.name not in identifier) for each in fields])
 
     def _settings(self, state: TableState | None) -> FileSettings:
         """Return how files are written. Raises `LakeTableError` or `OptionError`."""

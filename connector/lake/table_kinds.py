@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from arrow_io.core.extras import install_command
 from arrow_io.errors import OptionError
 from arrow_io.storage.location import Location
+from connector.lake.delta_options import split_properties
 from connector.lake.parquet import ParquetTable
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ def open_table(
         target: URL of the table's folder. For Iceberg, the table's name in the catalog,
             `namespace.table`.
         storage_options: Options of the fsspec file system that data files are written with.
-        table_options: For Delta, options of `deltalake`'s own storage. For Iceberg, the properties
-            of the catalog, its name as `catalog`, and the URL of a new table's folder as
-            `location`.
+        table_options: For Delta, options of `deltalake`'s own storage, and properties of a new
+            table, which start with `delta.`. For Iceberg, the properties of the catalog, its name
+            as `catalog`, the URL of a new table's folder as `location`, and options of the table
+            (`connector.lake.iceberg_options`).
 
     Raises:
         OptionError: The format is unknown, its library is not installed, or the options do not
@@ -53,12 +55,10 @@ def open_table(
         return ParquetTable(Location(target, storage_options))
     module: Any = _module(kind)
     if kind == "delta":
-        table: LakeTable = module.DeltaTable(Location(target, storage_options), texts)
+        properties, storage = split_properties(texts)
+        table: LakeTable = module.DeltaTable(Location(target, storage_options), storage, properties)
         return table
-    catalog, url = texts.pop("catalog", None), texts.pop("location", None)
-    iceberg: LakeTable = module.IcebergTable.open(
-        target, catalog=catalog, properties=texts, url=url, storage_options=storage_options
-    )
+    iceberg: LakeTable = module.IcebergTable.open(target, texts, storage_options)
     return iceberg
 
 

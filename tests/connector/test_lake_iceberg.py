@@ -20,7 +20,8 @@ from pyiceberg.types import StringType
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError, StorageError
 from connector.lake.evolution import fit_rows, storable_schema
-from connector.lake.iceberg import PROGRESS, IcebergTable
+from connector.lake.iceberg import IcebergTable
+from connector.lake.iceberg_progress import PROGRESS
 from connector.lake.table import Commit
 from connector.lake.transforms import Partitioning
 from tests.support.lake_rows import batches
@@ -512,14 +513,14 @@ def test_columns_that_do_not_matter(catalog: SqlCatalog) -> None:
 def test_an_unknown_catalog() -> None:
     """A catalog that PyIceberg does not know is an error with its name."""
     with pytest.raises(LakeTableError, match="cannot open the Iceberg catalog nowhere"):
-        IcebergTable.open(_NAME, catalog="nowhere")
+        IcebergTable.open(_NAME, {"catalog": "nowhere"})
 
 
 @pytest.mark.parametrize("name", ["orders", "s3://lake/shop.orders", "shop/orders", ".orders", ""])
 def test_names_of_no_table(name: str) -> None:
     """A folder, or a name without a namespace, is told before any catalog is asked."""
     with pytest.raises(OptionError, match=r"an Iceberg table is named namespace\.table, not '"):
-        IcebergTable.open(name, catalog="nowhere")
+        IcebergTable.open(name, {"catalog": "nowhere"})
 
 
 def test_secrets_of_a_catalog() -> None:
@@ -527,7 +528,7 @@ def test_secrets_of_a_catalog() -> None:
     properties = {"type": "rest-of-secret", "token": "my-secret-token"}
 
     with pytest.raises(LakeTableError) as refused:
-        IcebergTable.open(_NAME, catalog="lake", properties=properties)
+        IcebergTable.open(_NAME, {"catalog": "lake", **properties})
 
     assert "secret" not in str(refused.value)
     assert refused.value.__suppress_context__

@@ -224,8 +224,10 @@ def test_a_snapshot_that_was_replaced_late(tmp_path: Path) -> None:
         *_, last = table.catalog.load_table(table.identifier).snapshots()
         replaced = datetime.fromtimestamp(last.timestamp_ms / 1000, UTC)
 
-        assert table.expire_versions(replaced, dry_run=False) == _FEW - 2
-        assert table.expire_versions(replaced + timedelta(seconds=1), dry_run=False) == 1
+        assert table.expire_versions(replaced, timedelta(), dry_run=False) == _FEW - 2
+        assert (
+            table.expire_versions(replaced + timedelta(seconds=1), timedelta(), dry_run=False) == 1
+        )
 
 
 def test_young_files_and_versions_remain(folder_table: tuple[LakeTable, TableKind]) -> None:
