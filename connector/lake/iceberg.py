@@ -439,6 +439,12 @@ class IcebergTable:
             yield
         except PulsarOffloadError:
             raise
+        except TableAlreadyExistsError:
+            message = (
+                f"another run created the Iceberg table {self.identifier} at the same time. Run"
+                " again to continue from its progress"
+            )
+            raise ConcurrentCopyError(message) from None
         except Exception as error:  # noqa: BLE001 - what catalogs raise has no base
             text = _error_text(error, self.catalog.properties)
             message = f"the Iceberg catalog failed for {self.identifier}: {text}"
