@@ -28,6 +28,8 @@ FAKE_GCS := build/stores/fake-gcs-server-1.56.1
 AZURITE := build/stores/azurite-3.35.0
 VERSITYGW := build/stores/versitygw-1.8.0
 
+ICEBERG_REST := build/catalogs/classpath.txt
+
 CLUSTER := build/cluster
 
 .PHONY: help
@@ -51,7 +53,7 @@ all-tests: install
 
 .PHONY: test-portable
 test-portable: install ## Run the tests that need neither Java nor a browser, as CI does on macOS and Windows
-	@$(PYTEST) -m "not (exhaustive or broker or registry or stores or engines or notebooks or schedulers or \
+	@$(PYTEST) -m "not (exhaustive or broker or registry or catalogs or stores or engines or notebooks or schedulers or \
 		wheels or cluster or spark or browser)"
 
 .PHONY: test-pure
@@ -85,6 +87,14 @@ test-stores: stores java ## Run the tests against S3 and emulators of GCS and Az
 
 .PHONY: stores
 stores: install $(FAKE_GCS)/fake-gcs-server $(AZURITE)/package.json $(VERSITYGW)/versitygw ## Download the stores of test-stores
+
+.PHONY: test-catalogs
+test-catalogs: catalogs java ## Run the tests against Iceberg's REST server, which Maven downloads, and Glue
+	@$(call with_java,ICEBERG_REST=$(ICEBERG_REST) \
+		$(BIN)/python -m pytest -m "catalogs and not exhaustive" tests/catalogs)
+
+.PHONY: catalogs
+catalogs: install $(ICEBERG_REST) ## Download the REST server of test-catalogs
 
 .PHONY: test-versions
 test-versions: .venv/nox-installed ## Run chosen tests on the oldest and newest of each library and Python
@@ -172,7 +182,7 @@ bench-store: install ## Print how busy connections to a slow store are, and what
 
 .PHONY: fuzz
 fuzz: install ## Run the property tests on many more examples, and the exhaustive tests
-	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "(exhaustive or hypothesis) and not (broker or stores)"
+	HYPOTHESIS_PROFILE=exhaustive $(PYTEST) -m "(exhaustive or hypothesis) and not (broker or catalogs or stores)"
 
 .PHONY: fuzz-asan
 fuzz-asan: install ## Run changed and random bytes through a core with sanitizers
@@ -265,6 +275,12 @@ $(APICURIO):
 		-DoutputDirectory="$(CURDIR)/build/registry" \
 		org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy)
 	@tar -xzf build/registry/*-all.tar.gz -C build/registry
+
+$(ICEBERG_REST): tests/catalogs/pom.xml
+	@echo "Downloading Iceberg's REST server into $(@D) ..."
+	@$(call with_maven,mvn --batch-mode --no-transfer-progress --quiet --file $< \
+		-Dmaven.repo.local="$(CURDIR)/$(@D)/maven" -Dfolder="$(CURDIR)/$(@D)" package)
+	@touch $@
 
 # The file that Maven makes last tells that all are there.
 build/broker/classpath.txt: tests/broker/pom.xml
