@@ -29,6 +29,7 @@ from arrow_io.errors import (
     StorageError,
 )
 from arrow_io.storage.redaction import redacted
+from arrow_io.storage.store_kinds import StoreKind, store_kind
 from connector.lake.delta_files import data_files, read_file, removals
 from connector.lake.delta_options import delta_storage_options
 from connector.lake.delta_progress import (
@@ -255,6 +256,8 @@ class DeltaTable:
         return self.location.url
 
     def _options(self) -> dict[str, str]:
+        if self.storage_options and store_kind(self.location.url) is not StoreKind.S3:
+            return dict(self.storage_options)  # The others may have no counterpart.
         return {**delta_storage_options(self.location), **self.storage_options}
 
     def _snapshot(self) -> Snapshot | None:

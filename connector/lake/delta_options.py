@@ -7,7 +7,12 @@ from typing import TYPE_CHECKING, Final
 
 from arrow_io.errors import OptionError
 from arrow_io.storage.hidden import shown_to_library
-from arrow_io.storage.obstore_options import S3_NAMES, TRANSFER_OPTIONS, s3_environment
+from arrow_io.storage.obstore_options import (
+    S3_NAMES,
+    TRANSFER_OPTIONS,
+    obstore_place,
+    s3_environment,
+)
 from arrow_io.storage.own_options import library_options
 from arrow_io.storage.store_kinds import StoreKind, store_kind
 
@@ -60,9 +65,12 @@ def delta_storage_options(location: Location) -> dict[str, str]:
     if location.url.startswith("memory:"):
         message = "a Delta table cannot be stored in memory: use a folder or a bucket"
         raise OptionError(message)
-    if store_kind(location.url) is not StoreKind.S3:
-        return {}
     options = shown_to_library(library_options(location.storage_options or {}))
+    kind = store_kind(location.url)
+    if kind in {StoreKind.GCS, StoreKind.AZURE}:
+        return _cloud_options(location.url, options)
+    if kind is not StoreKind.S3:
+        return {}
     delta_options = s3_environment()
     client = options.get("client_kwargs")
     flat = {**options, **(client if isinstance(client, Mapping) else {})}
@@ -80,3 +88,17 @@ def delta_storage_options(location: Location) -> dict[str, str]:
     if delta_options.get("AWS_ENDPOINT_URL", "").startswith("http://"):
         delta_options["AWS_ALLOW_HTTP"] = "true"
     return delta_options
+
+
+def _cloud_options(url: str, options: Mapping[str, object]) -> dict[str, str]:
+    """Return options for Google Cloud Storage or Azure."""
+    try:
+        place = obstore_place(url, options)
+    except OptionError as error:
+        message = (
+            "deltalake has no counterpart of one of the storage options"
+            f" {', '.join(sorted(options))}: pass deltalake's own options as table options"
+        )
+        raise OptionError(message) from error
+    allow_http = {"allow_http": "true"} if place.client_options.get("allow_http") else {}
+    return {**place.config, **allow_http}

@@ -229,9 +229,43 @@ class TestDeltaDetails:
         assert delta_storage_options(Location("/folder", {"auto_mkdir": True})) == {}
 
     @pytest.mark.parametrize(
+        ("url", "options", "expected"),
+        [
+            (
+                "az://container/t",
+                {"connection_string": "AccountName=a;AccountKey=k;BlobEndpoint=http://host/a"},
+                {
+                    "account_name": "a",
+                    "account_key": "k",
+                    "endpoint": "http://host/a",
+                    "allow_http": "true",
+                },
+            ),
+            (
+                "abfss://container@a.dfs.core.windows.net/t",
+                {"sas_token": "s", "max_concurrency": 3, "request_attempts": 3},
+                {"account_name": "a", "sas_key": "s"},
+            ),
+            ("gs://bucket/t", {"token": "anon", "project": "p"}, {"skip_signature": "true"}),
+        ],
+    )
+    def test_options_of_other_clouds(
+        self, url: str, options: dict[str, object], expected: dict[str, str]
+    ) -> None:
+        """Those of adlfs and gcsfs, too; if deltalake's own are there, they alone count."""
+        location = Location(url, options)
+        assert delta_storage_options(location) == expected
+        assert DeltaTable(location, {"account_name": "own"})._options() == {"account_name": "own"}
+
+    @pytest.mark.parametrize(
         ("url", "options"),
-        [("memory://t", {}), ("s3://bucket", {"profile": "nightly"})],
-        ids=["memory", "profile"],
+        [
+            ("memory://t", {}),
+            ("s3://bucket", {"profile": "nightly"}),
+            ("gs://bucket", {"token": "browser"}),
+            ("az://container", {"credential": object()}),
+        ],
+        ids=["memory", "profile", "browser", "credential"],
     )
     def test_places_that_deltalake_cannot_reach_are_refused(
         self, url: str, options: dict[str, object]
