@@ -90,17 +90,21 @@ def running_azure() -> Iterator[Emulator]:
 
 
 @contextmanager
-def running_gateway(program: str, folder: str) -> Iterator[dict[str, object]]:
+def running_gateway(
+    program: str, folder: str, *, keep_alive: bool = True
+) -> Iterator[dict[str, object]]:
     """Run a gateway from S3 to a folder; yields storage options of s3fs that lead to it.
 
     Args:
         program: The program of versitygw.
         folder: Where it keeps the objects; empty.
+        keep_alive: Whether a connection takes several requests.
     """
     port = free_port()
     access, secret = "gateway", "gateway-secret"
     account = {"ROOT_ACCESS_KEY": access, "ROOT_SECRET_KEY": secret}
-    arguments = ("--port", f"127.0.0.1:{port}", "--keep-alive", "--quiet", "posix", folder)
+    connections = ("--keep-alive",) if keep_alive else ()
+    arguments = ("--port", f"127.0.0.1:{port}", *connections, "--quiet", "posix", folder)
     with running(port, program, *arguments, environment=account):
         yield {"key": access, "secret": secret, "endpoint_url": f"http://127.0.0.1:{port}"}
 
