@@ -51,6 +51,7 @@ from connector.lake.iceberg_options import (
     IcebergOptions,
     check_branch,
     check_tag,
+    check_version,
     sort_columns,
     sort_order,
     split_options,
@@ -199,7 +200,8 @@ class IcebergTable:
 
         Raises:
             OptionError: The table has no rows that a branch can start with, or the branch is a tag.
-            LakeTableError: The table has columns or partitions that a copy cannot write.
+            LakeTableError: The table has columns, partitions or a format version that a copy cannot
+                write.
             StorageError: The catalog failed.
         """
         with self._catalog_errors():
@@ -208,6 +210,7 @@ class IcebergTable:
             check_branch(self.options.branch, self.identifier)
         if table is None:
             return None
+        check_version(table)
         return TableState(
             schema=arrow_schema(table.schema()),
             partitioning=partitioning_from_spec(table.spec(), table.schema()),

@@ -6,12 +6,13 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Final
 
+from pyiceberg.table.metadata import SUPPORTED_TABLE_FORMAT_VERSION
 from pyiceberg.table.refs import MAIN_BRANCH, SnapshotRefType
 from pyiceberg.table.sorting import UNSORTED_SORT_ORDER, NullOrder, SortDirection, SortField
 from pyiceberg.table.sorting import SortOrder as IcebergOrder
 from pyiceberg.transforms import IdentityTransform
 
-from arrow_io.errors import OptionError
+from arrow_io.errors import LakeTableError, OptionError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -55,7 +56,8 @@ def split_options(texts: Mapping[str, str]) -> tuple[IcebergOptions, dict[str, s
     properties of a new table, with the prefix `table-default.`.
 
     Raises:
-        OptionError: An option is empty, or is one of Delta tables.
+        OptionError: An option is empty, or is one of Delta tables, or PyIceberg cannot write tables
+            of the format version.
     """
     catalog = dict(texts)
     properties = {
@@ -70,6 +72,13 @@ def split_options(texts: Mapping[str, str]) -> tuple[IcebergOptions, dict[str, s
                 f" prefix {_DEFAULT_PROPERTY}"
             )
             raise OptionError(message)
+    version = properties.get("format-version", "2")
+    if version not in map(str, range(1, SUPPORTED_TABLE_FORMAT_VERSION + 1)):
+        message = (
+            f"a new Iceberg table cannot have the format version {version!r:.20}: PyIceberg writes"
+            f" versions up to {SUPPORTED_TABLE_FORMAT_VERSION}"
+        )
+        raise OptionError(message)
     branch, tag = catalog.pop("branch", MAIN_BRANCH), catalog.pop("tag", None)
     columns = catalog.pop("sort-order", None)
     sort_by = () if columns is None else tuple(each.strip() for each in columns.split(","))
@@ -77,6 +86,18 @@ def split_options(texts: Mapping[str, str]) -> tuple[IcebergOptions, dict[str, s
         message = "branch, tag and sort-order of an Iceberg table cannot be empty: leave them out"
         raise OptionError(message)
     return IcebergOptions(branch, tag, sort_by, properties), catalog
+
+
+def check_version(table: Table) -> None:
+    """Raise `LakeTableError` if PyIceberg cannot write tables of a table's format version."""
+    version = table.metadata.format_version
+    if version > SUPPORTED_TABLE_FORMAT_VERSION:
+        message = (
+            f"the Iceberg table {'.'.join(table.name())} has format version {version}, and"
+            f" PyIceberg writes versions up to {SUPPORTED_TABLE_FORMAT_VERSION}: copy to another"
+            " table, or install a newer PyIceberg"
+        )
+        raise LakeTableError(message)
 
 
 def check_branch(branch: str, table: str) -> None:

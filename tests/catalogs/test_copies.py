@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from unittest import mock
 
 import duckdb
 import polars as pl
+import pyarrow as pa
 import pytest
 from botocore.httpsession import URLLib3Session
 from pyiceberg.exceptions import NoSuchTableError
-from requests import Session
+from requests import PreparedRequest, Session
+from requests.adapters import HTTPAdapter
 
-from arrow_io.errors import ConcurrentCopyError, OptionError
+from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
 from connector import CopySizes, MaintenanceSettings, copy_topics, maintain_table
 from connector.lake.maintenance import maintain
 from connector.lake.table_kinds import open_table
@@ -23,7 +27,6 @@ from tests.support.lake_copies import COLUMNS, SCHEMA, batch_rows, in_order, wri
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    import pyarrow as pa
     from pyiceberg.table import Table
 
     from tests.catalogs.conftest import Lake
@@ -264,6 +267,69 @@ def test_a_branch_and_a_tag(bucket: MemoryBucket, lake: Lake) -> None:
     table.manage_snapshots().set_current_snapshot(ref_name="audit").commit()
     assert _copy(bucket, lake) == 0
     assert in_order(_rows(lake).select(list(COLUMNS))) == batch_rows(bucket.url)
+
+
+def test_a_table_of_version_3(bucket: MemoryBucket, rest: Lake) -> None:
+    """PyIceberg reads it and cannot write it: a copy and maintenance say so, and write nothing."""
+    lake = replace(rest, name="v3.orders")
+    lake.open().create_namespace("v3")
+    columns = pa.schema({"number": pa.int64()})
+    table = lake.open().create_table(lake.name, columns, properties={"format-version": "3"})
+    write_topic(bucket.url, range(3))
+
+    with pytest.raises(LakeTableError, match=r"v3\.orders has format version 3"):
+        _copy(bucket, lake)
+    with pytest.raises(LakeTableError, match=r"v3\.orders has format version 3"):
+        _maintain(lake)
+    assert not Path(table.location().removeprefix("file:"), "data").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "authorization", "query"),
+    [
+        (
+            {"warehouse": "lake", "token": "unity-token"},
+            "Bearer unity-token",
+            "warehouse=lake",
+        ),
+        (
+            {
+                "warehouse": "arn:aws:s3tables:eu-west-1:1:bucket/lake",
+                "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
+                "rest.sigv4-enabled": "true",
+                "rest.signing-name": "s3tables",
+                "rest.signing-region": "eu-west-1",
+                "client.access-key-id": "key",
+                "client.secret-access-key": "secret",
+            },
+            "AWS4-HMAC-SHA256 Credential=key/",
+            "warehouse=arn%3Aaws%3As3tables%3Aeu-west-1%3A1%3Abucket%2Flake",
+        ),
+    ],
+    ids=["unity", "s3tables"],
+)
+def test_what_services_expect(
+    bucket: MemoryBucket, rest: Lake, options: dict[str, str], authorization: str, query: str
+) -> None:
+    """A copy by the options of the documentation sends the credentials and names the warehouse."""
+    name = f"{authorization.partition(' ')[0]}.orders".replace("-", "_")
+    lake = replace(rest, name=name)
+    rest.open().create_namespace(name.partition(".")[0])
+    write_topic(bucket.url, range(3))
+    requests: list[PreparedRequest] = []
+    send = HTTPAdapter.send
+
+    def record(self: Any, request: PreparedRequest, **more: Any) -> Any:  # noqa: ANN401
+        requests.append(request)
+        return send(self, request, **more)
+
+    with mock.patch.object(HTTPAdapter, "send", record):
+        assert _copy(bucket, lake, table_options=options) == 3
+
+    assert query in str(requests[0].url)
+    assert len(requests) > 3
+    for each in requests:
+        assert each.headers["Authorization"].startswith(authorization)
 
 
 def test_a_catalog_that_is_down(bucket: MemoryBucket, lake: Lake) -> None:

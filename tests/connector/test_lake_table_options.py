@@ -329,6 +329,7 @@ def test_a_property_that_delta_does_not_know(bucket: MemoryBucket, tmp_path: Pat
         ("iceberg", "delta.appendOnly", "have the prefix table-default"),
         ("iceberg", "table-default.delta.appendOnly", "property of Delta tables"),
         ("parquet", "branch", "plain Parquet has none"),
+        ("iceberg", "table-default.format-version", "cannot have the format version 'value'"),
     ],
 )
 def test_options_of_other_formats(kind: Any, name: str, message: str) -> None:  # noqa: ANN401
