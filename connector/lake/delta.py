@@ -83,7 +83,7 @@ class DeltaTable:
 
     location: Location
     storage_options: Mapping[str, str] = field(default_factory=dict, repr=False)
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
     data_prefix: str = ""
 
     def storable(self, schema: pa.Schema, state: TableState | None) -> pa.Schema:

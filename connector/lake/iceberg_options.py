@@ -33,8 +33,9 @@ class IcebergOptions:
     Attributes:
         branch: The branch that copies and maintenance change. A copy creates it from the main
             branch.
-        tag: Name of a tag that each commit of a copy moves to its snapshot. Codes of `strftime`
-            stand for the time of the commit in UTC: `copied-%Y-%m-%d` keeps a tag for each day.
+        tag: Name of a tag that each commit which changes rows moves to its snapshot. Codes of
+            `strftime` stand for the time of the commit in UTC: `copied-%Y-%m-%d` keeps a tag for
+            each day.
         sort_by: Columns of a new table's sort order, ascending, with nulls last.
         properties: Properties of a new table.
     """
@@ -42,7 +43,7 @@ class IcebergOptions:
     branch: str = MAIN_BRANCH
     tag: str | None = None
     sort_by: tuple[str, ...] = ()
-    properties: Mapping[str, str] = field(default_factory=dict)
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     def tag_at(self, time: datetime) -> str | None:
         """Return the name of the tag of a commit at a time, with time zone."""

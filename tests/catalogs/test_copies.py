@@ -329,7 +329,7 @@ def test_what_services_expect(
     assert query in str(requests[0].url)
     assert len(requests) > 3
     for each in requests:
-        assert each.headers["Authorization"].startswith(authorization)
+        assert str(each.headers["Authorization"]).startswith(authorization)
 
 
 def test_a_catalog_that_is_down(bucket: MemoryBucket, lake: Lake) -> None:
