@@ -20,7 +20,7 @@ from connector.inputs.topic_names import TopicName, common_base, owning_topics, 
 from connector.lake.change_events import change_filter
 from connector.lake.copy_plan import DEFAULT_SIZES, CopySizes
 from connector.lake.copy_run import CopyRun, copy_tables, raise_first
-from connector.lake.dead_letters import DEAD_LETTERS
+from connector.lake.dead_letters import DEAD_LETTERS, dead_letter_options
 from connector.lake.executors import run_in_threads
 from connector.lake.metrics_file import MetricsFile
 from connector.lake.replacement import keep_latest
@@ -321,7 +321,7 @@ class CopyRequest:
             raise OptionError(message)
         if request.columns is None:
             options = _add_default_columns(options, scope)
-        table = self._table(catalog, target)
+        table = self._table(catalog, target, self.table_options)
         latest = None
         if self.latest_per_key:
             rewritable = cast("RewritableTable", table)
@@ -336,7 +336,14 @@ class CopyRequest:
             latest=latest,
             changes=change_filter(options, None if latest is None else latest.key_columns),
             # Each kind of table can be rewritten.
-            dead_letter_table=cast("RewritableTable", self._dead_letter_table(catalog, target))
+            dead_letter_table=cast(
+                "RewritableTable",
+                self._table(
+                    catalog,
+                    target.rstrip("/") + DEAD_LETTERS,
+                    dead_letter_options(self.table_options),
+                ),
+            )
             if self.dead_letters
             else None,
             partition_by=self.partition_by,
@@ -345,21 +352,13 @@ class CopyRequest:
             source=f"{catalog.location}: {', '.join(topics)}",
         )
 
-    def _dead_letter_table(self, catalog: Catalog, target: str) -> LakeTable:
-        """Return the table of dead letters: in its own folder, unsorted, and not in a branch."""
-        options = dict(self.table_options or {})
-        for name in ("branch", "sort-order"):
-            options.pop(name, None)
-        if "location" in options:
-            options["location"] = f"{options['location']}".rstrip("/") + DEAD_LETTERS
-        request = replace(self, table_options=options)
-        return request._table(catalog, target.rstrip("/") + DEAD_LETTERS)  # noqa: SLF001 - its own
-
-    def _table(self, catalog: Catalog, target: str) -> LakeTable:
+    def _table(
+        self, catalog: Catalog, target: str, table_options: Mapping[str, object] | None
+    ) -> LakeTable:
         options = self.target_options
         if options is None and url_scheme(target) == url_scheme(self.url):
             options = catalog.location.storage_options
-        return open_table(self.format, target, hidden(options), hidden(self.table_options))
+        return open_table(self.format, target, hidden(options), hidden(table_options))
 
 
 def _add_default_columns(options: ReadOptions, scope: str | None) -> ReadOptions:

@@ -117,6 +117,16 @@ def _position(error: PulsarOffloadError) -> RowPosition:
     return error.ledger_id, error.entry_id, -1 if error.batch_index is None else error.batch_index
 
 
+def dead_letter_options(table_options: Mapping[str, object] | None) -> dict[str, object]:
+    """Return options of the table of dead letters: in its own folder, unsorted, in no branch."""
+    options = dict(table_options or {})
+    for name in ("branch", "sort-order"):
+        options.pop(name, None)
+    if "location" in options:
+        options["location"] = str(options["location"]).rstrip("/") + DEAD_LETTERS
+    return options
+
+
 def dead_letter_task(task: ScanTask) -> ScanTask:
     """Return a task that also reads row positions, and does not fail for values it cannot decode.
 

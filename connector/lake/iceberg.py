@@ -340,11 +340,7 @@ class IcebergTable:
         schema, spec = metadata.schema(), metadata.spec()
         branch = self.options.branch
         properties = progress_properties(commit.after, branch, metadata)
-        if commit.latest_per_key:
-            properties[LATEST_PER_KEY] = "true"
-        if commit.key_columns:
-            properties[KEY_COLUMNS] = json.dumps(commit.key_columns)
-        transaction.set_properties(properties)
+        transaction.set_properties(properties | _key_properties(commit))
         head = metadata.current_snapshot_id
         if branch not in metadata.refs and head is not None:
             ManageSnapshots(transaction).create_branch(head, branch).commit()
@@ -483,6 +479,14 @@ def _evolve(transaction: Transaction, columns: pa.Schema) -> pa.Schema:
 def _table_from_state(state: TableState) -> Table:
     assert isinstance(state.token, Table)  # noqa: S101 - what `read_state` returned
     return state.token
+
+
+def _key_properties(commit: Commit) -> dict[str, str]:
+    """Return the properties of a table that keeps the latest row of each key."""
+    properties = {LATEST_PER_KEY: "true"} if commit.latest_per_key else {}
+    if commit.key_columns:
+        properties[KEY_COLUMNS] = json.dumps(commit.key_columns)
+    return properties
 
 
 def _key_columns(table: Table) -> tuple[str, ...]:

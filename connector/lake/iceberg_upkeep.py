@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import gzip
+import json
 import re
+import zlib
 from typing import TYPE_CHECKING, Final
 
-from pyiceberg.serializers import FromInputFile
 from pyiceberg.table.refs import SnapshotRefType
 from pyiceberg.table.snapshots import ancestors_of
 from pyiceberg.utils.properties import property_as_int
@@ -17,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime, timedelta
 
+    from pyiceberg.io import InputFile
     from pyiceberg.manifest import ManifestFile
     from pyiceberg.table import Table
 
@@ -25,7 +28,8 @@ _FOLDERS: Final = ("data/", "metadata/")
 _VERSION_HINT: Final = "metadata/version-hint.text"
 """Names the current metadata file, for engines that read a table without its catalog."""
 _METADATA_FILE: Final = re.compile(r"metadata/[^/]*\.metadata\.json(?:\.gz)?")
-"""Matches the name of a metadata file; a compressed one ends in `.gz.metadata.json`, or in both."""
+"""Matches the name of a metadata file, which may be compressed."""
+_GZIP: Final = b"\x1f\x8b"
 _MIN_SNAPSHOTS: Final = "history.expire.min-snapshots-to-keep"
 _MAX_AGE: Final = "history.expire.max-snapshot-age-ms"
 _ROOT: Final = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]*:(?://[^/]*)?")
@@ -78,8 +82,8 @@ def check_folder(table: Table, unneeded: Iterable[str], folder_url: str) -> None
     for name in unneeded:
         if _METADATA_FILE.fullmatch(name) is None:
             continue
-        file = table.io.new_input(f"{folder_url.rstrip('/')}/{name}")
-        if FromInputFile.table_metadata(file).table_uuid != table.metadata.table_uuid:
+        uuid = _read_uuid(table.io.new_input(f"{folder_url.rstrip('/')}/{name}"))
+        if uuid not in {None, str(table.metadata.table_uuid)}:
             message = (
                 f"the folder of the Iceberg table {'.'.join(table.name())} has metadata of another"
                 f" table, such as {name}: no file was deleted, since it may belong to either. If"
@@ -87,6 +91,20 @@ def check_folder(table: Table, unneeded: Iterable[str], folder_url: str) -> None
                 " them to another folder"
             )
             raise LakeTableError(message)
+
+
+def _read_uuid(file: InputFile) -> str | None:
+    """Return the UUID of a metadata file's table, or None if no table has the file.
+
+    Such a file is truncated, because its writer was killed, or was deleted since it was listed.
+    """
+    try:
+        with file.open() as stream:
+            data = stream.read()
+        content = json.loads(gzip.decompress(data) if data.startswith(_GZIP) else data)
+    except (ValueError, EOFError, FileNotFoundError, gzip.BadGzipFile, zlib.error):
+        return None
+    return str(content.get("table-uuid")) if isinstance(content, dict) else None
 
 
 def expired_snapshots(table: Table, now: datetime, age: timedelta) -> list[int]:

@@ -345,12 +345,12 @@ class TableCopy:
 
     @property
     def _row_schema(self) -> pa.Schema:
+        latest = self.latest
+        only_staged = () if latest is None else latest.only_staged
+        # They identify the rows of a new Iceberg table, so they cannot be null.
+        identifier = latest.columns if latest is not None and self.kind == "iceberg" else ()
         rows = self.increments.options.projection.schema
-        if self.latest is None:
-            return rows
-        fields = [each for each in rows if each.name not in self.latest.only_staged]
-        # Only a new table of Iceberg has an identifier, whose columns cannot be null.
-        identifier = self.latest.columns if self.kind == "iceberg" else ()
+        fields = [each for each in rows if each.name not in only_staged]
         return pa.schema([each.with_nullable(each.name not in identifier) for each in fields])
 
     def _settings(self, state: TableState | None) -> FileSettings:

@@ -16,7 +16,7 @@ import pyarrow as pa
 from arrow_io.errors import LakeTableError
 from connector.inputs.bounds import Bounds
 from connector.lake.copied_rows import CopiedRows
-from connector.lake.dead_letters import DEAD_LETTERS
+from connector.lake.dead_letters import DEAD_LETTERS, dead_letter_options
 from connector.lake.file_reader import open_file
 from connector.lake.letter_changes import LetterChange
 from connector.lake.served_columns import unserved_column
@@ -308,12 +308,13 @@ def open_table_version(
         StorageError: The store or the catalog failed.
     """
 
-    def open_rewritable(name: str) -> RewritableTable:
+    def open_rewritable(name: str, options: Mapping[str, object] | None) -> RewritableTable:
         # Each kind of table is one.
-        return cast("RewritableTable", open_table(kind, name, storage_options, table_options))
+        return cast("RewritableTable", open_table(kind, name, storage_options, options))
 
-    table = open_rewritable(target)
-    letter_table = partial(open_rewritable, target.rstrip("/") + DEAD_LETTERS)
+    table = open_rewritable(target, table_options)
+    letters_target = target.rstrip("/") + DEAD_LETTERS
+    letter_table = partial(open_rewritable, letters_target, dead_letter_options(table_options))
     state, letters, problem = _read_states(table, letter_table)
     if state.latest_per_key:
         problem = "it has only the latest row of each key"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -429,6 +430,35 @@ def test_young_metadata_of_another_table(catalog: SqlCatalog, tmp_path: Path) ->
 
     with pytest.raises(LakeTableError, match="has metadata of another table"):
         one.delete_unneeded(cut, dry_run=False)
+
+
+def test_metadata_of_no_table(catalog: SqlCatalog, tmp_path: Path) -> None:
+    """A metadata file that a killed run left half written, or never committed, is deleted."""
+    _commit(catalog, 1)
+    folder = tmp_path / "lake" / "shop" / "orders" / "metadata"
+    [current] = folder.glob("*.metadata.json")
+    data = current.read_bytes()
+    names = {
+        "00001-a.metadata.json": data,
+        "00001-b.metadata.json": data[:-5],
+        "00001-c.gz.metadata.json": gzip.compress(data),
+        "00001-d.gz.metadata.json": gzip.compress(data)[:-9],
+        "00001-e.metadata.json": b"[]",
+        "v1.metadata.json.gz": gzip.compress(data)[:20] + b"no block" + bytes(40),
+    }
+    for name, content in names.items():
+        (folder / name).write_bytes(content)
+    table = IcebergTable(catalog, _NAME)
+
+    deleted = table.delete_unneeded(datetime.now(UTC) + _LATER, dry_run=False)
+    assert set(deleted) == {f"metadata/{name}" for name in names}
+
+    other = data.replace(str(catalog.load_table(_NAME).metadata.table_uuid).encode(), b"other")
+    (folder / "v2.metadata.json.gz").write_bytes(gzip.compress(other))
+    (folder / "orphan.avro").write_bytes(b"")
+    with pytest.raises(LakeTableError, match=r"another table, such as metadata/v2\."):
+        table.delete_unneeded(datetime.now(UTC) + _LATER, dry_run=False)
+    assert (folder / "orphan.avro").exists()
 
 
 def test_dead_letters_have_a_folder(
