@@ -499,7 +499,9 @@ def _key_columns(table: Table) -> tuple[str, ...]:
 
 
 def _fsspec_url(url: str) -> str:
-    """Replace Hadoop's schemes for S3."""
+    """Replace Hadoop's schemes for S3, and its URLs of local folders, which have one slash."""
+    if url.startswith("file:/") and not url.startswith("file://"):
+        return f"file://{url.removeprefix('file:')}"
     scheme, separator, rest = url.partition("://")
     return f"s3://{rest}" if separator and scheme in {"s3a", "s3n"} else url
 

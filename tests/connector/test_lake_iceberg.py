@@ -547,9 +547,28 @@ def test_a_catalog_that_fails(tmp_path: Path) -> None:
     catalog.close()
 
 
+def test_folders_as_hadoop_names_them(catalog: SqlCatalog, tmp_path: Path) -> None:
+    """A URL of a local folder may have one slash: rows are written there, and read there."""
+    folder = f"file:{tmp_path}/hadoop"
+    made = catalog.create_table(_NAME, pa.schema({"n": pa.int32()}), location=folder)
+    assert made.location() == folder
+
+    table = copy(catalog, numbers(1), "first")
+
+    assert table.location.url == f"file://{tmp_path}/hadoop"
+    assert numbers_in(catalog) == [1]
+    assert len(list((tmp_path / "hadoop" / "data").iterdir())) == 1
+    assert table.delete_unneeded(datetime.now(UTC) + timedelta(hours=1), dry_run=False) == []
+    assert numbers_in(catalog) == [1]
+
+
 @pytest.mark.parametrize(
     ("url", "shown"),
-    [("s3a://bucket/orders", "s3://bucket/orders"), ("s3n://bucket/o/", "s3://bucket/o")],
+    [
+        ("s3a://bucket/orders", "s3://bucket/orders"),
+        ("s3n://bucket/o/", "s3://bucket/o"),
+        ("hdfs://host:9000/o", "hdfs://host:9000/o"),
+    ],
 )
 def test_places_as_hadoop_names_them(catalog: SqlCatalog, url: str, shown: str) -> None:
     """Data is written to S3 whichever of Hadoop's names a table has for it."""
