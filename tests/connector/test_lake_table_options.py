@@ -6,6 +6,7 @@ import gzip
 import os
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
+from unittest import mock
 
 import deltalake
 import pyarrow as pa
@@ -14,13 +15,15 @@ import pytest
 from pyiceberg.table.refs import SnapshotRefType
 
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError
-from connector import MaintenanceSettings, copy_topics, maintain_table, write_messages
+from connector import CopySizes, MaintenanceSettings, copy_topics, maintain_table, write_messages
+from connector.lake import iceberg
 from connector.lake.iceberg import IcebergTable
 from connector.lake.iceberg_options import IcebergOptions
 from connector.lake.table_kinds import open_table
 from tests.connector.test_lake_iceberg import numbers, numbers_in, sql_catalog
 from tests.support.lake_copies import SCHEMA, write_topic
 from tests.support.lake_tables import staged
+from tests.support.stopped_iceberg import Killed, WatchedCatalog, watched
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,6 +33,7 @@ if TYPE_CHECKING:
     from pyiceberg.table import Table
 
     from tests.support.buckets import MemoryBucket
+    from tests.support.grids import Grid
 
 _NAME: Final = "shop.orders"
 _MERGE: Final = MaintenanceSettings(min_files=2, expire_after=timedelta(), delete_after=timedelta())
@@ -197,6 +201,45 @@ def test_a_branch_is_maintained(bucket: MemoryBucket, catalog: SqlCatalog, tmp_p
     assert len(list(table.scan(snapshot_id=audit.snapshot_id).plan_files())) == 1
     assert (table.scan(snapshot_id=audit.snapshot_id).count(), table.scan().count()) == (9, 3)
     assert _copy(bucket, options) == 0
+
+
+def test_killed_at_each_request(bucket: MemoryBucket, grid: Grid, tmp_path: Path) -> None:
+    """A copy to a new branch is killed anywhere: the next one has each row, and main stays."""
+    steps = grid.steps()
+    write_topic(bucket.url, range(8))
+    options = {"branch": "audit", "tag": "audited"}
+    small: dict[str, Any] = {"sizes": CopySizes(task_bytes=1, commit_bytes=1), "executor": map}
+    for step in steps:
+        folder = tmp_path / str(step)
+        folder.mkdir()
+        catalog = WatchedCatalog(folder)
+        _commit_rows_of_others(catalog)
+
+        def kill(number: int, step: int = step) -> None:
+            if number + 1 >= step:
+                raise Killed
+
+        with mock.patch.object(iceberg, "load_catalog", return_value=catalog):
+            try:
+                with watched(kill):
+                    _copy(bucket, options, **small)
+            except Killed:
+                _copy(bucket, options, **small)
+            else:
+                steps.passed()
+        table = catalog.load_table(_NAME)
+        for name in ("audit", "audited"):
+            ref = table.metadata.refs[name]
+            rows = table.scan(snapshot_id=ref.snapshot_id).to_arrow()
+            assert sorted(rows["number"].to_pylist()) == [-1, *range(8)], step
+        assert table.scan().to_arrow()["number"].to_pylist() == [-1]
+        catalog.close()
+    assert steps.count > 20
+
+
+def _commit_rows_of_others(catalog: SqlCatalog) -> None:
+    rows = pa.table({"number": [-1]})
+    catalog.create_table(_NAME, rows.schema).append(rows)
 
 
 def _copy(bucket: MemoryBucket, options: dict[str, str], **more: Any) -> int:  # noqa: ANN401
