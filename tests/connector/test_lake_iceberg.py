@@ -21,6 +21,7 @@ from pyiceberg.types import StringType
 from arrow_io.errors import ConcurrentCopyError, LakeTableError, OptionError, StorageError
 from connector.lake.evolution import fit_rows, storable_schema
 from connector.lake.iceberg import IcebergTable
+from connector.lake.iceberg_options import IcebergOptions
 from connector.lake.iceberg_progress import PROGRESS
 from connector.lake.table import Commit
 from connector.lake.transforms import Partitioning
@@ -56,10 +57,14 @@ def sql_catalog(folder: Path) -> SqlCatalog:
 
 
 def copy(
-    catalog: SqlCatalog, batch: pa.RecordBatch, after: str, by: tuple[str, ...] = ()
+    catalog: SqlCatalog,
+    batch: pa.RecordBatch,
+    after: str,
+    by: tuple[str, ...] = (),
+    options: IcebergOptions | None = None,
 ) -> IcebergTable:
     """Do what a run of a copy does."""
-    table = IcebergTable(catalog, _NAME)
+    table = IcebergTable(catalog, _NAME, options=options or IcebergOptions())
     standing = table.read_state()
     table.commit(staged(table, standing, batch, after, by), standing)
     return table
