@@ -27,7 +27,6 @@ from connector.lake.dead_letters import (
     POSITION_COLUMNS,
     REASON_COLUMN,
     UNRECORDED_COLUMNS,
-    dead_letter_options,
     decode_letters,
 )
 from connector.lake.file_writer import FileSettings, FileWriter
