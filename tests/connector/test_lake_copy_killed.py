@@ -161,8 +161,9 @@ def test_after_a_kill_another_schema_decodes_other_values(
                 copy(source, target, kind, schema=second, **given)
             else:
                 steps.passed()
-        tables = (opened(each, kind, None) for each in (target, letters_target(target)))
-        rows = [table_of(each).select(POSITION_COLUMNS) for each in tables]
+        tables = [table_of(opened(each, kind, None)) for each in (target, letters_target(target))]
+        # A table of plain Parquet without files shows no columns.
+        rows = [each.select(POSITION_COLUMNS) for each in tables if each.num_columns]
         assert in_order(pa.concat_tables(rows, promote_options="permissive")) == expected
 
 
