@@ -13,7 +13,7 @@ import json
 import operator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Final, Self
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -154,6 +154,15 @@ def identify(rows: pa.Table | pa.RecordBatch) -> pa.StringArray:
     return joined.combine_chunks() if isinstance(joined, pa.ChunkedArray) else joined
 
 
+class LetterVersion(NamedTuple):
+    """A version of a table and of its dead letters."""
+
+    state: TableState | None
+    letter_state: TableState | None
+    change: LetterChange
+    """The change that the former records, if it is not applied to the latter; else an empty one."""
+
+
 @dataclass(frozen=True, slots=True)
 class LetterTable:
     """The table of the dead letters of another table, which need not exist yet.
@@ -169,6 +178,46 @@ class LetterTable:
     def last_change(self, state: TableState | None) -> LetterChange:
         """Return the last change that was applied: its number alone."""
         return LetterChange.from_state(self.table, state)
+
+    def read_versions(self, rows: LakeTable) -> LetterVersion:
+        """Return a version of a table and of its dead letters at which no message is missing.
+
+        Raises:
+            PulsarOffloadError: The store or the catalog failed, or a progress is malformed.
+        """
+        previous: tuple[int, int] | None = None
+        while True:
+            state, letter_state = rows.read_state(), self.table.read_state()
+            change = LetterChange.from_state(rows, state)
+            numbers = change.number, self.last_change(letter_state).number
+            if numbers[0] > numbers[1]:
+                return LetterVersion(state, letter_state, change)
+            # A later change may have moved letters to rows that this version does not have, unless
+            # the table was restored to an earlier version.
+            if numbers[0] == numbers[1] or numbers == previous:
+                return LetterVersion(state, letter_state, change.applied())
+            previous = numbers
+
+    def read(self, state: TableState | None, change: LetterChange) -> Iterator[pa.RecordBatch]:
+        """Read the dead letters of a version, as they will be after a change.
+
+        The batches have the columns `DEAD_LETTERS_SCHEMA`, and possibly none of the letters.
+
+        Args:
+            state: The version of the table of dead letters.
+            change: A change that is not applied yet, or an empty one.
+
+        Raises:
+            PulsarOffloadError: The letters cannot be read.
+        """
+        moved = pa.array([":".join(map(str, each)) for each in change.moved], pa.string())
+        if state is not None:
+            for each in list(self.table.data_files(state, ())):
+                for batch in self.table.read_file(state, each, DEAD_LETTERS_SCHEMA.names):
+                    is_moved = pc.is_in(identify(batch), value_set=moved)
+                    yield batch.filter(pc.invert(is_moved))
+        for file in change.files:
+            yield from self._read_staged(file, state)
 
     def staging(self, state: TableState | None) -> FileSettings:
         """Return how files are written that a change adds."""

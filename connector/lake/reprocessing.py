@@ -189,20 +189,22 @@ class _Reprocessing:
 
     def _examine_all(self, summary: ReprocessSummary) -> bool:
         """Examine each letter once. Return whether no other run changed the letters meanwhile."""
-        state = self._state()
-        change = LetterChange.from_state(self.table, state)
         if self.dry_run:
             summary.rows = 0
-            letter_state = self.letters.table.read_state()
+            state, letter_state, pending = self.letters.read_versions(self.table)
+            change = LetterChange.from_state(self.table, state)
         else:
+            state = self._state()
+            change = LetterChange.from_state(self.table, state)
             letter_state = self.letters.catch_up(change, _progress(state))
-        for step in () if letter_state is None else self._steps(letter_state):
+            pending = LetterChange()
+        for step in self._steps(letter_state, pending):
             state = self._state()
             if LetterChange.from_state(self.table, state).number != change.number:
                 # These letters may be rows by now.
                 return False
             change = self._move(step, state, change, summary)
-        if change.moved:
+        if change.moved and not self.dry_run:
             # The positions are recorded for as long as letters may have to be removed.
             state = self._state()
             if LetterChange.from_state(self.table, state) == change:
@@ -226,19 +228,18 @@ class _Reprocessing:
             raise OptionError(message)
         return state
 
-    def _steps(self, state: TableState) -> Iterator[pa.Table]:
-        """Iterate over the letters of a version of their table."""
+    def _steps(self, letter_state: TableState | None, pending: LetterChange) -> Iterator[pa.Table]:
+        """Iterate over the letters of a version."""
         batches: list[pa.RecordBatch] = []
         rows = size_bytes = 0
-        for file in list(self.letters.table.data_files(state, ())):
-            for batch in self.letters.table.read_file(state, file, DEAD_LETTERS_SCHEMA.names):
-                for start in range(0, batch.num_rows, _STEP_ROWS):
-                    batches.append(batch.slice(start, _STEP_ROWS))
-                    rows += batches[-1].num_rows
-                    size_bytes += batches[-1].nbytes
-                    if rows >= _STEP_ROWS or size_bytes >= _STEP_BYTES:
-                        yield _letters(batches)
-                        batches, rows, size_bytes = [], 0, 0
+        for batch in self.letters.read(letter_state, pending):
+            for start in range(0, batch.num_rows, _STEP_ROWS):
+                batches.append(batch.slice(start, _STEP_ROWS))
+                rows += batches[-1].num_rows
+                size_bytes += batches[-1].nbytes
+                if rows >= _STEP_ROWS or size_bytes >= _STEP_BYTES:
+                    yield _letters(batches)
+                    batches, rows, size_bytes = [], 0, 0
         if batches:
             yield _letters(batches)
 

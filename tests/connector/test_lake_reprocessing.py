@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 import deltalake
+import pyarrow as pa
 import pytest
 
 from arrow_io.errors import (
@@ -25,7 +26,7 @@ from connector.lake import iceberg, letter_changes, reprocessing
 from connector.lake.data_file import DataFile
 from connector.lake.dead_letters import POSITION_COLUMNS
 from connector.lake.iceberg import IcebergTable
-from connector.lake.letter_changes import LetterChange
+from connector.lake.letter_changes import LetterChange, LetterTable
 from connector.lake.maintenance import maintain
 from connector.lake.parquet import ParquetTable
 from connector.lake.table_kinds import KINDS, open_table
@@ -40,6 +41,7 @@ from tests.support.lake_copies import (
     SCHEMA,
     in_order,
     letters_target,
+    payload_of,
     sound_rows,
     write_topic,
 )
@@ -53,8 +55,6 @@ from tests.support.stopped_iceberg import WatchedCatalog, watched
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from types import ModuleType
-
-    import pyarrow as pa
 
     from connector import ReprocessSummary
     from connector.lake.evolution import TableKind
@@ -597,6 +597,52 @@ def test_a_progress_that_was_changed(
     monkeypatch.setattr(ParquetTable, "read_state", changed)
     with pytest.raises(CorruptProgressError, match=f"stored in {lake.target}"):
         lake.reprocess()
+
+
+@pytest.mark.parametrize("step", ["_rewrite", "send_commit"])
+def test_a_version_lacks_no_message(
+    step: str,
+    lake: Lake,
+    source: MemoryBucket,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Although the letters do not have the last change yet, which added or moved some."""
+    lake.copy(source)
+    write_topic(source.url, range(20, 23), append=True)
+
+    def stop(*_: object) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patches:
+        if step == "_rewrite":
+            patches.setattr(letter_changes.LetterTable, step, stop)
+            with pytest.raises(Killed):
+                lake.reprocess()
+        else:
+            patches.setattr(letter_changes, step, stop)
+            with pytest.raises(Killed):
+                lake.copy(source)
+    letters = LetterTable(lake.table(letters_target(lake.target)), lake.kind, 1 << 20)
+    state, letter_state, change = letters.read_versions(lake.table(lake.target))
+    assert state is not None
+    assert not change.is_empty
+    found = [pa.Table.from_batches([each]) for each in letters.read(letter_state, change)]
+    values = pa.concat_tables(each.select(["__value__"]) for each in found).column(0).to_pylist()
+    dead = sound_rows(source.url)[1]
+    expected = dead if step == "_rewrite" else [payload_of(n) for n in (20, 21, 22)]
+    assert set(expected) <= set(values)
+    assert len(values) == (1 if step == "_rewrite" else 16)
+    files = {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*") if each.is_file()}
+    assert lake.reprocess(dry_run=True).rows == len(values) - 1
+    after = {each: each.stat().st_mtime_ns for each in tmp_path.rglob("*") if each.is_file()}
+    assert after == files
+
+    lake.reprocess()
+    state, _, change = letters.read_versions(lake.table(lake.target))
+    assert change.is_empty
+    lake.copy(source, schema=SCHEMA)
+    lake.check(source)
 
 
 def test_letters_of_a_stopped_run_that_were_deleted(
