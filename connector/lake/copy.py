@@ -216,21 +216,7 @@ class CopyRequest:
                 opened. The functions raise it too.
         """
         names = topic_names(self.topic)
-        if isinstance(self.partition_by, str):
-            message = f"partition_by must be a list of strings, such as [{self.partition_by!r}]"
-            raise OptionError(message)
-        if isinstance(self.key_columns, str) or self.key_columns == []:
-            message = "key_columns must be a list of names, such as ['id']"
-            raise OptionError(message)
-        if self.key_columns is not None and not self.latest_per_key:
-            message = "key_columns need latest_per_key"
-            raise OptionError(message)
-        if self.latest_per_key and self.format == "parquet":
-            message = (
-                "latest_per_key needs a Delta or Iceberg table: the files of a plain Parquet table"
-                " are never rewritten"
-            )
-            raise OptionError(message)
+        self._check()
         check_options(self.topic_options)
         unit: dict[str, Any] = {} if self.format == "parquet" else {"time_unit": "us"}
         request = TopicRequest(**(unit | dict(self.topic_options)))
@@ -262,6 +248,24 @@ class CopyRequest:
                 raise OptionError(message)
         for target, base in targets.items():
             yield self._defer_copy(catalog, request, [str(base)], target, is_shared=False)
+
+    def _check(self) -> None:
+        """Raise `OptionError` if options of the copy conflict, before the topics are looked up."""
+        if isinstance(self.partition_by, str):
+            message = f"partition_by must be a list of strings, such as [{self.partition_by!r}]"
+            raise OptionError(message)
+        if isinstance(self.key_columns, str) or self.key_columns == []:
+            message = "key_columns must be a list of names, such as ['id']"
+            raise OptionError(message)
+        if self.key_columns is not None and not self.latest_per_key:
+            message = "key_columns need latest_per_key"
+            raise OptionError(message)
+        if self.latest_per_key and self.format == "parquet":
+            message = (
+                "latest_per_key needs a Delta or Iceberg table: the files of a plain Parquet table"
+                " are never rewritten"
+            )
+            raise OptionError(message)
 
     def _defer_copy(
         self,

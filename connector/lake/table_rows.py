@@ -18,7 +18,7 @@ from connector.inputs.bounds import Bounds
 from connector.lake.copied_rows import CopiedRows
 from connector.lake.dead_letters import DEAD_LETTERS, dead_letter_options
 from connector.lake.file_reader import open_file
-from connector.lake.letter_changes import LetterChange
+from connector.lake.letter_changes import LetterChange, LetterTable
 from connector.lake.served_columns import unserved_column
 from connector.lake.table import read_progress
 from connector.lake.table_kinds import open_table
@@ -32,7 +32,7 @@ from connector.scan.table_read import (
 from connector.scan.topic_read import EntryRange
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow.parquet as pq
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from connector.catalog.topic_ledgers import TopicLedgers
     from connector.increments.progress import Progress, TopicProgress
     from connector.lake.evolution import TableKind
-    from connector.lake.table import RewritableTable, TableFile, TableState
+    from connector.lake.table import RewritableTable, TableFile
     from connector.scan.read_options import ReadOptions
     from connector.scan.table_read import CanMatch, RowGroup
 
@@ -48,8 +48,6 @@ _MAX_LETTERS: Final = 1000
 """Maximum number of dead letters whose entries are read from the bucket one by one."""
 _MAX_BOUNDED_COLUMNS: Final = 32
 """Maximum number of columns whose bounds are kept for each file: those that Delta records."""
-_MAX_READS: Final = 3
-"""How often a table is read if runs change its dead letters meanwhile."""
 _LETTER_COLUMNS: Final = ("__topic__", "__ledger_id__", "__entry_id__")
 
 
@@ -307,17 +305,22 @@ def open_table_version(
         LakeTableError: There is no table that a copy writes, or it cannot be read.
         StorageError: The store or the catalog failed.
     """
-
-    def open_rewritable(name: str, options: Mapping[str, object] | None) -> RewritableTable:
-        # Each kind of table is one.
-        return cast("RewritableTable", open_table(kind, name, storage_options, options))
-
-    table = open_rewritable(target, table_options)
-    letters_target = target.rstrip("/") + DEAD_LETTERS
-    letter_table = partial(open_rewritable, letters_target, dead_letter_options(table_options))
-    state, letters, problem = _read_states(table, letter_table)
-    if state.latest_per_key:
-        problem = "it has only the latest row of each key"
+    # Each kind of table is one.
+    table = cast("RewritableTable", open_table(kind, target, storage_options, table_options))
+    state, letters = table.read_state(), None
+    if LetterChange.from_state(table, state).number:
+        name, options = target.rstrip("/") + DEAD_LETTERS, dead_letter_options(table_options)
+        own = cast("RewritableTable", open_table(kind, name, storage_options, options))
+        letters = LetterTable(own, kind, file_bytes=1)  # It writes no file here.
+        version = letters.read_versions(table)
+        state = version.state
+    if state is None or state.progress is None:
+        message = f"{table.location} is not a table that topics are copied to"
+        raise LakeTableError(message)
+    entries: Mapping[str, Mapping[int, tuple[int, ...]]] | None = {}
+    if letters is not None:
+        entries = _letter_entries(letters.read(version.letter_state, version.change))
+    problem = "it has only the latest row of each key" if state.latest_per_key else None
     files: list[StoredFile] = []
     try:
         for each in table.data_files(state, _bounded_columns(state.schema)):
@@ -329,42 +332,7 @@ def open_table_version(
         problem = problem or error.message
     progress = read_progress(table, state)
     stored = StoredFiles(table.location, state.schema, tuple(files))
-    return TableVersion(stored, progress, CopiedRows.from_state(table, state), letters, problem)
-
-
-def _read_states(
-    table: RewritableTable, open_letters: Callable[[], RewritableTable]
-) -> tuple[TableState, Mapping[str, Mapping[int, tuple[int, ...]]] | None, str | None]:
-    """Return the state of a table, its dead letters, and why both cannot be used together.
-
-    The rows record the number of the last change of the dead letters. If a run changes both
-    meanwhile, they are read again.
-    """
-    for _ in range(_MAX_READS):
-        state = _read_state(table)
-        change = LetterChange.from_state(table, state)
-        if not change.number:
-            return state, {}, None
-        letters = open_letters()
-        letter_state = letters.read_state()
-        number = LetterChange.from_state(letters, letter_state).number
-        if letter_state is not None and number == change.number:
-            return state, _read_letters(letters, letter_state), None
-        if number < change.number:
-            break
-    return (
-        _read_state(table),
-        {},
-        "a run changes its dead letters, or was stopped while it did: copy again",
-    )
-
-
-def _read_state(table: RewritableTable) -> TableState:
-    state = table.read_state()
-    if state is None or state.progress is None:
-        message = f"{table.location} is not a table that topics are copied to"
-        raise LakeTableError(message)
-    return state
+    return TableVersion(stored, progress, CopiedRows.from_state(table, state), entries, problem)
 
 
 def _bounded_columns(schema: pa.Schema) -> list[str]:
@@ -387,19 +355,19 @@ def _row_group_bounds(
     return bounds
 
 
-def _read_letters(
-    table: RewritableTable, state: TableState
+def _letter_entries(
+    letters: Iterable[pa.RecordBatch],
 ) -> Mapping[str, Mapping[int, tuple[int, ...]]] | None:
     """Return the entries with dead letters by topic and ledger; None if there are too many."""
-    files = list(table.data_files(state, ()))
-    if sum(each.rows or 0 for each in files) > _MAX_LETTERS:
-        return None
     entries: dict[str, dict[int, set[int]]] = defaultdict(lambda: defaultdict(set))
-    for file in files:
-        for batch in table.read_file(state, file, _LETTER_COLUMNS):
-            columns = (batch.column(each).to_pylist() for each in _LETTER_COLUMNS)
-            for topic, ledger_id, entry_id in zip(*columns, strict=True):
-                entries[topic][ledger_id].add(entry_id)
+    count = 0
+    for batch in letters:
+        count += batch.num_rows
+        if count > _MAX_LETTERS:
+            return None
+        columns = (batch.column(each).to_pylist() for each in _LETTER_COLUMNS)
+        for topic, ledger_id, entry_id in zip(*columns, strict=True):
+            entries[topic][ledger_id].add(entry_id)
     return {
         topic: {ledger_id: tuple(sorted(each)) for ledger_id, each in ledgers.items()}
         for topic, ledgers in entries.items()
