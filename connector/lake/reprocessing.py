@@ -310,6 +310,9 @@ class _Reprocessing:
         commit_files(settings.kind, self.table, commit, state)
 
     def _settings(self, state: TableState, rows: pa.Schema) -> FileSettings:
+        # Letters without a key are never rows of a table whose rows are identified by it.
+        required = {each.name for each in state.schema if not each.nullable}
+        rows = pa.schema([each.with_nullable(each.name not in required) for each in rows])
         return FileSettings(
             self.table.location,
             self.table.data_prefix,
