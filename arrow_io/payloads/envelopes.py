@@ -61,13 +61,14 @@ _OPERATIONS: Final = _letters("crudtm")
 
 _LOGICAL_TYPES: Final = {
     "io.debezium.time.Date": "date",
-    "io.debezium.time.Time": "time-millis",
-    "io.debezium.time.MicroTime": "time-micros",
     "io.debezium.time.Timestamp": "local-timestamp-millis",
     "io.debezium.time.MicroTimestamp": "local-timestamp-micros",
     "io.debezium.time.NanoTimestamp": "local-timestamp-nanos",
 }
-"""Avro's logical types of Debezium's types of numbers. Its timestamps have no time zone."""
+"""Avro's logical types of Debezium's types of numbers. Its timestamps have no time zone.
+
+Its times are not among them: they may exceed a day, because MySQL's are durations, and
+PostgreSQL's end at 24:00."""
 
 
 def add_logical_types(definition: str) -> str:

@@ -33,7 +33,6 @@ _SIMPLE: Final = {
     "bytes": tables.JSON_BASE64,
     "fixed": tables.JSON_BASE64,
 }
-_INTEGERS: Final = {"int", "long"}
 _TOKENS: Final = {
     tables.TOKEN_STRING: ("string", "enum", "bytes", "fixed", "double", "float"),
     tables.TOKEN_INTEGER: ("long", "int", "double", "float"),
@@ -81,7 +80,7 @@ def _compile(
 ) -> int:
     origin: AvroType = shape.origin
     writer = _sole_branch(writer)
-    if writer is None or (writer.kind != origin.kind and {writer.kind, origin.kind} != _INTEGERS):
+    if writer is None or writer.kind != origin.kind:
         writer = origin
     if origin.kind == "union":
         return _union(builder, shape, node, op)

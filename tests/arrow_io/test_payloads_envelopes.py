@@ -135,13 +135,13 @@ def test_units_of_older_versions() -> None:
     """JSON has numbers without units: those of a message are in the schema that it names."""
     older = {
         "seen": _named("long", f"{_TIME}Timestamp"),
-        "at": _named("int", f"{_TIME}Time"),
+        "day": _named("int", f"{_TIME}Date"),
         "times": {"type": "array", "items": _named("long", f"{_TIME}Timestamp")},
         "price": _decimal(2),
     }
     newer = {
         "seen": _named("long", f"{_TIME}MicroTimestamp"),
-        "at": _named("long", f"{_TIME}MicroTime"),
+        "day": _named("int", f"{_TIME}Date"),
         "times": {"type": "array", "items": _named("long", f"{_TIME}NanoTimestamp")},
         "price": _decimal(2) | {"precision": 12},
     }
@@ -150,8 +150,8 @@ def test_units_of_older_versions() -> None:
         for number, fields in enumerate((older, newer))
     )
     rows = [
-        {"seen": 7, "at": 8, "times": [9], "price": "AYY="},
-        {"seen": 7000, "at": 8000, "times": [9_000_000], "price": "AYY="},
+        {"seen": 7, "day": 8, "times": [9], "price": "AYY="},
+        {"seen": 7000, "day": 8, "times": [9_000_000], "price": "AYY="},
     ]
     groups = [
         (version_bytes(number), _values([envelope("c", None, row)]))
@@ -160,13 +160,13 @@ def test_units_of_older_versions() -> None:
     found = values_of(
         TopicSchema(versions[-1][1], versions),
         rows_of(*groups),
-        names=["seen", "at", "times", "price"],
+        names=["seen", "day", "times", "price"],
         is_unwrapped=True,
         time_unit="us",
     )
     assert found == {
         "seen": [7000, 7000],
-        "at": [8000, 8000],
+        "day": [8, 8],
         "times": [[9000], [9000]],
         "price": [Decimal("3.90"), Decimal("3.90")],
     }

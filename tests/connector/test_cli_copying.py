@@ -154,7 +154,7 @@ def test_change_events(tmp_path: Path) -> None:
     bucket.mkdir()
     for name, data in event_objects(recorded.events).items():
         (bucket / name).write_bytes(data)
-    schema.write_text(schemas_json(recorded.schema, timestamp_ms=0))
+    schema.write_text(schemas_json(recorded.schema, timestamp_ms=0), "utf-8")
     arguments = ("copy", str(bucket), "orders", "--schema", str(schema), "--unwrap", "debezium")
 
     result = run(*arguments, str(tmp_path / "log"), "--json")

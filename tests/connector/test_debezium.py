@@ -73,7 +73,7 @@ def _time(microsecond: int) -> dt.datetime:
 
 @pytest.mark.parametrize("form", ["json", "avro"])
 def test_types_of_debezium(form: Form) -> None:
-    """Numbers that Debezium names as times are times, and decimals are exact."""
+    """Numbers that Debezium names as dates are dates, and decimals are exact; times are numbers."""
     customers = recording(*CUSTOMERS, form)
     orders = recording(*ORDERS, form)
 
@@ -82,7 +82,7 @@ def test_types_of_debezium(form: Form) -> None:
 
     assert customer["balance"] == Decimal("10.50")
     assert customer["born"] == dt.date(1990, 2, 3)
-    assert customer["wakes"] == dt.time(6, 30, 15, 1)
+    assert customer["wakes"] == 23_415_000_001
     assert customer["seen"] == _time(123456)
     assert customer["millis"] == _time(123000)
     assert customer["paid"] == "2024-05-06T05:08:09.123456Z"
@@ -91,7 +91,7 @@ def test_types_of_debezium(form: Form) -> None:
     assert order["amount"] == Decimal("12.345")
     assert order["placed"] == _time(123456)
     assert order["day"] == dt.date(2024, 5, 6)
-    assert order["at"] == dt.time(13, 14, 15, 250000)
+    assert order["at"] == 47_655_250_000
     assert order["raw"] == b"\0\xff"
 
 
@@ -207,7 +207,7 @@ def test_schemas_of_a_registry(tmp_path: Path) -> None:
         for version, info in recorded.schema.versions
     ]
     registry = tmp_path / "registry.json"
-    registry.write_text(json.dumps(answers))
+    registry.write_text(json.dumps(answers), "utf-8")
     values = pa.array([each.value for each in recorded.events], pa.binary())
     bucket = MemoryBucket()
     write_messages(bucket.url, "orders", pa.table({"__value__": values}))

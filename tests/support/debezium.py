@@ -62,7 +62,7 @@ def recording(connector: str, topic: str, form: Form, *, separated: bool = True)
         form: How keys and values are written.
         separated: Whether keys are the messages' keys.
     """
-    data = json.loads((_FOLDER / f"{connector}.json").read_text())
+    data = json.loads((_FOLDER / f"{connector}.json").read_text("utf-8"))
     messages = [each for each in data["messages"] if each["topic"] == topic]
     pairs: dict[tuple[int, int], int] = {}
     events, rows = [], []
@@ -89,7 +89,7 @@ def connect_recording(
     Returns:
         The recording without schemas; the messages; and the last key and value that have one.
     """
-    data = json.loads((_FOLDER / f"{connector}.json").read_text())
+    data = json.loads((_FOLDER / f"{connector}.json").read_text("utf-8"))
     messages = [each for each in data["messages"] if each["topic"] == topic]
     definition: dict[str, Any] = {}
     events = []
