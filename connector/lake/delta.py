@@ -131,6 +131,8 @@ class DeltaTable:
         """Add and remove files, and set the transaction to the number of a new progress file."""
         token = None if state is None else state.token
         assert token is None or isinstance(token, _Token)  # noqa: S101 - what `read_state` returned
+        if token is not None and commit.removed and not commit.has_same_rows:
+            self._check_rows_may_go(token.snapshot)
         number = next_number(None if token is None else token.number)
         content = {
             "progress": commit.after,
@@ -151,6 +153,16 @@ class DeltaTable:
         # The commit was made, so a failure is ignored: the next cleanup deletes the leftovers.
         with suppress(PulsarOffloadError):
             delete_unneeded(self.location, number, self._number_at)
+
+    def _check_rows_may_go(self, snapshot: Snapshot) -> None:
+        """Raise `LakeTableError` if the table takes new rows only."""
+        properties = self._call(lambda: snapshot.metadata().configuration)
+        if properties.get("delta.appendOnly") == "true":
+            message = (
+                f"the Delta table at {self.location} is append-only: set its property"
+                " delta.appendOnly to false so that rows can be replaced or deleted"
+            )
+            raise LakeTableError(message)
 
     def _create(self, commit: Commit, number: int) -> None:
         create_table_with_add_actions(

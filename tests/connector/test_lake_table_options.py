@@ -345,6 +345,23 @@ def test_properties_of_delta(bucket: MemoryBucket, tmp_path: Path) -> None:
     assert deltalake.DeltaTable(target).metadata().configuration == options
 
 
+def test_a_delta_table_that_takes_new_rows_only(bucket: MemoryBucket, tmp_path: Path) -> None:
+    """No row of it is replaced, which the error says; its files may be merged."""
+    target, options = str(tmp_path / "t"), {"delta.appendOnly": "true"}
+    arguments: dict[str, Any] = {"schema": SCHEMA, "table_options": options}
+    for numbers_ in (range(5), range(5, 8)):
+        write_topic(bucket.url, numbers_, append=numbers_.start > 0)
+        copy_topics(bucket.url, "orders", target, **arguments)
+    assert maintain_table(target, settings=_MERGE).merged_files == 2
+
+    latest = str(tmp_path / "latest")
+    copy_topics(bucket.url, "orders", latest, latest_per_key=True, **arguments)
+    write_topic(bucket.url, range(8, 10), append=True)
+    with pytest.raises(LakeTableError, match="is append-only: set its property"):
+        copy_topics(bucket.url, "orders", latest, latest_per_key=True, **arguments)
+    assert len(deltalake.DeltaTable(latest).to_pyarrow_table()) == 5
+
+
 def test_a_property_that_delta_does_not_know(bucket: MemoryBucket, tmp_path: Path) -> None:
     """The library refuses it, and no file remains."""
     write_topic(bucket.url, range(3))
