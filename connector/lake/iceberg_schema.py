@@ -16,6 +16,7 @@ from pyiceberg.partitioning import PARTITION_FIELD_ID_START, PartitionSpec
 from pyiceberg.partitioning import PartitionField as IcebergField
 from pyiceberg.schema import Schema
 from pyiceberg.transforms import parse_transform
+from pyiceberg.types import DoubleType, FloatType
 
 from arrow_io.errors import LakeTableError
 from connector.lake.evolution import storable_schema
@@ -49,11 +50,16 @@ def new_schema(columns: pa.Schema, *, has_identifier: bool) -> Schema:
 
     Args:
         columns: The columns, with field ids.
-        has_identifier: Whether the columns that are never null identify a row.
+        has_identifier: Whether the columns that are never null identify a row. Iceberg does not
+            allow floating-point numbers among them: then the table has no identifier.
     """
     schema = pyarrow_to_schema(columns)
-    ids = [each.field_id for each in schema.fields if each.required and has_identifier]
-    return Schema(*schema.fields, identifier_field_ids=ids)
+    required = [each for each in schema.fields if each.required]
+    if not has_identifier or any(
+        isinstance(each.field_type, FloatType | DoubleType) for each in required
+    ):
+        return schema
+    return Schema(*schema.fields, identifier_field_ids=[each.field_id for each in required])
 
 
 def partitioning_from_spec(spec: PartitionSpec, schema: Schema) -> Partitioning:

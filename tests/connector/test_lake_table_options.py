@@ -17,6 +17,7 @@ from connector import CopySizes, MaintenanceSettings, copy_topics, maintain_tabl
 from connector.lake import iceberg
 from connector.lake.iceberg import IcebergTable
 from connector.lake.iceberg_options import IcebergOptions
+from connector.lake.iceberg_schema import new_schema
 from connector.lake.table_kinds import open_table
 from tests.connector.test_lake_iceberg import copy, numbers, numbers_in, sql_catalog
 from tests.support.lake_copies import SCHEMA, write_topic
@@ -314,6 +315,24 @@ def test_the_identifier_of_latest_rows(
     assert sorted(table.scan().to_arrow()["__key__"].to_pylist()) == ["a", "b"]
     maintain_table(_NAME, format="iceberg", table_options=options, settings=_MERGE)
     assert sorted(catalog.load_table(_NAME).scan().to_arrow()["__key__"].to_pylist()) == ["a", "b"]
+
+
+@pytest.mark.parametrize(
+    ("type_", "expected"), [(pa.int64(), ["id", "text"]), (pa.float64(), [])], ids=str
+)
+def test_columns_that_cannot_identify_rows(type_: pa.DataType, expected: list[str]) -> None:
+    """Floating-point numbers cannot; columns that may be null do not."""
+    metadata = [{"PARQUET:field_id": str(number)} for number in (1, 2, 3)]
+    columns = pa.schema(
+        [
+            pa.field("id", type_, nullable=False, metadata=metadata[0]),
+            pa.field("n", pa.int64(), metadata=metadata[1]),
+            pa.field("text", pa.string(), nullable=False, metadata=metadata[2]),
+        ]
+    )
+
+    assert sorted(new_schema(columns, has_identifier=True).identifier_field_names()) == expected
+    assert new_schema(columns, has_identifier=False).identifier_field_ids == []
 
 
 def test_an_older_table_of_latest_rows(
